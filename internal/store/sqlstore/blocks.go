@@ -68,12 +68,8 @@ func (t *tx) recount(h *head, seq int64, depth int, silent bool, n int64) error 
 		}
 		return t.write(t.ctx, qShiftBlocks, spoken, quiet, h.key, seq)
 	}
-	var blocks []*block
-	if err := t.rows(t.ctx, qBlocksFrom, []any{h.key, seq}, func(scan scanner) error {
-		b, err := scanBlock(scan)
-		blocks = append(blocks, b)
-		return err
-	}); err != nil {
+	blocks, err := list(t.ctx, t, scanBlock, qBlocksFrom, h.key, seq)
+	if err != nil {
 		return err
 	}
 	for _, b := range blocks {

@@ -1,15 +1,10 @@
 package sqlstore
 
 import (
-	"embed"
-
 	"github.com/pressly/goose/v3"
 
 	"github.com/skein-dev/skein/internal/store"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // dialect is what differs between databases. Queries are written once, in queries.go, with "?" for parameters.
 type dialect struct {

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,14 +53,9 @@ func (t *tx) putEnv(h *head, v *store.EnvVar) error {
 
 // envHeirs returns the active descendants that a name reaches.
 func (t *tx) envHeirs(h *head, name string) ([]*head, error) {
-	var ids []string
 	mark := "," + name + ","
-	if err := t.rows(t.ctx, qEnvHeirs, []any{h.id, mark, mark}, func(scan scanner) error {
-		var id string
-		err := scan(&id)
-		ids = append(ids, id)
-		return err
-	}); err != nil {
+	ids, err := column[string](t.ctx, t, qEnvHeirs, h.id, mark, mark)
+	if err != nil {
 		return nil, err
 	}
 	heirs := make([]*head, 0, len(ids))
@@ -78,11 +72,7 @@ func (t *tx) envHeirs(h *head, name string) ([]*head, error) {
 // wakeForEnv wakes a run that waits for variables, so that it checks again (ENV-06).
 func (t *tx) wakeForEnv(h *head) error {
 	var one int
-	err := t.row(t.ctx, qEnvWaits, []any{h.key}, &one)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	if waits, err := found(t.row(t.ctx, qEnvWaits, []any{h.key}, &one)); err != nil || !waits {
 		return err
 	}
 	return t.enqueue(h, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
@@ -161,25 +151,27 @@ func splitNames(s string) []string {
 
 // Env implements store.EnvStore.
 func (s *Store) Env(ctx context.Context, threadID string) ([]store.EnvVar, error) {
-	vars := []store.EnvVar{}
-	err := s.readers.read(ctx, func(c *conn) error {
+	var vars []store.EnvVar
+	err := s.readers.read(ctx, func(c *conn) (err error) {
 		var key int64
 		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
 			return err
 		}
-		return c.rows(ctx, qEnv, []any{key}, func(scan scanner) error {
-			var v store.EnvVar
-			var keyID int64
-			err := scan(&v.Name, &v.Type, &v.Value, &keyID, &v.Origin, &v.Entry, &v.Version, &v.UpdatedAt)
-			v.KeyID = uint32(keyID)
-			vars = append(vars, v)
-			return err
-		})
+		vars, err = list(ctx, c, scanEnvVar, qEnv, key)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("variables of thread %s: %w", threadID, err)
 	}
 	return vars, nil
+}
+
+func scanEnvVar(scan scanner) (*store.EnvVar, error) {
+	var v store.EnvVar
+	var keyID int64
+	err := scan(&v.Name, &v.Type, &v.Value, &keyID, &v.Origin, &v.Entry, &v.Version, &v.UpdatedAt)
+	v.KeyID = uint32(keyID)
+	return &v, err
 }
 
 // EnvKeys implements store.EnvStore.
@@ -204,17 +196,13 @@ func (s *Store) EnvNotUnder(ctx context.Context, keyID uint32, after *store.Seal
 	if after == nil {
 		after = &store.SealedEnv{}
 	}
-	sealed := []store.SealedEnv{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qEnvNotUnder, []any{int64(keyID), after.ThreadID, after.ThreadID, after.Name, limit}, func(scan scanner) error {
-			var v store.SealedEnv
-			var id int64
-			err := scan(&v.ThreadID, &v.RootID, &v.Name, &v.Value, &id)
-			v.KeyID = uint32(id)
-			sealed = append(sealed, v)
-			return err
-		})
-	})
+	sealed, err := readList(ctx, s.readers, func(scan scanner) (*store.SealedEnv, error) {
+		var v store.SealedEnv
+		var id int64
+		err := scan(&v.ThreadID, &v.RootID, &v.Name, &v.Value, &id)
+		v.KeyID = uint32(id)
+		return &v, err
+	}, qEnvNotUnder, int64(keyID), after.ThreadID, after.ThreadID, after.Name, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list variables under other keys: %w", err)
 	}
@@ -235,15 +223,7 @@ func (s *Store) ResealEnv(ctx context.Context, values []store.ResealedEnv) error
 
 // EnvWaiting implements store.EnvStore.
 func (s *Store) EnvWaiting(ctx context.Context, namespace, after string, limit int) ([]string, error) {
-	ids := []string{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qEnvWaiting, []any{namespace, namespace, after, limit}, func(scan scanner) error {
-			var id string
-			err := scan(&id)
-			ids = append(ids, id)
-			return err
-		})
-	})
+	ids, err := readColumn[string](ctx, s.readers, qEnvWaiting, namespace, namespace, after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list threads that wait for variables: %w", err)
 	}

@@ -11,8 +11,6 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-const defaultEvents = 1000
-
 // Events implements store.Store.
 func (s *Store) Events(ctx context.Context, threadID string, after int64, limit int) ([]store.Event, error) {
 	if limit <= 0 {
@@ -31,16 +29,11 @@ func (s *Store) Events(ctx context.Context, threadID string, after int64, limit 
 			}
 			events = inherited
 		}
-		if err := c.rows(ctx, qEvents, []any{key, after, key, after, limit}, func(scan scanner) error {
-			e, err := scanEvent(scan)
-			if err != nil {
-				return err
-			}
-			events = append(events, *e)
-			return nil
-		}); err != nil {
+		own, err := list(ctx, c, scanEvent, qEvents, key, after, key, after, limit)
+		if err != nil {
 			return err
 		}
+		events = append(events, own...)
 		if after < base { // the fork's own entries are in order, and so are the inherited ones
 			slices.SortStableFunc(events, func(a, b store.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 			events = events[:min(limit, len(events))]
@@ -69,15 +62,11 @@ func inheritedEvents(ctx context.Context, c *conn, key, after int64, limit int) 
 		if s.source == key || len(events) >= limit {
 			continue
 		}
-		if err := c.rows(ctx, qInheritedEvents, []any{s.source, max(s.lo, after), s.hi, limit - len(events)}, func(scan scanner) error {
-			e, err := scanEvent(scan)
-			if err == nil {
-				events = append(events, *e)
-			}
-			return err
-		}); err != nil {
+		part, err := list(ctx, c, scanEvent, qInheritedEvents, s.source, max(s.lo, after), s.hi, limit-len(events))
+		if err != nil {
 			return nil, err
 		}
+		events = append(events, part...)
 	}
 	return events, nil
 }

@@ -79,7 +79,7 @@ func (t *tx) busy(h *head) (bool, error) {
 	if h.running > 0 || h.waiting > 0 {
 		return true, nil
 	}
-	last, err := scanRun(h.id, t.one(t.ctx, qNewestRun, h.key))
+	last, err := runOf(h.id)(t.one(t.ctx, qNewestRun, h.key))
 	switch {
 	case err == nil && !last.Status.Ended():
 		return true, nil
@@ -87,31 +87,17 @@ func (t *tx) busy(h *head) (bool, error) {
 		return false, err
 	}
 	var held int64
-	if err = t.row(t.ctx, qHeldIn, []any{h.key}, &held); !errors.Is(err, store.ErrNotFound) {
-		return err == nil, err
+	if holds, err := found(t.row(t.ctx, qHeldIn, []any{h.key}, &held)); err != nil || holds {
+		return holds, err
 	}
 	var until int64
-	err = t.row(t.ctx, qLeaseUntil, []any{h.key}, &until)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return until > t.now, err
+	leased, err := found(t.row(t.ctx, qLeaseUntil, []any{h.key}, &until))
+	return leased && until > t.now, err
 }
 
 // Expired implements store.Store. It lists threads whose timer has fired.
 func (s *Store) Expired(ctx context.Context, limit int) ([]string, error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	ids := []string{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qIdleExpired, []any{s.now(), limit}, func(scan scanner) error {
-			var id string
-			err := scan(&id)
-			ids = append(ids, id)
-			return err
-		})
-	})
+	ids, err := readColumn[string](ctx, s.readers, qIdleExpired, s.now(), pageSize(limit))
 	if err != nil {
 		return nil, fmt.Errorf("look for expired threads: %w", err)
 	}

@@ -12,15 +12,10 @@ func (s *Store) LimitPages(n int) error {
 	if n == 0 {
 		n = 1<<32 - 2
 	}
-	w := s.writer.all[0]
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.committer.(*serial).conn
-	if c == nil {
-		return nil // a new connection has no limit
-	}
-	_, err := c.exec(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", n))
-	return err
+	return s.writer.do(context.Background(), func(t *tx) error {
+		_, err := t.exec(t.ctx, fmt.Sprintf("PRAGMA max_page_count = %d", n))
+		return err
+	})
 }
 
 // SetBlockSeqs sets blockSeqs, so that few messages produce as many rows of message_block as thousands usually do.

@@ -127,11 +127,11 @@ func (t *tx) removeFile(h *head, op *store.RemoveFile) error {
 	if dir {
 		change = usage{folders: -1}
 		var one int
-		err := t.row(t.ctx, qFolderFilled, []any{h.key, op.Path}, &one)
-		if err == nil {
+		filled, err := found(t.row(t.ctx, qFolderFilled, []any{h.key, op.Path}, &one))
+		if filled {
 			return fmt.Errorf("%s is not empty: %w", op.Path, store.ErrFolder)
 		}
-		if !errors.Is(err, store.ErrNotFound) {
+		if err != nil {
 			return err
 		}
 	}
@@ -168,11 +168,8 @@ func (t *tx) logFile(h *head, kind string, e fileEvent) error {
 }
 
 // File implements store.Store.
-func (s *Store) File(ctx context.Context, threadID, p string) (f *store.File, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		f, err = scanFile(c.one(ctx, qFile, threadID, p))
-		return err
-	})
+func (s *Store) File(ctx context.Context, threadID, p string) (*store.File, error) {
+	f, err := readOne(ctx, s.readers, scanFile, qFile, threadID, p)
 	if err != nil {
 		return nil, fmt.Errorf("file %s of thread %s: %w", p, threadID, err)
 	}
@@ -191,17 +188,7 @@ func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bo
 		// slash.
 		query, args = qFilesBelow, []any{threadID, below, below[:len(below)-1] + "0"}
 	}
-	files := []store.File{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, query, args, func(scan scanner) error {
-			f, err := scanFile(scan)
-			if err != nil {
-				return err
-			}
-			files = append(files, *f)
-			return nil
-		})
-	})
+	files, err := readList(ctx, s.readers, scanFile, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("files of thread %s: %w", threadID, err)
 	}

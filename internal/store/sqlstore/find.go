@@ -27,9 +27,7 @@ const (
 
 // FindThreads implements store.Store.
 func (s *Store) FindThreads(ctx context.Context, q store.FindQuery) ([]store.Thread, error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
+	q.Limit = pageSize(q.Limit)
 	switch {
 	case q.ShortID != "" && q.Namespace != "":
 		return s.listThreads(ctx, qThreadsOfNamespaceByShort, q.ShortID, q.Namespace, q.Limit)
@@ -45,15 +43,7 @@ func (s *Store) FindThreads(ctx context.Context, q store.FindQuery) ([]store.Thr
 
 // Namespaces implements store.Store.
 func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
-	namespaces := []string{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qNamespaces, nil, func(scan scanner) error {
-			var ns string
-			err := scan(&ns)
-			namespaces = append(namespaces, ns)
-			return err
-		})
-	})
+	namespaces, err := readColumn[string](ctx, s.readers, qNamespaces)
 	if err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}

@@ -32,7 +32,10 @@ func (t *tx) fork(h *head, op *store.Fork) error {
 		return err
 	}
 	h.base, h.lastSeq, h.counts = cut, cut, counted
-	for _, s := range []statement{
+	for _, s := range []struct {
+		query string
+		args  []any
+	}{
 		{qHeadBase, []any{cut, h.key}}, {qOrigin, []any{o.id, index, h.key}}, {qCopyFiles, []any{h.key, o.key}},
 		{qCopyFileUsage, []any{h.key, o.key}},
 	} {

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -72,12 +71,9 @@ func (t *tx) checkNoImport(h *head) error { return t.mustLack(h, qHasImport) }
 
 func (t *tx) mustLack(h *head, query string, more ...any) error {
 	var one int64
-	err := t.row(t.ctx, query, append([]any{h.key}, more...), &one)
-	if err == nil {
+	has, err := found(t.row(t.ctx, query, append([]any{h.key}, more...), &one))
+	if has {
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
 	}
 	return err
 }
@@ -102,7 +98,6 @@ func (s *Store) LogEntries(ctx context.Context, threadID string, after int64, li
 	}
 	query := qLogEntries + strings.TrimSuffix(strings.Repeat("?, ", len(types)), ", ") + `) ORDER BY seq LIMIT ?`
 	err = s.readers.snapshot(ctx, func(c *conn) error {
-		events = []store.Event{}
 		var key int64
 		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
 			return err
@@ -111,14 +106,8 @@ func (s *Store) LogEntries(ctx context.Context, threadID string, after int64, li
 		for _, t := range types {
 			args = append(args, t)
 		}
-		return c.rows(ctx, query, append(args, limit), func(scan scanner) error {
-			var e store.Event
-			var data text
-			err := scan(&e.Seq, &e.Type, &e.RunID, &e.MessageID, &data, &e.CreatedAt)
-			e.Data = data.raw()
-			events = append(events, e)
-			return err
-		})
+		events, err = list(ctx, c, scanLine, query, append(args, limit)...)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("log of thread %s: %w", threadID, err)

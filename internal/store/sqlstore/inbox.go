@@ -94,11 +94,7 @@ func (t *tx) checkBusy(h *head, op *store.Enqueue) error {
 // underWay reports whether a run of the thread is in progress or parked.
 func (t *tx) underWay(h *head) (bool, error) {
 	var one int
-	err := t.row(t.ctx, qUnderWay, []any{h.key}, &one)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	return found(t.row(t.ctx, qUnderWay, []any{h.key}, &one))
 }
 
 // receiver returns the thread that an item goes to; nil when the item is to be dropped.
@@ -164,20 +160,14 @@ func (t *tx) holdItem(h *head, op *store.Hold) error {
 
 // Inbox implements store.Store.
 func (s *Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
-	items := []store.InboxItem{}
-	err := s.readers.snapshot(ctx, func(c *conn) error {
+	var items []store.InboxItem
+	err := s.readers.snapshot(ctx, func(c *conn) (err error) {
 		var key int64
 		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
 			return err
 		}
-		return c.rows(ctx, qInbox, []any{key}, func(scan scanner) error {
-			item, err := scanInbox(scan)
-			if err != nil {
-				return err
-			}
-			items = append(items, *item)
-			return nil
-		})
+		items, err = list(ctx, c, scanInbox, qInbox, key)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("inbox of thread %s: %w", threadID, err)

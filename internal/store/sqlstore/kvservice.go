@@ -33,9 +33,7 @@ func keyPage(ctx context.Context, c *conn, q store.KeyQuery, query string, args 
 
 // ValueKeys implements store.SessionStore.
 func (s *Store) ValueKeys(ctx context.Context, threadID string, q store.KeyQuery) (page *store.KeyPage, err error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
+	q.Limit = pageSize(q.Limit)
 	err = s.readers.snapshot(ctx, func(c *conn) error {
 		var key int64
 		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
@@ -86,9 +84,7 @@ func (s *Store) DeleteKV(ctx context.Context, namespace, name, key string) (ther
 
 // KVKeys implements store.SessionStore.
 func (s *Store) KVKeys(ctx context.Context, namespace, name string, q store.KeyQuery) (page *store.KeyPage, err error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
+	q.Limit = pageSize(q.Limit)
 	err = s.readers.read(ctx, func(c *conn) error {
 		page, err = keyPage(ctx, c, q, qKVKeys, namespace, name, q.After, q.Prefix, afterPrefix(q.Prefix), s.now(), q.Limit+1)
 		return err

@@ -156,12 +156,10 @@ func (t *tx) held(f *store.Fence) (*head, lease, error) {
 
 // Runnable implements store.Store. Namespaces take turns, each with its oldest work first.
 func (s *Store) Runnable(ctx context.Context, limit int) ([]string, error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	var found []workItem
+	limit = pageSize(limit)
+	var items []workItem
 	err := s.readers.snapshot(ctx, func(c *conn) error {
-		namespaces, err := workNamespaces(ctx, c)
+		namespaces, err := column[string](ctx, c, qWorkNamespaces)
 		if err != nil {
 			return err
 		}
@@ -172,7 +170,7 @@ func (s *Store) Runnable(ctx context.Context, limit int) ([]string, error) {
 				w := workItem{turn: turn}
 				turn++
 				err := scan(&w.id, &w.since)
-				found = append(found, w)
+				items = append(items, w)
 				return err
 			}); err != nil {
 				return err
@@ -183,11 +181,11 @@ func (s *Store) Runnable(ctx context.Context, limit int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list runnable threads: %w", err)
 	}
-	slices.SortStableFunc(found, func(a, b workItem) int {
+	slices.SortStableFunc(items, func(a, b workItem) int {
 		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.since, b.since))
 	})
-	ids := make([]string, 0, min(limit, len(found)))
-	for _, w := range found[:min(limit, len(found))] {
+	ids := make([]string, 0, min(limit, len(items)))
+	for _, w := range items[:min(limit, len(items))] {
 		ids = append(ids, w.id)
 	}
 	return ids, nil
@@ -198,14 +196,4 @@ type workItem struct {
 	id    string
 	since int64
 	turn  int
-}
-
-func workNamespaces(ctx context.Context, c *conn) (namespaces []string, err error) {
-	err = c.rows(ctx, qWorkNamespaces, nil, func(scan scanner) error {
-		var ns string
-		err := scan(&ns)
-		namespaces = append(namespaces, ns)
-		return err
-	})
-	return namespaces, err
 }

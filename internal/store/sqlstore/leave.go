@@ -99,7 +99,10 @@ func (t *tx) cutMessages(h *head, cut int64, kept counts) error {
 	if err := t.leave(h, cut); err != nil {
 		return err
 	}
-	for _, s := range []statement{
+	for _, s := range []struct {
+		query string
+		args  []any
+	}{
 		{qCutMessages, []any{h.key, cut}}, {qForgetAfter, []any{h.key, cut}}, {qTrimSegment, []any{cut, h.key, cut, cut}}, {qCutSegments, []any{h.key, cut}}, {qCutBlocks, []any{h.key, cut}},
 	} {
 		if err := t.write(t.ctx, s.query, s.args...); err != nil {
@@ -129,16 +132,9 @@ func (t *tx) logRemoval(h *head, s segment) error {
 }
 
 // collectLeft removes remnants of threads that no fork reads any more.
-func (s *Store) collectLeft(ctx context.Context) error {
-	var unread []int64
-	if err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qUnread, nil, func(scan scanner) error {
-			var key int64
-			err := scan(&key)
-			unread = append(unread, key)
-			return err
-		})
-	}); err != nil {
+func collectLeft(ctx context.Context, s *db) error {
+	unread, err := readColumn[int64](ctx, s.readers, qUnread)
+	if err != nil {
 		return err
 	}
 	for _, key := range unread {

@@ -131,7 +131,7 @@ func (t *tx) shutOut(h *head, reason string) error {
 	if err := t.revoke(h); err != nil {
 		return err
 	}
-	r, err := scanRun(h.id, t.one(t.ctx, qNewestRun, h.key))
+	r, err := runOf(h.id)(t.one(t.ctx, qNewestRun, h.key))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -264,8 +264,5 @@ func (t *tx) markPurged(h *head) error {
 
 // Retained implements store.Store.
 func (s *Store) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	return s.listThreads(ctx, qRetainedThreads, namespace, after, limit)
+	return s.listThreads(ctx, qRetainedThreads, namespace, after, pageSize(limit))
 }

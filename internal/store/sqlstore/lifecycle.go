@@ -15,9 +15,7 @@ func (t *tx) feed(h *head, kind, agent, runID, reason string) error {
 
 // Lifecycle implements store.SessionStore.
 func (s *Store) Lifecycle(ctx context.Context, q store.LifecycleQuery) (page *store.LifecyclePage, err error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
+	q.Limit = pageSize(q.Limit)
 	err = s.readers.read(ctx, func(c *conn) error {
 		page = &store.LifecyclePage{Events: []store.LifecycleEvent{}, Next: q.After}
 		if q.Latest {

@@ -18,20 +18,14 @@ func (s *Store) Lines(ctx context.Context, threadID string, q store.LineQuery) (
 	if q.Tail > 0 {
 		query, limit = qNewestLines, q.Tail
 	}
-	lines := []store.Event{}
-	err := s.readers.snapshot(ctx, func(c *conn) error {
-		lines = lines[:0]
+	var lines []store.Event
+	err := s.readers.snapshot(ctx, func(c *conn) (err error) {
 		var key int64
 		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
 			return err
 		}
-		return c.rows(ctx, query, []any{key, q.After, q.RunID, q.RunID, limit}, func(scan scanner) error {
-			e, err := scanLine(scan)
-			if err == nil {
-				lines = append(lines, *e)
-			}
-			return err
-		})
+		lines, err = list(ctx, c, scanLine, query, key, q.After, q.RunID, q.RunID, limit)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("log lines of thread %s: %w", threadID, err)

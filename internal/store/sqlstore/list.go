@@ -16,9 +16,7 @@ const fewThreads = 2000
 // Threads implements store.Store. It first selects the threads and then reads their rows, so that the many threads of a
 // busy second are sorted without reading them all.
 func (s *Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
+	q.Limit = pageSize(q.Limit)
 	q.Offset = max(q.Offset, 0)
 	by, err := s.selective(ctx, q)
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-const defaultPage = 100
-
 // Message implements store.Store.
 func (s *Store) Message(ctx context.Context, threadID, messageID string) (m *store.Message, err error) {
 	err = s.readers.snapshot(ctx, func(c *conn) error {
@@ -29,9 +27,7 @@ func (s *Store) Message(ctx context.Context, threadID, messageID string) (m *sto
 
 // Messages implements store.Store. Its cost does not grow with the thread, wherever the page is: see message_block.
 func (s *Store) Messages(ctx context.Context, threadID string, q store.MessageQuery) (page *store.MessagePage, err error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
+	q.Limit = pageSize(q.Limit)
 	q.Offset = max(q.Offset, 0)
 	err = s.readers.snapshot(ctx, func(c *conn) error {
 		p := pager{querier: c, ctx: ctx, q: q}
@@ -198,16 +194,7 @@ func (p *pager) filterArgs(args ...any) []any {
 }
 
 func (p *pager) list(query string, args ...any) ([]store.Message, error) {
-	messages := []store.Message{}
-	err := p.rows(p.ctx, query, args, func(scan scanner) error {
-		m, err := scanMessage(scan)
-		if err != nil {
-			return err
-		}
-		messages = append(messages, *m)
-		return nil
-	})
-	return messages, err
+	return list(p.ctx, p, scanMessage, query, args...)
 }
 
 // waiting reads the messages of the inbox that the query selects.

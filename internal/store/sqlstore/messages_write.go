@@ -163,9 +163,9 @@ func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
 
 // toolResults returns the ids of the results of a call that follow a message.
 func (t *tx) toolResults(h *head, callID string, after int64) (ids []string, err error) {
-	add := func(scan scanner) error {
-		m, err := scanMessage(scan)
-		if err == nil {
+	add := func(query string, args ...any) error {
+		results, err := list(t.ctx, t, scanMessage, query, args...)
+		for _, m := range results {
 			ids = append(ids, m.ID)
 		}
 		return err
@@ -179,12 +179,13 @@ func (t *tx) toolResults(h *head, callID string, after int64) (ids []string, err
 			if s.source == h.key {
 				continue
 			}
-			if err := t.rows(t.ctx, qInheritedResults, []any{s.source, callID, max(s.lo, after), s.hi}, add); err != nil {
+			if err := add(qInheritedResults, s.source, callID, max(s.lo, after), s.hi); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return ids, t.rows(t.ctx, qToolResults, []any{h.key, callID, after}, add)
+	err = add(qToolResults, h.key, callID, after)
+	return ids, err
 }
 
 // dropMessage removes one of the thread's messages. Its creation stays in the log, which only grows (LOG-03).
@@ -215,11 +216,8 @@ func (t *tx) existing(h *head, m *store.Message) (bool, error) {
 		return t.exists(qMessageSeq, []any{h.key, m.ID}, &m.Seq)
 	}
 	seq, err := t.has(h, m.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
 	m.Seq = seq
-	return err == nil, err
+	return found(err)
 }
 
 // payloadOf returns the id and the role of the message in an inbox item; "" for each that it lacks.

@@ -8,36 +8,36 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// notifications tells subscribers what commits have changed. mu serialises changes of subs; send reads subs without it.
-type notifications struct {
+// subscribers are told what commits have changed. mu serialises changes of subs; send reads subs without it.
+type subscribers struct {
 	mu   sync.Mutex
 	subs atomic.Pointer[[]*func(store.Notification)]
 }
 
 // Subscribe implements store.Store. fn is called by the goroutine that committed, so it must not block.
-func (s *Store) Subscribe(fn func(store.Notification)) (stop func()) {
+func (s *subscribers) Subscribe(fn func(store.Notification)) (stop func()) {
 	sub := &fn
-	s.notifications.change(func(subs []*func(store.Notification)) []*func(store.Notification) { return append(subs, sub) })
+	s.change(func(subs []*func(store.Notification)) []*func(store.Notification) { return append(subs, sub) })
 	return func() {
-		s.notifications.change(func(subs []*func(store.Notification)) []*func(store.Notification) {
+		s.change(func(subs []*func(store.Notification)) []*func(store.Notification) {
 			return slices.DeleteFunc(subs, func(other *func(store.Notification)) bool { return other == sub })
 		})
 	}
 }
 
-func (h *notifications) change(edit func([]*func(store.Notification)) []*func(store.Notification)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *subscribers) change(edit func([]*func(store.Notification)) []*func(store.Notification)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var now []*func(store.Notification)
-	if p := h.subs.Load(); p != nil {
+	if p := s.subs.Load(); p != nil {
 		now = slices.Clone(*p)
 	}
 	now = edit(now)
-	h.subs.Store(&now)
+	s.subs.Store(&now)
 }
 
-func (h *notifications) send(all []store.Notification) {
-	p := h.subs.Load()
+func (s *subscribers) send(all []store.Notification) {
+	p := s.subs.Load()
 	if p == nil {
 		return
 	}

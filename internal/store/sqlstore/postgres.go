@@ -66,10 +66,10 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	}
 	s := newStore(postgresDialect, o.Clock)
 	lost := &atomic.Int64{}
-	notices := startNotices(config, shared, lost, s.notifications.send)
+	notices := startNotices(config, shared, lost, s.send)
 	s.closers = append(s.closers, notices.close)
 	told := func(notifications []store.Notification) {
-		s.notifications.send(notifications)
+		s.send(notifications)
 		notices.add(notifications)
 	}
 	connect := func(ctx context.Context, writes bool) (*conn, error) {
@@ -86,7 +86,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	if o.Writers == 0 {
 		o.Writers = 4
 	}
-	s.writer = newWriters(o.Writers, maxBatch, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, told)
+	s.writer = newPipelineWriters(s.db, o.Writers, connect, told)
 	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return connect(ctx, false) })
 	return s, nil
 }

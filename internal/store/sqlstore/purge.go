@@ -58,24 +58,20 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 	}, id); err != nil {
 		return nil, err
 	}
-	return freed, s.collectLeft(ctx)
+	return freed, collectLeft(ctx, s.db)
 }
 
 // purgeRest removes the thread with everything that refers to it, and returns the objects that nothing refers to any
 // more.
 func (t *tx) purgeRest(d *dialect, id string, key int64) ([]string, error) {
-	var had, freed []string
+	var freed []string
 	for _, query := range d.purge {
 		if err := t.write(t.ctx, query, key); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.rows(t.ctx, qDigests, []any{key}, func(scan scanner) error {
-		var d string
-		err := scan(&d)
-		had = append(had, d)
-		return err
-	}); err != nil {
+	had, err := column[string](t.ctx, t, qDigests, key)
+	if err != nil {
 		return nil, err
 	}
 	if err := t.write(t.ctx, qDeleteFirings, id); err != nil {

@@ -60,14 +60,8 @@ func (t *tx) putRelationship(h *head, op *store.PutRelationship) error {
 // cutRelationships removes relationships that were made past a message of the thread, from both threads. Those in which
 // the thread is the child stay: their index counts messages of the other thread.
 func (t *tx) cutRelationships(h *head, index int64) error {
-	var late []store.Relationship
-	if err := t.rows(t.ctx, qLateRelationships, []any{h.key, index}, func(scan scanner) error {
-		r, err := scanRelationship(scan)
-		if err == nil {
-			late = append(late, *r)
-		}
-		return err
-	}); err != nil || len(late) == 0 {
+	late, err := list(t.ctx, t, scanRelationship, qLateRelationships, h.key, index)
+	if err != nil || len(late) == 0 {
 		return err
 	}
 	for _, r := range late {
@@ -97,11 +91,7 @@ func scanRelationship(scan scanner) (*store.Relationship, error) {
 
 // Relationships implements store.RelationStore.
 func (s *Store) Relationships(ctx context.Context, threadID string, limit, offset int) (rs []store.Relationship, total int64, err error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
 	err = s.readers.snapshot(ctx, func(c *conn) error {
-		rs = []store.Relationship{}
 		var key int64
 		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
 			return err
@@ -109,13 +99,8 @@ func (s *Store) Relationships(ctx context.Context, threadID string, limit, offse
 		if err := c.row(ctx, qCountRelationship, []any{key}, &total); err != nil {
 			return err
 		}
-		return c.rows(ctx, qRelationships, []any{key, limit, max(offset, 0)}, func(scan scanner) error {
-			r, err := scanRelationship(scan)
-			if err == nil {
-				rs = append(rs, *r)
-			}
-			return err
-		})
+		rs, err = list(ctx, c, scanRelationship, qRelationships, key, pageSize(limit), max(offset, 0))
+		return err
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("relationships of thread %s: %w", threadID, err)

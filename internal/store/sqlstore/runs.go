@@ -79,11 +79,10 @@ func (t *tx) runBefore(h *head, id string) (lastRun, error) {
 		return lastRun{}, nil
 	}
 	r := lastRun{id: id}
-	err := t.row(t.ctx, qRunBefore, []any{h.key, id}, &r.status, &r.started, &r.ended)
-	if errors.Is(err, store.ErrNotFound) {
-		return lastRun{}, nil
+	if known, err := found(t.row(t.ctx, qRunBefore, []any{h.key, id}, &r.status, &r.started, &r.ended)); err != nil || !known {
+		return lastRun{}, err
 	}
-	return r, err
+	return r, nil
 }
 
 // followRun adds a run's start and end to the lifecycle feed, and its usage to the sums.
@@ -151,15 +150,12 @@ type runEvent struct {
 }
 
 // Run implements store.Store.
-func (s *Store) Run(ctx context.Context, threadID, runID string) (r *store.Run, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		one := c.one(ctx, qRun, threadID, runID)
-		if runID == "" {
-			one = c.one(ctx, qRuns, threadID, 1, 0)
-		}
-		r, err = scanRun(threadID, one)
-		return err
-	})
+func (s *Store) Run(ctx context.Context, threadID, runID string) (*store.Run, error) {
+	query, args := qRun, []any{threadID, runID}
+	if runID == "" {
+		query, args = qRuns, []any{threadID, 1, 0}
+	}
+	r, err := readOne(ctx, s.readers, runOf(threadID), query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("run %s of thread %s: %w", runID, threadID, err)
 	}
@@ -168,20 +164,7 @@ func (s *Store) Run(ctx context.Context, threadID, runID string) (r *store.Run, 
 
 // Runs implements store.Store.
 func (s *Store) Runs(ctx context.Context, threadID string, limit, offset int) ([]store.Run, error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	runs := []store.Run{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qRuns, []any{threadID, limit, offset}, func(scan scanner) error {
-			r, err := scanRun(threadID, scan)
-			if err != nil {
-				return err
-			}
-			runs = append(runs, *r)
-			return nil
-		})
-	})
+	runs, err := readList(ctx, s.readers, runOf(threadID), qRuns, threadID, pageSize(limit), offset)
 	if err != nil {
 		return nil, fmt.Errorf("runs of thread %s: %w", threadID, err)
 	}
@@ -190,18 +173,10 @@ func (s *Store) Runs(ctx context.Context, threadID string, limit, offset int) ([
 
 // Wakes implements store.Store. It leaves out held inbox items of threads that are retained or have a running run.
 func (s *Store) Wakes(ctx context.Context, limit, offset int) ([]store.Wake, error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	var wakes []store.Wake
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qWakes, []any{limit, offset}, func(scan scanner) error {
-			var w store.Wake
-			err := scan(&w.ThreadID, &w.RunID, &w.At)
-			wakes = append(wakes, w)
-			return err
-		})
-	})
+	wakes, err := readList(ctx, s.readers, func(scan scanner) (*store.Wake, error) {
+		var w store.Wake
+		return &w, scan(&w.ThreadID, &w.RunID, &w.At)
+	}, qWakes, pageSize(limit), offset)
 	if err != nil {
 		return nil, fmt.Errorf("list runs that wait for a time: %w", err)
 	}

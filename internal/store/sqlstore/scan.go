@@ -137,14 +137,17 @@ func scanInbox(scan scanner) (*store.InboxItem, error) {
 	return &i, nil
 }
 
-func scanRun(threadID string, scan scanner) (*store.Run, error) {
-	r := store.Run{ThreadID: threadID}
-	var state, usage, session text
-	if err := scan(&r.ID, &r.Agent, &r.Status, &r.Reason, &r.Message, &r.Steps, &r.StartedAt, &r.EndedAt, &r.WakeAt, &state, &usage, &session); err != nil {
-		return nil, err
+// runOf returns the function that reads a run of a thread.
+func runOf(threadID string) func(scanner) (*store.Run, error) {
+	return func(scan scanner) (*store.Run, error) {
+		r := store.Run{ThreadID: threadID}
+		var state, usage, session text
+		if err := scan(&r.ID, &r.Agent, &r.Status, &r.Reason, &r.Message, &r.Steps, &r.StartedAt, &r.EndedAt, &r.WakeAt, &state, &usage, &session); err != nil {
+			return nil, err
+		}
+		r.State, r.Usage, r.SessionState = state.raw(), usage.raw(), session.raw()
+		return &r, nil
 	}
-	r.State, r.Usage, r.SessionState = state.raw(), usage.raw(), session.raw()
-	return &r, nil
 }
 
 func scanFile(scan scanner) (*store.File, error) {

@@ -42,7 +42,7 @@ func (s *Store) IndexMessages(ctx context.Context) error {
 		if err := s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qTextBehind, nil, &behind) }); err != nil || !behind {
 			return err
 		}
-		if err := s.writer.do(ctx, (*tx).indexSome); err != nil {
+		if err := s.writer.do(ctx, func(t *tx) error { return t.indexSome() }); err != nil {
 			return fmt.Errorf("index messages: %w", err)
 		}
 	}
@@ -50,13 +50,8 @@ func (s *Store) IndexMessages(ctx context.Context) error {
 
 // indexSome indexes some messages: first those that have changed, then the next ones.
 func (t *tx) indexSome() error {
-	var stale []int64
-	if err := t.rows(t.ctx, qTextStale, []any{textStep}, func(scan scanner) error {
-		var key int64
-		err := scan(&key)
-		stale = append(stale, key)
-		return err
-	}); err != nil {
+	stale, err := column[int64](t.ctx, t, qTextStale, textStep)
+	if err != nil {
 		return err
 	}
 	var done int64
@@ -94,9 +89,7 @@ func (s *Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.S
 	if err != nil {
 		return nil, false, err
 	}
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
+	q.Limit = pageSize(q.Limit)
 	if q.Namespaces != nil && len(q.Namespaces) == 0 {
 		return []store.SearchHit{}, false, nil
 	}
@@ -121,23 +114,14 @@ func (s *Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.S
 		query += ` AND ` + cond
 	}
 	query += ` ORDER BY rank DESC, m.key DESC LIMIT ? OFFSET ?`
-	ctx = long(ctx)
-	err = s.readers.read(ctx, func(c *conn) error {
-		hits = []store.SearchHit{}
-		return c.rows(ctx, query, append(args, q.Limit+1, max(q.Offset, 0)), func(scan scanner) error {
-			hit, err := scanHit(scan)
-			if err != nil {
-				return err
-			}
-			if hit.Message.Content != nil {
-				hit.Snippet = store.Snippet(*hit.Message.Content, terms)
-			}
-			hits = append(hits, *hit)
-			return nil
-		})
-	})
+	hits, err = readList(long(ctx), s.readers, scanHit, query, append(args, q.Limit+1, max(q.Offset, 0))...)
 	if err != nil {
 		return nil, false, fmt.Errorf("search messages: %w", err)
+	}
+	for i := range hits {
+		if hit := &hits[i]; hit.Message.Content != nil {
+			hit.Snippet = store.Snippet(*hit.Message.Content, terms)
+		}
 	}
 	if more = len(hits) > q.Limit; more {
 		hits = hits[:q.Limit]

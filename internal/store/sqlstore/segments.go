@@ -17,18 +17,13 @@ import (
 // There is a row of message_block at the edge lo of each segment, both of the thread and of the source.
 type segment struct{ thread, lo, hi, source int64 }
 
-func scanSegment(scan scanner) (s segment, err error) {
-	err = scan(&s.thread, &s.lo, &s.hi, &s.source)
-	return s, err
+func scanSegment(scan scanner) (*segment, error) {
+	var s segment
+	return &s, scan(&s.thread, &s.lo, &s.hi, &s.source)
 }
 
-func segments(ctx context.Context, q querier, query string, args ...any) (all []segment, err error) {
-	err = q.rows(ctx, query, args, func(scan scanner) error {
-		s, err := scanSegment(scan)
-		all = append(all, s)
-		return err
-	})
-	return all, err
+func segments(ctx context.Context, q querier, query string, args ...any) ([]segment, error) {
+	return list(ctx, q, scanSegment, query, args...)
 }
 
 // viewCount returns the counts of a thread's messages up to a sequence number, inherited ones included.
@@ -47,7 +42,7 @@ func viewCount(ctx context.Context, q querier, key, base, seq int64) (counts, er
 	if err != nil {
 		return nil, err
 	}
-	within, err := within(ctx, q, s, min(seq, s.hi))
+	within, err := within(ctx, q, *s, min(seq, s.hi))
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +152,7 @@ func (t *tx) find(h *head, id string) (*store.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, t.copyOut(s, m)
+	return m, t.copyOut(*s, m)
 }
 
 // has returns the sequence number of a message of the thread by its id.

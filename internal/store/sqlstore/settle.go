@@ -16,20 +16,10 @@ const (
 
 // Unsettled implements store.Store.
 func (s *Store) Unsettled(ctx context.Context, before int64, limit int) ([]store.RunRef, error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	var refs []store.RunRef
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qUnsettled, []any{before, limit}, func(scan scanner) error {
-			var ref store.RunRef
-			if err := scan(&ref.ThreadID, &ref.RunID); err != nil {
-				return err
-			}
-			refs = append(refs, ref)
-			return nil
-		})
-	})
+	refs, err := readList(ctx, s.readers, func(scan scanner) (*store.RunRef, error) {
+		var r store.RunRef
+		return &r, scan(&r.ThreadID, &r.RunID)
+	}, qUnsettled, before, pageSize(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list runs with unfinished post-run tasks: %w", err)
 	}

@@ -76,7 +76,7 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 		}
 		return l, nil
 	}
-	s.writer = newWriters(1, maxSerialBatch, func() committer { return &serial{dialect: sqliteDialect, open: connect, now: s.now} }, s.notifications.send)
+	s.writer = newSerialWriters(s.db, connect, s.send)
 	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) })
 	return s, nil
 }

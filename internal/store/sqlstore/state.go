@@ -248,19 +248,19 @@ func (s *Store) State(ctx context.Context, threadID string, q store.StateQuery) 
 		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
 			return err
 		}
-		page = &store.StatePage{Entries: []store.StateEntry{}}
+		page = &store.StatePage{}
 		if err := c.row(ctx, qStateSum, []any{key}, &page.Total, &page.Bytes, &pos); err != nil {
 			return err
 		}
 		page.Bytes += 2 + max(page.Total-1, 0)
-		return c.rows(ctx, qStatePage, []any{key, limit, int64(max(q.Offset, 0))}, func(scan scanner) error {
+		page.Entries, err = list(ctx, c, func(scan scanner) (*store.StateEntry, error) {
 			var e store.StateEntry
 			var value string
 			err := scan(&e.Key, &value)
 			e.Value = json.RawMessage(value)
-			page.Entries = append(page.Entries, e)
-			return err
-		})
+			return &e, err
+		}, qStatePage, key, limit, int64(max(q.Offset, 0)))
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("state of thread %s: %w", threadID, err)
@@ -280,18 +280,13 @@ func (s *Store) StateValue(ctx context.Context, threadID, key string) (json.RawM
 }
 
 // StateWarnings implements store.SessionStore.
-func (s *Store) StateWarnings(ctx context.Context, threadID string) (list []store.StateWarning, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		list = nil
-		return c.rows(ctx, qStateWarnings, []any{threadID}, func(scan scanner) error {
-			var w store.StateWarning
-			err := scan(&w.Scope, &w.Reason, &w.Message, &w.At)
-			list = append(list, w)
-			return err
-		})
-	})
+func (s *Store) StateWarnings(ctx context.Context, threadID string) ([]store.StateWarning, error) {
+	warnings, err := readList(ctx, s.readers, func(scan scanner) (*store.StateWarning, error) {
+		var w store.StateWarning
+		return &w, scan(&w.Scope, &w.Reason, &w.Message, &w.At)
+	}, qStateWarnings, threadID)
 	if err != nil {
 		return nil, fmt.Errorf("warnings of the state of thread %s: %w", threadID, err)
 	}
-	return list, nil
+	return warnings, nil
 }

@@ -5,6 +5,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,13 +17,29 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// db is what every part of the store reads and writes with.
+type db struct {
+	dialect *dialect
+	clock   clock.PassiveClock
+	writer  *writers
+	readers *readers
+}
+
+// newDB returns a db without writers and readers. A nil clock stands for the real one.
+func newDB(d *dialect, c clock.PassiveClock) *db {
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	return &db{dialect: d, clock: c}
+}
+
+// now returns the present time in microseconds.
+func (d *db) now() int64 { return d.clock.Now().UnixMicro() }
+
 // Store is a store.Store over a SQL database.
 type Store struct {
-	dialect       *dialect
-	clock         clock.PassiveClock
-	writer        *writers
-	readers       *readers
-	notifications notifications
+	*db
+	subscribers
 
 	closing sync.Once
 	closers []func() error // run by Close, in this order
@@ -31,11 +48,11 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 func newStore(d *dialect, c clock.PassiveClock) *Store {
-	if c == nil {
-		c = clock.RealClock{}
-	}
-	return &Store{dialect: d, clock: c}
+	return &Store{db: newDB(d, c)}
 }
+
+//go:embed migrations
+var migrations embed.FS
 
 // Migrations returns the migrations of a kind of database, sqlite or postgres, in goose's form.
 func Migrations(kind string) (fs.FS, error) {
@@ -69,8 +86,6 @@ func migrate(ctx context.Context, db *sql.DB, d *dialect) error {
 	}
 	return nil
 }
-
-func (s *Store) now() int64 { return s.clock.Now().UnixMicro() }
 
 // Ping implements store.Store. It writes and reads a probe.
 func (s *Store) Ping(ctx context.Context) error {

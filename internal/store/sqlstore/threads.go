@@ -124,11 +124,8 @@ func (t *tx) lineage(n *store.Thread) error {
 }
 
 // Thread implements store.Store.
-func (s *Store) Thread(ctx context.Context, id string) (t *store.Thread, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		t, err = scanThread(c.one(ctx, qThread, id))
-		return err
-	})
+func (s *Store) Thread(ctx context.Context, id string) (*store.Thread, error) {
+	t, err := readOne(ctx, s.readers, scanThread, qThread, id)
 	if err != nil {
 		return nil, fmt.Errorf("thread %s: %w", id, err)
 	}
@@ -141,17 +138,7 @@ func (s *Store) Children(ctx context.Context, id string) ([]store.Thread, error)
 }
 
 func (s *Store) listThreads(ctx context.Context, query string, args ...any) ([]store.Thread, error) {
-	threads := []store.Thread{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, query, args, func(scan scanner) error {
-			t, err := scanThread(scan)
-			if err != nil {
-				return err
-			}
-			threads = append(threads, *t)
-			return nil
-		})
-	})
+	threads, err := readList(ctx, s.readers, scanThread, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list threads: %w", err)
 	}

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -58,9 +57,5 @@ func (t *tx) exists(query string, args []any, dst ...any) (bool, error) {
 	if p, ok := t.session.(pipelined); ok && p.optimistic() {
 		return false, nil
 	}
-	err := t.row(t.ctx, query, args, dst...)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	return found(t.row(t.ctx, query, args, dst...))
 }

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -46,8 +45,7 @@ func (t *tx) purgeUsage(id, rootID string) error {
 	}
 	if rootID != id {
 		var one int64
-		err := t.row(t.ctx, qRootThere, []any{rootID}, &one)
-		if !errors.Is(err, store.ErrNotFound) {
+		if there, err := found(t.row(t.ctx, qRootThere, []any{rootID}, &one)); err != nil || there {
 			return err // the purge of the root folds it
 		}
 	}
@@ -59,15 +57,14 @@ func (t *tx) purgeUsage(id, rootID string) error {
 
 // addOpenRuns adds the usage of runs that a purge ends.
 func (t *tx) addOpenRuns(h *head) error {
-	var runs []store.Run
-	if err := t.rows(t.ctx, qOpenRuns, []any{h.key}, func(scan scanner) error {
+	runs, err := list(t.ctx, t, func(scan scanner) (*store.Run, error) {
 		var r store.Run
 		var usage text
 		err := scan(&r.ID, &r.Agent, &r.Status, &r.Steps, &r.StartedAt, &usage)
 		r.Usage, r.EndedAt = usage.raw(), t.now
-		runs = append(runs, r)
-		return err
-	}); err != nil {
+		return &r, err
+	}, qOpenRuns, h.key)
+	if err != nil {
 		return err
 	}
 	for i := range runs {
@@ -106,25 +103,21 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum,
 
 // UsageRecords implements store.SessionStore.
 func (s *Store) UsageRecords(ctx context.Context, threadID string, limit, offset int) ([]store.UsageRecord, error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	records := []store.UsageRecord{}
-	if err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qUsageRecords, []any{threadID, threadID, limit, max(offset, 0)}, func(scan scanner) error {
-			var r store.UsageRecord
-			var usage text
-			if err := scan(&r.RunID, &r.Task, &r.Agent, &r.Status, &r.Turns, &r.StartedAt, &r.EndedAt, &usage); err != nil {
-				return err
-			}
-			if usage.Valid {
-				_ = json.Unmarshal(usage.raw(), &r.Usage) // usage in another form counts as none
-			}
-			records = append(records, r)
-			return nil
-		})
-	}); err != nil {
+	records, err := readList(ctx, s.readers, scanUsageRecord, qUsageRecords, threadID, threadID, pageSize(limit), max(offset, 0))
+	if err != nil {
 		return nil, fmt.Errorf("usage of thread %s: %w", threadID, err)
 	}
 	return records, nil
+}
+
+func scanUsageRecord(scan scanner) (*store.UsageRecord, error) {
+	var r store.UsageRecord
+	var usage text
+	if err := scan(&r.RunID, &r.Task, &r.Agent, &r.Status, &r.Turns, &r.StartedAt, &r.EndedAt, &usage); err != nil {
+		return nil, err
+	}
+	if usage.Valid {
+		_ = json.Unmarshal(usage.raw(), &r.Usage) // usage in another form counts as none
+	}
+	return &r, nil
 }

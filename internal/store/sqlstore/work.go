@@ -10,22 +10,15 @@ import (
 
 // Work implements store.Store. It reads everything in one snapshot.
 func (s *Store) Work(ctx context.Context, threadID string) (*store.Work, error) {
-	w := &store.Work{Inbox: []store.InboxItem{}}
+	w := &store.Work{}
 	err := s.readers.snapshot(ctx, func(c *conn) (err error) {
 		if w.Thread, err = scanThread(c.one(ctx, qThread, threadID)); err != nil {
 			return err
 		}
-		if err := c.rows(ctx, qInboxOf, []any{threadID}, func(scan scanner) error {
-			item, err := scanInbox(scan)
-			if err != nil {
-				return err
-			}
-			w.Inbox = append(w.Inbox, *item)
-			return nil
-		}); err != nil {
+		if w.Inbox, err = list(ctx, c, scanInbox, qInboxOf, threadID); err != nil {
 			return err
 		}
-		w.Run, err = scanRun(threadID, c.one(ctx, qRuns, threadID, 1, 0))
+		w.Run, err = runOf(threadID)(c.one(ctx, qRuns, threadID, 1, 0))
 		if errors.Is(err, store.ErrNotFound) {
 			w.Run, err = nil, nil
 		}

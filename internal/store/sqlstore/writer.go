@@ -32,6 +32,16 @@ func newWriters(n, batch int, commits func() committer, after func(notifications
 	return w
 }
 
+// newSerialWriters returns the writers of a database that has one connection that writes.
+func newSerialWriters(d *db, open opener, after func(notifications []store.Notification)) *writers {
+	return newWriters(1, maxSerialBatch, func() committer { return &serial{dialect: d.dialect, open: open, now: d.now} }, after)
+}
+
+// newPipelineWriters returns n writers with a connection each.
+func newPipelineWriters(d *db, n int, open func(ctx context.Context, writes bool) (*conn, error), after func(notifications []store.Notification)) *writers {
+	return newWriters(n, maxBatch, func() committer { return &pipeline{dialect: d.dialect, open: open, now: d.now} }, after)
+}
+
 // do runs fn in a transaction and returns once the transaction is on disk or rolled back. A context that ends before
 // the transaction's turn keeps it from running; later its end has no effect.
 //
