@@ -73,15 +73,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 		notices.add(notifications)
 	}
 	connect := func(ctx context.Context, writes bool) (*conn, error) {
-		born := lost.Load()
-		c, err := newConn(ctx, postgresDialect, func(ctx context.Context, writes bool) (link, error) {
-			return connectPostgres(ctx, config, shared, writes)
-		}, writes)
-		if err != nil {
-			return nil, err
-		}
-		c.age, c.born = lost, born
-		return c, nil
+		return connectPostgres(ctx, postgresDialect, config, shared, lost, writes)
 	}
 	if o.Writers == 0 {
 		o.Writers = 4
@@ -111,7 +103,20 @@ func configure(c *pgx.ConnConfig) {
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 }
 
-func connectPostgres(ctx context.Context, config *pgx.ConnConfig, shared *databaseClock, writes bool) (link, error) {
+// connectPostgres opens a connection. lost counts the lost connections of the store.
+func connectPostgres(ctx context.Context, d *dialect, config *pgx.ConnConfig, shared *databaseClock, lost *atomic.Int64, writes bool) (*conn, error) {
+	born := lost.Load()
+	c, err := newConn(ctx, d, func(ctx context.Context, writes bool) (link, error) {
+		return linkPostgres(ctx, config, shared, writes)
+	}, writes)
+	if err != nil {
+		return nil, err
+	}
+	c.age, c.born = lost, born
+	return c, nil
+}
+
+func linkPostgres(ctx context.Context, config *pgx.ConnConfig, shared *databaseClock, writes bool) (link, error) {
 	db, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

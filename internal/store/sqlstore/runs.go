@@ -72,10 +72,10 @@ type lastRun struct {
 // runBefore returns a run as it is stored, without an id when there is none. A run other than the one written last is
 // most likely new, so it is not looked up first when the session can detect a repeat.
 func (t *tx) runBefore(h *head, id string) (lastRun, error) {
-	switch p, ok := t.session.(pipelined); {
+	switch {
 	case h.run.known && h.run.id == id:
 		return h.run, nil
-	case h.run.known && ok && p.optimistic():
+	case h.run.known && t.assumes():
 		return lastRun{}, nil
 	}
 	r := lastRun{id: id}

@@ -24,7 +24,7 @@ type pipelined interface {
 	writeHead(ctx context.Context, h *head, query string, args ...any) error
 	// checkFence reports whether the fence holds, where the session knows that (known) without a read.
 	checkFence(h *head, f *store.Fence) (known, holds bool)
-	// hopes reports whether the transaction may assume a row to be new that most likely is, because a wrong assumption
+	// optimistic reports whether the transaction may assume a row to be new that most likely is, because a wrong assumption
 	// is detected when it is written.
 	optimistic() bool
 }
@@ -54,8 +54,14 @@ func (t *tx) run(fn func(*tx) error) (err error) {
 // exists reads the row with a unique key and reports whether it exists. Where the session can detect a repeat by
 // writing, exists does not read: a repeat makes the transaction run again, and then it reads.
 func (t *tx) exists(query string, args []any, dst ...any) (bool, error) {
-	if p, ok := t.session.(pipelined); ok && p.optimistic() {
+	if t.assumes() {
 		return false, nil
 	}
 	return found(t.row(t.ctx, query, args, dst...))
+}
+
+// assumes reports whether the transaction may assume a row to be new that most likely is. See pipelined.optimistic.
+func (t *tx) assumes() bool {
+	p, ok := t.session.(pipelined)
+	return ok && p.optimistic()
 }
