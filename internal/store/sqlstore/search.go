@@ -59,11 +59,11 @@ func (t *tx) indexSome() error {
 		return err
 	}
 	for _, key := range stale {
-		queries := []string{qTextRemove, qTextFresh}
+		statements := []string{qTextRemove, qTextFresh}
 		if key <= done { // a message with a later key is among the next ones
-			queries = append(queries, qTextAdd)
+			statements = append(statements, qTextAdd)
 		}
-		for _, query := range queries {
+		for _, query := range statements {
 			if err := t.write(t.ctx, query, key); err != nil {
 				return err
 			}
