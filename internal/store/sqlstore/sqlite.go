@@ -67,15 +67,7 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 	}
 	s := newStore(sqliteDialect, o.Clock)
 	connect := func(ctx context.Context, writes bool) (sqldb.Link, error) {
-		c, err := db.Driver().Open(sqldb.SQLiteDSN(filepath.Join(o.Dir, databaseFile)))
-		if err != nil {
-			return nil, err
-		}
-		l := sqldb.NewSQLiteLink(c)
-		if err := sqldb.SetupSQLite(ctx, l, writes); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
-		return l, nil
+		return sqldb.ConnectSQLite(ctx, db.Driver(), filepath.Join(o.Dir, databaseFile), writes)
 	}
 	s.db.Writer = txn.NewSerialWriters(s.db, connect, s.subscribers.Send)
 	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return sqldb.Open(ctx, sqliteDialect, connect, false) })

@@ -83,6 +83,7 @@ func Wake(t *txn.Tx, h *txn.Head) error {
 	return inbox.Enqueue(t, h, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 }
 
+// Unset removes variables of the thread, and the copies that descendants inherited.
 func Unset(t *txn.Tx, h *txn.Head, op *store.UnsetEnv) error {
 	op.Removed = 0
 	for _, name := range op.Names {
@@ -112,6 +113,7 @@ func Unset(t *txn.Tx, h *txn.Head, op *store.UnsetEnv) error {
 	return nil
 }
 
+// Scope sets the names that the thread does not inherit.
 func Scope(t *txn.Tx, h *txn.Head, op *store.ScopeEnv) error {
 	var before string
 	if err := t.Row(t.Ctx, queries.ScopedEnv, []any{h.Key}, &before); err != nil {
@@ -147,6 +149,7 @@ func JoinNames(names []string) string {
 	return "," + strings.Join(slices.Compact(names), ",,") + ","
 }
 
+// SplitNames returns the names that JoinNames has joined.
 func SplitNames(s string) []string {
 	if s == "" {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
+// Put writes a file or a folder, with the folders above it.
 func Put(t *txn.Tx, h *txn.Head, op *store.PutFile) error {
 	f := &op.File
 	op.Freed = nil
@@ -119,6 +120,7 @@ func insertFile(t *txn.Tx, h *txn.Head, f *store.File) error {
 		sqldb.NullJSON(f.Metadata), f.Width, f.Height, f.CreatedAt)
 }
 
+// Remove removes a file or an empty folder.
 func Remove(t *txn.Tx, h *txn.Head, op *store.RemoveFile) error {
 	op.Freed = nil
 	var dir bool

@@ -44,6 +44,7 @@ func pointer(n sql.NullInt64) *int64 {
 	return &n.Int64
 }
 
+// SetQuota sets the limits of the thread itself.
 func SetQuota(t *txn.Tx, h *txn.Head, op *store.SetFileQuota) error {
 	bound := func(n *int64) any {
 		if n == nil {

@@ -19,6 +19,7 @@ import (
 // so the key need not be stored.
 const madeKey = "skein:seq:"
 
+// Enqueue adds an item to an inbox, that of the thread or of op.To.
 func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 	h, err := receiver(t, from, op)
 	if h == nil || err != nil {
@@ -120,6 +121,7 @@ func receiver(t *txn.Tx, from *txn.Head, op *store.Enqueue) (*txn.Head, error) {
 	return nil, fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
 }
 
+// Dequeue removes items. Those that are already gone are no error.
 func Dequeue(t *txn.Tx, h *txn.Head, op *store.Dequeue) error {
 	for _, seq := range op.Seqs {
 		var kind store.InboxKind
@@ -185,6 +187,7 @@ func payloadOf(payload json.RawMessage) (id string, role store.Role) {
 	return m.ID, m.Role
 }
 
+// Scan reads an item.
 func Scan(scan sqldb.Scanner) (*store.InboxItem, error) {
 	var i store.InboxItem
 	var payload sqldb.Text
@@ -195,6 +198,7 @@ func Scan(scan sqldb.Scanner) (*store.InboxItem, error) {
 	return &i, nil
 }
 
+// Empty removes all items.
 func Empty(t *txn.Tx, h *txn.Head) error {
 	h.Waiting, h.Queued, h.Taken = 0, 0, true
 	h.Touch(store.ChangedThread)

@@ -161,6 +161,7 @@ func CollectLeft(ctx context.Context, db *txn.DB) error {
 	return nil
 }
 
+// Truncate removes the messages after a message or an index.
 func Truncate(t *txn.Tx, h *txn.Head, op *store.Truncate) error {
 	if op.ExpectVersion != nil {
 		if err := t.ExpectVersion(h, *op.ExpectVersion); err != nil {

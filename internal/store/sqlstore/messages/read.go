@@ -221,6 +221,7 @@ func (p *pager) waiting() ([]store.Message, error) {
 	return messages, err
 }
 
+// Queued returns the message of an inbox item.
 func Queued(item *store.InboxItem) (*store.Message, error) {
 	var m store.Message
 	if err := json.Unmarshal(item.Payload, &m); err != nil {

@@ -47,6 +47,7 @@ type Row struct {
 	Rest       sqldb.Text
 }
 
+// Decode returns the message of the row.
 func (r *Row) Decode() (*store.Message, error) {
 	r.Message.ToolCallID = r.ToolCallID.String
 	if r.Content.Valid {
@@ -62,6 +63,7 @@ func (r *Row) Decode() (*store.Message, error) {
 	return &r.Message, nil
 }
 
+// Scan reads a message.
 func Scan(scan sqldb.Scanner) (*store.Message, error) {
 	var r Row
 	if err := scan(&r.Message.Seq, &r.Message.ID, &r.Message.Role, &r.Message.Silent, &r.Message.Depth, &r.Message.Status, &r.Message.CreatedAt, &r.Message.RunID,

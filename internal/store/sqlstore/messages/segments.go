@@ -25,6 +25,7 @@ func scanSegment(scan sqldb.Scanner) (*Segment, error) {
 	return &s, scan(&s.Thread, &s.Lo, &s.Hi, &s.Source)
 }
 
+// Segments returns the segments that a query selects.
 func Segments(ctx context.Context, q sqldb.Querier, query string, args ...any) ([]Segment, error) {
 	return sqldb.List(ctx, q, scanSegment, query, args...)
 }

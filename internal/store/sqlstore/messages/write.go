@@ -16,6 +16,7 @@ import (
 // maxDepth limits the depth of messages, because counts has an entry for each depth.
 const maxDepth = 100
 
+// Append adds a message to the thread, or to op.To.
 func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 	m := op.Message
 	if m == nil {
@@ -71,6 +72,7 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 	return nil
 }
 
+// Update changes a message.
 func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
 	m, err := find(t, h, op.ID)
 	if err != nil {
@@ -129,6 +131,7 @@ func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
 	return err
 }
 
+// Delete removes a message, with the results of its tool calls.
 func Delete(t *txn.Tx, h *txn.Head, op *store.DeleteMessage) error {
 	op.Deleted = false
 	m, err := find(t, h, op.ID)

@@ -52,6 +52,7 @@ type Notices struct {
 	done sync.WaitGroup
 }
 
+// Start begins to exchange notifications. hear gets those of other replicas; lost counts lost connections.
 func Start(config *pgx.ConnConfig, clock *sqldb.Clock, lost *atomic.Int64, hear func([]store.Notification)) *Notices {
 	ctx, stop := context.WithCancel(context.Background())
 	n := &Notices{config: config, clock: clock, lost: lost, hear: hear, origin: rand.Text()[:10], pending: map[string]store.Change{}, wake: make(chan struct{}, 1), stop: stop}
@@ -60,6 +61,7 @@ func Start(config *pgx.ConnConfig, clock *sqldb.Clock, lost *atomic.Int64, hear 
 	return n
 }
 
+// Close ends the exchange.
 func (n *Notices) Close() error {
 	n.stop()
 	n.done.Wait()
@@ -88,7 +90,7 @@ func (n *Notices) keepConnected(ctx context.Context, use func(ctx context.Contex
 				wait = firstReconnect
 			}
 			n.lost.Add(1)
-			_ = (&sqldb.PgxLink{Db: c}).Close()
+			_ = sqldb.ClosePostgres(c)
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -37,6 +37,7 @@ func (s *Subscribers) change(edit func([]*func(store.Notification)) []*func(stor
 	s.subs.Store(&now)
 }
 
+// Send tells the subscribers of changes.
 func (s *Subscribers) Send(all []store.Notification) {
 	p := s.subs.Load()
 	if p == nil {

@@ -33,6 +33,7 @@ func Relate(t *txn.Tx, h, peer *txn.Head, r store.Relationship) error {
 	return t.Write(t.Ctx, queries.PutRelationship, peer.Key, h.ID, string(r.Type), otherRole(r.Role), r.MessageIndex, r.CreatedAt, r.Comment)
 }
 
+// Put stores a relationship with both threads, unless they have it.
 func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
 	op.Existed = false
 	peer, err := t.Head(op.R.ThreadID)

@@ -14,12 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/values"
 )
 
-// UnderWay reports whether a run of the thread is in progress or parked.
-func UnderWay(t *txn.Tx, h *txn.Head) (bool, error) {
-	var one int
-	return sqldb.Found(t.Row(t.Ctx, queries.UnderWay, []any{h.Key}, &one))
-}
-
+// Put makes or changes a run, and logs its start, its waiting and its end.
 func Put(t *txn.Tx, h *txn.Head, op *store.PutRun) error {
 	r := &op.Run
 	if r.ID == "" {
@@ -150,6 +145,12 @@ type runEvent struct {
 	// The fields below are set when the run has ended.
 	Usage      json.RawMessage `json:"usage,omitempty"`
 	DurationMs int64           `json:"durationMs,omitempty"`
+}
+
+// UnderWay reports whether a run of the thread is in progress or parked.
+func UnderWay(t *txn.Tx, h *txn.Head) (bool, error) {
+	var one int
+	return sqldb.Found(t.Row(t.Ctx, queries.UnderWay, []any{h.Key}, &one))
 }
 
 // Run implements store.Store.

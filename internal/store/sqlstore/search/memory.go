@@ -76,14 +76,10 @@ type near struct {
 // farFirst is a heap of the nearest messages so far, with the farthest on top.
 type farFirst []near
 
-func (f farFirst) Len() int { return len(f) }
-
+func (f farFirst) Len() int           { return len(f) }
 func (f farFirst) Less(i, j int) bool { return f[i].score < f[j].score }
-
-func (f farFirst) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
-
-func (f *farFirst) Push(x any) { *f = append(*f, x.(near)) }
-
+func (f farFirst) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *farFirst) Push(x any)        { *f = append(*f, x.(near)) }
 func (f *farFirst) Pop() any {
 	last := len(*f) - 1
 	x := (*f)[last]

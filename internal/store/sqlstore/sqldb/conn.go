@@ -62,6 +62,7 @@ var _ Querier = (*Conn)(nil)
 // Opener opens a connection. writes says whether it will write.
 type Opener func(ctx context.Context, writes bool) (Link, error)
 
+// Open opens a connection.
 func Open(ctx context.Context, d *Dialect, open Opener, writes bool) (*Conn, error) {
 	l, err := open(ctx, writes)
 	if err != nil {
@@ -70,6 +71,7 @@ func Open(ctx context.Context, d *Dialect, open Opener, writes bool) (*Conn, err
 	return &Conn{Link: l, Dialect: d}, nil
 }
 
+// Exec implements Querier.
 func (c *Conn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	n, err := c.Link.Exec(ctx, query, args)
 	return n, c.fail(err)
@@ -80,6 +82,7 @@ func (c *Conn) Write(ctx context.Context, query string, args ...any) error {
 	return c.fail(c.Link.Queue(ctx, query, args))
 }
 
+// Row implements Querier.
 func (c *Conn) Row(ctx context.Context, query string, args []any, dst ...any) (err error) {
 	rows, err := c.Link.query(ctx, query, args)
 	if err != nil {
@@ -99,10 +102,12 @@ func (c *Conn) Row(ctx context.Context, query string, args []any, dst ...any) (e
 	return c.fail(rows.Scan(dst...))
 }
 
+// One implements Querier.
 func (c *Conn) One(ctx context.Context, query string, args ...any) Scanner {
 	return func(dst ...any) error { return c.Row(ctx, query, args, dst...) }
 }
 
+// Rows implements Querier.
 func (c *Conn) Rows(ctx context.Context, query string, args []any, each func(scan Scanner) error) (err error) {
 	rows, err := c.Link.query(ctx, query, args)
 	if err != nil {
@@ -135,8 +140,17 @@ func (c *Conn) fail(err error) error {
 	return Wrap(c.Dialect, err)
 }
 
+// Drop forgets the statements that were not sent yet. It reports whether they include the beginning of the transaction,
+// so that there is nothing to roll back.
+func (c *Conn) Drop() (begun bool) {
+	l, ok := c.Link.(*pgxLink)
+	return ok && l.drop()
+}
+
+// Close closes the connection.
 func (c *Conn) Close() error { return c.Link.Close() }
 
+// Wrap returns the error, as store.ErrUnavailable when that is what it means.
 func Wrap(d *Dialect, err error) error {
 	if d.Classify(err) == Unavailable && !errors.Is(err, store.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)

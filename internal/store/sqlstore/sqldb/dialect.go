@@ -6,13 +6,13 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Dialect is what differs between databases. Queries are written once, in queries.go, with "?" for parameters.
+// Dialect is what differs between databases. Queries are written once, in package queries, with "?" for parameters.
 type Dialect struct {
 	Name   string
 	Goose  goose.Dialect
 	Folder string // of migrations
 
-	// Begin starts a transaction that will write; snapshot starts one whose reads all see one moment.
+	// Begin starts a transaction that will write; Snapshot starts one whose reads all see one moment.
 	Begin, Snapshot string
 	// Claimable is the query that selects firings to claim.
 	Claimable string

@@ -11,33 +11,33 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// PgxLink is a connection to PostgreSQL. Queued statements are sent with the next one, in one round trip.
-type PgxLink struct {
-	Db     *pgx.Conn
+// pgxLink is a connection to PostgreSQL. Queued statements are sent with the next one, in one round trip.
+type pgxLink struct {
+	db     *pgx.Conn
 	queued pgx.Batch
 }
 
-var _ Link = (*PgxLink)(nil)
+var _ Link = (*pgxLink)(nil)
 
-func (l *PgxLink) Queue(_ context.Context, query string, args []any) error {
+func (l *pgxLink) Queue(_ context.Context, query string, args []any) error {
 	l.queued.Queue(numbered(query), plain(args)...)
 	return nil
 }
 
-// Drop discards what is queued, and reports whether that included the beginning of the transaction.
-func (l *PgxLink) Drop() (begun bool) {
+// drop discards what is queued, and reports whether that included the beginning of the transaction.
+func (l *pgxLink) drop() (begun bool) {
 	queued := l.queued.QueuedQueries
 	l.queued = pgx.Batch{}
 	return len(queued) > 0 && strings.HasPrefix(queued[0].SQL, "BEGIN")
 }
 
 // Send sends what is queued and then the statement. It returns the results positioned at those of the statement.
-func (l *PgxLink) Send(ctx context.Context, query string, args []any) (pgx.BatchResults, error) {
+func (l *pgxLink) send(ctx context.Context, query string, args []any) (pgx.BatchResults, error) {
 	batch := l.queued
 	l.queued = pgx.Batch{}
 	before := batch.Len()
 	batch.Queue(numbered(query), plain(args)...)
-	results := l.Db.SendBatch(ctx, &batch)
+	results := l.db.SendBatch(ctx, &batch)
 	for range before {
 		if _, err := results.Exec(); err != nil {
 			_ = results.Close()
@@ -47,8 +47,8 @@ func (l *PgxLink) Send(ctx context.Context, query string, args []any) (pgx.Batch
 	return results, nil
 }
 
-func (l *PgxLink) Exec(ctx context.Context, query string, args []any) (n int64, err error) {
-	results, err := l.Send(ctx, query, args)
+func (l *pgxLink) Exec(ctx context.Context, query string, args []any) (n int64, err error) {
+	results, err := l.send(ctx, query, args)
 	if err != nil {
 		return 0, err
 	}
@@ -62,8 +62,8 @@ func (l *PgxLink) Exec(ctx context.Context, query string, args []any) (n int64, 
 	return tag.RowsAffected(), err
 }
 
-func (l *PgxLink) query(ctx context.Context, query string, args []any) (RowSet, error) {
-	results, err := l.Send(ctx, query, args)
+func (l *pgxLink) query(ctx context.Context, query string, args []any) (RowSet, error) {
+	results, err := l.send(ctx, query, args)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +75,14 @@ func (l *PgxLink) query(ctx context.Context, query string, args []any) (RowSet, 
 	return &pgxRows{Rows: rows, results: results}, nil
 }
 
-func (l *PgxLink) Close() error {
+func (l *pgxLink) Close() error { return ClosePostgres(l.db) }
+
+// ClosePostgres closes a connection.
+func ClosePostgres(db *pgx.Conn) error {
 	// Discard what was not sent: nobody asked for it. Do not wait long for a server that does not answer.
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	_ = l.Db.Close(ctx)
+	_ = db.Close(ctx)
 	return nil
 }
 

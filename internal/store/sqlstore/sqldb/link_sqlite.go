@@ -11,9 +11,9 @@ import (
 	"reflect"
 )
 
-// SQLiteLink is a connection of SQLite's driver with its prepared statements. It calls the driver directly: a link has
+// sqliteLink is a connection of SQLite's driver with its prepared statements. It calls the driver directly: a link has
 // one user at a time, and what database/sql does for concurrent users costs as much as a short statement.
-type SQLiteLink struct {
+type sqliteLink struct {
 	db    driver.Conn
 	stmts map[string]*sqliteStmt
 	args  []driver.NamedValue // of the statement that runs now
@@ -29,10 +29,10 @@ type sqliteStmt struct {
 	row   []driver.Value
 }
 
-var _ Link = (*SQLiteLink)(nil)
+var _ Link = (*sqliteLink)(nil)
 
-func NewSQLiteLink(db driver.Conn) *SQLiteLink {
-	return &SQLiteLink{db: db, stmts: map[string]*sqliteStmt{}}
+func newSQLiteLink(db driver.Conn) *sqliteLink {
+	return &sqliteLink{db: db, stmts: map[string]*sqliteStmt{}}
 }
 
 // Long marks queries that may run for a long time before their first row, so that the end of ctx interrupts them.
@@ -49,7 +49,7 @@ func watched(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (l *SQLiteLink) stmt(query string) (*sqliteStmt, error) {
+func (l *sqliteLink) stmt(query string) (*sqliteStmt, error) {
 	if s := l.stmts[query]; s != nil {
 		return s, nil
 	}
@@ -70,7 +70,7 @@ func (l *SQLiteLink) stmt(query string) (*sqliteStmt, error) {
 }
 
 // named returns arguments in the driver's form. They are valid until the next statement.
-func (l *SQLiteLink) named(args []any) (_ []driver.NamedValue, err error) {
+func (l *sqliteLink) named(args []any) (_ []driver.NamedValue, err error) {
 	l.args = l.args[:0]
 	for i, a := range args {
 		v := driver.NamedValue{Ordinal: i + 1}
@@ -89,7 +89,7 @@ func (l *SQLiteLink) named(args []any) (_ []driver.NamedValue, err error) {
 	return l.args, nil
 }
 
-func (l *SQLiteLink) Exec(ctx context.Context, query string, args []any) (int64, error) {
+func (l *sqliteLink) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -108,12 +108,12 @@ func (l *SQLiteLink) Exec(ctx context.Context, query string, args []any) (int64,
 	return r.RowsAffected()
 }
 
-func (l *SQLiteLink) Queue(ctx context.Context, query string, args []any) error {
+func (l *sqliteLink) Queue(ctx context.Context, query string, args []any) error {
 	_, err := l.Exec(ctx, query, args)
 	return err
 }
 
-func (l *SQLiteLink) query(ctx context.Context, query string, args []any) (RowSet, error) {
+func (l *sqliteLink) query(ctx context.Context, query string, args []any) (RowSet, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (l *SQLiteLink) query(ctx context.Context, query string, args []any) (RowSe
 	return &sqliteRows{ctx: ctx, rows: rows, row: s.row}, nil
 }
 
-func (l *SQLiteLink) Close() error {
+func (l *sqliteLink) Close() error {
 	for _, s := range l.stmts {
 		_ = s.close()
 	}

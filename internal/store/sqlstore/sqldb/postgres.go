@@ -16,18 +16,18 @@ import (
 )
 
 const (
-
-	// The queries below divide by the number of rows that are still as expected, so they fail when there is none.
-	stateOutdated = "22012"
-)
-
-const (
+	// ConnectTimeout is how long a connection may take to open.
 	ConnectTimeout = 5 * time.Second
 	closeTimeout   = time.Second
 	// AnswerTimeout is how long a whole transaction may take before the connection counts as lost.
 	AnswerTimeout = 30 * time.Second
 
+	// Commit ends a transaction.
 	Commit = "COMMIT"
+
+	// stateOutdated is the SQLSTATE of a division by zero. Queries that are guarded (txn) divide by the number of rows
+	// that are still as expected, so they fail when there is none.
+	stateOutdated = "22012"
 )
 
 // errNotCommitted means that the transaction had failed earlier without notice.
@@ -80,9 +80,10 @@ func linkPostgres(ctx context.Context, config *pgx.ConnConfig, shared *Clock, wr
 			return nil, errors.Join(err, db.Close(ctx))
 		}
 	}
-	return &PgxLink{Db: db}, nil
+	return &pgxLink{db: db}, nil
 }
 
+// ClassifyPostgres returns what an error of pgx means.
 func ClassifyPostgres(err error) Class {
 	var e *pgconn.PgError
 	switch {

@@ -19,8 +19,10 @@ type Readers struct {
 	closed bool
 }
 
+// ErrClosed means that the store was closed.
 var ErrClosed = errors.New("the store is closed")
 
+// NewReaders returns readers that open at most n connections; 8 when n is 0.
 func NewReaders(n int, open func(ctx context.Context) (*Conn, error)) *Readers {
 	if n == 0 {
 		n = 8

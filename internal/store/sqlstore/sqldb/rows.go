@@ -8,7 +8,9 @@ import (
 )
 
 const (
-	DefaultPage   = 100
+	// DefaultPage is how many rows a list returns when its caller sets no limit.
+	DefaultPage = 100
+	// DefaultEvents is that of lists of log entries.
 	DefaultEvents = 1000
 )
 

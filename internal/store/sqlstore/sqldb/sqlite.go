@@ -21,7 +21,20 @@ func SQLiteDSN(file string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: q.Encode()}).String()
 }
 
-func SetupSQLite(ctx context.Context, l *SQLiteLink, writes bool) error {
+// ConnectSQLite opens a connection to a file.
+func ConnectSQLite(ctx context.Context, d driver.Driver, file string, writes bool) (Link, error) {
+	c, err := d.Open(SQLiteDSN(file))
+	if err != nil {
+		return nil, err
+	}
+	l := newSQLiteLink(c)
+	if err := setupSQLite(ctx, l, writes); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func setupSQLite(ctx context.Context, l *sqliteLink, writes bool) error {
 	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"}
 	if writes {
 		pragmas = []string{"PRAGMA cache_size = -32000", "PRAGMA wal_autocheckpoint = 2000"}
@@ -34,6 +47,7 @@ func SetupSQLite(ctx context.Context, l *SQLiteLink, writes bool) error {
 	return nil
 }
 
+// ClassifySQLite returns what an error of SQLite's driver means.
 func ClassifySQLite(err error) Class {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
 		return Unavailable

@@ -36,6 +36,7 @@ func Park(t *txn.Tx, h *txn.Head, op *store.Park) error {
 	return t.Suspend(h, txn.AsleepParked)
 }
 
+// Continue ends that a thread is parked.
 func Continue(t *txn.Tx, h *txn.Head, op *store.Continue) error {
 	if h.TerminatedAt != 0 {
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
@@ -72,6 +73,7 @@ const (
 	reasonObjectDeleted = "ThreadDeleted"
 )
 
+// Destroy removes the conversation of a thread.
 func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
 	op.Done = false
 	if op.IfExpired {
@@ -154,6 +156,7 @@ func Retain(t *txn.Tx, h *txn.Head) error {
 // purgedOwner is the owner UID of a thread that is being purged.
 const purgedOwner = "purged"
 
+// Adopt gives a retained thread an object.
 func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	var id, owner, title string
 	var retained int64
@@ -178,6 +181,7 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	return t.Wake(h, txn.AsleepRetained)
 }
 
+// MarkPurged keeps a retained thread from being adopted while it is purged.
 func MarkPurged(t *txn.Tx, h *txn.Head) error {
 	if h.Life.Asleep&txn.AsleepRetained == 0 {
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrNotRetained)

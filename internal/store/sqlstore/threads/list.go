@@ -31,6 +31,7 @@ func (s Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread
 // Filter is a condition on an indexed column of thread.
 type Filter struct{ column, value, partial string }
 
+// Filters returns the conditions of a query on indexed columns of thread.
 func Filters(q store.ThreadQuery) (fs []Filter) {
 	if q.UserID != "" {
 		fs = append(fs, Filter{"user_id", q.UserID, " AND f.user_id <> ''"})

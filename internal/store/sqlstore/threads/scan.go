@@ -10,6 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
+// Scan reads a thread.
 func Scan(scan sqldb.Scanner) (*store.Thread, error) {
 	var t store.Thread
 	var arguments, child, fields sqldb.Text

@@ -35,6 +35,7 @@ func (s Store) listThreads(ctx context.Context, query string, args ...any) ([]st
 	return threads, nil
 }
 
+// Terminate ends a thread for good and empties its inbox.
 func Terminate(t *txn.Tx, h *txn.Head, op *store.Terminate) error {
 	if op.Already = h.TerminatedAt != 0; op.Already {
 		return nil
@@ -49,6 +50,7 @@ func Terminate(t *txn.Tx, h *txn.Head, op *store.Terminate) error {
 	return LogTerminated(t, h, op.Reason)
 }
 
+// LogTerminated logs that the thread was terminated.
 func LogTerminated(t *txn.Tx, h *txn.Head, reason string) error {
 	data, err := json.Marshal(map[string]string{"reason": reason})
 	if err != nil {

@@ -41,6 +41,7 @@ type threadFields struct {
 	fields        store.Fields
 }
 
+// Update changes the record of a thread.
 func Update(t *txn.Tx, h *txn.Head, op *store.UpdateThread) error {
 	if op.ExpectVersion != nil {
 		if err := t.ExpectVersion(h, *op.ExpectVersion); err != nil {

@@ -16,6 +16,7 @@ type Block struct {
 	Counts Counts
 }
 
+// PutBlock writes a row of message_block.
 func (t *Tx) PutBlock(key int64, b Block) error {
 	if b.At == 0 {
 		return nil // nothing comes before the first message
@@ -38,6 +39,7 @@ func (t *Tx) WriteBlocks(h *Head) error {
 	return nil
 }
 
+// CountsOrNil returns a copy of the counts; nil when b is nil.
 func (b *Block) CountsOrNil() Counts {
 	if b == nil {
 		return nil

@@ -7,24 +7,11 @@ import (
 	"strings"
 )
 
-// Plus returns the sum of two counts, minus the difference.
-func (c Counts) Plus(d Counts) Counts { return c.combine(d, 1) }
-
-func (c Counts) Minus(d Counts) Counts { return c.combine(d, -1) }
-
-func (c Counts) combine(d Counts, sign int64) Counts {
-	sum := slices.Clone(c)
-	for depth, pair := range d {
-		sum.Add(depth, false, sign*pair[0])
-		sum.Add(depth, true, sign*pair[1])
-	}
-	return sum
-}
-
 // Counts holds the number of messages of a thread by depth, spoken and silent ones apart, so that the total of any page
 // is known without counting rows. It is stored as "spoken/silent,…", one pair for each depth from 0.
 type Counts [][2]int64
 
+// ParseCounts reads what Counts.String returns.
 func ParseCounts(s string) (Counts, error) {
 	var c Counts
 	if s == "" {
@@ -80,4 +67,19 @@ func (c Counts) Total(includeSilent bool, maxDepth int, allDepths bool) (n int64
 		}
 	}
 	return n
+}
+
+// Plus returns the sum of two counts.
+func (c Counts) Plus(d Counts) Counts { return c.combine(d, 1) }
+
+// Minus returns the difference of two counts.
+func (c Counts) Minus(d Counts) Counts { return c.combine(d, -1) }
+
+func (c Counts) combine(d Counts, sign int64) Counts {
+	sum := slices.Clone(c)
+	for depth, pair := range d {
+		sum.Add(depth, false, sign*pair[0])
+		sum.Add(depth, true, sign*pair[1])
+	}
+	return sum
 }

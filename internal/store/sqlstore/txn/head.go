@@ -190,6 +190,7 @@ type LastRun struct {
 	Started, Ended int64
 }
 
+// ExpectVersion returns a store.VersionError unless the thread has the version.
 func (t *Tx) ExpectVersion(h *Head, expected int64) error {
 	if h.version != expected {
 		return &store.VersionError{ThreadID: h.ID, Expected: expected, Current: h.version}

@@ -12,7 +12,7 @@ import (
 // passes while nobody has taken it: the epoch is the fence, not the clock.
 func (t *Tx) CheckFence(h *Head, f *store.Fence) error {
 	if p, ok := t.session.(pipelined); ok && f.ThreadID == h.ID {
-		if known, holds := p.CheckFence(h, f); known && holds {
+		if known, holds := p.checkFence(h, f); known && holds {
 			return nil
 		}
 	}

@@ -8,23 +8,6 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 )
 
-func (t *Tx) SetExpiresAt(h *Head, at sql.NullInt64) error {
-	if h.Life.ExpiresAt == at {
-		return nil
-	}
-	h.Life.ExpiresAt = at
-	_, err := t.Exec(t.Ctx, queries.ArmExpiry, at, h.Key)
-	return err
-}
-
-// armExpiry sets the timer of a thread in which something has happened since it was destroyed.
-func (t *Tx) armExpiry(h *Head) error {
-	if h.Life.IdleExpiry == 0 || h.Life.ExpiresAt.Valid || h.Life.Cleared || h.TerminatedAt != 0 {
-		return nil
-	}
-	return t.SetExpiresAt(h, sql.NullInt64{Int64: t.Now + h.Life.IdleExpiry, Valid: true})
-}
-
 // Sleep is a set of reasons why nobody takes the items of a thread's inbox.
 type Sleep int64
 
@@ -83,4 +66,22 @@ func (t *Tx) Wake(h *Head, why Sleep) error {
 	}
 	_, err := t.Exec(t.Ctx, queries.SetAsleep, int64(h.Life.Asleep), h.Key)
 	return err
+}
+
+// SetExpiresAt sets the timer of a thread, or stops it.
+func (t *Tx) SetExpiresAt(h *Head, at sql.NullInt64) error {
+	if h.Life.ExpiresAt == at {
+		return nil
+	}
+	h.Life.ExpiresAt = at
+	_, err := t.Exec(t.Ctx, queries.ArmExpiry, at, h.Key)
+	return err
+}
+
+// armExpiry sets the timer of a thread in which something has happened since it was destroyed.
+func (t *Tx) armExpiry(h *Head) error {
+	if h.Life.IdleExpiry == 0 || h.Life.ExpiresAt.Valid || h.Life.Cleared || h.TerminatedAt != 0 {
+		return nil
+	}
+	return t.SetExpiresAt(h, sql.NullInt64{Int64: t.Now + h.Life.IdleExpiry, Valid: true})
 }

@@ -234,7 +234,7 @@ func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone b
 
 // rollback ends the transaction. When that fails, the connection is closed, which also ends the transaction.
 func (p *pipeline) rollback(ctx context.Context, c *sqldb.Conn) {
-	if l, ok := c.Link.(*sqldb.PgxLink); ok && l.Drop() {
+	if c.Drop() {
 		return
 	}
 	if _, err := c.Exec(ctx, "ROLLBACK"); err != nil {
@@ -242,7 +242,7 @@ func (p *pipeline) rollback(ctx context.Context, c *sqldb.Conn) {
 	}
 }
 
-func (p *pipeline) Close() error {
+func (p *pipeline) close() error {
 	if p.conn == nil {
 		return nil
 	}

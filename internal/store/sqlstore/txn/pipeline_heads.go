@@ -102,7 +102,7 @@ func (ps *pipe) guarded(t *Tx) bool {
 	return len(t.Heads) > 0
 }
 
-func (ps *pipe) CheckFence(h *Head, f *store.Fence) (known, holds bool) {
+func (ps *pipe) checkFence(h *Head, f *store.Fence) (known, holds bool) {
 	if ps.hoping {
 		// Taking the lease locks the head, and so does the statement before this one.
 		ps.fences = append(ps.fences, statement{qGuardFence, []any{h.Key, f.Owner, f.Epoch}})

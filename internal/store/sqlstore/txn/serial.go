@@ -129,7 +129,7 @@ func (s *serial) rollback(c *sqldb.Conn) {
 	}
 }
 
-func (s *serial) Close() error {
+func (s *serial) close() error {
 	if s.conn == nil {
 		return nil
 	}
@@ -181,8 +181,8 @@ func (ss *serialSession) writeHead(ctx context.Context, _ *Head, query string, a
 	return ss.Write(ctx, query, args...)
 }
 
-// CheckFence knows nothing: the lease is remembered with the head.
-func (ss *serialSession) CheckFence(*Head, *store.Fence) (known, holds bool) { return false, false }
+// checkFence knows nothing: the lease is remembered with the head.
+func (ss *serialSession) checkFence(*Head, *store.Fence) (known, holds bool) { return false, false }
 
 func (ss *serialSession) optimistic() bool {
 	ss.assumed = ss.assumed || !ss.pessimistic

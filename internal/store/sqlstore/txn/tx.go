@@ -26,8 +26,8 @@ type pipelined interface {
 	loadHead(ctx context.Context, id string) (*Head, error)
 	// writeHead is write for a thread's counters.
 	writeHead(ctx context.Context, h *Head, query string, args ...any) error
-	// CheckFence reports whether the fence holds, where the session knows that (known) without a read.
-	CheckFence(h *Head, f *store.Fence) (known, holds bool)
+	// checkFence reports whether the fence holds, where the session knows that (known) without a read.
+	checkFence(h *Head, f *store.Fence) (known, holds bool)
 	// optimistic reports whether the transaction may assume a row to be new that most likely is, because a wrong assumption
 	// is detected when it is written.
 	optimistic() bool
@@ -56,7 +56,7 @@ func (t *Tx) run(fn func(*Tx) error) (err error) {
 }
 
 // Exists reads the row with a unique key and reports whether it exists. Where the session can detect a repeat by
-// writing, exists does not read: a repeat makes the transaction run again, and then it reads.
+// writing, Exists does not read: a repeat makes the transaction run again, and then it reads.
 func (t *Tx) Exists(query string, args []any, dst ...any) (bool, error) {
 	if t.Assumes() {
 		return false, nil

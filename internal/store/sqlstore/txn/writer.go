@@ -54,12 +54,13 @@ func (w *Writers) Do(ctx context.Context, fn func(*Tx) error, threads ...string)
 	if len(threads) > 0 && len(w.all) > 1 {
 		one = w.all[maphash.String(w.seed, threads[0])%uint64(len(w.all))]
 	}
-	return one.Do(ctx, fn, threads)
+	return one.do(ctx, fn, threads)
 }
 
+// Close waits for the transactions that are under way, and closes the connections.
 func (w *Writers) Close() (err error) {
 	for _, one := range w.all {
-		err = errors.Join(err, one.Close())
+		err = errors.Join(err, one.close())
 	}
 	return err
 }
@@ -68,7 +69,7 @@ func (w *Writers) Close() (err error) {
 // returns.
 type committer interface {
 	commit(batch []*job)
-	Close() error
+	close() error
 }
 
 // writer commits transactions in groups, one group at a time. A caller that finds it free leads: it takes all waiting
@@ -105,7 +106,7 @@ func newWriter(batch int, c committer, after func([]store.Notification)) *writer
 	return w
 }
 
-func (w *writer) Do(ctx context.Context, fn func(*Tx) error, threads []string) error {
+func (w *writer) do(ctx context.Context, fn func(*Tx) error, threads []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -160,14 +161,14 @@ func (w *writer) leadBatch() {
 }
 
 // Close waits for the transactions that were accepted.
-func (w *writer) Close() error {
+func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
 	for w.busy {
 		w.idle.Wait()
 	}
 	w.mu.Unlock()
-	return w.committer.Close()
+	return w.committer.close()
 }
 
 // failAll sets an error on the jobs that have none.

@@ -35,6 +35,7 @@ type stateKey struct {
 	dirty bool
 }
 
+// MergeState applies changes to the state of a thread.
 func MergeState(t *txn.Tx, h *txn.Head, op *store.MergeState) error {
 	op.Persisted = false
 	m := &merge{t: t, h: h, keys: map[string]*stateKey{}}
@@ -66,7 +67,7 @@ func MergeState(t *txn.Tx, h *txn.Head, op *store.MergeState) error {
 		}})
 	}
 	op.Persisted = true
-	return m.Write()
+	return m.write()
 }
 
 // Total returns the length of the state as one JSON object: with the braces, and a comma between two entries.
@@ -180,7 +181,7 @@ func stateSize(key string, value []byte) int64 {
 	return int64(len(quoted) + 1 + len(value))
 }
 
-func (m *merge) Write() error {
+func (m *merge) write() error {
 	t, h := m.t, m.h
 	if m.cleared {
 		if err := t.Write(t.Ctx, queries.ClearState, h.Key); err != nil {
@@ -222,6 +223,7 @@ func SkipState(t *txn.Tx, h *txn.Head, op *store.SkipState) error {
 	return err
 }
 
+// UnwarnState removes the warning of a scope.
 func UnwarnState(t *txn.Tx, h *txn.Head, scope store.StateScope) error {
 	n, err := t.Exec(t.Ctx, queries.UnwarnState, h.Key, string(scope))
 	if n > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
+// Put sets a value of the key-value store; nil removes it.
 func Put(t *txn.Tx, h *txn.Head, op *store.PutValue) error {
 	if op.Value == nil {
 		n, err := t.Exec(t.Ctx, queries.DeleteValue, h.Key, op.Key)
