@@ -26,7 +26,7 @@ func (s Store) IndexMessages(ctx context.Context) error {
 		if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error { return c.Row(ctx, queries.TextBehind, nil, &behind) }); err != nil || !behind {
 			return err
 		}
-		if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return indexSome(t) }); err != nil {
+		if err := s.DB.Writer.Do(ctx, indexSome); err != nil {
 			return fmt.Errorf("index messages: %w", err)
 		}
 	}

@@ -34,14 +34,14 @@ type Dialect struct {
 type Class int
 
 const (
-	// Ordinary: the statement failed, and the connection is usable.
+	// Ordinary means that the statement failed, and the connection is usable.
 	Ordinary Class = iota
-	// Contended: others wrote at the same time. Running the transaction again may succeed.
+	// Contended means that others wrote at the same time. Running the transaction again may succeed.
 	Contended
-	// Unavailable: the database could not read or write, but may later. The connection is closed.
+	// Unavailable means that the database could not read or write, but may later. The connection is closed.
 	Unavailable
-	// Broken: the database is damaged, and a retry does not help. The connection is closed.
+	// Broken means that the database is damaged, and a retry does not help. The connection is closed.
 	Broken
-	// GivenUp: the caller's context ended during a statement, which also makes the connection unusable.
+	// GivenUp means that the caller's context ended during a statement, which also makes the connection unusable.
 	GivenUp
 )

@@ -11,6 +11,7 @@ import (
 // Sleep is a set of reasons why nobody takes the items of a thread's inbox.
 type Sleep int64
 
+// The reasons.
 const (
 	AsleepParked   Sleep = 1 << iota // by a user's stop (MSG-08)
 	AsleepRetained                   // without an object (THR-09)
