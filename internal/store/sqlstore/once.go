@@ -49,9 +49,7 @@ func applyOnce(t *txn.Tx, h *txn.Head, ops []store.Op) error {
 // Recorded implements store.Store.
 func (s *Store) Recorded(ctx context.Context, threadID, key string) (fingerprint string, result json.RawMessage, err error) {
 	var column sqldb.Text
-	err = s.db.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.Recorded, []any{threadID, key}, &fingerprint, &column)
-	})
+	err = s.db.Readers.Row(ctx, queries.Recorded, []any{threadID, key}, &fingerprint, &column)
 	if err != nil {
 		return "", nil, fmt.Errorf("idempotency key of thread %s: %w", threadID, err)
 	}

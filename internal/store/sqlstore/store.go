@@ -143,7 +143,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	}
 	var at int64
-	return s.db.Readers.Read(ctx, func(c *sqldb.Conn) error { return c.Row(ctx, queries.ReadProbe, nil, &at) })
+	return s.db.Readers.Row(ctx, queries.ReadProbe, nil, &at)
 }
 
 // Close implements store.Store. It waits for reads and writes in progress. Repeating it is no error.

@@ -128,11 +128,7 @@ func (s Store) LogEntries(ctx context.Context, threadID string, after int64, lim
 		limit = sqldb.DefaultEvents
 	}
 	query := queries.LogEntries + strings.TrimSuffix(strings.Repeat("?, ", len(types)), ", ") + `) ORDER BY seq LIMIT ?`
-	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
-		var key int64
-		if err := c.Row(ctx, queries.ThreadKey, []any{threadID}, &key); err != nil {
-			return err
-		}
+	err = s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) error {
 		args := []any{key, after}
 		for _, t := range types {
 			args = append(args, t)
@@ -148,9 +144,7 @@ func (s Store) LogEntries(ctx context.Context, threadID string, after int64, lim
 
 // LastEdit implements store.Store.
 func (s Store) LastEdit(ctx context.Context, threadID string, after int64) (seq int64, err error) {
-	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.LastEdit, []any{after, threadID}, &seq)
-	})
+	err = s.DB.Readers.Row(ctx, queries.LastEdit, []any{after, threadID}, &seq)
 	if err != nil {
 		return 0, fmt.Errorf("log of thread %s: %w", threadID, err)
 	}

@@ -22,11 +22,7 @@ func (s Store) Lines(ctx context.Context, threadID string, q store.LineQuery) ([
 		query, limit = queries.NewestLines, q.Tail
 	}
 	var lines []store.Event
-	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) (err error) {
-		var key int64
-		if err := c.Row(ctx, queries.ThreadKey, []any{threadID}, &key); err != nil {
-			return err
-		}
+	err := s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) (err error) {
 		lines, err = sqldb.List(ctx, c, scanLine, query, key, q.After, q.RunID, q.RunID, limit)
 		return err
 	})

@@ -91,7 +91,7 @@ func freeContents(t *txn.Tx, digest string) (object string, err error) {
 
 // Contents implements store.Store.
 func (s Store) Contents(ctx context.Context, digest string) (object string, err error) {
-	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error { return c.Row(ctx, queries.Contents, []any{digest}, &object) })
+	err = s.DB.Readers.Row(ctx, queries.Contents, []any{digest}, &object)
 	if err != nil {
 		return "", fmt.Errorf("contents %s: %w", digest, err)
 	}

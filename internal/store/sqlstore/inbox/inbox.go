@@ -163,11 +163,7 @@ func Hold(t *txn.Tx, h *txn.Head, op *store.Hold) error {
 // Inbox implements store.Store.
 func (s Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
 	var items []store.InboxItem
-	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) (err error) {
-		var key int64
-		if err := c.Row(ctx, queries.ThreadKey, []any{threadID}, &key); err != nil {
-			return err
-		}
+	err := s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) (err error) {
 		items, err = sqldb.List(ctx, c, Scan, queries.Inbox, key)
 		return err
 	})

@@ -84,9 +84,7 @@ func mustLack(t *txn.Tx, h *txn.Head, query string, more ...any) error {
 func (s Store) Imported(ctx context.Context, threadID string) (*store.ImportRecord, error) {
 	var r store.ImportRecord
 	var manifest string
-	if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.Import, []any{threadID}, &manifest, &r.LastSeq)
-	}); err != nil {
+	if err := s.DB.Readers.Row(ctx, queries.Import, []any{threadID}, &manifest, &r.LastSeq); err != nil {
 		return nil, fmt.Errorf("import of thread %s: %w", threadID, err)
 	}
 	r.Manifest = json.RawMessage(manifest)

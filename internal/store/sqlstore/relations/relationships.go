@@ -96,11 +96,7 @@ func scanRelationship(scan sqldb.Scanner) (*store.Relationship, error) {
 
 // Relationships implements store.RelationStore.
 func (s Store) Relationships(ctx context.Context, threadID string, limit, offset int) (rs []store.Relationship, total int64, err error) {
-	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
-		var key int64
-		if err := c.Row(ctx, queries.ThreadKey, []any{threadID}, &key); err != nil {
-			return err
-		}
+	err = s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) error {
 		if err := c.Row(ctx, queries.CountRelationship, []any{key}, &total); err != nil {
 			return err
 		}

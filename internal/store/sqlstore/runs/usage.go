@@ -95,10 +95,8 @@ func (s Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum, 
 	}
 	var u store.UsageSum
 	ctx = sqldb.Long(ctx)
-	if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, query, args, &u.Runs, &u.Turns, &u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.ReasoningTokens,
-			&u.Cost, &u.DurationMs, &u.Threads)
-	}); err != nil {
+	if err := s.DB.Readers.Row(ctx, query, args, &u.Runs, &u.Turns, &u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.ReasoningTokens,
+		&u.Cost, &u.DurationMs, &u.Threads); err != nil {
 		return nil, fmt.Errorf("sum usage: %w", err)
 	}
 	return &u, nil

@@ -23,7 +23,7 @@ func (s Store) IndexMessages(ctx context.Context) error {
 	}
 	for {
 		behind := false
-		if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error { return c.Row(ctx, queries.TextBehind, nil, &behind) }); err != nil || !behind {
+		if err := s.DB.Readers.Row(ctx, queries.TextBehind, nil, &behind); err != nil || !behind {
 			return err
 		}
 		if err := s.DB.Writer.Do(ctx, indexSome); err != nil {

@@ -68,6 +68,11 @@ func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
 	return err
 }
 
+// Row reads one row into dst. It returns store.ErrNotFound when there is none.
+func (r *Readers) Row(ctx context.Context, query string, args []any, dst ...any) error {
+	return r.Read(ctx, func(c *Conn) error { return c.Row(ctx, query, args, dst...) })
+}
+
 // Snapshot lends a connection on which all reads of fn see one moment.
 func (r *Readers) Snapshot(ctx context.Context, fn func(c *Conn) error) error {
 	return r.Read(ctx, func(c *Conn) error {

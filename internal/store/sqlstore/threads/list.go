@@ -49,10 +49,8 @@ func Filters(q store.ThreadQuery) (fs []Filter) {
 func (s Store) selective(ctx context.Context, q store.ThreadQuery) (*Filter, error) {
 	for _, f := range Filters(q) {
 		var n int
-		if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-			return c.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM thread f WHERE f.`+f.column+` = ?`+f.partial+` LIMIT ?) few`,
-				[]any{f.value, fewThreads + 1}, &n)
-		}); err != nil {
+		if err := s.DB.Readers.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM thread f WHERE f.`+f.column+` = ?`+f.partial+` LIMIT ?) few`,
+			[]any{f.value, fewThreads + 1}, &n); err != nil {
 			return nil, err
 		}
 		if n <= fewThreads {

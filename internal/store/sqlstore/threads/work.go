@@ -36,9 +36,7 @@ func (s Store) Work(ctx context.Context, threadID string) (*store.Work, error) {
 
 // Position implements store.Store.
 func (s Store) Position(ctx context.Context, threadID string) (p store.Position, err error) {
-	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.Position, []any{threadID}, &p.Agent, &p.LastSeq)
-	})
+	err = s.DB.Readers.Row(ctx, queries.Position, []any{threadID}, &p.Agent, &p.LastSeq)
 	if err != nil {
 		return p, fmt.Errorf("thread %s: %w", threadID, err)
 	}

@@ -1,8 +1,11 @@
 package txn
 
 import (
+	"context"
+
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
@@ -24,3 +27,15 @@ func NewDB(d *sqldb.Dialect, c clock.PassiveClock) *DB {
 
 // Now returns the present time in microseconds.
 func (d *DB) Now() int64 { return d.clock.Now().UnixMicro() }
+
+// OfThread calls fn with the key of a thread, and a connection on which all reads see one moment. It returns
+// store.ErrNotFound when the thread does not exist.
+func (d *DB) OfThread(ctx context.Context, threadID string, fn func(c *sqldb.Conn, key int64) error) error {
+	return d.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		var key int64
+		if err := c.Row(ctx, queries.ThreadKey, []any{threadID}, &key); err != nil {
+			return err
+		}
+		return fn(c, key)
+	})
+}

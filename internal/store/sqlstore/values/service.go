@@ -37,11 +37,7 @@ func keyPage(ctx context.Context, c *sqldb.Conn, q store.KeyQuery, query string,
 // ValueKeys implements store.SessionStore.
 func (s Store) ValueKeys(ctx context.Context, threadID string, q store.KeyQuery) (page *store.KeyPage, err error) {
 	q.Limit = sqldb.PageSize(q.Limit)
-	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
-		var key int64
-		if err := c.Row(ctx, queries.ThreadKey, []any{threadID}, &key); err != nil {
-			return err
-		}
+	err = s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) error {
 		page, err = keyPage(ctx, c, q, queries.ValueKeys, key, q.After, q.Prefix, afterPrefix(q.Prefix), q.Limit+1)
 		return err
 	})
@@ -55,9 +51,7 @@ func (s Store) ValueKeys(ctx context.Context, threadID string, q store.KeyQuery)
 func (s Store) GetKV(ctx context.Context, namespace, name, key string) (*store.KVEntry, error) {
 	e := store.KVEntry{Key: key}
 	var value string
-	if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.GetKV, []any{namespace, name, key, s.DB.Now()}, &value, &e.ExpiresAt, &e.UpdatedAt)
-	}); err != nil {
+	if err := s.DB.Readers.Row(ctx, queries.GetKV, []any{namespace, name, key, s.DB.Now()}, &value, &e.ExpiresAt, &e.UpdatedAt); err != nil {
 		return nil, fmt.Errorf("value %q of store %s/%s: %w", key, namespace, name, err)
 	}
 	e.Value = json.RawMessage(value)

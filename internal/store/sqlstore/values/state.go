@@ -276,9 +276,7 @@ func (s Store) State(ctx context.Context, threadID string, q store.StateQuery) (
 // StateValue implements store.SessionStore.
 func (s Store) StateValue(ctx context.Context, threadID, key string) (json.RawMessage, error) {
 	var value string
-	if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.StateValue, []any{threadID, key}, &value)
-	}); err != nil {
+	if err := s.DB.Readers.Row(ctx, queries.StateValue, []any{threadID, key}, &value); err != nil {
 		return nil, fmt.Errorf("state %q of thread %s: %w", key, threadID, err)
 	}
 	return json.RawMessage(value), nil

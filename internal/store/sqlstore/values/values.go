@@ -7,7 +7,6 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
-	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -27,9 +26,7 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutValue) error {
 // Value implements store.Store.
 func (s Store) Value(ctx context.Context, threadID, key string) ([]byte, error) {
 	var value string
-	if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.Value, []any{threadID, key}, &value)
-	}); err != nil {
+	if err := s.DB.Readers.Row(ctx, queries.Value, []any{threadID, key}, &value); err != nil {
 		return nil, fmt.Errorf("value %q of thread %s: %w", key, threadID, err)
 	}
 	return []byte(value), nil
