@@ -11,7 +11,7 @@ import (
 // Approvals returns a page of the tool calls that wait for approval, in the order in which they were requested
 // (RUN-11).
 func (t *Thread) Approvals(ctx context.Context, p Page) (*runtimev1.ApprovalList, error) {
-	return one[runtimev1.ApprovalList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceApprovals) })
+	return readAs[runtimev1.ApprovalList](ctx, t, p.params(), runtimev1.SubresourceApprovals)
 }
 
 // Approve approves a waiting tool call. When arguments, a JSON object, are not nil, the call is made with them
@@ -28,7 +28,5 @@ func (t *Thread) Refuse(ctx context.Context, callID, reason string) (*runtimev1.
 }
 
 func (t *Thread) decide(ctx context.Context, callID string, d runtimev1.NewDecision) (*runtimev1.Approval, error) {
-	return one[runtimev1.Approval](func(out any) error {
-		return t.send(ctx, http.MethodPost, d, out, runtimev1.SubresourceApprovals, callID)
-	})
+	return sendAs[runtimev1.Approval](ctx, t, http.MethodPost, d, runtimev1.SubresourceApprovals, callID)
 }

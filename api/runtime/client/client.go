@@ -200,3 +200,29 @@ func (t *Thread) send(ctx context.Context, verb string, body, out any, sub runti
 	}
 	return get(ctx, r.MaxRetries(0), out)
 }
+
+// decoded returns v, or nil when it could not be filled in.
+func decoded[T any](v *T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// getAs is get for an answer of type T.
+func getAs[T any](ctx context.Context, r *rest.Request) (*T, error) {
+	v := new(T)
+	return decoded(v, get(ctx, r, v))
+}
+
+// readAs is getAt for an answer of type T.
+func readAs[T any](ctx context.Context, t *Thread, params map[string]string, sub runtimev1.Subresource, rest ...string) (*T, error) {
+	v := new(T)
+	return decoded(v, t.getAt(ctx, v, params, sub, rest...))
+}
+
+// sendAs is send for an answer of type T.
+func sendAs[T any](ctx context.Context, t *Thread, verb string, body any, sub runtimev1.Subresource, rest ...string) (*T, error) {
+	v := new(T)
+	return decoded(v, t.send(ctx, verb, body, v, sub, rest...))
+}

@@ -91,9 +91,7 @@ func (t *Thread) RunCode(ctx context.Context, source string, o CodeOptions) *Cod
 // functions. The result says how the code ended. An error means that the code did not run. Ending ctx ends the code.
 // Through the Kubernetes API server a plain request lasts a minute at most; RunCode has no such limit.
 func (t *Thread) ExecuteCode(ctx context.Context, req runtimev1.CodeRequest) (*runtimev1.CodeResult, error) {
-	return one[runtimev1.CodeResult](func(out any) error {
-		return t.send(ctx, http.MethodPost, req, out, runtimev1.SubresourceCode)
-	})
+	return sendAs[runtimev1.CodeResult](ctx, t, http.MethodPost, req, runtimev1.SubresourceCode)
 }
 
 // ended returns the result of code that did not end by itself.

@@ -38,7 +38,7 @@ func (t *Thread) Env(ctx context.Context, name string) (string, error) {
 // EnvVar returns a variable with its type and source, and with its value if it is a text. It returns nil when no
 // source has the variable.
 func (t *Thread) EnvVar(ctx context.Context, name string) (*runtimev1.EnvVar, error) {
-	v, err := one[runtimev1.EnvVar](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceEnv, name) })
+	v, err := readAs[runtimev1.EnvVar](ctx, t, nil, runtimev1.SubresourceEnv, name)
 	return v, t.absentBelow(ctx, err)
 }
 
@@ -80,12 +80,10 @@ func (t *Thread) ListEnvOf(ctx context.Context, side string, p Page) (*runtimev1
 	if side != "" {
 		params["side"] = side
 	}
-	return one[runtimev1.EnvVarList](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceEnv) })
+	return readAs[runtimev1.EnvVarList](ctx, t, params, runtimev1.SubresourceEnv)
 }
 
 // PendingEnv returns the variables that the thread waits for (ENV-06).
 func (t *Thread) PendingEnv(ctx context.Context) (*runtimev1.EnvRequest, error) {
-	return one[runtimev1.EnvRequest](func(out any) error {
-		return t.getAt(ctx, out, nil, runtimev1.SubresourceEnv, runtimev1.EnvRequestPath)
-	})
+	return readAs[runtimev1.EnvRequest](ctx, t, nil, runtimev1.SubresourceEnv, runtimev1.EnvRequestPath)
 }

@@ -22,7 +22,7 @@ func (t *Thread) ChildThread(ctx context.Context, reference string) (ThreadState
 
 // Child returns one entry of the registry, or nil when there is none (SUB-01).
 func (t *Thread) Child(ctx context.Context, reference string) (*runtimev1.Child, error) {
-	c, err := one[runtimev1.Child](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceChildren, reference) })
+	c, err := readAs[runtimev1.Child](ctx, t, nil, runtimev1.SubresourceChildren, reference)
 	return c, t.absentBelow(ctx, err)
 }
 

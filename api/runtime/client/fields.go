@@ -15,7 +15,7 @@ import (
 // Update changes the thread's own fields, all given ones or none (THR-14), and returns the new record. With p.V it
 // fails, with an error that IsConflict, when the thread has another version.
 func (t *Thread) Update(ctx context.Context, p runtimev1.ThreadPatch) (*runtimev1.ThreadRecord, error) {
-	return one[runtimev1.ThreadRecord](func(out any) error { return t.send(ctx, http.MethodPatch, p, out, "") })
+	return sendAs[runtimev1.ThreadRecord](ctx, t, http.MethodPatch, p, "")
 }
 
 // Archive hides the thread from lists unless they ask for archived threads. It can still be read and written
@@ -33,18 +33,14 @@ func (t *Thread) Unarchive(ctx context.Context) (*runtimev1.ThreadRecord, error)
 
 // ActivateSkill records that a skill was activated, once per name. A repeat returns the first record (AGT-08).
 func (t *Thread) ActivateSkill(ctx context.Context, name string, arguments json.RawMessage) (*runtimev1.SkillActivation, error) {
-	return one[runtimev1.SkillActivation](func(out any) error {
-		return t.send(ctx, http.MethodPost, runtimev1.SkillActivation{Name: name, Arguments: arguments}, out, runtimev1.SubresourceSkills)
-	})
+	return sendAs[runtimev1.SkillActivation](ctx, t, http.MethodPost, runtimev1.SkillActivation{Name: name, Arguments: arguments}, runtimev1.SubresourceSkills)
 }
 
 // Acquire takes the exclusive right to write the thread for a term of whole seconds (THR-12). During the term no run
 // of the thread starts, and any other Acquire fails with an error that IsConflict. Use Holding to write under the
 // lease, Renew to extend it and Release to end it.
 func (t *Thread) Acquire(ctx context.Context, ttl time.Duration) (*runtimev1.Lease, error) {
-	return one[runtimev1.Lease](func(out any) error {
-		return t.send(ctx, http.MethodPost, runtimev1.NewLease{TTLSeconds: int64(ttl / time.Second)}, out, runtimev1.SubresourceLease)
-	})
+	return sendAs[runtimev1.Lease](ctx, t, http.MethodPost, runtimev1.NewLease{TTLSeconds: int64(ttl / time.Second)}, runtimev1.SubresourceLease)
 }
 
 // Holding returns a handle on the same thread for the holder of a lease. Its writes fail with an error that
@@ -87,9 +83,7 @@ func (t *Thread) bind(verb string, r *rest.Request) *rest.Request {
 // Renew extends the lease that the thread is Holding to ttl from now. An error that IsConflict means that another
 // holder has the thread.
 func (t *Thread) Renew(ctx context.Context, ttl time.Duration) (*runtimev1.Lease, error) {
-	return one[runtimev1.Lease](func(out any) error {
-		return t.send(ctx, http.MethodPut, runtimev1.NewLease{TTLSeconds: int64(ttl / time.Second)}, out, runtimev1.SubresourceLease)
-	})
+	return sendAs[runtimev1.Lease](ctx, t, http.MethodPut, runtimev1.NewLease{TTLSeconds: int64(ttl / time.Second)}, runtimev1.SubresourceLease)
 }
 
 // Release ends the lease that the thread is Holding. Repeating it is no error.
@@ -119,5 +113,5 @@ func (c *Client) History(ctx context.Context, namespace string, o HistoryOptions
 			p[k] = v
 		}
 	}
-	return one[runtimev1.ThreadHistoryList](func(out any) error { return c.viewAt(ctx, out, p, namespace, runtimev1.ViewHistory) })
+	return viewAs[runtimev1.ThreadHistoryList](ctx, c, p, namespace, runtimev1.ViewHistory)
 }

@@ -76,7 +76,7 @@ func (t *Thread) Files(ctx context.Context, o FileOptions) (*runtimev1.FileList,
 
 // fetch reads an answer of type T about the thread's files.
 func fetch[T any](ctx context.Context, t *Thread, params map[string]string, path ...string) (*T, error) {
-	return one[T](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceFiles, path...) })
+	return readAs[T](ctx, t, params, runtimev1.SubresourceFiles, path...)
 }
 
 // StatFile implements FileState.
@@ -117,7 +117,7 @@ func (t *Thread) MakeDir(ctx context.Context, path string) (*runtimev1.FileRecor
 	if err != nil {
 		return nil, err
 	}
-	return one[runtimev1.FileRecord](func(out any) error { return get(ctx, r.Param("directory", "true"), out) })
+	return getAs[runtimev1.FileRecord](ctx, r.Param("directory", "true"))
 }
 
 // Unlink implements FileState.

@@ -11,17 +11,13 @@ import (
 // Destroy ends a current run and clears the conversation: messages, queue and thread state are removed; files, values
 // and environment stay. The thread remains usable (THR-06).
 func (t *Thread) Destroy(ctx context.Context) (*runtimev1.ThreadRecord, error) {
-	return one[runtimev1.ThreadRecord](func(out any) error {
-		return t.send(ctx, http.MethodPost, runtimev1.Stop{}, out, runtimev1.SubresourceDestroy)
-	})
+	return sendAs[runtimev1.ThreadRecord](ctx, t, http.MethodPost, runtimev1.Stop{}, runtimev1.SubresourceDestroy)
 }
 
 // Continue starts the processing of messages that have waited in the queue since a user stopped a run (MSG-08). When
 // nothing is parked it does nothing.
 func (t *Thread) Continue(ctx context.Context) (*runtimev1.ThreadRecord, error) {
-	return one[runtimev1.ThreadRecord](func(out any) error {
-		return t.send(ctx, http.MethodPost, runtimev1.Stop{}, out, runtimev1.SubresourceContinue)
-	})
+	return sendAs[runtimev1.ThreadRecord](ctx, t, http.MethodPost, runtimev1.Stop{}, runtimev1.SubresourceContinue)
 }
 
 // Retained returns a page of the threads of a namespace that are kept without a Thread object, by id (THR-09). after
@@ -34,7 +30,7 @@ func (c *Client) Retained(ctx context.Context, namespace, after string, limit in
 	if limit != 0 {
 		params["limit"] = strconv.Itoa(limit)
 	}
-	return one[runtimev1.RetainedList](func(out any) error { return c.viewAt(ctx, out, params, namespace, runtimev1.ViewRetained) })
+	return viewAs[runtimev1.RetainedList](ctx, c, params, namespace, runtimev1.ViewRetained)
 }
 
 // PurgeRetained removes all data of a retained thread for good. The error is one that IsNotFound when the namespace

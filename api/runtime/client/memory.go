@@ -29,5 +29,5 @@ func (t *Thread) SearchMemory(ctx context.Context, text string, o MemoryOptions)
 	if !o.Until.IsZero() {
 		p["until"] = o.Until.Format(time.RFC3339Nano)
 	}
-	return one[runtimev1.MemoryHitList](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceMemory) })
+	return readAs[runtimev1.MemoryHitList](ctx, t, p, runtimev1.SubresourceMemory)
 }

@@ -10,9 +10,7 @@ import (
 // UpdateMessage merges metadata and replaces the given fields of a message (MSG-06). A missing message is an error
 // that IsNotFound.
 func (t *Thread) UpdateMessage(ctx context.Context, id string, u runtimev1.MessageUpdates) (*runtimev1.Message, error) {
-	return one[runtimev1.Message](func(out any) error {
-		return t.send(ctx, http.MethodPatch, u, out, runtimev1.SubresourceMessages, id)
-	})
+	return sendAs[runtimev1.Message](ctx, t, http.MethodPatch, u, runtimev1.SubresourceMessages, id)
 }
 
 // DeleteMessage removes a message. With an assistant message it also removes the results of its tool calls. It

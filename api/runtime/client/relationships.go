@@ -10,20 +10,16 @@ import (
 // Truncate removes all messages after a given one, and the relationships made after it (MSG-11). The queue stays. The
 // error is one that IsConflict during a run, or when the thread does not have the expected version.
 func (t *Thread) Truncate(ctx context.Context, at runtimev1.Truncate) (*runtimev1.Truncated, error) {
-	return one[runtimev1.Truncated](func(out any) error {
-		return t.send(ctx, http.MethodPost, at, out, runtimev1.SubresourceTruncate)
-	})
+	return sendAs[runtimev1.Truncated](ctx, t, http.MethodPost, at, runtimev1.SubresourceTruncate)
 }
 
 // Relationships returns a page of the thread's relationships with other threads, oldest first (REL-01).
 func (t *Thread) Relationships(ctx context.Context, p Page) (*runtimev1.RelationshipList, error) {
-	return one[runtimev1.RelationshipList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceRelationships) })
+	return readAs[runtimev1.RelationshipList](ctx, t, p.params(), runtimev1.SubresourceRelationships)
 }
 
 // Relate stores a handoff or a mention between the thread and another of its namespace, at both ends. A second
 // relationship with the same thread, type and role changes nothing.
 func (t *Thread) Relate(ctx context.Context, r runtimev1.Relationship) (*runtimev1.Relationship, error) {
-	return one[runtimev1.Relationship](func(out any) error {
-		return t.send(ctx, http.MethodPost, r, out, runtimev1.SubresourceRelationships)
-	})
+	return sendAs[runtimev1.Relationship](ctx, t, http.MethodPost, r, runtimev1.SubresourceRelationships)
 }

@@ -22,7 +22,7 @@ import (
 
 // State returns a page of the thread's state (STA-02), keys in the order in which they were first set.
 func (t *Thread) State(ctx context.Context, p Page) (*runtimev1.StateList, error) {
-	return one[runtimev1.StateList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceState) })
+	return readAs[runtimev1.StateList](ctx, t, p.params(), runtimev1.SubresourceState)
 }
 
 // StateValue returns one value of the thread's state. ok is false when there is none. A key is part of the URL: it
@@ -106,7 +106,7 @@ func (o KeyOptions) params() map[string]string {
 
 // Keys returns a page of the keys of the thread's key-value store, in order (KVS-01).
 func (t *Thread) Keys(ctx context.Context, o KeyOptions) (*runtimev1.KeyList, error) {
-	return one[runtimev1.KeyList](func(out any) error { return t.getAt(ctx, out, o.params(), runtimev1.SubresourceKV) })
+	return readAs[runtimev1.KeyList](ctx, t, o.params(), runtimev1.SubresourceKV)
 }
 
 // Usage returns the total usage of the thread's ended runs, and with subtree also of its descendants' (LOG-03).
@@ -115,15 +115,13 @@ func (t *Thread) Usage(ctx context.Context, subtree bool) (*runtimev1.Usage, err
 	if subtree {
 		p = map[string]string{"subtree": "true"}
 	}
-	return one[runtimev1.Usage](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceUsage) })
+	return readAs[runtimev1.Usage](ctx, t, p, runtimev1.SubresourceUsage)
 }
 
 // UsageRecords returns a page with the usage of each of the thread's ended runs and of each task that followed one,
 // newest first (RUN-07).
 func (t *Thread) UsageRecords(ctx context.Context, p Page) (*runtimev1.UsageRecordList, error) {
-	return one[runtimev1.UsageRecordList](func(out any) error {
-		return t.getAt(ctx, out, p.params(), runtimev1.SubresourceUsage, runtimev1.UsageRecords)
-	})
+	return readAs[runtimev1.UsageRecordList](ctx, t, p.params(), runtimev1.SubresourceUsage, runtimev1.UsageRecords)
 }
 
 // Export streams the conversation as lines of JSON (LOG-01, docs/export.md). The caller must close the stream. A
@@ -144,7 +142,7 @@ func (t *Thread) Import(ctx context.Context, lines io.Reader) (*runtimev1.Import
 		return nil, err
 	}
 	r.Body(struct{ io.Reader }{lines}).MaxRetries(0).SetHeader("Content-Type", runtimev1.MediaTypeJSONL) // a stream cannot be sent twice
-	return one[runtimev1.ImportResult](func(out any) error { return get(ctx, r, out) })
+	return getAs[runtimev1.ImportResult](ctx, r)
 }
 
 // Usage returns the total usage of the ended runs of a namespace, or of one agent when agent is not empty (LOG-03).
@@ -154,7 +152,7 @@ func (c *Client) Usage(ctx context.Context, namespace, agent string) (*runtimev1
 	if agent != "" {
 		p = map[string]string{"agent": agent}
 	}
-	return one[runtimev1.Usage](func(out any) error { return c.viewAt(ctx, out, p, namespace, runtimev1.ViewUsage) })
+	return viewAs[runtimev1.Usage](ctx, c, p, namespace, runtimev1.ViewUsage)
 }
 
 // KV returns a store of the key-value service of a namespace (STA-07). A store need not be created.
@@ -184,7 +182,7 @@ func (k *KV) Get(ctx context.Context, key string) (*runtimev1.ValueRecord, error
 	if err != nil {
 		return nil, err
 	}
-	return one[runtimev1.ValueRecord](func(out any) error { return get(ctx, r, out) })
+	return getAs[runtimev1.ValueRecord](ctx, r)
 }
 
 var errNoKey = errors.New("the key is empty: set one")
@@ -233,7 +231,7 @@ func (k *KV) Keys(ctx context.Context, o KeyOptions) (*runtimev1.KeyList, error)
 	for name, v := range o.params() {
 		r.Param(name, v)
 	}
-	return one[runtimev1.KeyList](func(out any) error { return get(ctx, r, out) })
+	return getAs[runtimev1.KeyList](ctx, r)
 }
 
 // LifecycleOptions say where a stream of lifecycle events begins and when it ends.
@@ -309,7 +307,7 @@ func (f *feed) page(ctx context.Context, after string) (*runtimev1.LifecycleList
 	if after != "" {
 		p["after"] = after
 	}
-	return one[runtimev1.LifecycleList](func(out any) error { return f.client.viewAt(ctx, out, p, f.namespace, runtimev1.ViewLifecycle) })
+	return viewAs[runtimev1.LifecycleList](ctx, f.client, p, f.namespace, runtimev1.ViewLifecycle)
 }
 
 // read yields the existing events, page by page.

@@ -24,5 +24,5 @@ func (c *Client) Search(ctx context.Context, text string, o SearchOptions) (*run
 			p[k] = v
 		}
 	}
-	return one[runtimev1.SearchHitList](func(out any) error { return c.viewAt(ctx, out, p, "", runtimev1.ViewSearches) })
+	return viewAs[runtimev1.SearchHitList](ctx, c, p, "", runtimev1.ViewSearches)
 }

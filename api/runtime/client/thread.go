@@ -30,7 +30,7 @@ func (p Page) params() map[string]string {
 
 // Get returns the stored record of the thread.
 func (t *Thread) Get(ctx context.Context) (*runtimev1.ThreadRecord, error) {
-	return one[runtimev1.ThreadRecord](func(out any) error { return t.getAt(ctx, out, nil, "") })
+	return readAs[runtimev1.ThreadRecord](ctx, t, nil, "")
 }
 
 // MessageOptions select a page of messages (MSG-02).
@@ -56,12 +56,12 @@ func (t *Thread) Messages(ctx context.Context, o MessageOptions) (*runtimev1.Mes
 	} else if o.MaxDepth != 0 {
 		p["maxDepth"] = strconv.Itoa(o.MaxDepth)
 	}
-	return one[runtimev1.MessageList](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceMessages) })
+	return readAs[runtimev1.MessageList](ctx, t, p, runtimev1.SubresourceMessages)
 }
 
 // Message returns one message, or nil when there is none (MSG-03).
 func (t *Thread) Message(ctx context.Context, id string) (*runtimev1.Message, error) {
-	m, err := one[runtimev1.Message](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceMessages, id) })
+	m, err := readAs[runtimev1.Message](ctx, t, nil, runtimev1.SubresourceMessages, id)
 	return m, t.absentBelow(ctx, err)
 }
 
@@ -76,16 +76,12 @@ func (t *Thread) absentBelow(ctx context.Context, err error) error {
 
 // Inject appends a message and never starts execution (MSG-04).
 func (t *Thread) Inject(ctx context.Context, m runtimev1.NewMessage) (*runtimev1.Message, error) {
-	return one[runtimev1.Message](func(out any) error {
-		return t.send(ctx, http.MethodPost, m, out, runtimev1.SubresourceMessages)
-	})
+	return sendAs[runtimev1.Message](ctx, t, http.MethodPost, m, runtimev1.SubresourceMessages)
 }
 
 // Queue adds a message to the queue, durably, and starts execution (MSG-05).
 func (t *Thread) Queue(ctx context.Context, m runtimev1.NewMessage) (*runtimev1.Message, error) {
-	return one[runtimev1.Message](func(out any) error {
-		return t.send(ctx, http.MethodPost, m, out, runtimev1.SubresourceQueue)
-	})
+	return sendAs[runtimev1.Message](ctx, t, http.MethodPost, m, runtimev1.SubresourceQueue)
 }
 
 // Send queues a user's text.
@@ -95,34 +91,30 @@ func (t *Thread) Send(ctx context.Context, content string) (*runtimev1.Message, 
 
 // Queued returns the waiting messages, in order.
 func (t *Thread) Queued(ctx context.Context, p Page) (*runtimev1.MessageList, error) {
-	return one[runtimev1.MessageList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceQueue) })
+	return readAs[runtimev1.MessageList](ctx, t, p.params(), runtimev1.SubresourceQueue)
 }
 
 // Runs returns a page of the thread's runs, newest first.
 func (t *Thread) Runs(ctx context.Context, p Page) (*runtimev1.RunList, error) {
-	return one[runtimev1.RunList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceRuns) })
+	return readAs[runtimev1.RunList](ctx, t, p.params(), runtimev1.SubresourceRuns)
 }
 
 // Run returns one run, or nil when there is none.
 func (t *Thread) Run(ctx context.Context, id string) (*runtimev1.Run, error) {
-	r, err := one[runtimev1.Run](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceRuns, id) })
+	r, err := readAs[runtimev1.Run](ctx, t, nil, runtimev1.SubresourceRuns, id)
 	return r, t.absentBelow(ctx, err)
 }
 
 // Stop ends the current run, not the thread.
 func (t *Thread) Stop(ctx context.Context, message string) (*runtimev1.ThreadRecord, error) {
-	return one[runtimev1.ThreadRecord](func(out any) error {
-		return t.send(ctx, http.MethodPost, runtimev1.Stop{Message: message}, out, runtimev1.SubresourceStop)
-	})
+	return sendAs[runtimev1.ThreadRecord](ctx, t, http.MethodPost, runtimev1.Stop{Message: message}, runtimev1.SubresourceStop)
 }
 
 // CancelRun ends one run, whether it runs or is parked, and returns it as it is then (RUN-10). Queued messages are
 // still processed. A run that has ended already stays as it is. The error is one that IsNotFound when the thread has
 // no such run.
 func (t *Thread) CancelRun(ctx context.Context, id, message string) (*runtimev1.Run, error) {
-	return one[runtimev1.Run](func(out any) error {
-		return t.send(ctx, http.MethodPost, runtimev1.Stop{Message: message}, out, runtimev1.SubresourceRuns, id, runtimev1.ActionCancel)
-	})
+	return sendAs[runtimev1.Run](ctx, t, http.MethodPost, runtimev1.Stop{Message: message}, runtimev1.SubresourceRuns, id, runtimev1.ActionCancel)
 }
 
 // Terminate ends the thread and its descendants for good. They can still be read (THR-05). Repeating it is no error.
@@ -156,7 +148,7 @@ func (t *Thread) Effects(ctx context.Context, name string, p Page) (*runtimev1.E
 	if name != "" {
 		params["name"] = name
 	}
-	return one[runtimev1.EffectList](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceEffects) })
+	return readAs[runtimev1.EffectList](ctx, t, params, runtimev1.SubresourceEffects)
 }
 
 // ScheduledEffects returns all pending effects, or those of one name.
@@ -188,14 +180,5 @@ func (t *Thread) RemoveScheduledEffect(ctx context.Context, id string) (bool, er
 
 // Children returns a page of the thread's registry, oldest first.
 func (t *Thread) Children(ctx context.Context, p Page) (*runtimev1.ChildList, error) {
-	return one[runtimev1.ChildList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceChildren) })
-}
-
-// one lets fill decode into a new T and returns it, or nil on errors.
-func one[T any](fill func(any) error) (*T, error) {
-	v := new(T)
-	if err := fill(v); err != nil {
-		return nil, err
-	}
-	return v, nil
+	return readAs[runtimev1.ChildList](ctx, t, p.params(), runtimev1.SubresourceChildren)
 }

@@ -34,9 +34,7 @@ func (t *Thread) callTool(ctx context.Context, name string, args any, mode strin
 			return nil, fmt.Errorf("%w: the arguments cannot be written as JSON: %w", ErrInvalid, err)
 		}
 	}
-	return one[runtimev1.ToolResult](func(out any) error {
-		return t.send(ctx, http.MethodPost, req, out, runtimev1.SubresourceTools, name)
-	})
+	return sendAs[runtimev1.ToolResult](ctx, t, http.MethodPost, req, runtimev1.SubresourceTools, name)
 }
 
 // LoadModel returns the definition of a model of the namespace as JSON: its name and spec, without secrets (AGT-07).

@@ -59,7 +59,7 @@ func (t *Thread) put(ctx context.Context, path string, body any, params map[stri
 	if err != nil {
 		return nil, err
 	}
-	return one[runtimev1.FileRecord](func(out any) error { return get(ctx, r.Body(body).MaxRetries(0), out) })
+	return getAs[runtimev1.FileRecord](ctx, r.Body(body).MaxRetries(0))
 }
 
 func (t *Thread) putRequest(path string, params map[string]string, o WriteFileOptions) (*rest.Request, error) {

@@ -31,23 +31,21 @@ func (c *Client) viewRequest(verb, namespace string, view runtimev1.View, parts 
 	return c.rest.Verb(verb).AbsPath(append(segments, parts...)...), nil
 }
 
-// viewAt reads from a view.
-func (c *Client) viewAt(ctx context.Context, out any, params map[string]string, namespace string, view runtimev1.View, parts ...string) error {
+// viewAs reads an answer of type T from a view.
+func viewAs[T any](ctx context.Context, c *Client, params map[string]string, namespace string, view runtimev1.View, parts ...string) (*T, error) {
 	r, err := c.viewRequest(http.MethodGet, namespace, view, parts...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for k, v := range params {
 		r.Param(k, v)
 	}
-	return get(ctx, r, out)
+	return getAs[T](ctx, r)
 }
 
 // Lookup finds a thread by any form of its id, in any namespace, among those that the caller may get (THR-16): the
 // UUID, T-<uuid>, thrd_<32 hex digits>, the last 12 hex digits of the UUID, or the name. The error is one that
 // IsNotFound when there is none, and one that IsConflict when a short form or a name means several.
 func (c *Client) Lookup(ctx context.Context, id string) (*runtimev1.ThreadRecord, error) {
-	return one[runtimev1.ThreadRecord](func(out any) error {
-		return c.viewAt(ctx, out, nil, "", runtimev1.ViewLookups, id)
-	})
+	return viewAs[runtimev1.ThreadRecord](ctx, c, nil, "", runtimev1.ViewLookups, id)
 }

@@ -5,21 +5,32 @@ import (
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/env"
+	"github.com/skein-dev/skein/internal/store/sqlstore/eventlog"
+	"github.com/skein-dev/skein/internal/store/sqlstore/files"
+	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
+	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
+	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
+	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
+	"github.com/skein-dev/skein/internal/store/sqlstore/search"
+	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+	"github.com/skein-dev/skein/internal/store/sqlstore/values"
 )
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
-	return s.writer.do(ctx, func(t *tx) error {
-		h, err := t.head(threadID)
+	return s.db.Writer.Do(ctx, func(t *txn.Tx) error {
+		h, err := t.Head(threadID)
 		if err != nil {
 			return err
 		}
 		if fence != nil {
-			if err := t.checkFence(h, fence); err != nil {
+			if err := t.CheckFence(h, fence); err != nil {
 				return err
 			}
 		}
-		return t.applyOnce(h, ops)
+		return applyOnce(t, h, ops)
 	}, touched(threadID, ops)...)
 }
 
@@ -34,107 +45,112 @@ func touched(threadID string, ops []store.Op) []string {
 	return threads
 }
 
-func (t *tx) applyAll(h *head, ops []store.Op) error {
+func applyAll(t *txn.Tx, h *txn.Head, ops []store.Op) error {
 	for _, op := range ops {
-		if err := t.apply(h, op); err != nil {
+		if err := apply(t, h, op); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkFence returns store.ErrFenced unless the fence belongs to the present holder (THR-12). An expired lease still
-// passes while nobody has taken it: the epoch is the fence, not the clock.
-func (t *tx) checkFence(h *head, f *store.Fence) error {
-	if p, ok := t.session.(pipelined); ok && f.ThreadID == h.id {
-		if known, holds := p.checkFence(h, f); known && holds {
-			return nil
-		}
-	}
-	l, err := t.leaseOf(h)
-	if err != nil {
-		return err
-	}
-	if f.ThreadID != h.id || !l.heldBy(f) {
-		return fmt.Errorf("thread %s: %w", h.id, store.ErrFenced)
-	}
-	return nil
-}
-
-func (t *tx) apply(h *head, op store.Op) error {
-	if err := h.takes(op); err != nil {
+func apply(t *txn.Tx, h *txn.Head, op store.Op) error {
+	if err := h.Takes(op); err != nil {
 		return err
 	}
 	switch op := op.(type) {
 	case *store.AppendMessage:
-		return t.appendMessage(h, op)
+		return messages.Append(t, h, op)
 	case *store.UpdateMessage:
-		return t.updateMessage(h, op)
+		return messages.Update(t, h, op)
 	case *store.DeleteMessage:
-		return t.deleteMessage(h, op)
+		return messages.Delete(t, h, op)
 	case *store.Mark:
-		op.Before, op.After = h.seqBefore, h.lastSeq
+		op.Before, op.After = h.SeqBefore, h.LastSeq
 		return nil
 	case *store.Enqueue:
-		return t.enqueue(h, op)
+		return inbox.Enqueue(t, h, op)
 	case *store.Dequeue:
-		return t.dequeue(h, op)
+		return inbox.Dequeue(t, h, op)
 	case *store.Hold:
-		return t.holdItem(h, op)
+		return inbox.Hold(t, h, op)
 	case *store.PutRun:
-		return t.putRun(h, op)
+		return runs.Put(t, h, op)
 	case *store.AppendEvent:
-		seq, err := t.log(h, op.Event)
+		seq, err := t.Log(h, op.Event)
 		op.Event.Seq = seq
 		return err
 	case *store.TrimLines:
-		return t.trimLines(h, op.Keep)
+		return eventlog.TrimLines(t, h, op.Keep)
 	case *store.PutValue:
-		return t.putValue(h, op)
+		return values.Put(t, h, op)
 	case *store.PutFile:
-		return t.putFile(h, op)
+		return files.Put(t, h, op)
 	case *store.RemoveFile:
-		return t.removeFile(h, op)
+		return files.Remove(t, h, op)
 	case *store.SetFileQuota:
-		return t.setFileQuota(h, op)
+		return files.SetQuota(t, h, op)
 	case *store.Handoff:
-		return t.handOver(h, op)
+		return threads.HandOver(t, h, op)
 	case *store.UpdateThread:
-		return t.updateThread(h, op)
+		return threads.Update(t, h, op)
 	case *store.MergeState:
-		return t.mergeState(h, op)
+		return values.MergeState(t, h, op)
 	case *store.SkipState:
-		return t.skipState(h, op)
+		return values.SkipState(t, h, op)
 	case *store.ImportConversation:
-		return t.importConversation(h, op)
+		return messages.Import(t, h, op)
 	case *store.ExpectActive:
-		if h.terminatedAt != 0 {
-			return fmt.Errorf("thread %s: %w", h.id, store.ErrTerminated)
+		if h.TerminatedAt != 0 {
+			return fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
 		}
 		return nil
 	case *store.ExpectVersion:
-		return t.expectVersion(h, op.Version)
+		return t.ExpectVersion(h, op.Version)
 	case *store.Fork:
-		return t.fork(h, op)
+		return messages.Fork(t, h, op)
 	case *store.Truncate:
-		return t.truncate(h, op)
+		return messages.Truncate(t, h, op)
 	case *store.PutRelationship:
-		return t.putRelationship(h, op)
+		return relations.Put(t, h, op)
 	case *store.Terminate:
-		return t.terminate(h, op)
+		return threads.Terminate(t, h, op)
 	case *store.SetEnv:
-		return t.setEnv(h, op)
+		return env.Set(t, h, op)
 	case *store.UnsetEnv:
-		return t.unsetEnv(h, op)
+		return env.Unset(t, h, op)
 	case *store.ScopeEnv:
-		return t.scopeEnv(h, op)
+		return env.Scope(t, h, op)
 	case *store.PutEmbedding:
-		return t.putEmbedding(h, op)
+		return search.PutEmbedding(t, h, op)
 	case *store.AddTaskUsage:
-		return t.addTaskUsage(h, op)
+		return runs.AddTaskUsage(t, h, op)
 	}
-	if known, err := t.applyLife(h, op); known {
+	if known, err := applyLife(t, h, op); known {
 		return err
 	}
 	return fmt.Errorf("unknown store operation %T", op)
+}
+
+// applyLife applies the operations of ops_life.go. known is false for others.
+func applyLife(t *txn.Tx, h *txn.Head, op store.Op) (known bool, err error) {
+	switch op := op.(type) {
+	case *store.Destroy:
+		return true, threads.Destroy(t, h, op)
+	case *store.SetIdleExpiry:
+		return true, threads.SetIdleExpiry(t, h, op.Expiry)
+	case *store.Park:
+		return true, threads.Park(t, h, op)
+	case *store.Continue:
+		return true, threads.Continue(t, h, op)
+	case *store.Revoke:
+		return true, t.Revoke(h)
+	case *store.Retain:
+		return true, threads.Retain(t, h)
+	case *store.Adopt:
+		return true, threads.Adopt(t, h, op)
+	case *store.Condemn:
+		return true, threads.MarkPurged(t, h)
+	}
+	return false, nil
 }

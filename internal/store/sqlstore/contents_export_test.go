@@ -1,5 +1,9 @@
 package sqlstore
 
+import (
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+)
+
 func init() {
 	add := func(name, text string, args int) {
 		Queries[name] = struct {
@@ -7,8 +11,8 @@ func init() {
 			Args int
 		}{text, args}
 	}
-	add("contents", qContents, 1)
-	add("object size", qObjectSize, 1)
-	add("forget swept", qForgetSwept, 1)
-	add("file usage", qFileUsage, 1)
+	add("contents", queries.Contents, 1)
+	add("object size", queries.ObjectSize, 1)
+	add("forget swept", queries.ForgetSwept, 1)
+	add("file usage", queries.FileUsage, 1)
 }

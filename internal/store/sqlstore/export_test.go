@@ -5,6 +5,11 @@ import (
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
 // LimitPages simulates a full disk: the database cannot grow beyond n pages. 0 removes the limit.
@@ -12,35 +17,30 @@ func (s *Store) LimitPages(n int) error {
 	if n == 0 {
 		n = 1<<32 - 2
 	}
-	w := s.writer.all[0]
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.committer.(*serial).conn
-	if c == nil {
-		return nil // a new connection has no limit
-	}
-	_, err := c.exec(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", n))
-	return err
+	return s.db.Writer.Do(context.Background(), func(t *txn.Tx) error {
+		_, err := t.Exec(t.Ctx, fmt.Sprintf("PRAGMA max_page_count = %d", n))
+		return err
+	})
 }
 
-// SetBlockSeqs sets blockSeqs, so that few messages produce as many rows of message_block as thousands usually do.
-func SetBlockSeqs(n int64) { blockSeqs = n }
+// SetBlockSeqs sets txn.BlockSeqs, so that few messages produce as many rows of message_block as thousands usually do.
+func SetBlockSeqs(n int64) { txn.BlockSeqs = n }
 
 // LeftOver returns the number of remnants of threads, which have no head, and of their messages.
 func (s *Store) LeftOver(ctx context.Context) (threads, messages int, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		if err := c.row(ctx, `SELECT count(*) FROM thread WHERE namespace = ''`, nil, &threads); err != nil {
+	err = s.db.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		if err := c.Row(ctx, `SELECT count(*) FROM thread WHERE namespace = ''`, nil, &threads); err != nil {
 			return err
 		}
-		return c.row(ctx, `SELECT count(*) FROM message m JOIN thread t ON t.key = m.thread WHERE t.namespace = ''`, nil, &messages)
+		return c.Row(ctx, `SELECT count(*) FROM message m JOIN thread t ON t.key = m.thread WHERE t.namespace = ''`, nil, &messages)
 	})
 	return threads, messages, err
 }
 
 // Plan returns how the database executes a query.
 func (s *Store) Plan(ctx context.Context, query string, args ...any) (plan []string, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, "EXPLAIN QUERY PLAN "+query, args, func(scan scanner) error {
+	err = s.db.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		return c.Rows(ctx, "EXPLAIN QUERY PLAN "+query, args, func(scan sqldb.Scanner) error {
 			var id, parent, unused int
 			var detail string
 			err := scan(&id, &parent, &unused, &detail)
@@ -56,43 +56,43 @@ var Queries = map[string]struct {
 	Text string
 	Args int
 }{
-	"thread":             {qThread, 1},
-	"head":               {qHead, 1},
-	"children":           {qChildren, 1},
-	"by name":            {qThreadsByName, 2},
-	"by name within":     {qThreadsOfNamespaceByName, 3},
-	"by short id":        {qThreadsByShort, 2},
-	"by short id within": {qThreadsOfNamespaceByShort, 3},
-	"namespaces":         {qNamespaces, 0},
-	"message":            {qMessage, 2},
-	"message by key":     {qMessageByKey, 2},
-	"tool results":       {qToolResults, 3},
-	"events":             {qEvents, 5},
-	"lines":              {qLines, 5},
-	"newest lines":       {qNewestLines, 5},
-	"count lines":        {qCountLines, 1},
-	"oldest lines":       {qOldestLines, 2},
-	"remove lines":       {qRemoveLines, 2},
-	"inbox":              {qInbox, 1},
-	"inbox of":           {qInboxOf, 1},
-	"position":           {qPosition, 1},
-	"last edit":          {qLastEdit, 2},
-	"runs":               {qRuns, 3},
-	"value":              {qValue, 2},
-	"files direct":       {qFilesDirect, 2},
-	"files below":        {qFilesBelow, 3},
-	"file":               {qFile, 2},
-	"digest used":        {qDigestUsed, 1},
-	"work namespaces":    {qWorkNamespaces, 0},
-	"work":               {qWork, 3},
-	"wakes":              {qWakes, 2},
-	"held in":            {qHeldIn, 1},
-	"firings ready":      {qFiringsReady, 1},
-	"claimable":          {qClaimable, 2},
-	"delete firings":     {qDeleteFirings, 1},
-	"purge messages":     {qPurgeMessages, 3},
-	"vectors":            {qVectors, 6},
-	"usage records":      {qUsageRecords, 4},
+	"thread":             {queries.Thread, 1},
+	"head":               {queries.Head, 1},
+	"children":           {queries.Children, 1},
+	"by name":            {queries.ThreadsByName, 2},
+	"by name within":     {queries.ThreadsOfNamespaceByName, 3},
+	"by short id":        {queries.ThreadsByShort, 2},
+	"by short id within": {queries.ThreadsOfNamespaceByShort, 3},
+	"namespaces":         {queries.Namespaces, 0},
+	"message":            {queries.Message, 2},
+	"message by key":     {queries.MessageByKey, 2},
+	"tool results":       {queries.ToolResults, 3},
+	"events":             {queries.Events, 5},
+	"lines":              {queries.Lines, 5},
+	"newest lines":       {queries.NewestLines, 5},
+	"count lines":        {queries.CountLines, 1},
+	"oldest lines":       {queries.OldestLines, 2},
+	"remove lines":       {queries.RemoveLines, 2},
+	"inbox":              {queries.Inbox, 1},
+	"inbox of":           {queries.InboxOf, 1},
+	"position":           {queries.Position, 1},
+	"last edit":          {queries.LastEdit, 2},
+	"runs":               {queries.Runs, 3},
+	"value":              {queries.Value, 2},
+	"files direct":       {queries.FilesDirect, 2},
+	"files below":        {queries.FilesBelow, 3},
+	"file":               {queries.File, 2},
+	"digest used":        {queries.DigestUsed, 1},
+	"work namespaces":    {queries.WorkNamespaces, 0},
+	"work":               {queries.Work, 3},
+	"wakes":              {queries.Wakes, 2},
+	"held in":            {queries.HeldIn, 1},
+	"firings ready":      {queries.FiringsReady, 1},
+	"claimable":          {queries.Claimable, 2},
+	"delete firings":     {queries.DeleteFirings, 1},
+	"purge messages":     {queries.PurgeMessages, 3},
+	"vectors":            {queries.Vectors, 6},
+	"usage records":      {queries.UsageRecords, 4},
 }
 
 // PageQueries returns the queries of pages of messages, each with the number of its parameters.
@@ -103,23 +103,23 @@ func PageQueries() map[string]int {
 		if q.MaxDepth > 0 {
 			args++
 		}
-		queries[spanQuery(q, "")], queries[spanQuery(q, " DESC")] = args, args
+		queries[messages.SpanQuery(q, "")], queries[messages.SpanQuery(q, " DESC")] = args, args
 	}
 	return queries
 }
 
 // Panic runs a transaction that panics.
 func (s *Store) Panic(ctx context.Context) error {
-	return s.writer.do(ctx, func(*tx) error { panic("oops") })
+	return s.db.Writer.Do(ctx, func(*txn.Tx) error { panic("oops") })
 }
 
 // ListPlan returns how the database executes a list. by says that the filter selects few threads.
 func (s *Store) ListPlan(ctx context.Context, q store.ThreadQuery, by bool) ([]string, error) {
 	q.Limit = 50
-	var f *byColumn
+	var f *threads.Filter
 	if by {
-		f = &filters(q)[0]
+		f = &threads.Filters(q)[0]
 	}
-	query, args := listQuery(q, f)
+	query, args := threads.ListQuery(q, f)
 	return s.Plan(ctx, query, args...)
 }

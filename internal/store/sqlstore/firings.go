@@ -8,18 +8,21 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
 // RecordFiring implements store.Store.
 func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error) {
-	err = s.writer.do(ctx, func(t *tx) error {
+	err = s.db.Writer.Do(ctx, func(t *txn.Tx) error {
 		if f.FiredAt == 0 {
-			f.FiredAt = t.now
+			f.FiredAt = t.Now
 		}
-		n, err := t.exec(t.ctx, qRecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, nullJSON(f.Args),
-			string(store.FiringPending), 0, "", f.FiredAt, 0, f.HookDepth, t.now)
+		n, err := t.Exec(t.Ctx, queries.RecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, sqldb.NullJSON(f.Args),
+			string(store.FiringPending), 0, "", f.FiredAt, 0, f.HookDepth, t.Now)
 		if recorded = n > 0; recorded {
-			t.notifications = append(t.notifications, store.Notification{ThreadID: f.ThreadID, Changed: store.ChangedFiring})
+			t.Notifications = append(t.Notifications, store.Notification{ThreadID: f.ThreadID, Changed: store.ChangedFiring})
 		}
 		return err
 	})
@@ -29,10 +32,10 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool
 // ClaimFirings implements store.Store.
 func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
 	if limit <= 0 {
-		limit = defaultPage
+		limit = sqldb.DefaultPage
 	}
 	var one int
-	err := s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qFiringsReady, []any{s.now()}, &one) })
+	err := s.db.Readers.Read(ctx, func(c *sqldb.Conn) error { return c.Row(ctx, queries.FiringsReady, []any{s.db.Now()}, &one) })
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // the most frequent case costs no write
 	}
@@ -40,10 +43,10 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 		return nil, err
 	}
 	var claimed []store.Firing
-	err = s.writer.do(ctx, func(t *tx) error {
+	err = s.db.Writer.Do(ctx, func(t *txn.Tx) error {
 		claimed = nil
 		var lapsed []store.FiringKey
-		if err := t.rows(t.ctx, s.dialect.claimable, []any{t.now, limit + len(running)}, func(scan scanner) error {
+		if err := t.Rows(t.Ctx, s.db.Dialect.Claimable, []any{t.Now, limit + len(running)}, func(scan sqldb.Scanner) error {
 			f, err := scanFiring(scan)
 			if err != nil {
 				return err
@@ -59,12 +62,12 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 			return err
 		}
 		for _, k := range lapsed {
-			if err := t.write(t.ctx, qRenewFiring, owner, t.now+ttl.Microseconds(), k.EffectID, k.Due); err != nil {
+			if err := t.Write(t.Ctx, queries.RenewFiring, owner, t.Now+ttl.Microseconds(), k.EffectID, k.Due); err != nil {
 				return err
 			}
 		}
 		for _, f := range claimed {
-			if err := t.write(t.ctx, qClaimFiring, owner, t.now+ttl.Microseconds(), f.EffectID, f.Due); err != nil {
+			if err := t.Write(t.Ctx, queries.ClaimFiring, owner, t.Now+ttl.Microseconds(), f.EffectID, f.Due); err != nil {
 				return err
 			}
 		}
@@ -78,29 +81,29 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 
 // FinishFiring implements store.Store.
 func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, errText string, retryAfter time.Duration) error {
-	return s.writer.do(ctx, func(t *tx) error {
+	return s.db.Writer.Do(ctx, func(t *txn.Tx) error {
 		var ended int64
 		if status != store.FiringPending {
-			ended = t.now
+			ended = t.Now
 		}
 		var threadID string
-		err := t.row(t.ctx, qFinishFiring, []any{string(status), errText, ended, t.now + retryAfter.Microseconds(), effectID, due}, &threadID)
+		err := t.Row(t.Ctx, queries.FinishFiring, []any{string(status), errText, ended, t.Now + retryAfter.Microseconds(), effectID, due}, &threadID)
 		if errors.Is(err, store.ErrNotFound) {
-			_, err = scanFiring(t.one(t.ctx, qFiring, effectID, due))
+			_, err = scanFiring(t.One(t.Ctx, queries.Firing, effectID, due))
 			if err != nil {
 				return fmt.Errorf("firing of effect %s due %d: %w", effectID, due, err)
 			}
 			return nil
 		}
-		t.notifications = append(t.notifications, store.Notification{ThreadID: threadID, Changed: store.ChangedFiring})
+		t.Notifications = append(t.Notifications, store.Notification{ThreadID: threadID, Changed: store.ChangedFiring})
 		return err
 	})
 }
 
 // Firing implements store.Store.
 func (s *Store) Firing(ctx context.Context, effectID string, due int64) (f *store.Firing, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		f, err = scanFiring(c.one(ctx, qFiring, effectID, due))
+	err = s.db.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		f, err = scanFiring(c.One(ctx, queries.Firing, effectID, due))
 		return err
 	})
 	if err != nil {

@@ -7,39 +7,33 @@ import (
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
-)
-
-// Queries about idempotency keys.
-const (
-	qRecorded     = `SELECT i.fingerprint, i.result FROM idempotency i JOIN thread t ON t.key = i.thread WHERE t.id = ? AND i.key = ?`
-	qRecordedByID = `SELECT fingerprint, result FROM idempotency WHERE thread = ? AND key = ?`
-	qRecord       = `INSERT INTO idempotency (thread, key, fingerprint, result, created_at) VALUES (?, ?, ?, ?, ?)`
-	qSweepKeys    = `DELETE FROM idempotency WHERE (thread, key) IN
-		(SELECT thread, key FROM idempotency WHERE created_at < ? ORDER BY created_at LIMIT ?)`
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
 // applyOnce applies ops, unless the first is a Once whose key was already used.
-func (t *tx) applyOnce(h *head, ops []store.Op) error {
+func applyOnce(t *txn.Tx, h *txn.Head, ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
 	once, ok := ops[0].(*store.Once)
 	if !ok {
-		return t.applyAll(h, ops)
+		return applyAll(t, h, ops)
 	}
 	once.Existed, once.Recorded = false, nil
 	var fingerprint string
-	var result text
-	switch err := t.row(t.ctx, qRecordedByID, []any{h.key, once.Key}, &fingerprint, &result); {
+	var result sqldb.Text
+	switch err := t.Row(t.Ctx, queries.RecordedByID, []any{h.Key, once.Key}, &fingerprint, &result); {
 	case err == nil && fingerprint != once.Fingerprint:
-		return fmt.Errorf("thread %s: %w", h.id, store.ErrKeyReused)
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrKeyReused)
 	case err == nil:
-		once.Existed, once.Recorded = true, result.raw()
+		once.Existed, once.Recorded = true, result.Raw()
 		return nil
 	case !errors.Is(err, store.ErrNotFound):
 		return err
 	}
-	if err := t.applyAll(h, ops[1:]); err != nil {
+	if err := applyAll(t, h, ops[1:]); err != nil {
 		return err
 	}
 	var record json.RawMessage
@@ -49,25 +43,23 @@ func (t *tx) applyOnce(h *head, ops []store.Op) error {
 			return err
 		}
 	}
-	return t.write(t.ctx, qRecord, h.key, once.Key, once.Fingerprint, nullJSON(record), t.now)
+	return t.Write(t.Ctx, queries.Record, h.Key, once.Key, once.Fingerprint, sqldb.NullJSON(record), t.Now)
 }
 
 // Recorded implements store.Store.
 func (s *Store) Recorded(ctx context.Context, threadID, key string) (fingerprint string, result json.RawMessage, err error) {
-	var column text
-	err = s.readers.read(ctx, func(c *conn) error {
-		return c.row(ctx, qRecorded, []any{threadID, key}, &fingerprint, &column)
-	})
+	var column sqldb.Text
+	err = s.db.Readers.Row(ctx, queries.Recorded, []any{threadID, key}, &fingerprint, &column)
 	if err != nil {
 		return "", nil, fmt.Errorf("idempotency key of thread %s: %w", threadID, err)
 	}
-	return fingerprint, column.raw(), nil
+	return fingerprint, column.Raw(), nil
 }
 
 // SweepKeys implements store.Store.
 func (s *Store) SweepKeys(ctx context.Context, before int64, limit int) (removed int64, err error) {
-	err = s.writer.do(ctx, func(t *tx) error {
-		removed, err = t.exec(t.ctx, qSweepKeys, before, limit)
+	err = s.db.Writer.Do(ctx, func(t *txn.Tx) error {
+		removed, err = t.Exec(t.Ctx, queries.SweepKeys, before, limit)
 		return err
 	})
 	if err != nil {

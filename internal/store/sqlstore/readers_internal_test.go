@@ -5,16 +5,18 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
 // lateLink reports the end of a context after it has done its work, as drivers may.
 type lateLink struct {
-	link
+	sqldb.Link
 	late context.CancelFunc
 }
 
-func (l *lateLink) queue(ctx context.Context, query string, args []any) error {
-	if err := l.link.queue(ctx, query, args); err != nil {
+func (l *lateLink) Queue(ctx context.Context, query string, args []any) error {
+	if err := l.Link.Queue(ctx, query, args); err != nil {
 		return err
 	}
 	l.late()
@@ -27,16 +29,16 @@ var _ = Describe("Read connections", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(s.Close)
 		impatient, cancel := context.WithCancel(ctx)
-		open := s.readers.open
-		s.readers.open = func(ctx context.Context) (*conn, error) {
+		open := s.db.Readers.Open
+		s.db.Readers.Open = func(ctx context.Context) (*sqldb.Conn, error) {
 			c, err := open(ctx)
 			if err == nil {
-				c.link = &lateLink{c.link, cancel}
+				c.Link = &lateLink{c.Link, cancel}
 			}
 			return c, err
 		}
-		nothing := func(*conn) error { return nil }
-		Expect(s.readers.snapshot(impatient, nothing)).To(MatchError(context.Canceled))
-		Expect(s.readers.snapshot(ctx, nothing)).To(Succeed())
+		nothing := func(*sqldb.Conn) error { return nil }
+		Expect(s.db.Readers.Snapshot(impatient, nothing)).To(MatchError(context.Canceled))
+		Expect(s.db.Readers.Snapshot(ctx, nothing)).To(Succeed())
 	})
 })

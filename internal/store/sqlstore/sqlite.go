@@ -3,17 +3,18 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 
 	"github.com/pressly/goose/v3"
 	"k8s.io/utils/clock"
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/search"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
 // databaseFile is the name of the database in the data folder.
@@ -42,7 +43,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", sqliteDSN(filepath.Join(o.Dir, databaseFile)))
+	db, err := sql.Open("sqlite", sqldb.SQLiteDSN(filepath.Join(o.Dir, databaseFile)))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), lock.Close())
 	}
@@ -57,82 +58,33 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 
 func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error) {
 	if err := migrate(ctx, db, sqliteDialect); err != nil {
-		return nil, wrap(sqliteDialect, err)
+		return nil, sqldb.Wrap(sqliteDialect, err)
 	}
-	for _, q := range sqliteDialect.adopt {
+	for _, q := range sqliteDialect.Adopt {
 		if _, err := db.ExecContext(ctx, q); err != nil {
-			return nil, wrap(sqliteDialect, err)
+			return nil, sqldb.Wrap(sqliteDialect, err)
 		}
 	}
 	s := newStore(sqliteDialect, o.Clock)
-	connect := func(ctx context.Context, writes bool) (link, error) {
-		c, err := db.Driver().Open(sqliteDSN(filepath.Join(o.Dir, databaseFile)))
-		if err != nil {
-			return nil, err
-		}
-		l := newSQLiteLink(c)
-		if err := setupSQLite(ctx, l, writes); err != nil {
-			return nil, errors.Join(err, l.close())
-		}
-		return l, nil
+	connect := func(ctx context.Context, writes bool) (sqldb.Link, error) {
+		return sqldb.ConnectSQLite(ctx, db.Driver(), filepath.Join(o.Dir, databaseFile), writes)
 	}
-	s.writer = newWriters(1, maxSerialBatch, func() committer { return &serial{dialect: sqliteDialect, open: connect, now: s.now} }, s.notifications.send)
-	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) })
+	s.db.Writer = txn.NewSerialWriters(s.db, connect, s.subscribers.Send)
+	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return sqldb.Open(ctx, sqliteDialect, connect, false) })
 	return s, nil
 }
 
-// sqliteDSN opens a file with a write-ahead log that is synced at each commit. No other process opens it, so the busy
-// timeout only covers checkpoints.
-func sqliteDSN(file string) string {
-	q := url.Values{"_pragma": {
-		"busy_timeout(5000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)", "temp_store(memory)",
-		"journal_size_limit(67108864)",
-	}}
-	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: q.Encode()}).String()
-}
+var sqliteDialect = &sqldb.Dialect{
+	Name:   "sqlite",
+	Goose:  goose.DialectSQLite3,
+	Folder: "migrations/sqlite",
 
-var sqliteDialect = &dialect{
-	name:   "sqlite",
-	goose:  goose.DialectSQLite3,
-	folder: "migrations/sqlite",
-
-	begin:     "BEGIN IMMEDIATE",
-	snapshot:  "BEGIN",
-	claimable: qClaimable,
+	Begin:     "BEGIN IMMEDIATE",
+	Snapshot:  "BEGIN",
+	Claimable: queries.Claimable,
 	// The folder belongs to one process at a time, so holders of leases, firings and permits are gone, and their work
 	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
-	adopt:    []string{qFreeLeases, qFreeFirings, qFreePermits},
-	search:   searchByFTS5,
-	classify: classifySQLite,
-}
-
-func setupSQLite(ctx context.Context, l *sqliteLink, writes bool) error {
-	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"}
-	if writes {
-		pragmas = []string{"PRAGMA cache_size = -32000", "PRAGMA wal_autocheckpoint = 2000"}
-	}
-	for _, p := range pragmas {
-		if _, err := l.exec(ctx, p, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func classifySQLite(err error) class {
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-		return unavailable
-	}
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return ordinary
-	}
-	switch e.Code() & 0xff { // the primary code
-	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN,
-		sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM:
-		return unavailable
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return broken
-	}
-	return ordinary
+	Adopt:    []string{queries.FreeLeases, queries.FreeFirings, queries.FreePermits},
+	Search:   search.ByFTS5,
+	Classify: sqldb.ClassifySQLite,
 }

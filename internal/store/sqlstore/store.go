@@ -1,10 +1,12 @@
-// Package sqlstore implements the store contract with a SQL database: SQLite or PostgreSQL. What differs between
-// databases is in dialect.go and in the migrations; the queries are in queries.go and the files queries_*.go.
+// Package sqlstore implements the store contract with a SQL database: SQLite or PostgreSQL. It opens the database,
+// carries out operations (apply.go), and puts the store together from the packages of the tables. What differs between
+// databases is in sqlite.go, in postgres.go and in the migrations.
 package sqlstore
 
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,15 +16,57 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/env"
+	"github.com/skein-dev/skein/internal/store/sqlstore/eventlog"
+	"github.com/skein-dev/skein/internal/store/sqlstore/files"
+	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
+	"github.com/skein-dev/skein/internal/store/sqlstore/leases"
+	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
+	"github.com/skein-dev/skein/internal/store/sqlstore/notify"
+	"github.com/skein-dev/skein/internal/store/sqlstore/permits"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
+	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
+	"github.com/skein-dev/skein/internal/store/sqlstore/search"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+	"github.com/skein-dev/skein/internal/store/sqlstore/values"
+)
+
+// The parts of a Store. Each holds the methods of its tables.
+type (
+	threadStore   = threads.Store
+	messageStore  = messages.Store
+	logStore      = eventlog.Store
+	searchStore   = search.Store
+	runStore      = runs.Store
+	inboxStore    = inbox.Store
+	fileStore     = files.Store
+	valueStore    = values.Store
+	envStore      = env.Store
+	relationStore = relations.Store
+	leaseStore    = leases.Store
+	permitStore   = permits.Store
 )
 
 // Store is a store.Store over a SQL database.
 type Store struct {
-	dialect       *dialect
-	clock         clock.PassiveClock
-	writer        *writers
-	readers       *readers
-	notifications notifications
+	threadStore
+	messageStore
+	logStore
+	searchStore
+	runStore
+	inboxStore
+	fileStore
+	valueStore
+	envStore
+	relationStore
+	leaseStore
+	permitStore
+
+	db          *txn.DB
+	subscribers notify.Subscribers
 
 	closing sync.Once
 	closers []func() error // run by Close, in this order
@@ -30,29 +74,44 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-func newStore(d *dialect, c clock.PassiveClock) *Store {
-	if c == nil {
-		c = clock.RealClock{}
+func newStore(d *sqldb.Dialect, c clock.PassiveClock) *Store {
+	db := txn.NewDB(d, c)
+	return &Store{
+		db:            db,
+		threadStore:   threads.Store{DB: db},
+		messageStore:  messages.Store{DB: db},
+		logStore:      eventlog.Store{DB: db},
+		searchStore:   search.Store{DB: db},
+		runStore:      runs.Store{DB: db},
+		inboxStore:    inbox.Store{DB: db},
+		fileStore:     files.Store{DB: db},
+		valueStore:    values.Store{DB: db},
+		envStore:      env.Store{DB: db},
+		relationStore: relations.Store{DB: db},
+		leaseStore:    leases.Store{DB: db},
+		permitStore:   permits.Store{DB: db},
 	}
-	return &Store{dialect: d, clock: c}
 }
+
+//go:embed migrations
+var migrations embed.FS
 
 // Migrations returns the migrations of a kind of database, sqlite or postgres, in goose's form.
 func Migrations(kind string) (fs.FS, error) {
 	d := sqliteDialect
-	if kind == postgresDialect.name {
+	if kind == postgresDialect.Name {
 		d = postgresDialect
 	}
-	return fs.Sub(migrations, d.folder)
+	return fs.Sub(migrations, d.Folder)
 }
 
 // migrate brings the schema up to date. It refuses a schema of a newer release rather than misread it.
-func migrate(ctx context.Context, db *sql.DB, d *dialect) error {
-	files, err := fs.Sub(migrations, d.folder)
+func migrate(ctx context.Context, db *sql.DB, d *sqldb.Dialect) error {
+	files, err := fs.Sub(migrations, d.Folder)
 	if err != nil {
 		return err
 	}
-	p, err := goose.NewProvider(d.goose, db, files, goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(d.Goose, db, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
@@ -70,24 +129,27 @@ func migrate(ctx context.Context, db *sql.DB, d *dialect) error {
 	return nil
 }
 
-func (s *Store) now() int64 { return s.clock.Now().UnixMicro() }
+// Subscribe implements store.Store.
+func (s *Store) Subscribe(fn func(store.Notification)) (stop func()) {
+	return s.subscribers.Subscribe(fn)
+}
 
 // Ping implements store.Store. It writes and reads a probe.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.writer.do(ctx, func(t *tx) error {
-		_, err := t.exec(t.ctx, qWriteProbe, t.now)
+	if err := s.db.Writer.Do(ctx, func(t *txn.Tx) error {
+		_, err := t.Exec(t.Ctx, queries.WriteProbe, t.Now)
 		return err
 	}); err != nil {
 		return err
 	}
 	var at int64
-	return s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qReadProbe, nil, &at) })
+	return s.db.Readers.Row(ctx, queries.ReadProbe, nil, &at)
 }
 
 // Close implements store.Store. It waits for reads and writes in progress. Repeating it is no error.
 func (s *Store) Close() (err error) {
 	s.closing.Do(func() {
-		err = errors.Join(s.writer.close(), s.readers.close())
+		err = errors.Join(s.db.Writer.Close(), s.db.Readers.Close())
 		for _, end := range s.closers {
 			err = errors.Join(err, end())
 		}

@@ -8,6 +8,12 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/env"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
 // reasonParentTerminated equals ReasonParentTerminated of api/v1alpha1.
@@ -19,12 +25,12 @@ func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.O
 	if n.ID == "" {
 		return nil, false, errors.New("a thread needs an id")
 	}
-	err = s.writer.do(ctx, func(t *tx) error {
+	err = s.db.Writer.Do(ctx, func(t *txn.Tx) error {
 		stored, created = nil, false
-		if stored, err = scanThread(t.one(t.ctx, qThread, n.ID)); !errors.Is(err, store.ErrNotFound) {
+		if stored, err = threads.Scan(t.One(t.Ctx, queries.Thread, n.ID)); !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		if err := t.createThread(n, ops); err != nil {
+		if err := createThread(t, n, ops); err != nil {
 			return err
 		}
 		created = true
@@ -39,15 +45,15 @@ func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.O
 	return stored, created, err
 }
 
-func (t *tx) createThread(n store.Thread, ops []store.Op) error {
+func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 	if n.CreatedAt == 0 {
-		n.CreatedAt = t.now
+		n.CreatedAt = t.Now
 	}
 	n.TerminatedAt, n.TerminatedReason = 0, ""
-	if err := t.lineage(&n); err != nil {
+	if err := lineage(t, &n); err != nil {
 		return err
 	}
-	fields, err := fieldsText(&n.Fields)
+	fields, err := threads.FieldsText(&n.Fields)
 	if err != nil {
 		return err
 	}
@@ -59,34 +65,34 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 		}
 		child = string(data)
 	}
-	second := t.now / time.Second.Microseconds()
-	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, second: second, secondBefore: second, run: lastRun{known: true}}
-	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.Agent, n.Agent, n.UserID, n.TaskID, n.Title,
-		nullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
-		n.TerminatedReason, n.RegistryStatus, joinNames(n.ScopedEnv), fields}, &h.key); err != nil {
+	second := t.Now / time.Second.Microseconds()
+	h := &txn.Head{ID: n.ID, Namespace: n.Namespace, TerminatedAt: n.TerminatedAt, Fresh: true, Second: second, SecondBefore: second, Run: txn.LastRun{Known: true}}
+	if err := t.Row(t.Ctx, queries.InsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.Agent, n.Agent, n.UserID, n.TaskID, n.Title,
+		sqldb.NullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
+		n.TerminatedReason, n.RegistryStatus, env.JoinNames(n.ScopedEnv), fields}, &h.Key); err != nil {
 		return err
 	}
-	if err := t.write(t.ctx, qInsertHead, h.key, h.namespace, t.now, second); err != nil {
+	if err := t.Write(t.Ctx, queries.InsertHead, h.Key, h.Namespace, t.Now, second); err != nil {
 		return err
 	}
-	t.heads = append(t.heads, h)
-	h.touch(store.ChangedThread)
-	if err := t.feed(h, store.LifecycleThreadCreated, "", "", ""); err != nil {
+	t.Heads = append(t.Heads, h)
+	h.Touch(store.ChangedThread)
+	if err := runs.Feed(t, h, store.LifecycleThreadCreated, "", "", ""); err != nil {
 		return err
 	}
 	if n.ParentID != "" {
-		if _, err := t.exec(t.ctx, qInheritEnv, h.key); err != nil {
+		if _, err := t.Exec(t.Ctx, queries.InheritEnv, h.Key); err != nil {
 			return err
 		}
-		if err := t.joinTree(h, n.Agent); err != nil {
+		if err := runs.JoinTree(t, h, n.Agent); err != nil {
 			return err
 		}
 	}
-	if err := t.setIdleExpiry(h, n.IdleExpiry); err != nil {
+	if err := threads.SetIdleExpiry(t, h, n.IdleExpiry); err != nil {
 		return err
 	}
 	if n.TerminatedAt != 0 {
-		if err := t.logTerminated(h, n.TerminatedReason); err != nil {
+		if err := threads.LogTerminated(t, h, n.TerminatedReason); err != nil {
 			return err
 		}
 	}
@@ -94,7 +100,7 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 		if e, ok := op.(*store.Enqueue); ok && n.TerminatedAt != 0 && e.To == "" {
 			continue
 		}
-		if err := t.apply(h, op); err != nil {
+		if err := apply(t, h, op); err != nil {
 			return err
 		}
 	}
@@ -102,87 +108,23 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 }
 
 // lineage fills in what a child takes from its parent.
-func (t *tx) lineage(n *store.Thread) error {
+func lineage(t *txn.Tx, n *store.Thread) error {
 	if n.ParentID == "" {
 		n.RootID, n.Depth = n.ID, 0
 		return nil
 	}
-	if _, err := t.head(n.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
+	if _, err := t.Head(n.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
 		return fmt.Errorf("parent of thread %s: %w", n.ID, err)
 	}
 	var root string
 	var depth int
 	var terminated int64
-	if err := t.row(t.ctx, qLineage, []any{n.ParentID}, &root, &depth, &terminated); err != nil {
+	if err := t.Row(t.Ctx, queries.Lineage, []any{n.ParentID}, &root, &depth, &terminated); err != nil {
 		return fmt.Errorf("parent thread %s: %w", n.ParentID, err)
 	}
 	n.RootID, n.Depth = root, depth+1
 	if terminated != 0 {
-		n.TerminatedAt, n.TerminatedReason = t.now, reasonParentTerminated
+		n.TerminatedAt, n.TerminatedReason = t.Now, reasonParentTerminated
 	}
 	return nil
-}
-
-// Thread implements store.Store.
-func (s *Store) Thread(ctx context.Context, id string) (t *store.Thread, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		t, err = scanThread(c.one(ctx, qThread, id))
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("thread %s: %w", id, err)
-	}
-	return t, nil
-}
-
-// Children implements store.Store.
-func (s *Store) Children(ctx context.Context, id string) ([]store.Thread, error) {
-	return s.listThreads(ctx, qChildren, id)
-}
-
-func (s *Store) listThreads(ctx context.Context, query string, args ...any) ([]store.Thread, error) {
-	threads := []store.Thread{}
-	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, query, args, func(scan scanner) error {
-			t, err := scanThread(scan)
-			if err != nil {
-				return err
-			}
-			threads = append(threads, *t)
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list threads: %w", err)
-	}
-	return threads, nil
-}
-
-func (t *tx) terminate(h *head, op *store.Terminate) error {
-	if op.Already = h.terminatedAt != 0; op.Already {
-		return nil
-	}
-	h.terminatedAt = t.now
-	if err := t.write(t.ctx, qTerminate, t.now, op.Reason, h.key); err != nil {
-		return err
-	}
-	if err := t.emptyInbox(h); err != nil {
-		return err
-	}
-	return t.logTerminated(h, op.Reason)
-}
-
-func (t *tx) emptyInbox(h *head) error {
-	h.waiting, h.queued, h.taken = 0, 0, true
-	h.touch(store.ChangedThread)
-	return t.write(t.ctx, qEmptyInbox, h.key)
-}
-
-func (t *tx) logTerminated(h *head, reason string) error {
-	data, err := json.Marshal(map[string]string{"reason": reason})
-	if err != nil {
-		return err
-	}
-	_, err = t.log(h, store.Event{Type: store.EventTerminated, Data: data})
-	return err
 }

@@ -1,0 +1,205 @@
+// Package inbox holds the items that wait for a thread.
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// madeKey is the prefix of the keys of items that came without one, and of no others. A repeat cannot have such a key,
+// so the key need not be stored.
+const madeKey = "skein:seq:"
+
+// Enqueue adds an item to an inbox, that of the thread or of op.To.
+func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
+	h, err := receiver(t, from, op)
+	if h == nil || err != nil {
+		return err
+	}
+	given := op.Item.Key != "" && !strings.HasPrefix(op.Item.Key, madeKey)
+	if given {
+		if op.Existed, err = t.Exists(queries.InboxKey, []any{h.Key, op.Item.Key}, &op.Seq); op.Existed || err != nil {
+			return err
+		}
+	}
+	if err := checkBusy(t, h, op); err != nil {
+		return err
+	}
+	limited := op.MaxUserMessages > 0 && op.Item.Kind == store.InboxMessage
+	if limited {
+		var n int
+		if err := t.Row(t.Ctx, queries.LimitedCount, []any{h.Key}, &n); err != nil {
+			return err
+		}
+		if n >= op.MaxUserMessages {
+			return fmt.Errorf("thread %s: %w", h.ID, store.ErrQueueFull)
+		}
+	}
+	if op.Item.CreatedAt == 0 {
+		op.Item.CreatedAt = t.Now
+	}
+	if op.Item.Kind == store.InboxMessage {
+		id, role := payloadOf(op.Item.Payload)
+		op.Seq, err = t.Log(h, store.Event{Type: store.EventMessageQueued, MessageID: id})
+		if err != nil {
+			return err
+		}
+		if role == store.RoleUser {
+			h.UserAt = max(h.UserAt, op.Item.CreatedAt)
+		}
+		h.Queued++
+	} else {
+		op.Seq = h.Next()
+	}
+	op.Item.Seq = op.Seq
+	if given {
+		if err := t.Write(t.Ctx, queries.UseInboxKey, h.Key, op.Item.Key, op.Seq); err != nil {
+			return err
+		}
+	} else {
+		op.Item.Key = fmt.Sprint(madeKey, op.Seq)
+	}
+	if err := t.Write(t.Ctx, queries.InsertInbox, h.Key, op.Seq, op.Item.Key, string(op.Item.Kind), limited,
+		sqldb.NullJSON(op.Item.Payload), op.Item.CreatedAt); err != nil {
+		return err
+	}
+	h.Waiting++
+	h.Touch(store.ChangedInbox)
+	if op.Item.Kind == store.InboxStop {
+		h.Touch(store.ChangedStop)
+	}
+	if op.Unpark {
+		return t.Wake(h, txn.AsleepParked)
+	}
+	return nil
+}
+
+// checkBusy refuses an item that asks for an idle thread when the thread is busy.
+func checkBusy(t *txn.Tx, h *txn.Head, op *store.Enqueue) error {
+	if !op.IfNoRun && !op.IfIdle {
+		return nil
+	}
+	under, err := runs.UnderWay(t, h)
+	if err != nil {
+		return err
+	}
+	if under || op.IfIdle && h.Queued > 0 && h.Life.Asleep == 0 {
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrRunning)
+	}
+	return nil
+}
+
+// receiver returns the thread that an item goes to; nil when the item is to be dropped.
+func receiver(t *txn.Tx, from *txn.Head, op *store.Enqueue) (*txn.Head, error) {
+	h := from
+	if op.To != "" && op.To != from.ID {
+		var err error
+		h, err = t.Head(op.To)
+		if errors.Is(err, store.ErrNotFound) && op.IgnoreTerminated { // a purged thread counts as terminated
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if retained := h.Life.Asleep&txn.AsleepRetained != 0; h.TerminatedAt == 0 && !retained {
+		return h, nil
+	} else if op.IgnoreTerminated {
+		return nil, nil
+	} else if retained {
+		return nil, fmt.Errorf("thread %s: %w", h.ID, store.ErrRetained)
+	}
+	return nil, fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
+}
+
+// Dequeue removes items. Those that are already gone are no error.
+func Dequeue(t *txn.Tx, h *txn.Head, op *store.Dequeue) error {
+	for _, seq := range op.Seqs {
+		var kind store.InboxKind
+		var heldUntil int64
+		err := t.Row(t.Ctx, queries.DeleteInbox, []any{h.Key, seq}, &kind, &heldUntil)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if heldUntil == 0 {
+			h.Waiting--
+		}
+		if kind == store.InboxMessage {
+			h.Queued--
+		}
+		h.Taken = true
+		h.Touch(0)
+	}
+	return nil
+}
+
+// Hold keeps an item from counting as work until it becomes due again.
+func Hold(t *txn.Tx, h *txn.Head, op *store.Hold) error {
+	n, err := t.Exec(t.Ctx, queries.HoldInbox, op.Until, op.Tries, h.Key, op.Seq)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return t.Write(t.Ctx, queries.HoldLonger, op.Until, op.Tries, h.Key, op.Seq)
+	}
+	h.Waiting -= n
+	h.Taken = true
+	h.Touch(0)
+	return nil
+}
+
+// Inbox implements store.Store.
+func (s Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
+	var items []store.InboxItem
+	err := s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) (err error) {
+		items, err = sqldb.List(ctx, c, Scan, queries.Inbox, key)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("inbox of thread %s: %w", threadID, err)
+	}
+	return items, nil
+}
+
+// payloadOf returns the id and the role of the message in an inbox item; "" for each that it lacks.
+func payloadOf(payload json.RawMessage) (id string, role store.Role) {
+	var m struct {
+		ID   string     `json:"id"`
+		Role store.Role `json:"role"`
+	}
+	_ = json.Unmarshal(payload, &m)
+	return m.ID, m.Role
+}
+
+// Scan reads an item.
+func Scan(scan sqldb.Scanner) (*store.InboxItem, error) {
+	var i store.InboxItem
+	var payload sqldb.Text
+	if err := scan(&i.Seq, &i.Key, &i.Kind, &payload, &i.CreatedAt, &i.HeldUntil, &i.Tries); err != nil {
+		return nil, err
+	}
+	i.Payload = payload.Raw()
+	return &i, nil
+}
+
+// Empty removes all items.
+func Empty(t *txn.Tx, h *txn.Head) error {
+	h.Waiting, h.Queued, h.Taken = 0, 0, true
+	h.Touch(store.ChangedThread)
+	return t.Write(t.Ctx, queries.EmptyInbox, h.Key)
+}
+
+// Store reads inboxes.
+type Store struct{ DB *txn.DB }

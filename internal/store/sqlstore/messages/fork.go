@@ -1,0 +1,106 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// Fork makes a new thread begin with another thread's messages. It writes one row for each segment of the origin, and
+// the rows of files, whatever the number of messages.
+func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
+	if !h.Fresh || h.LastSeq != 0 {
+		return errors.New("a Fork must be the first operation of a new thread")
+	}
+	o, err := t.Head(op.Origin)
+	if err != nil {
+		return fmt.Errorf("origin of a fork: %w", err)
+	}
+	cut, index, err := point(t, o, op.MessageID, op.Index)
+	if err != nil {
+		return err
+	}
+	counted, err := viewCount(t.Ctx, t, o.Key, o.Base, cut)
+	if err != nil {
+		return err
+	}
+	if err := inherit(t, h, o, cut); err != nil {
+		return err
+	}
+	if err := t.PutBlock(h.Key, txn.Block{At: cut, Counts: counted}); err != nil {
+		return err
+	}
+	h.Base, h.LastSeq, h.Counts = cut, cut, counted
+	for _, s := range []struct {
+		query string
+		args  []any
+	}{
+		{queries.HeadBase, []any{cut, h.Key}}, {queries.Origin, []any{o.ID, index, h.Key}}, {queries.CopyFiles, []any{h.Key, o.Key}},
+		{queries.CopyFileUsage, []any{h.Key, o.Key}},
+	} {
+		if err := t.Write(t.Ctx, s.query, s.args...); err != nil {
+			return err
+		}
+	}
+	op.Index, op.Messages = index, counted.Total(true, 0, true)
+	h.Appended = op.Messages
+	return relations.Relate(t, h, o, store.Relationship{Type: store.RelationFork, Role: store.RelationChild, MessageIndex: index})
+}
+
+// inherit copies the segments of the origin up to a sequence number to the fork, and adds one for the origin's own
+// messages.
+func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
+	all, err := Segments(t.Ctx, t, queries.Segments, o.Key, 0)
+	if err != nil {
+		return err
+	}
+	if cut > o.Base {
+		all = append(all, Segment{Lo: o.Base, Hi: cut, Source: o.Key})
+	}
+	for _, s := range all {
+		if s.Lo >= cut {
+			break
+		}
+		if err := hold(t, s.Source); err != nil {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.PutSegment, h.Key, s.Lo, min(s.Hi, cut), s.Source); err != nil {
+			return err
+		}
+	}
+	if o.Base == 0 {
+		return nil
+	}
+	return t.Write(t.Ctx, queries.CopyBlocks, h.Key, o.Key, 0, min(o.Base, cut-1))
+}
+
+// point finds a message by its id, or else by its index, and returns its sequence number and index.
+func point(t *txn.Tx, h *txn.Head, id string, index int64) (seq, at int64, err error) {
+	total := h.Counts.Total(true, 0, true)
+	if id != "" {
+		if seq, err = has(t, h, id); err != nil {
+			if errors.Is(err, store.ErrNotFound) {
+				err = fmt.Errorf("message %q: %w", id, store.ErrForkPoint)
+			}
+			return 0, 0, err
+		}
+		c, err := viewCount(t.Ctx, t, h.Key, h.Base, seq)
+		return seq, c.Total(true, 0, true) - 1, err
+	}
+	if index < 0 || index >= total {
+		return 0, 0, fmt.Errorf("message %d of %d: %w", index, total, store.ErrForkPoint)
+	}
+	p := pager{Querier: t, ctx: t.Ctx, q: everything, key: h.Key, base: h.Base, lastSeq: h.LastSeq}
+	found, err := p.span(index, index+1, total)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(found) != 1 {
+		return 0, 0, fmt.Errorf("thread %s: its message %d of %d cannot be found", h.ID, index, total)
+	}
+	return found[0].Seq, index, nil
+}

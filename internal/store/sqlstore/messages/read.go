@@ -1,0 +1,235 @@
+// Package messages holds the messages of threads: pages of them, changes, and forks, which read the messages of their
+// origin.
+package messages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// Message implements store.Store.
+func (s Store) Message(ctx context.Context, threadID, messageID string) (m *store.Message, err error) {
+	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		m, err = Scan(c.One(ctx, queries.Message, threadID, messageID))
+		if errors.Is(err, store.ErrNotFound) {
+			m, err = Scan(c.One(ctx, queries.Inherited, messageID, threadID))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("message %s of thread %s: %w", messageID, threadID, err)
+	}
+	return m, nil
+}
+
+// Messages implements store.Store. Its cost does not grow with the thread, wherever the page is: see message_block.
+func (s Store) Messages(ctx context.Context, threadID string, q store.MessageQuery) (page *store.MessagePage, err error) {
+	q.Limit = sqldb.PageSize(q.Limit)
+	q.Offset = max(q.Offset, 0)
+	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		p := pager{Querier: c, ctx: ctx, q: q}
+		page, err = p.page(threadID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("messages of thread %s: %w", threadID, err)
+	}
+	return page, nil
+}
+
+// pager reads one page from one snapshot.
+type pager struct {
+	sqldb.Querier
+	ctx     context.Context
+	q       store.MessageQuery
+	key     int64
+	base    int64
+	lastSeq int64
+}
+
+func (p *pager) page(threadID string) (*store.MessagePage, error) {
+	var counted string
+	var queued int64
+	if err := p.Row(p.ctx, queries.Counts, []any{threadID}, &p.key, &counted, &queued, &p.base, &p.lastSeq); err != nil {
+		return nil, err
+	}
+	c, err := txn.ParseCounts(counted)
+	if err != nil {
+		return nil, err
+	}
+	stored := c.Total(p.q.IncludeSilent, p.q.MaxDepth, p.q.AllDepths)
+	if p.q.AfterSeq > 0 {
+		return p.after(stored)
+	}
+	var waiting []store.Message
+	if p.q.IncludeQueued && queued > 0 {
+		if waiting, err = p.waiting(); err != nil {
+			return nil, err
+		}
+	}
+	total := stored + int64(len(waiting))
+	// The page holds the messages from start up to end, counted from the oldest.
+	start := int64(p.q.Offset)
+	end := min(start+int64(p.q.Limit), total)
+	if p.q.Order != "asc" {
+		end = total - int64(p.q.Offset)
+		start = max(end-int64(p.q.Limit), 0)
+	}
+	page := &store.MessagePage{Messages: []store.Message{}, Total: total, HasMore: start > 0 && start < total}
+	if p.q.Order == "asc" {
+		page.HasMore = end < total && start < total
+	}
+	if start < end {
+		if page.Messages, err = p.span(start, min(end, stored), stored); err != nil {
+			return nil, err
+		}
+		if end > stored {
+			page.Messages = append(page.Messages, waiting[max(start-stored, 0):end-stored]...)
+		}
+	}
+	if p.q.Order == "desc" {
+		slices.Reverse(page.Messages)
+	}
+	return page, nil
+}
+
+// span reads the stored messages from start up to end of total, oldest first.
+func (p *pager) span(start, end, total int64) ([]store.Message, error) {
+	if start >= end {
+		return []store.Message{}, nil
+	}
+	if p.base == 0 && total-end <= txn.BlockSeqs && total-end < start {
+		return p.list(SpanQuery(p.q, " DESC"), append(p.filterArgs(p.key, 0, p.lastSeq), end-start, total-end)...)
+	}
+	at, err := p.locate(start, total)
+	if err != nil {
+		return nil, err
+	}
+	return p.Read(at, end-start)
+}
+
+// SpanQuery returns a query that selects by an index alone and only then reads messages, so that skipped messages are
+// not read.
+func SpanQuery(q store.MessageQuery, order string) string {
+	return `SELECT ` + queries.MessageColumns + ` FROM message m WHERE m.key IN (SELECT s.key FROM message s WHERE s.thread = ? AND s.seq > ? AND s.seq <= ?` +
+		filter(q, "s") + ` ORDER BY s.seq` + order + ` LIMIT ? OFFSET ?) ORDER BY m.seq`
+}
+
+// Read returns n messages from a place on, first from the segments and then from the thread's own.
+func (p *pager) Read(at place, n int64) ([]store.Message, error) {
+	messages := []store.Message{}
+	if at.seq < p.base {
+		inherited, err := Segments(p.ctx, p, queries.Segments, p.key, at.seq)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range inherited {
+			if n == 0 {
+				break
+			}
+			page, err := p.list(SpanQuery(p.q, ""), append(p.filterArgs(s.Source, max(s.Lo, at.seq), s.Hi), n, at.skip)...)
+			if err != nil {
+				return nil, err
+			}
+			messages = append(messages, page...)
+			n -= int64(len(page))
+			at.skip = 0 // the place lies in the first segment
+		}
+	}
+	if n == 0 {
+		return messages, nil
+	}
+	page, err := p.list(SpanQuery(p.q, ""), append(p.filterArgs(p.key, max(p.base, at.seq), p.lastSeq), n, at.skip)...)
+	return append(messages, page...), err
+}
+
+// after reads what follows a sequence number, oldest first.
+func (p *pager) after(total int64) (*store.MessagePage, error) {
+	if p.q.AfterSeq < p.base {
+		messages, err := p.Read(place{seq: p.q.AfterSeq}, int64(p.q.Limit+p.q.Offset)+1)
+		if err != nil {
+			return nil, err
+		}
+		return p.cut(messages[min(p.q.Offset, len(messages)):], total), nil
+	}
+	query := `SELECT ` + queries.MessageColumns + ` FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?` + filter(p.q, "m") + ` ORDER BY m.seq LIMIT ? OFFSET ?`
+	messages, err := p.list(query, append(p.filterArgs(p.key, p.q.AfterSeq, p.lastSeq), p.q.Limit+1, p.q.Offset)...)
+	if err != nil {
+		return nil, err
+	}
+	return p.cut(messages, total), nil
+}
+
+func (p *pager) cut(messages []store.Message, total int64) *store.MessagePage {
+	more := len(messages) > p.q.Limit
+	if more {
+		messages = messages[:p.q.Limit]
+	}
+	return &store.MessagePage{Messages: messages, Total: total, HasMore: more}
+}
+
+// filter returns the query's conditions on messages.
+func filter(q store.MessageQuery, table string) (cond string) {
+	if !q.IncludeSilent {
+		cond += ` AND ` + table + `.silent = 0`
+	}
+	switch {
+	case q.AllDepths:
+	case q.MaxDepth == 0:
+		cond += ` AND ` + table + `.depth = 0`
+	default:
+		cond += ` AND ` + table + `.depth <= ?`
+	}
+	return cond
+}
+
+func (p *pager) filterArgs(args ...any) []any {
+	if !p.q.AllDepths && p.q.MaxDepth > 0 {
+		args = append(args, p.q.MaxDepth)
+	}
+	return args
+}
+
+func (p *pager) list(query string, args ...any) ([]store.Message, error) {
+	return sqldb.List(p.ctx, p, Scan, query, args...)
+}
+
+// waiting reads the messages of the inbox that the query selects.
+func (p *pager) waiting() ([]store.Message, error) {
+	var messages []store.Message
+	err := p.Rows(p.ctx, queries.Inbox, []any{p.key}, func(scan sqldb.Scanner) error {
+		item, err := inbox.Scan(scan)
+		if err != nil || item.Kind != store.InboxMessage {
+			return err
+		}
+		m, err := Queued(item)
+		if err != nil || (m.Silent && !p.q.IncludeSilent) || (m.Depth > p.q.MaxDepth && !p.q.AllDepths) {
+			return err
+		}
+		messages = append(messages, *m)
+		return nil
+	})
+	return messages, err
+}
+
+// Queued returns the message of an inbox item.
+func Queued(item *store.InboxItem) (*store.Message, error) {
+	var m store.Message
+	if err := json.Unmarshal(item.Payload, &m); err != nil {
+		return nil, fmt.Errorf("inbox item %d is not a message: %w", item.Seq, err)
+	}
+	m.MarkQueued()
+	return &m, nil
+}
+
+// Store reads messages.
+type Store struct{ DB *txn.DB }

@@ -1,0 +1,74 @@
+package messages
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+)
+
+// rest holds the fields of a message that most messages lack, stored in one column.
+type rest struct {
+	Name             string             `json:"name,omitempty"`
+	ToolCalls        []store.ToolCall   `json:"calls,omitempty"`
+	ParentID         string             `json:"parent,omitempty"`
+	Metadata         map[string]any     `json:"metadata,omitempty"`
+	Attachments      []store.Attachment `json:"attachments,omitempty"`
+	ToolStatus       string             `json:"toolStatus,omitempty"`
+	ReasoningContent string             `json:"reasoning,omitempty"`
+	Usage            json.RawMessage    `json:"usage,omitempty"`
+	Side             string             `json:"side,omitempty"`
+}
+
+func restOf(m *store.Message) (any, error) {
+	if m.Name == "" && len(m.ToolCalls) == 0 && m.ParentID == "" && len(m.Metadata) == 0 && len(m.Attachments) == 0 &&
+		m.ToolStatus == "" && m.ReasoningContent == "" && len(m.Usage) == 0 && m.Side == "" {
+		return nil, nil
+	}
+	data, err := json.Marshal(rest{m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments, m.ToolStatus, m.ReasoningContent, m.Usage, m.Side})
+	if err != nil {
+		return nil, fmt.Errorf("message %s cannot be written as JSON: %w", m.ID, err)
+	}
+	return string(data), nil
+}
+
+func (r *rest) into(m *store.Message) {
+	m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments = r.Name, r.ToolCalls, r.ParentID, r.Metadata, r.Attachments
+	m.ToolStatus, m.ReasoningContent, m.Usage, m.Side = r.ToolStatus, r.ReasoningContent, r.Usage, r.Side
+}
+
+// Row is a message as its columns hold it.
+type Row struct {
+	Message    store.Message
+	ToolCallID sql.NullString
+	Content    sql.NullString
+	Rest       sqldb.Text
+}
+
+// Decode returns the message of the row.
+func (r *Row) Decode() (*store.Message, error) {
+	r.Message.ToolCallID = r.ToolCallID.String
+	if r.Content.Valid {
+		r.Message.Content = &r.Content.String
+	}
+	if r.Rest.Valid {
+		var more rest
+		if err := json.Unmarshal([]byte(r.Rest.String), &more); err != nil {
+			return nil, fmt.Errorf("message %s is damaged: %w", r.Message.ID, err)
+		}
+		more.into(&r.Message)
+	}
+	return &r.Message, nil
+}
+
+// Scan reads a message.
+func Scan(scan sqldb.Scanner) (*store.Message, error) {
+	var r Row
+	if err := scan(&r.Message.Seq, &r.Message.ID, &r.Message.Role, &r.Message.Silent, &r.Message.Depth, &r.Message.Status, &r.Message.CreatedAt, &r.Message.RunID,
+		&r.ToolCallID, &r.Content, &r.Rest); err != nil {
+		return nil, err
+	}
+	return r.Decode()
+}

@@ -1,0 +1,173 @@
+package messages
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// Segment says that the messages of a thread after lo, up to and including hi, are rows of the source. A fork has
+// segments up to its base, where its own messages begin. They are in order and do not overlap. Messages between two of
+// them were removed.
+//
+// The rows that a segment covers never change. A writer that changes one first copies it for each reader (see release).
+// A writer that removes many leaves them to the readers (see leave).
+//
+// There is a row of message_block at the edge lo of each segment, both of the thread and of the source.
+type Segment struct{ Thread, Lo, Hi, Source int64 }
+
+func scanSegment(scan sqldb.Scanner) (*Segment, error) {
+	var s Segment
+	return &s, scan(&s.Thread, &s.Lo, &s.Hi, &s.Source)
+}
+
+// Segments returns the segments that a query selects.
+func Segments(ctx context.Context, q sqldb.Querier, query string, args ...any) ([]Segment, error) {
+	return sqldb.List(ctx, q, scanSegment, query, args...)
+}
+
+// viewCount returns the counts of a thread's messages up to a sequence number, inherited ones included.
+func viewCount(ctx context.Context, q sqldb.Querier, key, base, seq int64) (txn.Counts, error) {
+	if seq >= base {
+		return countTo(ctx, q, key, seq)
+	}
+	s, err := scanSegment(q.One(ctx, queries.SegmentFloor, key, seq))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // everything before it was removed
+	}
+	if err != nil {
+		return nil, err
+	}
+	before, err := countTo(ctx, q, key, s.Lo)
+	if err != nil {
+		return nil, err
+	}
+	within, err := within(ctx, q, *s, min(seq, s.Hi))
+	if err != nil {
+		return nil, err
+	}
+	return before.Plus(within), nil
+}
+
+// within returns the counts of a segment's messages up to a sequence number in the segment.
+func within(ctx context.Context, q sqldb.Querier, s Segment, seq int64) (txn.Counts, error) {
+	from, err := countTo(ctx, q, s.Source, s.Lo)
+	if err != nil {
+		return nil, err
+	}
+	to, err := countTo(ctx, q, s.Source, seq)
+	if err != nil {
+		return nil, err
+	}
+	return to.Minus(from), nil
+}
+
+// copyOut copies a message of a segment to the segment's thread. From then on it is the thread's own message.
+func copyOut(t *txn.Tx, s Segment, m *store.Message) error {
+	before, err := countTo(t.Ctx, t, s.Thread, s.Lo)
+	if err != nil {
+		return err
+	}
+	from, err := countTo(t.Ctx, t, s.Source, s.Lo)
+	if err != nil {
+		return err
+	}
+	to, err := countTo(t.Ctx, t, s.Source, m.Seq)
+	if err != nil {
+		return err
+	}
+	upTo := before.Plus(to).Minus(from)
+	if err := t.PutBlock(s.Thread, txn.Block{At: m.Seq - 1, Counts: upTo.Minus(ofOne(m))}); err != nil {
+		return err
+	}
+	if err := t.PutBlock(s.Thread, txn.Block{At: m.Seq, Counts: upTo}); err != nil {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.DeleteSegment, s.Thread, s.Lo); err != nil {
+		return err
+	}
+	parts := []Segment{{s.Thread, s.Lo, m.Seq - 1, s.Source}, {s.Thread, m.Seq - 1, m.Seq, s.Thread}, {s.Thread, m.Seq, s.Hi, s.Source}}
+	for _, p := range parts {
+		if p.Lo >= p.Hi {
+			continue
+		}
+		if err := t.Write(t.Ctx, queries.PutSegment, p.Thread, p.Lo, p.Hi, p.Source); err != nil {
+			return err
+		}
+	}
+	if m.Seq < s.Hi {
+		if err := t.PutBlock(s.Source, txn.Block{At: m.Seq, Counts: to}); err != nil {
+			return err
+		}
+	}
+	return t.Write(t.Ctx, queries.CopyMessage, s.Thread, s.Source, m.Seq)
+}
+
+// release copies a message to all forks that read it from the thread, so that the message may be changed.
+func release(t *txn.Tx, h *txn.Head, m *store.Message) error {
+	readers, err := Segments(t.Ctx, t, queries.ReadersAt, h.Key, m.Seq, m.Seq)
+	if err != nil || len(readers) == 0 {
+		return err
+	}
+	if err := t.WriteBlocks(h); err != nil {
+		return err
+	}
+	for _, s := range readers {
+		if err := hold(t, s.Thread); err != nil {
+			return err
+		}
+		if err := copyOut(t, s, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold locks a thread whose segments are about to change against other writers.
+func hold(t *txn.Tx, key int64) error {
+	var id string
+	if err := t.Row(t.Ctx, queries.ThreadIDByKey, []any{key}, &id); err != nil {
+		return err
+	}
+	_, err := t.Head(id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // nobody writes to the remnant of a thread
+	}
+	return err
+}
+
+// find returns a message of the thread that may be changed: it is the thread's own, and no other thread reads it.
+func find(t *txn.Tx, h *txn.Head, id string) (*store.Message, error) {
+	m, err := Scan(t.One(t.Ctx, queries.MessageByKey, h.Key, id))
+	if err == nil {
+		return m, release(t, h, m)
+	}
+	if h.Base == 0 || !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if m, err = Scan(t.One(t.Ctx, queries.InheritedByKey, id, h.Key)); err != nil {
+		return nil, err
+	}
+	s, err := scanSegment(t.One(t.Ctx, queries.SegmentFloor, h.Key, m.Seq))
+	if err != nil {
+		return nil, err
+	}
+	return m, copyOut(t, *s, m)
+}
+
+// has returns the sequence number of a message of the thread by its id.
+func has(t *txn.Tx, h *txn.Head, id string) (seq int64, err error) {
+	err = t.Row(t.Ctx, queries.MessageSeq, []any{h.Key, id}, &seq)
+	if h.Base == 0 || !errors.Is(err, store.ErrNotFound) {
+		return seq, err
+	}
+	m, err := Scan(t.One(t.Ctx, queries.InheritedByKey, id, h.Key))
+	if err != nil {
+		return 0, err
+	}
+	return m.Seq, nil
+}

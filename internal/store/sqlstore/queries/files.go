@@ -1,0 +1,43 @@
+package queries
+
+// Files.
+const (
+	FileColumns = `f.path, f.dir, f.mime_type, f.digest, f.size, f.metadata, f.width, f.height, f.created_at`
+	FromFiles   = ` FROM file f JOIN thread t ON t.key = f.thread`
+
+	File         = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.path = ?`
+	FilesDirect  = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.parent = ? ORDER BY f.path`
+	FilesBelow   = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.path > ? AND f.path < ? ORDER BY f.path`
+	FileBefore   = `SELECT dir, digest, size FROM file WHERE thread = ? AND path = ?`
+	FolderFilled = `SELECT 1 FROM file WHERE thread = ? AND parent = ? LIMIT 1`
+	PutFile      = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (thread, parent, path) DO UPDATE SET mime_type = excluded.mime_type, digest = excluded.digest, size = excluded.size,
+			metadata = excluded.metadata, width = excluded.width, height = excluded.height, created_at = excluded.created_at`
+	DeleteFile = `DELETE FROM file WHERE thread = ? AND path = ?`
+	Digests    = `SELECT DISTINCT digest FROM file WHERE thread = ? AND digest <> '' ORDER BY digest`
+	DigestUsed = `SELECT 1 FROM file WHERE digest = ? AND digest <> '' LIMIT 1`
+
+	Contents     = `SELECT object FROM contents WHERE digest = ?`
+	UseContents  = `UPDATE contents SET used_at = ? WHERE digest = ? RETURNING object`
+	KeepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO NOTHING RETURNING object`
+	ReplaceObject = `UPDATE contents SET object = ? WHERE digest = ?`
+	DropContents  = `DELETE FROM contents WHERE digest = ?`
+	ObjectSize    = `SELECT size FROM contents WHERE object = ?`
+	// A row with a digest that no contents have reserves the object's name, so that nothing can refer to the object any
+	// more.
+	SweepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES ('swept ' || ?, ?, -1, ?) ON CONFLICT DO NOTHING`
+	ForgetSwept   = `DELETE FROM contents WHERE size < 0 AND used_at < ?`
+	OrphanSeen    = `SELECT seen_at FROM orphan_object WHERE object = ?`
+	NoteOrphan    = `INSERT INTO orphan_object (object, seen_at) VALUES (?, ?) ON CONFLICT (object) DO NOTHING`
+	DropOrphan    = `DELETE FROM orphan_object WHERE object = ?`
+
+	FileUsage  = `SELECT u.files, u.folders, u.bytes, u.max_bytes, u.max_files FROM file_usage u JOIN thread t ON t.key = u.thread WHERE t.id = ?`
+	CountFiles = `INSERT INTO file_usage (thread, files, folders, bytes) VALUES (?, ?, ?, ?)
+		ON CONFLICT (thread) DO UPDATE SET files = file_usage.files + excluded.files, folders = file_usage.folders + excluded.folders,
+			bytes = file_usage.bytes + excluded.bytes
+		RETURNING files, folders, bytes, max_bytes, max_files`
+	SetFileQuota = `INSERT INTO file_usage (thread, files, folders, bytes, max_bytes, max_files) VALUES (?, 0, 0, 0, ?, ?)
+		ON CONFLICT (thread) DO UPDATE SET max_bytes = excluded.max_bytes, max_files = excluded.max_files`
+)

@@ -1,0 +1,78 @@
+package queries
+
+// Positions of messages, segments of forks, relationships.
+const (
+	BlockColumns = `at, spoken, silent, deep`
+
+	BlockFloor   = `SELECT ` + BlockColumns + ` FROM message_block WHERE thread = ? AND at <= ? ORDER BY at DESC LIMIT 1`
+	BlocksFrom   = `SELECT ` + BlockColumns + ` FROM message_block WHERE thread = ? AND at >= ? ORDER BY at`
+	PutBlock     = `INSERT INTO message_block (thread, at, spoken, silent, deep) VALUES (?, ?, ?, ?, ?) ON CONFLICT (thread, at) DO NOTHING`
+	ShiftBlocks  = `UPDATE message_block SET spoken = spoken + ?, silent = silent + ? WHERE thread = ? AND at >= ?`
+	DeepenBlock  = `UPDATE message_block SET deep = ? WHERE thread = ? AND at = ?`
+	CutBlocks    = `DELETE FROM message_block WHERE thread = ? AND at > ?`
+	CopyBlocks   = `INSERT INTO message_block (thread, at, spoken, silent, deep) SELECT CAST(? AS BIGINT), at, spoken, silent, deep FROM message_block WHERE thread = ? AND at >= ? AND at <= ?`
+	CountBetween = `SELECT depth, silent, count(*) FROM message WHERE thread = ? AND seq > ? AND seq <= ? GROUP BY depth, silent`
+
+	SegmentColumns = `s.thread, s.lo, s.hi, s.source`
+
+	Segments      = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo`
+	NextSegment   = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo LIMIT 1`
+	SegmentFloor  = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.lo < ? ORDER BY s.lo DESC LIMIT 1`
+	ReadersOf     = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi > ? AND s.thread <> s.source ORDER BY s.thread, s.lo`
+	ReadersAt     = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi >= ? AND s.lo < ? AND s.thread <> s.source ORDER BY s.thread`
+	PutSegment    = `INSERT INTO message_segment (thread, lo, hi, source) VALUES (?, ?, ?, ?)`
+	DeleteSegment = `DELETE FROM message_segment WHERE thread = ? AND lo = ?`
+	MoveSegment   = `UPDATE message_segment SET source = ? WHERE thread = ? AND lo = ?`
+	TrimSegment   = `UPDATE message_segment SET hi = ? WHERE thread = ? AND lo < ? AND hi > ?`
+	CutSegments   = `DELETE FROM message_segment WHERE thread = ? AND lo >= ?`
+	ThreadIDByKey = `SELECT id FROM thread WHERE key = ?`
+	Origin        = `UPDATE thread SET origin_id = ?, fork_index = ? WHERE key = ?`
+	UnderWay      = `SELECT 1 FROM run WHERE thread = ? AND status IN ('running', 'waiting') LIMIT 1`
+	HeadBase      = `UPDATE thread_head SET base = ? WHERE thread = ?`
+	MessageAfter  = `SELECT id, seq FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq LIMIT 1 OFFSET ?`
+	KeyAndBase    = `SELECT t.key, h.base FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	CopyMessage   = `INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest)
+		SELECT CAST(? AS BIGINT), seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest FROM message WHERE thread = ? AND seq = ?`
+
+	FromInherited    = ` FROM message m JOIN message_segment s ON s.source = m.thread AND s.lo < m.seq AND s.hi >= m.seq`
+	Inherited        = `SELECT ` + MessageColumns + FromInherited + ` JOIN thread t ON t.key = s.thread WHERE m.id = ? AND t.id = ?`
+	InheritedByKey   = `SELECT ` + MessageColumns + FromInherited + ` WHERE m.id = ? AND s.thread = ?`
+	InheritedResults = `SELECT ` + MessageColumns + ` FROM message m WHERE m.thread = ? AND m.tool_call_id = ? AND m.tool_call_id IS NOT NULL
+		AND m.role = 'tool' AND m.seq + 0 > ? AND m.seq + 0 <= ?`
+	InheritedEvents = `SELECT m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at,
+			m.role, m.silent, m.depth, m.status, m.tool_call_id, m.content, m.rest
+		FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq LIMIT ?`
+
+	// InsertLeft creates the remnant of a thread for the forks that read it. A remnant has no head, so no list and no
+	// lookup shows it.
+	InsertLeft = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, created_at, parent_id, reference, root_id,
+		depth, terminated_at, terminated_reason, registry_status) VALUES (?, '', '', '', '', '', '', ?, '', '', '', 0, 0, '', '') RETURNING key`
+	MoveMessages = `UPDATE message SET thread = ? WHERE thread = ? AND seq > ? AND EXISTS (SELECT 1 FROM message_segment s
+		WHERE s.source = message.thread AND s.thread <> s.source AND s.lo < message.seq AND s.hi >= message.seq)`
+	Unread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key) LIMIT 100`
+
+	// The creation of removed messages stays in the log, which only grows (LOG-03).
+	LogRemoved = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
+		SELECT CAST(? AS BIGINT), m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
+	LogDeletions = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
+		SELECT CAST(? AS BIGINT), ? + row_number() OVER (ORDER BY m.seq), 'message.deleted', m.run_id, m.id, NULL, CAST(? AS BIGINT)
+		FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
+	CutMessages = `DELETE FROM message WHERE thread = ? AND seq > ?`
+
+	CopyFiles = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
+		SELECT CAST(? AS BIGINT), path, parent, dir, mime_type, digest, size, metadata, width, height, created_at FROM file WHERE thread = ?`
+
+	CopyFileUsage = `INSERT INTO file_usage (thread, files, folders, bytes)
+		SELECT CAST(? AS BIGINT), files, folders, bytes FROM file_usage WHERE thread = ?`
+
+	RelationshipColumns = `r.peer, r.type, r.role, r.message_index, r.created_at, r.comment`
+
+	PutRelationship = `INSERT INTO relationship (thread, peer, type, role, message_index, created_at, comment) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (thread, peer, type, role) DO NOTHING`
+	Relationships     = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? ORDER BY r.created_at, r.peer, r.type, r.role LIMIT ? OFFSET ?`
+	CountRelationship = `SELECT count(*) FROM relationship WHERE thread = ?`
+	Relationship      = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.peer = ? AND r.type = ? AND r.role = ?`
+	LateRelationships = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ?`
+	CutRelationships  = `DELETE FROM relationship WHERE thread = ? AND role = 'parent' AND message_index > ?`
+	DropRelationship  = `DELETE FROM relationship WHERE thread = ? AND peer = ? AND type = ? AND role = ?`
+)

@@ -1,0 +1,26 @@
+package queries
+
+// The end of conversations and of their objects.
+const (
+	LifeColumns = `t.object_uid, t.retained_at, t.destroyed_at, t.destroyed_reason, h.idle_expiry, h.asleep`
+
+	SetAsleep = `UPDATE thread_head SET asleep = ? WHERE thread = ?`
+
+	Activity    = `SELECT last_activity_at FROM thread_head WHERE thread = ?`
+	SetExpiry   = `UPDATE thread_head SET idle_expiry = ?, expires_at = ? WHERE thread = ?`
+	ArmExpiry   = `UPDATE thread_head SET expires_at = ? WHERE thread = ?`
+	IdleExpired = `SELECT t.id FROM thread_head h JOIN thread t ON t.key = h.thread
+		WHERE h.expires_at IS NOT NULL AND h.expires_at <= ? ORDER BY h.expires_at LIMIT ?`
+	NewestRun  = `SELECT ` + RunColumns + ` FROM run r WHERE r.thread = ? ORDER BY r.seq DESC LIMIT 1`
+	LeaseUntil = `SELECT expires_at FROM lease WHERE thread = ? AND owner <> ''`
+
+	Destroyed = `UPDATE thread SET destroyed_at = ?, destroyed_reason = ? WHERE key = ?`
+
+	SetRetained = `UPDATE thread SET retained_at = ? WHERE key = ?`
+	Adopt       = `UPDATE thread SET object_uid = ?, retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
+		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
+	Owner           = `SELECT id, object_uid, retained_at, title FROM thread WHERE key = ?`
+	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
+	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status = 'pending'`
+	RetainedThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
+)

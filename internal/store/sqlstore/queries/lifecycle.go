@@ -1,0 +1,23 @@
+package queries
+
+// The lifecycle feed. The casts are for databases that take a parameter of a SELECT as text.
+const (
+	LifecycleColumns = `l.seq, l.namespace, l.type, l.thread_id, l.thread_name, l.agent, l.run_id, l.reason, l.created_at`
+
+	LogLifecycle = `INSERT INTO lifecycle (namespace, type, thread_id, thread_name, agent, run_id, reason, created_at)
+		SELECT t.namespace, CAST(? AS TEXT), t.id, t.name, CASE WHEN CAST(? AS TEXT) = '' THEN t.agent ELSE CAST(? AS TEXT) END,
+			CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)
+		FROM thread t WHERE t.key = ?`
+	// With one writer, entries are committed in the order of their numbers.
+	LifecycleInOrder = `SELECT 0, 1, ` + LifecycleColumns + ` FROM lifecycle l WHERE l.seq > ? ORDER BY l.seq LIMIT ?`
+	LifecycleEnd     = `SELECT 0, COALESCE(max(seq), 0) FROM lifecycle`
+	// With many writers, entries come in the order of their transactions. The second column says whether the
+	// transaction is older than all that are still running.
+	LifecycleByTick = `SELECT l.tick, CASE WHEN l.tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint THEN 1 ELSE 0 END, ` + LifecycleColumns + `
+		FROM lifecycle l WHERE (l.tick, l.seq) > (?, ?) ORDER BY l.tick, l.seq LIMIT ?`
+	LifecycleEndByTick = `SELECT l.tick, l.seq FROM (
+			SELECT tick, seq FROM lifecycle WHERE tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY tick DESC, seq DESC LIMIT 1) l
+		UNION ALL SELECT 0, 0 ORDER BY 1 DESC LIMIT 1`
+	SweepLifecycle = `DELETE FROM lifecycle WHERE seq IN (SELECT o.seq FROM (
+		SELECT seq, created_at FROM lifecycle ORDER BY seq LIMIT ?) o WHERE o.created_at < ?)`
+)

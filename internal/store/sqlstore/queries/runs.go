@@ -1,0 +1,30 @@
+package queries
+
+// Runs.
+const (
+	RunColumns = `r.id, r.agent, r.status, r.reason, r.message, r.steps, r.started_at, r.ended_at, r.wake_at, r.state, r.usage, r.session_state`
+	FromRuns   = ` FROM run r JOIN thread t ON t.key = r.thread`
+
+	Run       = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? AND r.id = ?`
+	Runs      = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? ORDER BY r.seq DESC LIMIT ? OFFSET ?`
+	RunBefore = `SELECT status, started_at, ended_at FROM run WHERE thread = ? AND id = ?`
+	InsertRun = `INSERT INTO run (thread, id, seq, agent, status, reason, message, steps, started_at, ended_at, wake_at, state, usage, session_state)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	UpdateRun = `UPDATE run SET agent = ?, status = ?, reason = ?, message = ?, steps = ?, started_at = ?, ended_at = ?,
+		wake_at = ?, state = ?, usage = ?, session_state = COALESCE(?, session_state) WHERE thread = ? AND id = ?`
+	// The conditions are spelled as in the indexes run_wake and inbox_held; otherwise the indexes are not used. 2 is
+	// txn.AsleepRetained.
+	Wakes = `SELECT t.id, r.id, r.wake_at FROM run r JOIN thread t ON t.key = r.thread
+		WHERE r.wake_at > 0 AND r.status = 'waiting'
+		UNION ALL
+		SELECT t.id, '', i.held_until FROM inbox i JOIN thread t ON t.key = i.thread JOIN thread_head h ON h.thread = i.thread
+		WHERE i.held_until > 0 AND (h.asleep & 2) = 0 AND h.running = 0
+		ORDER BY wake_at LIMIT ? OFFSET ?`
+)
+
+// The state is spelled out as in the index run_unsettled; otherwise the index is not used.
+const (
+	Unsettled = `SELECT t.id, r.id FROM run r JOIN thread t ON t.key = r.thread
+		WHERE r.state = '{"postRun":true}' AND r.ended_at < ? ORDER BY r.ended_at LIMIT ?`
+	Settle = `UPDATE run SET state = NULL WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
+)

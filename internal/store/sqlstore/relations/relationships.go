@@ -1,0 +1,113 @@
+// Package relations holds the relationships between threads.
+package relations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// otherRole returns the role that the peer of a relationship has.
+func otherRole(role string) string {
+	if role == store.RelationParent {
+		return store.RelationChild
+	}
+	return store.RelationParent
+}
+
+// Relate stores a relationship with both threads.
+func Relate(t *txn.Tx, h, peer *txn.Head, r store.Relationship) error {
+	if r.CreatedAt == 0 {
+		r.CreatedAt = t.Now
+	}
+	if err := t.Write(t.Ctx, queries.PutRelationship, h.Key, peer.ID, string(r.Type), r.Role, r.MessageIndex, r.CreatedAt, r.Comment); err != nil {
+		return err
+	}
+	h.Touch(store.ChangedThread)
+	peer.Touch(store.ChangedThread)
+	return t.Write(t.Ctx, queries.PutRelationship, peer.Key, h.ID, string(r.Type), otherRole(r.Role), r.MessageIndex, r.CreatedAt, r.Comment)
+}
+
+// Put stores a relationship with both threads, unless they have it.
+func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
+	op.Existed = false
+	peer, err := t.Head(op.R.ThreadID)
+	if err != nil {
+		return fmt.Errorf("related thread: %w", err)
+	}
+	kept, err := scanRelationship(t.One(t.Ctx, queries.Relationship, h.Key, peer.ID, string(op.R.Type), op.R.Role))
+	if err == nil {
+		op.Kept, op.Existed = *kept, true
+		return nil
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	parent := peer
+	if op.R.Role == store.RelationParent {
+		parent = h
+	}
+	if total := parent.Counts.Total(true, 0, true); op.R.MessageIndex >= total {
+		return fmt.Errorf("message %d of %d: %w", op.R.MessageIndex, total, store.ErrForkPoint)
+	}
+	op.Kept = op.R
+	if op.Kept.CreatedAt == 0 {
+		op.Kept.CreatedAt = t.Now
+	}
+	return Relate(t, h, peer, op.Kept)
+}
+
+// Cut removes relationships that were made past a message of the thread, from both threads. Those in which
+// the thread is the child stay: their index counts messages of the other thread.
+func Cut(t *txn.Tx, h *txn.Head, index int64) error {
+	late, err := sqldb.List(t.Ctx, t, scanRelationship, queries.LateRelationships, h.Key, index)
+	if err != nil || len(late) == 0 {
+		return err
+	}
+	for _, r := range late {
+		peer, err := t.Head(r.ThreadID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // the peer was purged
+		}
+		if err != nil {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.DropRelationship, peer.Key, h.ID, string(r.Type), otherRole(r.Role)); err != nil {
+			return err
+		}
+		peer.Touch(store.ChangedThread)
+	}
+	h.Touch(store.ChangedThread)
+	return t.Write(t.Ctx, queries.CutRelationships, h.Key, index)
+}
+
+func scanRelationship(scan sqldb.Scanner) (*store.Relationship, error) {
+	var r store.Relationship
+	if err := scan(&r.ThreadID, &r.Type, &r.Role, &r.MessageIndex, &r.CreatedAt, &r.Comment); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Relationships implements store.RelationStore.
+func (s Store) Relationships(ctx context.Context, threadID string, limit, offset int) (rs []store.Relationship, total int64, err error) {
+	err = s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) error {
+		if err := c.Row(ctx, queries.CountRelationship, []any{key}, &total); err != nil {
+			return err
+		}
+		rs, err = sqldb.List(ctx, c, scanRelationship, queries.Relationships, key, sqldb.PageSize(limit), max(offset, 0))
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("relationships of thread %s: %w", threadID, err)
+	}
+	return rs, total, nil
+}
+
+// Store reads relationships.
+type Store struct{ DB *txn.DB }

@@ -1,0 +1,172 @@
+// Package search finds messages: by their words, and by vectors.
+package search
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// textStep is how many messages one transaction indexes, so that other writers need not wait long.
+const textStep = 500
+
+// IndexMessages implements store.Searcher. PostgreSQL keeps its index up to date by itself.
+func (s Store) IndexMessages(ctx context.Context) error {
+	if s.DB.Dialect.SearchesByItself {
+		return nil
+	}
+	for {
+		behind := false
+		if err := s.DB.Readers.Row(ctx, queries.TextBehind, nil, &behind); err != nil || !behind {
+			return err
+		}
+		if err := s.DB.Writer.Do(ctx, indexSome); err != nil {
+			return fmt.Errorf("index messages: %w", err)
+		}
+	}
+}
+
+// indexSome indexes some messages: first those that have changed, then the next ones.
+func indexSome(t *txn.Tx) error {
+	stale, err := sqldb.Column[int64](t.Ctx, t, queries.TextStale, textStep)
+	if err != nil {
+		return err
+	}
+	var done int64
+	if err := t.Row(t.Ctx, queries.TextDone, nil, &done); err != nil {
+		return err
+	}
+	for _, key := range stale {
+		statements := []string{queries.TextRemove, queries.TextFresh}
+		if key <= done { // a message with a later key is among the next ones
+			statements = append(statements, queries.TextAdd)
+		}
+		for _, query := range statements {
+			if err := t.Write(t.Ctx, query, key); err != nil {
+				return err
+			}
+		}
+	}
+	if len(stale) == textStep {
+		return nil
+	}
+	var last int64
+	var n int
+	if err := t.Row(t.Ctx, queries.TextNext, []any{done, textStep}, &last, &n); err != nil || n == 0 {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.TextAddNext, done, last); err != nil {
+		return err
+	}
+	return t.Write(t.Ctx, queries.TextSetDone, last)
+}
+
+// Search implements store.Searcher.
+func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.SearchHit, more bool, err error) {
+	terms, err := store.ParseSearch(q.Text)
+	if err != nil {
+		return nil, false, err
+	}
+	q.Limit = sqldb.PageSize(q.Limit)
+	if q.Namespaces != nil && len(q.Namespaces) == 0 {
+		return []store.SearchHit{}, false, nil
+	}
+	if err := s.IndexMessages(ctx); err != nil {
+		return nil, false, err
+	}
+	query, args := s.DB.Dialect.Search(terms)
+	var where []string
+	if q.Namespaces != nil {
+		where = append(where, `t.namespace IN (`+strings.TrimSuffix(strings.Repeat("?, ", len(q.Namespaces)), ", ")+`)`)
+		for _, ns := range q.Namespaces {
+			args = append(args, ns)
+		}
+	}
+	if q.ThreadID != "" {
+		where, args = append(where, `t.id = ?`), append(args, q.ThreadID)
+	}
+	if q.Role != "" {
+		where, args = append(where, `m.role = ?`), append(args, string(q.Role))
+	}
+	for _, cond := range where {
+		query += ` AND ` + cond
+	}
+	query += ` ORDER BY rank DESC, m.key DESC LIMIT ? OFFSET ?`
+	hits, err = sqldb.ReadList(sqldb.Long(ctx), s.DB.Readers, scanHit, query, append(args, q.Limit+1, max(q.Offset, 0))...)
+	if err != nil {
+		return nil, false, fmt.Errorf("search messages: %w", err)
+	}
+	for i := range hits {
+		if hit := &hits[i]; hit.Message.Content != nil {
+			hit.Snippet = store.Snippet(*hit.Message.Content, terms)
+		}
+	}
+	if more = len(hits) > q.Limit; more {
+		hits = hits[:q.Limit]
+	}
+	return hits, more, nil
+}
+
+func scanHit(scan sqldb.Scanner) (*store.SearchHit, error) {
+	var hit store.SearchHit
+	m, err := messages.Scan(func(dst ...any) error {
+		all := append([]any{&hit.ThreadID, &hit.Namespace, &hit.Name, &hit.Title}, dst...)
+		return scan(append(all, &hit.Rank)...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	hit.Message = *m
+	return &hit, nil
+}
+
+// ByFTS5 writes the terms as an FTS5 query. Words are letters and digits only, so quotes need no escaping.
+func ByFTS5(terms []store.SearchTerm) (query string, args []any) {
+	var wanted, unwanted []string
+	for _, t := range terms {
+		text := `"` + strings.Join(t.Words, " ") + `"`
+		if t.Prefix {
+			text += ` *`
+		}
+		if t.Not {
+			unwanted = append(unwanted, ` NOT `+text)
+		} else {
+			wanted = append(wanted, text)
+		}
+	}
+	match := `(` + strings.Join(wanted, ` AND `) + `)` + strings.Join(unwanted, ``)
+	return queries.SearchSQLite + ` WHERE ` + queries.MatchSQLite, []any{match}
+}
+
+// ByTSQuery writes the terms as a tsquery of PostgreSQL.
+func ByTSQuery(terms []store.SearchTerm) (query string, args []any) {
+	var parts []string
+	for _, t := range terms {
+		quoted := make([]string, len(t.Words))
+		for i, w := range t.Words {
+			quoted[i] = `'` + w + `'`
+		}
+		text := strings.Join(quoted, ` <-> `)
+		if t.Prefix {
+			text += `:*`
+		}
+		if t.Not {
+			text = `!(` + text + `)`
+		} else {
+			text = `(` + text + `)`
+		}
+		parts = append(parts, text)
+	}
+	match := strings.Join(parts, ` & `)
+	return `SELECT ` + queries.SearchColumns + `, CAST(ts_rank(` + queries.TextOfMessage + `, to_tsquery('simple', ?)) AS double precision) AS rank FROM message m` + queries.SearchJoin +
+		` WHERE m.content IS NOT NULL AND ` + queries.TextOfMessage + ` @@ to_tsquery('simple', ?)`, []any{match, match}
+}
+
+// Store searches messages.
+type Store struct{ DB *txn.DB }

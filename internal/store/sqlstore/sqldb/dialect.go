@@ -1,0 +1,47 @@
+package sqldb
+
+import (
+	"github.com/pressly/goose/v3"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Dialect is what differs between databases. Queries are written once, in package queries, with "?" for parameters.
+type Dialect struct {
+	Name   string
+	Goose  goose.Dialect
+	Folder string // of migrations
+
+	// Begin starts a transaction that will write; Snapshot starts one whose reads all see one moment.
+	Begin, Snapshot string
+	// Claimable is the query that selects firings to claim.
+	Claimable string
+	// Purge removes rows that are not deleted together with the thread's row. Each statement takes the thread's key.
+	Purge []string
+	// Adopt is run once when the store is opened, after the migrations; nil for none.
+	Adopt []string
+	// ManyWriters says that transactions of several writers may commit in another order than they took their numbers.
+	ManyWriters bool
+	// Search returns the beginning of the query for messages that have the terms.
+	Search func(terms []store.SearchTerm) (query string, args []any)
+	// SearchesByItself says that the database keeps its full-text index up to date.
+	SearchesByItself bool
+	// Classify returns what an error of the driver means.
+	Classify func(err error) Class
+}
+
+// Class is the kind of an error of the database.
+type Class int
+
+const (
+	// Ordinary means that the statement failed, and the connection is usable.
+	Ordinary Class = iota
+	// Contended means that others wrote at the same time. Running the transaction again may succeed.
+	Contended
+	// Unavailable means that the database could not read or write, but may later. The connection is closed.
+	Unavailable
+	// Broken means that the database is damaged, and a retry does not help. The connection is closed.
+	Broken
+	// GivenUp means that the caller's context ended during a statement, which also makes the connection unusable.
+	GivenUp
+)

@@ -1,0 +1,111 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Readers lends connections that only read. It opens them when needed, up to a limit. They never wait for the writer.
+// mu guards closed.
+type Readers struct {
+	Open func(ctx context.Context) (*Conn, error)
+	// slots holds one entry for each connection that may be lent: an open connection, or nil for one still to open.
+	slots chan *Conn
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// ErrClosed means that the store was closed.
+var ErrClosed = errors.New("the store is closed")
+
+// NewReaders returns readers that open at most n connections; 8 when n is 0.
+func NewReaders(n int, open func(ctx context.Context) (*Conn, error)) *Readers {
+	if n == 0 {
+		n = 8
+	}
+	r := &Readers{Open: open, slots: make(chan *Conn, n)}
+	for range n {
+		r.slots <- nil
+	}
+	return r
+}
+
+// Read lends a connection to fn.
+func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
+	var c *Conn
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case c = <-r.slots:
+	}
+	defer func() { r.slots <- c }()
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		return errors.Join(store.ErrUnavailable, ErrClosed)
+	}
+	if c != nil && c.Stale() {
+		_ = c.Close()
+		c = nil
+	}
+	if c == nil {
+		fresh, err := r.Open(ctx)
+		if err != nil {
+			return err
+		}
+		c = fresh
+	}
+	err := fn(c)
+	if c.Failed {
+		_ = c.Close()
+		c = nil
+	}
+	return err
+}
+
+// Row reads one row into dst. It returns store.ErrNotFound when there is none.
+func (r *Readers) Row(ctx context.Context, query string, args []any, dst ...any) error {
+	return r.Read(ctx, func(c *Conn) error { return c.Row(ctx, query, args, dst...) })
+}
+
+// Snapshot lends a connection on which all reads of fn see one moment.
+func (r *Readers) Snapshot(ctx context.Context, fn func(c *Conn) error) error {
+	return r.Read(ctx, func(c *Conn) error {
+		if err := c.Write(ctx, c.Dialect.Snapshot); err != nil {
+			c.Failed = true // a driver may report the end of a context after the transaction has begun; the next user would read the past
+			return err
+		}
+		err := fn(c)
+		if _, end := c.Exec(context.WithoutCancel(ctx), "END"); end != nil {
+			c.Failed = true
+			return errors.Join(err, end)
+		}
+		return err
+	})
+}
+
+// Close waits for reads in progress.
+func (r *Readers) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	var errs []error
+	for range cap(r.slots) {
+		if c := <-r.slots; c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	for range cap(r.slots) {
+		r.slots <- nil
+	}
+	return errors.Join(errs...)
+}

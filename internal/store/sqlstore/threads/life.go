@@ -1,0 +1,196 @@
+package threads
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
+	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+	"github.com/skein-dev/skein/internal/store/sqlstore/values"
+)
+
+// Park keeps inbox items from being taken, unless a waiting item prevents it.
+func Park(t *txn.Tx, h *txn.Head, op *store.Park) error {
+	wanted := false
+	if op.Unless != nil {
+		err := t.Rows(t.Ctx, queries.Inbox, []any{h.Key}, func(scan sqldb.Scanner) error {
+			item, err := inbox.Scan(scan)
+			wanted = wanted || err == nil && op.Unless(*item)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if wanted {
+		return nil
+	}
+	return t.Suspend(h, txn.AsleepParked)
+}
+
+// Continue ends that a thread is parked.
+func Continue(t *txn.Tx, h *txn.Head, op *store.Continue) error {
+	if h.TerminatedAt != 0 {
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
+	}
+	op.Was = h.Life.Asleep&txn.AsleepParked != 0
+	if !op.Was {
+		return nil
+	}
+	if _, err := t.Log(h, store.Event{Type: store.EventContinued}); err != nil {
+		return err
+	}
+	return t.Wake(h, txn.AsleepParked)
+}
+
+// shutOut revokes the lease and ends the newest run, so that nothing more of the run is accepted.
+func shutOut(t *txn.Tx, h *txn.Head, reason string) error {
+	if err := t.Revoke(h); err != nil {
+		return err
+	}
+	r, err := runs.Of(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil || r.Status.Ended() {
+		return err
+	}
+	r.Status, r.Reason, r.State = store.RunStopped, reason, nil
+	return runs.Put(t, h, &store.PutRun{Run: *r})
+}
+
+// reasonDestroyed and reasonObjectDeleted are values of Run.Reason.
+const (
+	reasonDestroyed     = "Destroyed"
+	reasonObjectDeleted = "ThreadDeleted"
+)
+
+// Destroy removes the conversation of a thread.
+func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
+	op.Done = false
+	if op.IfExpired {
+		expired, err := expired(t, h)
+		if err != nil || !expired {
+			return err
+		}
+	}
+	op.Done = true
+	if !op.Within {
+		if err := shutOut(t, h, reasonDestroyed); err != nil {
+			return err
+		}
+	}
+	messages := h.Counts.Total(true, 0, true)
+	if err := clearConversation(t, h, op.Within); err != nil {
+		return err
+	}
+	data, err := json.Marshal(map[string]any{"reason": op.Reason, "messages": messages})
+	if err != nil {
+		return err
+	}
+	if _, err := t.Log(h, store.Event{Type: store.EventDestroyed, Data: data}); err != nil {
+		return err
+	}
+	h.Touch(store.ChangedThread)
+	h.Life.Cleared = true
+	if err := runs.Feed(t, h, store.LifecycleThreadDestroyed, "", "", op.Reason); err != nil {
+		return err
+	}
+	if _, err := t.Exec(t.Ctx, queries.Destroyed, t.Now, op.Reason, h.Key); err != nil {
+		return err
+	}
+	return t.SetExpiresAt(h, sql.NullInt64{}) // until something happens there is nothing to expire
+}
+
+// clearConversation removes everything that makes up a conversation. Anything that becomes part of one must be removed
+// here too. The log keeps what happened, without the contents. When a run continues (within), the inbox stays for the
+// next run.
+func clearConversation(t *txn.Tx, h *txn.Head, within bool) error {
+	if err := messages.Cut(t, h, 0, nil); err != nil {
+		return err
+	}
+	if err := values.ClearState(t, h); err != nil {
+		return err
+	}
+	if !within {
+		if err := inbox.Empty(t, h); err != nil {
+			return err
+		}
+	}
+	// The instructions of the skills are gone with the messages.
+	forget := &store.UpdateThread{EditFields: func(f *store.Fields) error { f.ActivatedSkills = nil; return nil }}
+	if err := Update(t, h, forget); err != nil {
+		return err
+	}
+	return t.Wake(h, txn.AsleepParked)
+}
+
+// Retain keeps a thread whose object is deleted. A parked thread stays parked.
+func Retain(t *txn.Tx, h *txn.Head) error {
+	if h.Life.Asleep&txn.AsleepRetained != 0 {
+		return nil
+	}
+	if err := shutOut(t, h, reasonObjectDeleted); err != nil {
+		return err
+	}
+	if _, err := t.Log(h, store.Event{Type: store.EventRetained}); err != nil {
+		return err
+	}
+	if _, err := t.Exec(t.Ctx, queries.DropFirings, h.ID); err != nil {
+		return err
+	}
+	if _, err := t.Exec(t.Ctx, queries.SetRetained, t.Now, h.Key); err != nil {
+		return err
+	}
+	return t.Suspend(h, txn.AsleepRetained)
+}
+
+// purgedOwner is the owner UID of a thread that is being purged.
+const purgedOwner = "purged"
+
+// Adopt gives a retained thread an object.
+func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
+	var id, owner, title string
+	var retained int64
+	if err := t.Row(t.Ctx, queries.Owner, []any{h.Key}, &id, &owner, &retained, &title); err != nil {
+		return err
+	}
+	switch {
+	case retained == 0 && owner == op.ObjectUID:
+		return nil
+	case retained == 0, owner == purgedOwner:
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrNotRetained)
+	}
+	if op.Title != "" {
+		title = op.Title
+	}
+	if _, err := t.Exec(t.Ctx, queries.Adopt, op.ObjectUID, op.Name, op.Agent, op.Agent, title, h.Key); err != nil {
+		return err
+	}
+	if _, err := t.Log(h, store.Event{Type: store.EventAdopted}); err != nil {
+		return err
+	}
+	return t.Wake(h, txn.AsleepRetained)
+}
+
+// MarkPurged keeps a retained thread from being adopted while it is purged.
+func MarkPurged(t *txn.Tx, h *txn.Head) error {
+	if h.Life.Asleep&txn.AsleepRetained == 0 {
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrNotRetained)
+	}
+	_, err := t.Exec(t.Ctx, queries.MarkPurged, purgedOwner, h.Key)
+	return err
+}
+
+// Retained implements store.Store.
+func (s Store) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
+	return s.listThreads(ctx, queries.RetainedThreads, namespace, after, sqldb.PageSize(limit))
+}

@@ -1,0 +1,43 @@
+package threads
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/env"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// Scan reads a thread.
+func Scan(scan sqldb.Scanner) (*store.Thread, error) {
+	var t store.Thread
+	var arguments, child, fields sqldb.Text
+	var counted, scoped string
+	var asleep txn.Sleep
+	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.OriginAgent, &t.DeclaredAgent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
+		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &t.OriginID, &t.ForkIndex, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
+		&scoped, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
+		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed,
+		&t.ObjectUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
+		return nil, err
+	}
+	t.Arguments = arguments.Raw()
+	t.ScopedEnv = env.SplitNames(scoped)
+	if child.Valid {
+		if err := json.Unmarshal([]byte(child.String), &t.Child); err != nil {
+			return nil, fmt.Errorf("thread %s: its child record is damaged: %w", t.ID, err)
+		}
+	}
+	if err := fieldsFrom(fields, &t.Fields); err != nil {
+		return nil, fmt.Errorf("thread %s: %w", t.ID, err)
+	}
+	c, err := txn.ParseCounts(counted)
+	if err != nil {
+		return nil, fmt.Errorf("thread %s: %w", t.ID, err)
+	}
+	t.Messages = c.Total(true, 0, true)
+	t.Parked = asleep&txn.AsleepParked != 0
+	return &t, nil
+}

@@ -1,0 +1,88 @@
+package txn
+
+import (
+	"database/sql"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+)
+
+// Sleep is a set of reasons why nobody takes the items of a thread's inbox.
+type Sleep int64
+
+// The reasons.
+const (
+	AsleepParked   Sleep = 1 << iota // by a user's stop (MSG-08)
+	AsleepRetained                   // without an object (THR-09)
+)
+
+// Life is the part of a head that rarely changes. Its changes are written at once, not together with the counters.
+type Life struct {
+	Asleep     Sleep
+	woken      bool // by this transaction
+	Cleared    bool // by this transaction
+	IdleExpiry int64
+	ExpiresAt  sql.NullInt64
+}
+
+// Takes returns an error when the thread does not take an operation: a retained thread takes only those about its
+// object.
+func (h *Head) Takes(op store.Op) error {
+	if h.Life.Asleep&AsleepRetained == 0 {
+		return nil
+	}
+	switch op := op.(type) {
+	case *store.Retain, *store.Adopt, *store.Condemn:
+		return nil
+	case *store.Enqueue:
+		if op.IgnoreTerminated || (op.To != "" && op.To != h.ID) {
+			return nil // the receiver decides
+		}
+	}
+	return fmt.Errorf("thread %s: %w", h.ID, store.ErrRetained)
+}
+
+// Suspend adds a reason to keep inbox items from being taken.
+func (t *Tx) Suspend(h *Head, why Sleep) error {
+	if h.Life.Asleep&why != 0 {
+		return nil
+	}
+	h.Life.Asleep |= why
+	h.Touch(store.ChangedThread)
+	_, err := t.Exec(t.Ctx, queries.SetAsleep, int64(h.Life.Asleep), h.Key)
+	return err
+}
+
+// Wake removes a reason. Items are taken again when it was the last one.
+func (t *Tx) Wake(h *Head, why Sleep) error {
+	if h.Life.Asleep&why == 0 {
+		return nil
+	}
+	h.Life.Asleep &^= why
+	h.Life.woken = true
+	h.Touch(store.ChangedThread)
+	if h.Waiting > 0 {
+		h.Touch(store.ChangedInbox)
+	}
+	_, err := t.Exec(t.Ctx, queries.SetAsleep, int64(h.Life.Asleep), h.Key)
+	return err
+}
+
+// SetExpiresAt sets the timer of a thread, or stops it.
+func (t *Tx) SetExpiresAt(h *Head, at sql.NullInt64) error {
+	if h.Life.ExpiresAt == at {
+		return nil
+	}
+	h.Life.ExpiresAt = at
+	_, err := t.Exec(t.Ctx, queries.ArmExpiry, at, h.Key)
+	return err
+}
+
+// armExpiry sets the timer of a thread in which something has happened since it was destroyed.
+func (t *Tx) armExpiry(h *Head) error {
+	if h.Life.IdleExpiry == 0 || h.Life.ExpiresAt.Valid || h.Life.Cleared || h.TerminatedAt != 0 {
+		return nil
+	}
+	return t.SetExpiresAt(h, sql.NullInt64{Int64: t.Now + h.Life.IdleExpiry, Valid: true})
+}

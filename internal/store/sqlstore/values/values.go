@@ -1,0 +1,36 @@
+// Package values holds the key-values of threads, the state of their code, and the key-value service.
+package values
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// Put sets a value of the key-value store; nil removes it.
+func Put(t *txn.Tx, h *txn.Head, op *store.PutValue) error {
+	if op.Value == nil {
+		n, err := t.Exec(t.Ctx, queries.DeleteValue, h.Key, op.Key)
+		if n > 0 {
+			h.Touch(0)
+		}
+		return err
+	}
+	h.Touch(0)
+	return t.Write(t.Ctx, queries.PutValue, h.Key, op.Key, string(op.Value), t.Now)
+}
+
+// Value implements store.Store.
+func (s Store) Value(ctx context.Context, threadID, key string) ([]byte, error) {
+	var value string
+	if err := s.DB.Readers.Row(ctx, queries.Value, []any{threadID, key}, &value); err != nil {
+		return nil, fmt.Errorf("value %q of thread %s: %w", key, threadID, err)
+	}
+	return []byte(value), nil
+}
+
+// Store reads values.
+type Store struct{ DB *txn.DB }
