@@ -37,7 +37,7 @@ type activeThread struct {
 
 // notify receives the notifications of the store. It must not block.
 func (e *Engine) notify(h store.Notification) {
-	if h.ThreadID == "" && h.Remote {
+	if h.Everything() && h.Remote {
 		e.missed()
 		return
 	}
@@ -51,7 +51,10 @@ func (e *Engine) notify(h store.Notification) {
 		e.recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
 	}
 	if h.Changed&store.ChangedFiring != 0 {
-		e.effects.Wake()
+		e.effects.Changed(h.EffectID)
+		if h.ThreadID == "" {
+			return
+		}
 	}
 	if h.Changed&store.ChangedInbox == 0 {
 		return

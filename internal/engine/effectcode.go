@@ -2,16 +2,19 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// effectCode implements effects.Runner.
+// effectCode implements effects.Runner: it carries out firings with the engine's means.
 type effectCode struct{ engine *Engine }
 
 // RunEffect runs the effect's code in an isolate of its own in the thread's sandbox.
@@ -48,6 +51,9 @@ func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
 	if errors.Is(context.Cause(ctx), errTerminal) {
 		return &effects.FinalError{Text: "the thread was terminated"}
 	}
+	if errors.Is(err, errNoSandbox) {
+		return &effects.WaitError{Err: err}
+	}
 	x.code.lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) {
@@ -55,7 +61,45 @@ func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
 	}
 	var thrown *sandbox.Error
 	if gone != nil || errors.As(err, &thrown) || errors.Is(err, errCodeTimeout) {
-		return &effects.FinalError{Text: code.Explain(err)}
+		return &effects.HandlerError{Text: code.Explain(err)}
+	}
+	return err
+}
+
+// QueueMessage queues the message of a firing under the firing's key, so that a repeat has no effect.
+func (c *effectCode) QueueMessage(ctx context.Context, call effects.Call) error {
+	st, err := c.engine.threads.Open(ctx, call.Thread.ID)
+	if err != nil {
+		return err
+	}
+	m := call.Target.Message
+	_, err = c.engine.Queue(ctx, st, call.Thread, thread.NewMessage{IdempotencyKey: call.Key, Content: &m.Content, Silent: m.Silent}, "")
+	if errors.Is(err, store.ErrQueueFull) {
+		return &effects.WaitError{Err: err}
+	}
+	return final(err)
+}
+
+// QueueTool queues a call of a tool on the firing's thread.
+func (c *effectCode) QueueTool(ctx context.Context, call effects.Call) error {
+	e := c.engine
+	payload, err := json.Marshal(store.QueuedTool{Name: call.Target.Queue.Name, Arguments: call.Firing.Args, HookDepth: call.HookDepth})
+	if err != nil {
+		return err
+	}
+	return final(e.store.Apply(ctx, call.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Key: "tool:" + call.Key, Kind: store.InboxTool, Payload: payload}}))
+}
+
+// CallTool is not possible yet.
+func (c *effectCode) CallTool(context.Context, effects.Call) error {
+	return &effects.FinalError{Text: "tools cannot be called yet"}
+}
+
+// final makes an error final that no further attempt would mend.
+func final(err error) error {
+	var invalid *thread.InvalidError
+	if errors.As(err, &invalid) || errors.Is(err, store.ErrTerminated) || errors.Is(err, store.ErrRetained) {
+		return &effects.HandlerError{Text: err.Error()}
 	}
 	return err
 }

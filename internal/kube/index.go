@@ -178,7 +178,10 @@ func Indexes() []Index {
 			return []string{o.(*skeinv1.Subagent).Spec.ParentRef.Name}
 		}},
 		{&skeinv1.ScheduledEffect{}, IndexThread, func(o client.Object) []string {
-			return []string{o.(*skeinv1.ScheduledEffect).Spec.ThreadRef.Name}
+			if ref := o.(*skeinv1.ScheduledEffect).Spec.ThreadRef; ref != nil {
+				return []string{ref.Name}
+			}
+			return nil
 		}},
 		{&corev1.Pod{}, IndexSandbox, func(o client.Object) []string {
 			l := o.GetLabels()

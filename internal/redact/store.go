@@ -3,8 +3,8 @@ package redact
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/utils/lru"
 
@@ -187,10 +187,31 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (bool, error) 
 	return s.Store.RecordFiring(ctx, f)
 }
 
-// FinishFiring implements store.Store. The namespace of the firing is unknown here, so its error is checked for the
-// secrets of all namespaces.
-func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, errText string, retryAfter time.Duration) error {
-	return s.Store.FinishFiring(ctx, effectID, due, status, s.secrets.AnyText(errText), retryAfter)
+// RecordDue implements store.Store.
+func (s *Store) RecordDue(ctx context.Context, d store.DueRecord) error {
+	d.Firings = slices.Clone(d.Firings)
+	for i := range d.Firings {
+		s.secrets.Value(d.Firings[i].Namespace, &d.Firings[i])
+	}
+	return s.Store.RecordDue(ctx, d)
+}
+
+// FinishFiring implements store.Store.
+func (s *Store) FinishFiring(ctx context.Context, end store.FiringEnd) error {
+	s.secrets.Value(end.Namespace, &end)
+	return s.Store.FinishFiring(ctx, end)
+}
+
+// EndRunning implements store.Store.
+func (s *Store) EndRunning(ctx context.Context, end store.FiringEnd) error {
+	s.secrets.Value(end.Namespace, &end)
+	return s.Store.EndRunning(ctx, end)
+}
+
+// PutEffectArgs implements store.Store.
+func (s *Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
+	s.secrets.Value(a.Namespace, &a)
+	return s.Store.PutEffectArgs(ctx, a)
 }
 
 // Recorded implements store.Store.

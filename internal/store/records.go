@@ -274,39 +274,6 @@ type File struct {
 	CreatedAt int64
 }
 
-// FiringStatus is the status of a firing.
-type FiringStatus string
-
-// The statuses of a firing.
-const (
-	FiringPending   FiringStatus = "pending"
-	FiringSucceeded FiringStatus = "succeeded"
-	FiringFailed    FiringStatus = "failed"
-)
-
-// FiringKey identifies a firing.
-type FiringKey struct {
-	EffectID string // UID of the ScheduledEffect
-	Due      int64
-}
-
-// Firing is one due time of one scheduled effect.
-type Firing struct {
-	EffectID  string // UID of the ScheduledEffect
-	Due       int64
-	ThreadID  string
-	Namespace string
-	Name      string // of the ScheduledEffect object
-	Effect    string // as scheduled: name or package/name
-	Args      json.RawMessage
-	Status    FiringStatus
-	Attempts  int
-	Error     string
-	FiredAt   int64
-	EndedAt   int64
-	HookDepth int // length of the chain of hooks, each caused by the one before it, that led to it
-}
-
 // FindQuery selects threads by their names (IDS-01, THR-16). Exactly one of Name and ShortID is set.
 type FindQuery struct {
 	Name      string // of the Thread object

@@ -142,17 +142,7 @@ type Store interface {
 	// waiting inbox item, or a run that was in progress when its holder was lost.
 	Runnable(ctx context.Context, limit int) ([]string, error)
 
-	// RecordFiring records that an effect is due (EFF-04). A repeat changes nothing and returns recorded false.
-	RecordFiring(ctx context.Context, f Firing) (recorded bool, err error)
-	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. running are
-	// those that the caller already processes: an expired claim of one is renewed, which counts no attempt, and the
-	// firing is not returned.
-	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...FiringKey) ([]Firing, error)
-	// FinishFiring records how a firing ended: FiringSucceeded, FiringFailed, or FiringPending to try again after
-	// retryAfter. A firing that has ended stays as it is.
-	FinishFiring(ctx context.Context, effectID string, due int64, status FiringStatus, errText string, retryAfter time.Duration) error
-	// Firing returns the firing with this key, or ErrNotFound.
-	Firing(ctx context.Context, effectID string, due int64) (*Firing, error)
+	FiringStore
 
 	SessionStore
 	RelationStore
@@ -183,14 +173,20 @@ type Fence struct {
 
 // Notification is a notification that something of a thread has changed.
 type Notification struct {
-	ThreadID string // "" when any thread may have changed, for example after notifications were lost
+	// ThreadID and EffectID are both "" when anything may have changed, for example after notifications were lost. EffectID
+	// is set when firings of a ScheduledEffect changed.
+	ThreadID string
+	EffectID string
 	Changed  Change
 	// Remote reports that another replica made the change, or may have.
 	Remote bool
 }
 
+// Everything reports whether anything may have changed.
+func (h Notification) Everything() bool { return h.ThreadID == "" && h.EffectID == "" }
+
 // About reports whether the notification concerns a thread.
-func (h Notification) About(threadID string) bool { return h.ThreadID == threadID || h.ThreadID == "" }
+func (h Notification) About(threadID string) bool { return h.ThreadID == threadID || h.Everything() }
 
 // Change is a set of kinds of change.
 type Change uint8

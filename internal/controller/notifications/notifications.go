@@ -18,17 +18,18 @@ type Subscriber interface {
 	Subscribe(fn func(store.Notification)) (stop func())
 }
 
-// Source is an event source of one controller: a notification about a thread enqueues every request that Track bound
-// to the thread. While a request waits in the workqueue, further notifications for it are dropped, so that a burst
+// Source is an event source of one controller: a notification about a thread, or about a ScheduledEffect in a source of
+// NewEffectSource, enqueues every request that Track bound to its id. While a request waits in the workqueue, further notifications for it are dropped, so that a burst
 // costs one reconcile. It is safe for concurrent use.
 type Source struct {
 	subscriber Subscriber
 	mask       store.Change
+	subject    func(store.Notification) string
 
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	tracked map[string][]reconcile.Request // by thread id; usually one request
-	threads map[reconcile.Request]string   // the inverse of tracked
+	tracked map[string][]reconcile.Request // by id; usually one request
+	ids     map[reconcile.Request]string   // the inverse of tracked
 	pending map[reconcile.Request]struct{}
 }
 
@@ -37,10 +38,18 @@ func NewSource(s Subscriber, mask store.Change) *Source {
 	return &Source{
 		subscriber: s,
 		mask:       mask,
+		subject:    func(h store.Notification) string { return h.ThreadID },
 		tracked:    map[string][]reconcile.Request{},
-		threads:    map[reconcile.Request]string{},
+		ids:        map[reconcile.Request]string{},
 		pending:    map[reconcile.Request]struct{}{},
 	}
+}
+
+// NewEffectSource returns a source for notifications about firings. Requests are bound to ids of ScheduledEffects.
+func NewEffectSource(s Subscriber) *Source {
+	src := NewSource(s, store.ChangedFiring)
+	src.subject = func(h store.Notification) string { return h.EffectID }
+	return src
 }
 
 // Start implements source.Source.
@@ -53,16 +62,16 @@ func (s *Source) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Track binds a request to a thread. It replaces the thread that the request was bound to before.
-func (s *Source) Track(threadID string, req reconcile.Request) {
+// Track binds a request to the id of a thread or of an effect. It replaces the id that the request was bound to before.
+func (s *Source) Track(id string, req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.threads[req] == threadID {
+	if s.ids[req] == id {
 		return
 	}
 	s.untrack(req)
-	s.threads[req] = threadID
-	s.tracked[threadID] = append(s.tracked[threadID], req)
+	s.ids[req] = id
+	s.tracked[id] = append(s.tracked[id], req)
 }
 
 // Forget undoes Track.
@@ -74,11 +83,11 @@ func (s *Source) Forget(req reconcile.Request) {
 }
 
 func (s *Source) untrack(req reconcile.Request) {
-	id, ok := s.threads[req]
+	id, ok := s.ids[req]
 	if !ok {
 		return
 	}
-	delete(s.threads, req)
+	delete(s.ids, req)
 	rest := slices.DeleteFunc(s.tracked[id], func(r reconcile.Request) bool { return r == req })
 	if len(rest) == 0 {
 		delete(s.tracked, id)
@@ -108,13 +117,13 @@ func (s *Source) notify(h store.Notification) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.ThreadID == "" {
+	if h.Everything() {
 		for _, reqs := range s.tracked {
 			s.enqueue(reqs)
 		}
 		return
 	}
-	s.enqueue(s.tracked[h.ThreadID])
+	s.enqueue(s.tracked[s.subject(h)])
 }
 
 func (s *Source) enqueue(reqs []reconcile.Request) {

@@ -38,8 +38,7 @@ type Engine interface {
 type Store interface {
 	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
-	RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error)
-	Firing(ctx context.Context, effectID string, due int64) (*store.Firing, error)
+	store.FiringStore
 }
 
 // Options are the options of the controller.
@@ -63,7 +62,7 @@ type Reconciler struct {
 
 // New returns a reconciler.
 func New(o Options) *Reconciler {
-	return &Reconciler{Options: o, notifications: notifications.NewSource(o.Store, store.ChangedFiring), statusLimit: statuslimit.New()}
+	return &Reconciler{Options: o, notifications: notifications.NewEffectSource(o.Store), statusLimit: statuslimit.New()}
 }
 
 // Setup adds the controller to a manager.

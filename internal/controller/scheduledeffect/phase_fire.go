@@ -46,7 +46,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	if s.object.Status.FiredAt == 0 && s.at.Before(s.due) {
 		return false, nil
 	}
-	f, err := r.Store.Firing(ctx, string(s.object.UID), s.due.UnixMicro())
+	f, err := r.Store.Firing(ctx, s.key())
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
@@ -64,8 +64,8 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 // follow makes the end of the handler cause a reconcile. It reads the firing again, because the handler may have
 // ended before notifications were tracked.
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
-	r.notifications.Track(s.firing.ThreadID, s.req)
-	f, err := r.Store.Firing(ctx, s.firing.EffectID, s.firing.Due)
+	r.notifications.Track(s.firing.EffectID, s.req)
+	f, err := r.Store.Firing(ctx, s.firing.Key())
 	if err != nil {
 		return fmt.Errorf("read the firing: %w", err)
 	}
@@ -120,7 +120,7 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	if o.Spec.Args != nil {
 		f.Args = o.Spec.Args.Raw
 	}
-	r.notifications.Track(s.row.ID, s.req)
+	r.notifications.Track(f.EffectID, s.req)
 	recorded, err := r.Store.RecordFiring(ctx, f)
 	if err != nil {
 		return true, fmt.Errorf("record the firing: %w", err)

@@ -17,7 +17,7 @@ import (
 
 // findThread finds the thread for which the effect fires, and its row.
 func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
-	name := s.object.Spec.ThreadRef.Name
+	name := s.object.Spec.ThreadRef.Name // one-time effects without a thread do not come here
 	var t skeinv1.Thread
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &t, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {

@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/env"
 	"github.com/skein-dev/skein/internal/store/sqlstore/eventlog"
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
+	"github.com/skein-dev/skein/internal/store/sqlstore/firings"
 	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
 	"github.com/skein-dev/skein/internal/store/sqlstore/leases"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
@@ -48,6 +49,7 @@ type (
 	relationStore = relations.Store
 	leaseStore    = leases.Store
 	permitStore   = permits.Store
+	firingStore   = firings.Store
 )
 
 // Store is a store.Store over a SQL database.
@@ -64,6 +66,7 @@ type Store struct {
 	relationStore
 	leaseStore
 	permitStore
+	firingStore
 
 	db          *txn.DB
 	subscribers notify.Subscribers
@@ -90,6 +93,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) *Store {
 		relationStore: relations.Store{DB: db},
 		leaseStore:    leases.Store{DB: db},
 		permitStore:   permits.Store{DB: db},
+		firingStore:   firings.Store{DB: db},
 	}
 }
 

@@ -45,7 +45,7 @@ type Notices struct {
 	origin string // identifies this replica's notifications
 
 	mu      sync.Mutex
-	pending map[string]store.Change
+	pending map[subject]store.Change
 	wake    chan struct{}
 
 	stop context.CancelFunc
@@ -55,7 +55,7 @@ type Notices struct {
 // Start begins to exchange notifications. hear gets those of other replicas; lost counts lost connections.
 func Start(config *pgx.ConnConfig, clock *sqldb.Clock, lost *atomic.Int64, hear func([]store.Notification)) *Notices {
 	ctx, stop := context.WithCancel(context.Background())
-	n := &Notices{config: config, clock: clock, lost: lost, hear: hear, origin: rand.Text()[:10], pending: map[string]store.Change{}, wake: make(chan struct{}, 1), stop: stop}
+	n := &Notices{config: config, clock: clock, lost: lost, hear: hear, origin: rand.Text()[:10], pending: map[subject]store.Change{}, wake: make(chan struct{}, 1), stop: stop}
 	n.done.Go(func() { n.keepConnected(ctx, n.listen) })
 	n.done.Go(func() { n.keepConnected(ctx, n.Send) })
 	return n
@@ -72,7 +72,7 @@ func (n *Notices) Close() error {
 func (n *Notices) Add(notifications []store.Notification) {
 	n.mu.Lock()
 	for _, h := range notifications {
-		n.pending[h.ThreadID] |= h.Changed
+		n.pending[subject{h.ThreadID, h.EffectID}] |= h.Changed
 	}
 	n.mu.Unlock()
 	select {
@@ -165,17 +165,23 @@ func (n *Notices) take() (notifications []store.Notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for id, changed := range n.pending {
-		notifications = append(notifications, store.Notification{ThreadID: id, Changed: changed})
+		notifications = append(notifications, store.Notification{ThreadID: id.thread, EffectID: id.effect, Changed: changed})
 	}
 	clear(n.pending)
 	return notifications
 }
+
+// subject is what a notification is about.
+type subject struct{ thread, effect string }
 
 // payloads encodes notifications: the origin, then a line for each with the changes and the thread's id.
 func payloads(origin string, notifications []store.Notification) (payloads []string) {
 	var b strings.Builder
 	for _, h := range notifications {
 		line := "\n" + strconv.Itoa(int(h.Changed)) + " " + h.ThreadID
+		if h.EffectID != "" { // a replica of an earlier release takes both for the id of a thread that it does not have
+			line += " " + h.EffectID
+		}
 		if b.Len() > 0 && b.Len()+len(line) > maxNotice {
 			payloads = append(payloads, b.String())
 			b.Reset()
@@ -201,7 +207,8 @@ func (n *Notices) parse(payload string) (notifications []store.Notification) {
 		changed, id, ok := strings.Cut(line, " ")
 		bits, err := strconv.ParseUint(changed, 10, 8)
 		if ok && err == nil {
-			notifications = append(notifications, store.Notification{ThreadID: id, Changed: store.Change(bits), Remote: true})
+			threadID, effectID, _ := strings.Cut(id, " ")
+			notifications = append(notifications, store.Notification{ThreadID: threadID, EffectID: effectID, Changed: store.Change(bits), Remote: true})
 		}
 	}
 	return notifications

@@ -2,18 +2,75 @@ package queries
 
 // Firings of effects.
 const (
-	FiringColumns = `effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at, hook_depth`
+	FiringColumns = `effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at, hook_depth,
+		epoch, origin, target, waiting, started_at, cost, available_at, log`
 
-	Firing       = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND due = ?`
-	RecordFiring = `INSERT INTO effect_firing (` + FiringColumns + `, owner, available_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?) ON CONFLICT (effect_id, due) DO NOTHING`
+	Firing       = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND due = ? AND thread_id = ?`
+	RecordFiring = `INSERT INTO effect_firing (` + FiringColumns + `, owner)
+		SELECT CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT),
+			0, '', CAST(? AS BIGINT), 0, CAST(? AS BIGINT), 0, CAST(? AS TEXT), CAST(? AS TEXT), '', 0, 0, CAST(? AS BIGINT), '', ''
+		WHERE NOT EXISTS (SELECT 1 FROM effect_schedule WHERE effect_id = ? AND removed = 1)
+		ON CONFLICT (effect_id, due, thread_id) DO NOTHING`
 	FiringsReady = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
 	Claimable    = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND available_at <= ?
-		ORDER BY available_at, due, effect_id LIMIT ?`
-	ClaimFiring  = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1 WHERE effect_id = ? AND due = ?`
-	RenewFiring  = `UPDATE effect_firing SET owner = ?, available_at = ? WHERE effect_id = ? AND due = ?`
-	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?
-		WHERE effect_id = ? AND due = ? AND status = 'pending' RETURNING thread_id`
-	DeleteFirings = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> ''`
-	FreeFirings   = `UPDATE effect_firing SET owner = '', available_at = 0 WHERE status = 'pending' AND owner <> ''`
+		ORDER BY available_at, due, effect_id, thread_id LIMIT ?`
+	ClaimFiring = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
+		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`
+	ExtendFiring = `UPDATE effect_firing SET owner = ?, available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ?`
+	RenewFiring  = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ?
+		AND status = 'pending' AND owner <> ''`
+	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = ?, log = ?,
+			attempts = attempts - CAST(? AS BIGINT)
+		WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
+	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1
+		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status IN ('pending', 'queued', 'running')`
+	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1
+		WHERE status = 'pending' AND owner = ?`
+	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND (epoch > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
+	CancelEffect   = `UPDATE effect_firing SET status = 'canceled', error = 'removed before it was due', ended_at = ?
+		WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')`
+	ActiveFirings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')
+		AND (due < ? OR ? = 0) ORDER BY due DESC, thread_id LIMIT ?`
+	Firings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND (due < ? OR ? = 0) ORDER BY due DESC, thread_id LIMIT ?`
+	// ReleaseQueued takes effect, thread, and both once more.
+	ReleaseQueued = `UPDATE effect_firing SET status = CAST(? AS TEXT), available_at = ? WHERE effect_id = ? AND thread_id = ? AND status = 'queued'
+		AND due = (SELECT min(o.due) FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status = 'queued')
+		AND NOT EXISTS (SELECT 1 FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status IN ('pending', 'running'))`
+	StartRunning = `UPDATE effect_firing SET started_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
+	EndRunning   = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
+	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND ended_at <= COALESCE(
+		(SELECT o.ended_at FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC LIMIT 1 OFFSET ?), -1)`
+	PruneSkips = `DELETE FROM effect_skip WHERE effect_id = ? AND recorded_at <= COALESCE(
+		(SELECT o.recorded_at FROM effect_skip o WHERE o.effect_id = ? ORDER BY o.recorded_at DESC LIMIT 1 OFFSET ?), -1)`
+	ForgetFirings  = `DELETE FROM effect_firing WHERE effect_id = ?`
+	ForgetSkips    = `DELETE FROM effect_skip WHERE effect_id = ?`
+	ForgetSchedule = `DELETE FROM effect_schedule WHERE effect_id = ?`
+	DeleteFirings  = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> ''`
+	DeleteArgs     = `DELETE FROM effect_args WHERE thread_id = ?`
+	FreeFirings    = `UPDATE effect_firing SET owner = '', available_at = 0 WHERE status = 'pending' AND owner <> ''`
+)
+
+// How far schedules have come.
+const (
+	scheduleColumns = `effect_id, namespace, name, fingerprint, cursor, fired, failures, skipped, day, day_fired, removed`
+
+	EffectSchedule = `SELECT ` + scheduleColumns + ` FROM effect_schedule WHERE effect_id = ?`
+	AddSchedule    = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?)
+		ON CONFLICT (effect_id) DO NOTHING`
+	MoveSchedule = `UPDATE effect_schedule SET fingerprint = ?, cursor = ?, fired = ?, skipped = ?, day = ?, day_fired = ?, updated_at = ?,
+			failures = CASE WHEN CAST(? AS BIGINT) = 1 THEN 0 ELSE failures END
+		WHERE effect_id = ? AND fingerprint = ? AND cursor = ? AND removed = 0`
+	RemoveSchedule = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, '', '', '', 0, 0, 0, 0, '', 0, 1, ?)
+		ON CONFLICT (effect_id) DO UPDATE SET removed = 1, updated_at = excluded.updated_at`
+	ScheduleFailed    = `UPDATE effect_schedule SET failures = failures + 1 WHERE effect_id = ?`
+	ScheduleSucceeded = `UPDATE effect_schedule SET failures = 0 WHERE effect_id = ? AND failures > 0`
+	StoredEffects     = `SELECT effect_id FROM (SELECT effect_id FROM effect_schedule WHERE effect_id > ?
+			UNION SELECT effect_id FROM effect_firing WHERE effect_id > ? AND thread_id = '') AS stored ORDER BY effect_id LIMIT ?`
+
+	skipColumns = `effect_id, due, until, thread_id, count, reason, detail, recorded_at`
+	AddSkip     = `INSERT INTO effect_skip (` + skipColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (effect_id, due, thread_id, reason) DO NOTHING`
+	Skips       = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC LIMIT ?`
+
+	PutArgs = `INSERT INTO effect_args (id, thread_id, args, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	Args    = `SELECT args FROM effect_args WHERE id = ?`
 )

@@ -21,6 +21,6 @@ const (
 		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
 	Owner           = `SELECT id, object_uid, retained_at, title FROM thread WHERE key = ?`
 	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
-	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status = 'pending'`
+	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status IN ('pending', 'queued', 'running')`
 	RetainedThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
 )

@@ -77,8 +77,10 @@ func purgeRest(t *txn.Tx, d *sqldb.Dialect, id string, key int64) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	if err := t.Write(t.Ctx, queries.DeleteFirings, id); err != nil {
-		return nil, err
+	for _, query := range []string{queries.DeleteFirings, queries.DeleteArgs} {
+		if err := t.Write(t.Ctx, query, id); err != nil {
+			return nil, err
+		}
 	}
 	var root string
 	if err := t.Row(t.Ctx, queries.Root, []any{key}, &root); err != nil {

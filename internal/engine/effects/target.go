@@ -1,0 +1,81 @@
+package effects
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Target says what a firing does, and with which policies, as the ScheduledEffect said when the firing was recorded. So an edit of the
+// object does not change what is under way. At most one of Tool, Queue and Message is set; without them the firing runs
+// the Effect that it names. Thread templates are not a target: a controller creates their Threads.
+type Target struct {
+	Tool    *ToolCall     `json:"tool,omitempty"`    // call a Tool without a thread
+	Queue   *ToolCall     `json:"queue,omitempty"`   // queue a tool on the thread
+	Message *Message      `json:"message,omitempty"` // queue a message on the thread
+	Pool    string        `json:"pool,omitempty"`    // in which an effect without a thread runs
+	Timeout time.Duration `json:"timeout,omitempty"` // of an attempt; that of the definition when 0
+	Retry   *Retry        `json:"retry,omitempty"`   // of a handler that failed
+	// Deadline is how long after its due time a firing may still begin. 0 means without limit.
+	Deadline time.Duration `json:"deadline,omitempty"`
+	// Counts makes its end count for the schedule's failures in a row.
+	Counts bool `json:"counts,omitempty"`
+}
+
+// ToolCall names a tool.
+type ToolCall struct {
+	Name   string `json:"name"`
+	Method string `json:"method,omitempty"` // the tool of an MCP server
+}
+
+// Message is a message for a thread.
+type Message struct {
+	Content string `json:"content"`
+	Silent  bool   `json:"silent,omitempty"`
+}
+
+// Encode returns the form in which a firing keeps its target; nil for the zero Target.
+func (t Target) Encode() json.RawMessage {
+	if t == (Target{}) {
+		return nil
+	}
+	data, err := json.Marshal(t)
+	if err != nil { // plain data cannot fail
+		panic(err)
+	}
+	return data
+}
+
+// TargetOf returns the target of a firing.
+func TargetOf(f *store.Firing) (t Target, err error) {
+	if len(f.Target) == 0 {
+		return t, nil
+	}
+	if err := json.Unmarshal(f.Target, &t); err != nil {
+		return t, fmt.Errorf("the firing's target cannot be read: %w", err)
+	}
+	return t, nil
+}
+
+// Retry is a retry policy.
+type Retry struct {
+	// Attempts is how often a firing is attempted.
+	Attempts int `json:"attempts"`
+	// First is the delay before the second attempt. It doubles with each attempt.
+	First time.Duration `json:"first"`
+	// Max bounds the delay, without the part that is added at random; 0 for no bound.
+	Max time.Duration `json:"max,omitempty"`
+}
+
+// delay returns the delay after a number of attempts. Up to a tenth is added at random, so that firings that failed
+// together are not tried again together.
+func (r Retry) delay(attempts int) time.Duration {
+	d := r.First << min(max(attempts-1, 0), 30)
+	if r.Max > 0 && (d > r.Max || d < r.First) {
+		d = r.Max
+	}
+	return d + rand.N(d/10+1)
+}

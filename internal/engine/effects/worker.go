@@ -1,0 +1,241 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Options of a Worker. All are required.
+type Options struct {
+	Store       store.Store
+	Definitions Definitions
+	Runner      Runner
+	Clock       clock.WithTickerAndDelayedExecution
+	Log         logr.Logger
+	// Owner names this replica in claims.
+	Owner string
+	// Workers is how many handlers may run at once.
+	Workers int
+	// ClaimTTL is the time after which others may claim a firing whose claim is not renewed.
+	ClaimTTL time.Duration
+	// Retry is the policy for firings whose handler could not run.
+	Retry Retry
+	// Fault is called around durable writes.
+	Fault func(point string)
+}
+
+// Worker claims firings that are due and has their handlers called. A claim holds a firing, and is renewed while the handler
+// runs. After a crash the claim expires, and the handler runs again with the same idempotency key (EFF-04). Each claim has
+// an epoch, so that a replica whose claim has passed to another can record nothing. A Worker is safe for concurrent use.
+type Worker struct {
+	opts   Options
+	store  store.Store
+	log    logr.Logger
+	fault  func(point string)
+	wakeup chan struct{}
+	done   chan struct{} // a slot became free
+	check  chan struct{} // a claim may be lost
+
+	mu      sync.Mutex // guards running
+	running map[store.FiringKey]*claim
+	group   sync.WaitGroup
+}
+
+// NewWorker returns a worker that does nothing until Run is called.
+func NewWorker(o Options) *Worker {
+	return &Worker{
+		opts: o, store: o.Store, log: o.Log, fault: o.Fault, running: map[store.FiringKey]*claim{},
+		wakeup: make(chan struct{}, 1), done: make(chan struct{}, 1), check: make(chan struct{}, 1),
+	}
+}
+
+// Wake makes the worker look for firings, because one was recorded.
+func (w *Worker) Wake() { signal(w.wakeup) }
+
+// Changed makes the worker look for firings, and find out whether firings of an effect that run here were canceled.
+func (w *Worker) Changed(effectID string) {
+	w.mu.Lock()
+	for key, c := range w.running {
+		if key.EffectID == effectID && !c.ending() {
+			signal(w.check)
+			break
+		}
+	}
+	w.mu.Unlock()
+	signal(w.wakeup)
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default: // a signal is waiting already
+	}
+}
+
+// claim is the claim of a firing that is under way here. It is not renewed any more when its end is being recorded.
+type claim struct {
+	epoch  int64
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex
+	over bool
+}
+
+func (c *claim) ending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
+func (c *claim) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+// Run runs firings until ctx ends. It returns when none is under way any more, and gives up its claims, so that other
+// replicas need not wait until they expire.
+func (w *Worker) Run(ctx context.Context) {
+	defer w.release(ctx)
+	defer w.group.Wait()
+	ticker := w.opts.Clock.NewTicker(w.opts.ClaimTTL / 3)
+	defer ticker.Stop()
+	for {
+		w.claim(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wakeup:
+		case <-w.done:
+		case <-w.check:
+			w.renew(ctx)
+		case <-ticker.C():
+			w.renew(ctx)
+		}
+	}
+}
+
+// releaseTime bounds the giving up of claims at a shutdown.
+const releaseTime = 2 * time.Second
+
+func (w *Worker) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	if err := w.store.ReleaseFirings(ctx, w.opts.Owner); err != nil {
+		w.log.Info("claims of effects were not given up, so they expire later", "error", err.Error())
+	}
+}
+
+// underWay returns the firings whose handlers run here.
+func (w *Worker) underWay() map[store.FiringKey]*claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.running)
+}
+
+// claim claims as many firings as there are free slots, and runs them.
+func (w *Worker) claim(ctx context.Context) {
+	running := w.underWay()
+	free := w.opts.Workers - len(running)
+	if free <= 0 || ctx.Err() != nil {
+		return
+	}
+	firings, err := w.store.ClaimFirings(ctx, w.opts.Owner, w.opts.ClaimTTL, free, slices.Collect(maps.Keys(running))...)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Error(err, "cannot look for effects that are due")
+			w.later(w.opts.Retry.First)
+		}
+		return
+	}
+	for i := range firings {
+		f := &firings[i]
+		life, cancel := context.WithCancelCause(ctx)
+		c := &claim{epoch: f.Epoch, cancel: cancel}
+		w.mu.Lock()
+		w.running[f.Key()] = c
+		w.mu.Unlock()
+		w.group.Go(func() {
+			defer func() {
+				cancel(nil)
+				w.mu.Lock()
+				delete(w.running, f.Key())
+				w.mu.Unlock()
+				signal(w.done)
+			}()
+			w.fire(life, f, c)
+		})
+	}
+	if len(firings) == free {
+		signal(w.wakeup) // there may be more
+	}
+}
+
+// renew extends the claims of the firings that run here, and ends those that are lost.
+func (w *Worker) renew(ctx context.Context) {
+	running := w.underWay()
+	var claims []store.FiringClaim
+	for key, c := range running {
+		if !c.ending() {
+			claims = append(claims, store.FiringClaim{Key: key, Epoch: c.epoch})
+		}
+	}
+	if len(claims) == 0 {
+		return
+	}
+	lost, err := w.store.RenewFirings(ctx, w.opts.ClaimTTL, claims)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Error(err, "cannot renew the claims of effects", "count", len(claims))
+		}
+		return
+	}
+	for _, key := range lost {
+		if c := running[key]; !c.ending() { // the end of a firing may have been recorded meanwhile
+			c.cancel(store.ErrFiringLost)
+		}
+	}
+}
+
+// later looks for due effects again after a delay.
+func (w *Worker) later(d time.Duration) { w.opts.Clock.AfterFunc(d, w.Wake) }
+
+// fire runs one firing and records its outcome.
+func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
+	log := w.log.WithValues("namespace", f.Namespace, "name", f.Name, "effect", f.Effect, "thread", f.ThreadID, "due", f.Due)
+	target, err := TargetOf(f)
+	if err == nil {
+		err = w.attempt(ctx, f, target)
+	}
+	if ctx.Err() != nil {
+		if errors.Is(context.Cause(ctx), store.ErrFiringLost) {
+			log.Info("an effect was stopped: its firing was canceled, or passed to another replica")
+		}
+		return // at a shutdown the claim is given up
+	}
+	end := w.outcome(f, target, err)
+	if end.Status == store.FiringPending {
+		log.Info("effect will be tried again", "attempt", f.Attempts, "waiting", end.Waiting != "", "after", end.RetryAfter.String(), "error", err.Error())
+	}
+	w.fault("effect.finish.before")
+	c.end()
+	if err := w.store.FinishFiring(ctx, end); errors.Is(err, store.ErrFiringLost) {
+		log.Info("the end of an effect was not recorded: its firing was canceled, or passed to another replica")
+		return
+	} else if err != nil {
+		log.Error(err, "cannot record the end of an effect: it may run again")
+		return
+	}
+	if end.Status == store.FiringPending {
+		w.later(end.RetryAfter)
+	}
+}

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// ErrFiringLost means that a firing is not held any more by who claimed it: it was canceled, its claim expired and
+// another replica has it, or it has ended. Nothing was written.
+var ErrFiringLost = errors.New("the firing is held by another, or was canceled")
+
+// AnyEffect is the EffectID of a notification about firings of effects that it does not name.
+const AnyEffect = "*"
+
+// FiringStatus is the status of a firing.
+type FiringStatus string
+
+// The statuses of a firing.
+const (
+	FiringPending   FiringStatus = "pending" // due, or under way
+	FiringQueued    FiringStatus = "queued"  // waits until an earlier firing has ended
+	FiringRunning   FiringStatus = "running" // a Thread of its own runs it; nobody claims it
+	FiringSucceeded FiringStatus = "succeeded"
+	FiringFailed    FiringStatus = "failed"
+	FiringCanceled  FiringStatus = "canceled"
+)
+
+// Over reports whether the firing has ended.
+func (s FiringStatus) Over() bool {
+	return s != FiringPending && s != FiringQueued && s != FiringRunning
+}
+
+// FiringOrigin says why a firing was recorded.
+type FiringOrigin string
+
+// The origins of firings. That of a one-time effect is "".
+const (
+	OriginSchedule FiringOrigin = "schedule"
+	OriginCatchUp  FiringOrigin = "catch-up"
+	OriginCreation FiringOrigin = "creation"
+	OriginManual   FiringOrigin = "manual"
+	OriginBackfill FiringOrigin = "backfill"
+)
+
+// FiringKey identifies a firing.
+type FiringKey struct {
+	EffectID string // UID of the ScheduledEffect
+	Due      int64
+	ThreadID string // "" without a thread
+}
+
+// Firing is one due time of one ScheduledEffect for one thread, or for none.
+type Firing struct {
+	EffectID  string // UID of the ScheduledEffect
+	Due       int64
+	ThreadID  string
+	Namespace string
+	Name      string // of the ScheduledEffect object
+	Effect    string // as scheduled: name or package/name; "" when the target is something else
+	Args      json.RawMessage
+	Status    FiringStatus
+	Attempts  int
+	Error     string
+	FiredAt   int64
+	EndedAt   int64
+	HookDepth int // length of the chain of hooks, each caused by the one before it, that led to it
+	// Epoch rises with each claim. Who holds an older one can record nothing.
+	Epoch  int64
+	Origin FiringOrigin
+	// Target says what to do, and with which policies; nil for an effect of a thread with the defaults.
+	Target json.RawMessage
+	// Waiting says what the firing waits for; "" when nothing keeps it from being attempted.
+	Waiting   string
+	StartedAt int64 // of the first attempt; 0 before it
+	Cost      float64
+	Log       string // what its code wrote, when it has no thread whose log has it
+	// AvailableAt is when it may be claimed. RecordFiring and RecordDue take it as the earliest time of the first attempt.
+	AvailableAt int64
+}
+
+// Key returns the key of the firing.
+func (f *Firing) Key() FiringKey { return FiringKey{f.EffectID, f.Due, f.ThreadID} }
+
+// FiringEnd is the outcome of an attempt of a firing.
+type FiringEnd struct {
+	Key       FiringKey
+	Namespace string // of the firing
+	Epoch     int64  // of the claim
+	// Status is FiringSucceeded, FiringFailed, or FiringPending for another attempt after RetryAfter.
+	Status     FiringStatus
+	Error      string
+	RetryAfter time.Duration
+	// Waiting says what the firing waits for. If it is not "", the attempt does not count.
+	Waiting string
+	Cost    float64
+	Log     string // replaces the earlier one
+	// Counts makes an end change the number of failures in a row of the schedule.
+	Counts bool
+}
+
+// EffectSchedule is how far a ScheduledEffect with schedules has come.
+type EffectSchedule struct {
+	EffectID    string
+	Namespace   string
+	Name        string
+	Fingerprint string // of the schedule that the cursor belongs to
+	Cursor      int64  // all due times up to it have been dealt with
+	Fired       int64  // due times that fired
+	Failures    int64  // in a row
+	Skipped     int64  // due times that did not fire
+	Day         string // to which DayFired belongs
+	DayFired    int64
+	Removed     bool // nothing fires any more
+}
+
+// EffectSkip records due times that did not fire.
+type EffectSkip struct {
+	EffectID   string
+	Due        int64 // the first due time
+	Until      int64 // the last due time
+	ThreadID   string
+	Count      int64
+	Reason     string
+	Detail     string
+	RecordedAt int64
+}
+
+// DueRecord is what RecordDue writes in one transaction.
+type DueRecord struct {
+	// Schedule replaces the stored one, whose cursor and fingerprint must be those of Was. Was is nil when there was none.
+	// The number of failures in a row is kept, unless ResetFailures is set.
+	Schedule      EffectSchedule
+	Was           *EffectSchedule
+	ResetFailures bool
+	Firings       []Firing // existing ones stay as they are
+	Skips         []EffectSkip
+	Cancel        []FiringKey // firings that the new ones replace
+}
+
+// FiringQuery selects the firings of an effect, the newest due time first.
+type FiringQuery struct {
+	EffectID string
+	Active   bool  // only those that have not ended
+	Before   int64 // only those due before it; no limit when 0
+	Limit    int   // 100 when 0
+}
+
+// FiringStore keeps the firings of ScheduledEffects.
+type FiringStore interface {
+	// RecordFiring records that a one-time effect is due (EFF-04). A repeat changes nothing and returns recorded false, as it
+	// does after RemoveEffect.
+	RecordFiring(ctx context.Context, f Firing) (recorded bool, err error)
+	// RecordDue records due times of a schedule, and how far the schedule has come. It returns ErrConflict when the stored
+	// schedule is not the expected one any more, or was removed, and then writes nothing.
+	RecordDue(ctx context.Context, d DueRecord) error
+	// EffectSchedule returns how far a schedule has come, or ErrNotFound.
+	EffectSchedule(ctx context.Context, effectID string) (*EffectSchedule, error)
+	// ReleaseQueued gives the oldest queued firing of an effect and thread a status, pending or running, unless another one
+	// is under way.
+	ReleaseQueued(ctx context.Context, effectID, threadID string, to FiringStatus) error
+	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. running are
+	// firings whose handlers still run in the caller; their claims are extended when they have expired, and such a
+	// firing is not returned.
+	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...FiringKey) ([]Firing, error)
+	// RenewFirings extends claims by ttl, and returns those that are lost.
+	RenewFirings(ctx context.Context, ttl time.Duration, claims []FiringClaim) (lost []FiringKey, err error)
+	// ReleaseFirings gives up all claims of an owner, at its shutdown. Their attempts do not count.
+	ReleaseFirings(ctx context.Context, owner string) error
+	// FinishFiring records the outcome of an attempt. It returns ErrFiringLost when the claim is lost.
+	FinishFiring(ctx context.Context, end FiringEnd) error
+	// StartRunning records that the Thread of a running firing exists.
+	StartRunning(ctx context.Context, key FiringKey) error
+	// EndRunning records how a running firing ended. It changes nothing when the firing has ended.
+	EndRunning(ctx context.Context, end FiringEnd) error
+	// CancelFirings cancels firings that have not ended. Whoever runs one learns of it by RenewFirings or a notification. It returns how
+	// many it canceled.
+	CancelFirings(ctx context.Context, reason string, keys ...FiringKey) (int, error)
+	// RemoveEffect makes an effect fire no more. It returns false, and changes nothing, when a firing of it was claimed or has ended.
+	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
+	// ForgetEffect removes what is stored of an effect whose object is gone. Firings that have not ended are canceled by that.
+	ForgetEffect(ctx context.Context, effectID string) error
+	// Firing returns the firing with this key, or ErrNotFound.
+	Firing(ctx context.Context, key FiringKey) (*Firing, error)
+	// Firings lists firings of an effect.
+	Firings(ctx context.Context, q FiringQuery) ([]Firing, error)
+	// EffectSkips lists the newest records of due times that did not fire, the newest first.
+	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
+	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones.
+	PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error
+	// StoredEffects lists effects of which something is stored that does not belong to a thread alone, in the order of their ids.
+	StoredEffects(ctx context.Context, after string, limit int) ([]string, error)
+	// PutEffectArgs stores arguments. A repeat changes nothing.
+	PutEffectArgs(ctx context.Context, a EffectArgs) error
+	// EffectArgs returns stored arguments, or ErrNotFound.
+	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
+}
+
+// EffectArgs are arguments of a ScheduledEffect that its object does not hold.
+type EffectArgs struct {
+	ID        string
+	Namespace string
+	ThreadID  string // they are removed with the thread
+	Args      json.RawMessage
+}
+
+// FiringClaim is a claim of a firing.
+type FiringClaim struct {
+	Key   FiringKey
+	Epoch int64
+}

@@ -1,0 +1,266 @@
+// Package firings keeps the firings of ScheduledEffects: what is due, who runs it, how it ended, and how far each
+// schedule has come.
+package firings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// Store implements store.FiringStore.
+type Store struct{ DB *txn.DB }
+
+func scan(scan sqldb.Scanner) (*store.Firing, error) {
+	var f store.Firing
+	var args, target sqldb.Text
+	if err := scan(&f.EffectID, &f.Due, &f.ThreadID, &f.Namespace, &f.Name, &f.Effect, &args, &f.Status, &f.Attempts,
+		&f.Error, &f.FiredAt, &f.EndedAt, &f.HookDepth, &f.Epoch, &f.Origin, &target, &f.Waiting, &f.StartedAt, &f.Cost, &f.AvailableAt, &f.Log); err != nil {
+		return nil, err
+	}
+	f.Args, f.Target = args.Raw(), target.Raw()
+	return &f, nil
+}
+
+// changed notifies that firings of an effect changed.
+func changed(t *txn.Tx, effectID, threadID string) {
+	t.Notifications = append(t.Notifications, store.Notification{ThreadID: threadID, EffectID: effectID, Changed: store.ChangedFiring})
+}
+
+func record(t *txn.Tx, f *store.Firing) (recorded bool, err error) {
+	if f.FiredAt == 0 {
+		f.FiredAt = t.Now
+	}
+	if f.Status == "" {
+		f.Status = store.FiringPending
+	}
+	n, err := t.Exec(t.Ctx, queries.RecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, sqldb.NullJSON(f.Args),
+		string(f.Status), f.FiredAt, f.HookDepth, string(f.Origin), sqldb.NullJSON(f.Target), max(t.Now, f.AvailableAt), f.EffectID)
+	return n > 0, err
+}
+
+// RecordFiring implements store.FiringStore.
+func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
+		if recorded, err = record(t, &f); recorded {
+			changed(t, f.EffectID, f.ThreadID)
+		}
+		return err
+	})
+	return recorded && err == nil, err
+}
+
+// ClaimFirings implements store.FiringStore.
+func (s Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
+	if limit <= 0 {
+		limit = sqldb.DefaultPage
+	}
+	var one int
+	err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error { return c.Row(ctx, queries.FiringsReady, []any{s.DB.Now()}, &one) })
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // the most frequent case costs no write
+	}
+	if err != nil {
+		return nil, err
+	}
+	var claimed []store.Firing
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		claimed = nil
+		var lapsed []store.FiringKey
+		if err := t.Rows(t.Ctx, s.DB.Dialect.Claimable, []any{t.Now, limit + len(running)}, func(sc sqldb.Scanner) error {
+			f, err := scan(sc)
+			if err != nil {
+				return err
+			}
+			if slices.Contains(running, f.Key()) {
+				lapsed = append(lapsed, f.Key())
+			} else if len(claimed) < limit {
+				f.Attempts++
+				f.Epoch++
+				claimed = append(claimed, *f)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		until := t.Now + ttl.Microseconds()
+		for _, k := range lapsed {
+			if err := t.Write(t.Ctx, queries.ExtendFiring, owner, until, k.EffectID, k.Due, k.ThreadID); err != nil {
+				return err
+			}
+		}
+		for _, f := range claimed {
+			if err := t.Write(t.Ctx, queries.ClaimFiring, owner, until, t.Now, f.EffectID, f.Due, f.ThreadID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim firings: %w", err)
+	}
+	return claimed, nil
+}
+
+// RenewFirings implements store.FiringStore.
+func (s Store) RenewFirings(ctx context.Context, ttl time.Duration, claims []store.FiringClaim) (lost []store.FiringKey, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		lost = nil
+		for _, c := range claims {
+			n, err := t.Exec(t.Ctx, queries.RenewFiring, t.Now+ttl.Microseconds(), c.Key.EffectID, c.Key.Due, c.Key.ThreadID, c.Epoch)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				lost = append(lost, c.Key)
+			}
+		}
+		return nil
+	})
+	return lost, err
+}
+
+// ReleaseFirings implements store.FiringStore.
+func (s Store) ReleaseFirings(ctx context.Context, owner string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		n, err := t.Exec(t.Ctx, queries.ReleaseFirings, t.Now, owner)
+		if n > 0 {
+			t.Notifications = append(t.Notifications, store.Notification{EffectID: store.AnyEffect, Changed: store.ChangedFiring})
+		}
+		return err
+	})
+}
+
+// FinishFiring implements store.FiringStore.
+func (s Store) FinishFiring(ctx context.Context, end store.FiringEnd) error {
+	k := end.Key
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		var ended, uncounted int64
+		if end.Status != store.FiringPending {
+			ended = t.Now
+		}
+		if end.Waiting != "" {
+			uncounted = 1
+		}
+		n, err := t.Exec(t.Ctx, queries.FinishFiring, string(end.Status), end.Error, ended, t.Now+end.RetryAfter.Microseconds(), end.Waiting, end.Cost, end.Log,
+			uncounted, k.EffectID, k.Due, k.ThreadID, end.Epoch)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("firing of effect %s due %d: %w", k.EffectID, k.Due, store.ErrFiringLost)
+		}
+		return ends(t, end)
+	})
+}
+
+// ends counts an end for the schedule, and notifies of it.
+func ends(t *txn.Tx, end store.FiringEnd) error {
+	changed(t, end.Key.EffectID, end.Key.ThreadID)
+	switch {
+	case !end.Counts:
+		return nil
+	case end.Status == store.FiringSucceeded:
+		return t.Write(t.Ctx, queries.ScheduleSucceeded, end.Key.EffectID)
+	case end.Status == store.FiringFailed:
+		return t.Write(t.Ctx, queries.ScheduleFailed, end.Key.EffectID)
+	}
+	return nil
+}
+
+// StartRunning implements store.FiringStore.
+func (s Store) StartRunning(ctx context.Context, k store.FiringKey) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		return t.Write(t.Ctx, queries.StartRunning, t.Now, k.EffectID, k.Due, k.ThreadID)
+	})
+}
+
+// EndRunning implements store.FiringStore.
+func (s Store) EndRunning(ctx context.Context, end store.FiringEnd) error {
+	k := end.Key
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		n, err := t.Exec(t.Ctx, queries.EndRunning, string(end.Status), end.Error, t.Now, end.Cost, k.EffectID, k.Due, k.ThreadID)
+		if err != nil || n == 0 {
+			return err
+		}
+		return ends(t, end)
+	})
+}
+
+// CancelFirings implements store.FiringStore.
+func (s Store) CancelFirings(ctx context.Context, reason string, keys ...store.FiringKey) (canceled int, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		canceled = 0
+		for _, k := range keys {
+			ok, err := cancel(t, reason, k)
+			if err != nil {
+				return err
+			}
+			if ok {
+				canceled++
+			}
+		}
+		return nil
+	})
+	return canceled, err
+}
+
+func cancel(t *txn.Tx, reason string, k store.FiringKey) (bool, error) {
+	n, err := t.Exec(t.Ctx, queries.CancelFiring, reason, t.Now, k.EffectID, k.Due, k.ThreadID)
+	if n > 0 {
+		changed(t, k.EffectID, k.ThreadID)
+	}
+	return n > 0, err
+}
+
+// ReleaseQueued implements store.FiringStore.
+func (s Store) ReleaseQueued(ctx context.Context, effectID, threadID string, to store.FiringStatus) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		n, err := t.Exec(t.Ctx, queries.ReleaseQueued, string(to), t.Now, effectID, threadID, effectID, threadID, effectID, threadID)
+		if n > 0 {
+			changed(t, effectID, threadID)
+		}
+		return err
+	})
+}
+
+// RemoveEffect implements store.FiringStore.
+func (s Store) RemoveEffect(ctx context.Context, effectID string) (removed bool, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		var one string
+		claimed, err := sqldb.Found(t.Row(t.Ctx, queries.ClaimedFirings, []any{effectID}, &one))
+		if removed = !claimed; claimed || err != nil {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.RemoveSchedule, effectID, t.Now); err != nil {
+			return err
+		}
+		return t.Write(t.Ctx, queries.CancelEffect, t.Now, effectID)
+	})
+	return removed && err == nil, err
+}
+
+// Firing implements store.FiringStore.
+func (s Store) Firing(ctx context.Context, k store.FiringKey) (*store.Firing, error) {
+	f, err := sqldb.ReadOne(ctx, s.DB.Readers, scan, queries.Firing, k.EffectID, k.Due, k.ThreadID)
+	if err != nil {
+		return nil, fmt.Errorf("firing of effect %s due %d: %w", k.EffectID, k.Due, err)
+	}
+	return f, nil
+}
+
+// Firings implements store.FiringStore.
+func (s Store) Firings(ctx context.Context, q store.FiringQuery) ([]store.Firing, error) {
+	query := queries.Firings
+	if q.Active {
+		query = queries.ActiveFirings
+	}
+	return sqldb.ReadList(ctx, s.DB.Readers, scan, query, q.EffectID, q.Before, q.Before, sqldb.PageSize(q.Limit))
+}
