@@ -132,3 +132,12 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	s.firing = &f
 	return true, r.follow(ctx, s)
 }
+
+// key returns the key of the firing of a one-time effect.
+func (s *scope) key() store.FiringKey {
+	k := store.FiringKey{EffectID: string(s.object.UID), Due: s.due.UnixMicro()}
+	if s.object.Spec.ThreadRef != nil && s.thread != nil {
+		k.ThreadID = s.thread.ThreadID()
+	}
+	return k
+}
