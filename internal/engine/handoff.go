@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -76,15 +77,15 @@ func (r *run) leaveExecution(ctx context.Context) error {
 	if r.exec == nil {
 		return nil
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
+	wait, cancel := context.WithTimeoutCause(ctx, codeexec.AfterResponse, codeexec.ErrSlowWork)
 	defer cancel()
-	if err := r.exec.host.Session.Wait(wait); err != nil && !errors.Is(err, errSlowWork) {
+	if err := r.exec.Host.Session.Wait(wait); err != nil && !errors.Is(err, codeexec.ErrSlowWork) {
 		return err
 	}
 	r.snapshotContext(ctx)
-	r.edited = r.exec.takeEdited() || r.edited
-	r.session = r.exec.host.Session
-	r.exec.close()
+	r.edited = r.exec.TakeEdited() || r.edited
+	r.session = r.exec.Host.Session
+	r.exec.Close()
 	r.exec = nil
 	return nil
 }

@@ -5,16 +5,50 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/go-logr/logr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/causation"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// runHooks is the state of a run for its hooks. A run of an agent without hooks never uses it. It belongs to the
+// newHookRun returns what calls the hooks of a run.
+func newHookRun(s *hookService, run HookPort, log logr.Logger) hookRun {
+	return hookRun{service: s, run: run, log: log}
+}
+
+// HookPort is what hooks need of their run.
+type HookPort interface {
+	// Agent returns the agent of the run; nil when it could not be resolved.
+	Agent() *definition.Agent
+	// Side returns the side that acts; nil without an agent.
+	Side() *definition.Side
+	Thread() *store.Thread
+	RunID() string
+	// HookDepth returns the hook depth of the newest message that the run took in.
+	HookDepth() int
+	// Life returns the context with which the code of the run ends.
+	Life() context.Context
+	// Opened returns the execution of the run; nil when there was no need for one yet. Execution makes it then.
+	Opened() *codeexec.Execution
+	Execution(ctx context.Context) (*codeexec.Execution, error)
+	// Calling tells the run that a hook is about to be called, and Called that it was and may have written messages.
+	Calling()
+	Called()
+	// System returns the system prompt.
+	System(ctx context.Context) (string, error)
+}
+
+// hookRun calls the hooks of a run. A run of an agent without hooks never uses it. It belongs to the
 // goroutine that executes the run.
-type runHooks struct {
+type hookRun struct {
+	service *hookService
+	run     HookPort
+	log     logr.Logger
+
 	// with holds operations for the next transaction of the run: hook calls about what it writes, and log entries for
 	// failed hooks.
 	with []store.Op
@@ -30,154 +64,157 @@ type runHooks struct {
 	cut *store.InboxItem
 }
 
+// opened reports whether an execution has an isolate.
+func opened(x *codeexec.Execution) bool { return x != nil && x.Code.Opened() }
+
 // hook returns the hook of that name of the acting side; nil when there is none.
-func (r *run) hook(name skeinv1.HookName) *definition.Hook {
-	if r.agent == nil {
-		return nil
+func (h *hookRun) hook(name skeinv1.HookName) *definition.Hook {
+	if side := h.run.Side(); side != nil {
+		return side.Hooks[name]
 	}
-	return r.side().Hooks[name]
+	return nil
 }
 
 // causation returns the context of what the run causes itself. Its hook depth is that of the newest message that the
 // run took in.
-func (r *run) causation(ctx context.Context) context.Context {
-	if r.checkpoint.HookDepth == 0 {
+func (h *hookRun) causation(ctx context.Context) context.Context {
+	if h.run.HookDepth() == 0 {
 		return ctx
 	}
-	return withCausation(ctx, causation{depth: r.checkpoint.HookDepth})
+	return causation.With(ctx, causation.Chain{Depth: h.run.HookDepth()})
 }
 
 // beforeCreate passes a message that the next transaction stores to before_create_message.
-func (r *run) beforeCreate(ctx context.Context, m *store.Message) error {
-	h := r.hook(skeinv1.HookBeforeCreateMessage)
-	if h == nil {
+func (h *hookRun) beforeCreate(ctx context.Context, m *store.Message) error {
+	hook := h.hook(skeinv1.HookBeforeCreateMessage)
+	if hook == nil {
 		return nil
 	}
-	x, err := r.execution(ctx)
+	x, err := h.run.Execution(ctx)
 	if err != nil {
 		return err
 	}
-	ops, err := x.beforeCreate(r.causation(ctx), h, m)
-	r.hooks.with = append(r.hooks.with, ops...)
+	ops, err := h.service.of(x).beforeCreate(h.causation(ctx), hook, m)
+	h.with = append(h.with, ops...)
 	return err
 }
 
 // beforeResult passes a result that the next transaction stores to before_store_tool_result.
-func (r *run) beforeResult(ctx context.Context, call store.ToolCall, m *store.Message) error {
-	h := r.hook(skeinv1.HookBeforeStoreToolResult)
-	if h == nil {
+func (h *hookRun) beforeResult(ctx context.Context, call store.ToolCall, m *store.Message) error {
+	hook := h.hook(skeinv1.HookBeforeStoreToolResult)
+	if hook == nil {
 		return nil
 	}
-	x, err := r.execution(ctx)
+	x, err := h.run.Execution(ctx)
 	if err != nil {
 		return err
 	}
 	about := hookSubject{cause: call.ID, messageID: m.ID, toolCallID: call.ID}
-	ops, err := x.change(r.causation(ctx), h, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
-	r.hooks.with = append(r.hooks.with, ops...)
+	ops, err := h.service.of(x).change(h.causation(ctx), hook, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
+	h.with = append(h.with, ops...)
 	return err
 }
 
 // afterCreate queues after_create_message for a message that the next transaction stores.
-func (r *run) afterCreate(ctx context.Context, m *store.Message) {
-	if r.hook(skeinv1.HookAfterCreateMessage) != nil {
-		r.tellWith(ctx, m.ID, store.HookCall{Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID})
+func (h *hookRun) afterCreate(ctx context.Context, m *store.Message) {
+	if h.hook(skeinv1.HookAfterCreateMessage) != nil {
+		h.tellWith(ctx, m.ID, store.HookCall{Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID})
 	}
 }
 
 // afterResult queues after_tool_call_success or after_tool_call_failure for a result that the next transaction
 // stores.
-func (r *run) afterResult(ctx context.Context, call store.ToolCall, m *store.Message) {
+func (h *hookRun) afterResult(ctx context.Context, call store.ToolCall, m *store.Message) {
 	name := skeinv1.HookAfterToolCallSuccess
 	if m.ToolStatus == "error" {
 		name = skeinv1.HookAfterToolCallFailure
 	}
-	if r.hook(name) != nil {
-		r.tellWith(ctx, m.ID, store.HookCall{Hook: string(name), MessageID: m.ID, Call: &call})
+	if h.hook(name) != nil {
+		h.tellWith(ctx, m.ID, store.HookCall{Hook: string(name), MessageID: m.ID, Call: &call})
 	}
 }
 
-func (r *run) tellWith(ctx context.Context, key string, call store.HookCall) {
-	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.causation(ctx), r.side(), r.record.ID, key, call)...)
+func (h *hookRun) tellWith(ctx context.Context, key string, call store.HookCall) {
+	h.with = append(h.with, h.service.tellOps(h.causation(ctx), h.run.Side(), h.run.RunID(), key, call)...)
 }
 
 // owesHooks reports whether the next transaction has operations because of hooks.
-func (r *run) owesHooks() bool { return len(r.hooks.with) > 0 || len(r.hooks.told) > 0 }
+func (h *hookRun) owesHooks() bool { return len(h.with) > 0 || len(h.told) > 0 }
 
 // withHooks adds the operations of hooks to a transaction of the run. Call written once it is committed.
-func (r *run) withHooks(ops []store.Op) (all []store.Op, written func()) {
-	if !r.owesHooks() {
+func (h *hookRun) withHooks(ops []store.Op) (all []store.Op, written func()) {
+	if !h.owesHooks() {
 		return ops, func() {}
 	}
-	with := r.hooks.with
+	with := h.with
 	all = append(append(make([]store.Op, 0, len(ops)+len(with)+1), ops...), with...)
-	if len(r.hooks.told) > 0 {
-		all = append(all, &store.Dequeue{Seqs: r.hooks.told})
+	if len(h.told) > 0 {
+		all = append(all, &store.Dequeue{Seqs: h.told})
 	}
 	return all, func() {
-		r.hooks.with, r.hooks.told = nil, nil
+		h.with, h.told = nil, nil
 		for _, op := range with {
 			if q, ok := op.(*store.Enqueue); ok && !q.Existed {
-				r.takeDue([]store.InboxItem{q.Item})
+				h.takeDue([]store.InboxItem{q.Item})
 			}
 		}
-		r.engine.expectHeld(with)
+		h.service.expectHeld(with)
 	}
 }
 
-// takeDue moves hook calls from inbox items into r.hooks.due, and returns the other items.
-func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
+// takeDue moves hook calls from inbox items into h.due, and returns the other items.
+func (h *hookRun) takeDue(items []store.InboxItem) []store.InboxItem {
 	hooks, rest := splitHooks(items)
 	for _, item := range hooks {
-		if item.Seq != 0 && r.hooks.seen[item.Seq] {
+		if item.Seq != 0 && h.seen[item.Seq] {
 			continue
 		}
-		if r.hooks.seen == nil {
-			r.hooks.seen = map[int64]bool{}
+		if h.seen == nil {
+			h.seen = map[int64]bool{}
 		}
-		r.hooks.seen[item.Seq] = true
-		r.hooks.due = append(r.hooks.due, item)
+		h.seen[item.Seq] = true
+		h.due = append(h.due, item)
 	}
 	return rest
 }
 
 // tell calls the hooks that are due. They leave the inbox with the next transaction of the run. After a crash before
 // that, they are called again under the same ids. Hooks without a sandbox are held in the inbox.
-func (r *run) tell(ctx context.Context) error {
-	for r.canTell() {
-		item := r.hooks.due[0]
-		if r.agent.HasHooks() {
-			x, err := r.execution(ctx)
+func (h *hookRun) tell(ctx context.Context) error {
+	for h.canTell() {
+		item := h.due[0]
+		if h.run.Agent().HasHooks() {
+			x, err := h.run.Execution(ctx)
 			if err != nil {
 				return err
 			}
-			r.beginTurn()
+			h.run.Calling()
 			cause := fmt.Sprint(item.Seq)
 			if item.Seq == 0 { // it has no place in the inbox
 				cause = item.Key
 			}
-			failed, err := x.tell(ctx, cause, item.Payload)
+			failed, err := h.service.of(x).tell(ctx, cause, item.Payload)
 			if untold := (*untoldError)(nil); errors.As(err, &untold) {
-				if r.life.Err() != nil {
-					return context.Cause(r.life) // the isolate ended with the run, which does not count as a try
+				if h.run.Life().Err() != nil {
+					return context.Cause(h.run.Life()) // the isolate ended with the run, which does not count as a try
 				}
 				var ops []store.Op
-				ops, r.hooks.due = x.hold(r.hooks.due, untold.text)
-				r.hooks.with = append(r.hooks.with, ops...)
+				ops, h.due = h.service.of(x).hold(h.due, untold.text)
+				h.with = append(h.with, ops...)
 				continue
 			}
 			if err != nil {
-				r.hooks.cut = &item
+				h.cut = &item
 				return err
 			}
 			if failed != nil {
-				r.hooks.with = append(r.hooks.with, failed)
+				h.with = append(h.with, failed)
 			}
-			r.current = false // the hook may have written messages
+			h.run.Called() // the hook may have written messages
 		}
-		r.hooks.due = r.hooks.due[1:]
+		h.due = h.due[1:]
 		if item.Seq != 0 {
-			r.hooks.told = append(r.hooks.told, item.Seq)
+			h.told = append(h.told, item.Seq)
 		}
 	}
 	return nil
@@ -185,157 +222,88 @@ func (r *run) tell(ctx context.Context) error {
 
 // dropCut prevents that a hook which was interrupted with its run is called again: what was stopped must not start
 // anew.
-func (r *run) dropCut() {
-	item := r.hooks.cut
+func (h *hookRun) dropCut() {
+	item := h.cut
 	if item == nil {
 		return
 	}
-	r.hooks.cut = nil
+	h.cut = nil
 	if item.Seq != 0 {
-		r.hooks.told = append(r.hooks.told, item.Seq)
+		h.told = append(h.told, item.Seq)
 	}
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
 		return
 	}
-	h := r.agent.Side(call.Side).Hooks[skeinv1.HookName(call.Hook)]
+	hook := h.run.Agent().Side(call.Side).Hooks[skeinv1.HookName(call.Hook)]
 	about := hookSubject{messageID: call.MessageID}
 	if call.Call != nil {
 		about.toolCallID = call.Call.ID
 	}
-	if h != nil {
-		r.hooks.with = append(r.hooks.with, hookFailed(h, r.record.ID, about, "it was interrupted because the run was stopped"))
+	if hook != nil {
+		h.with = append(h.with, hookFailed(hook, h.run.RunID(), about, "it was interrupted because the run was stopped"))
 	}
 }
 
-// lastWordsTime bounds how long the hooks for the final messages of a terminated thread may take.
-const lastWordsTime = 2 * time.Minute
-
-// pastTermination returns a context like ctx that survives the termination of the thread, which its final messages
-// bring about. It ends with the engine, since ctx no longer shows that once the thread was terminated.
-func (e *Engine) pastTermination(ctx context.Context) (context.Context, context.CancelFunc) {
-	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
-	stop := context.AfterFunc(ctx, func() {
-		if !errors.Is(context.Cause(ctx), errTerminal) {
-			cancel()
-		}
-	})
-	stopEnding := context.AfterFunc(e.life, cancel)
-	return out, func() {
-		stop()
-		stopEnding()
-		cancel()
-	}
-}
-
-// reachLast ensures that hooks can be called after the end of the run: in the run's isolate while it is open, else in
-// one that does not end with the run. For held hooks it waits for that isolate as long as a thread at rest would.
-func (r *run) reachLast(ctx context.Context) error {
-	if !r.agent.HasHooks() {
-		return nil // the hook calls are dropped
-	}
-	if r.exec == nil || r.life.Err() != nil || !r.exec.code.opened() {
-		if r.life = ctx; r.exec != nil {
-			r.session = r.exec.host.Session
-			r.exec.close()
-			r.exec = nil
-		}
-	}
-	x, err := r.execution(ctx)
-	if err != nil || r.hooks.due[0].HeldUntil == 0 || x.code.opened() {
+// tellReached calls hooks after the end of the run, once reach has opened an isolate.
+func (h *hookRun) tellReached(ctx context.Context, reach func(context.Context) error) error {
+	if err := reach(ctx); err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, hookRetryWait)
-	defer cancel()
-	_, _, err = x.code.isolate(wait, false)
-	return err
-}
-
-// tellReached calls hooks after the end of the run, once an isolate is open.
-func (r *run) tellReached(ctx context.Context) error {
-	if err := r.reachLast(ctx); err != nil {
-		return err
-	}
-	return r.tell(ctx)
+	return h.tell(ctx)
 }
 
 // announce calls after_system_message before the first model call that uses the system prompt. told reports whether
 // it was called now.
-func (r *run) announce(ctx context.Context) (told bool, err error) {
-	h := r.hook(skeinv1.HookAfterSystemMessage)
-	if h == nil || r.hooks.announced[r.side()] {
+func (h *hookRun) announce(ctx context.Context) (told bool, err error) {
+	hook := h.hook(skeinv1.HookAfterSystemMessage)
+	side := h.run.Side()
+	if hook == nil || h.announced[side] {
 		return false, nil
 	}
-	if r.hooks.announced == nil {
-		r.hooks.announced = map[*definition.Side]bool{}
+	if h.announced == nil {
+		h.announced = map[*definition.Side]bool{}
 	}
-	r.hooks.announced[r.side()] = true
-	about := hookSubject{cause: r.record.ID}
-	if r.side().Name == definition.SideB {
+	h.announced[side] = true
+	about := hookSubject{cause: h.run.RunID()}
+	if side.Name == definition.SideB {
 		about.cause += ":" + definition.SideB
 	}
-	x, err := r.execution(ctx)
+	x, err := h.run.Execution(ctx)
 	if err != nil {
 		return false, err
 	}
-	system, err := r.system(ctx)
+	system, err := h.run.System(ctx)
 	if err != nil {
 		return false, err
 	}
-	r.beginTurn()
-	_, failed, err := x.callHook(r.causation(ctx), h, about, map[string]any{"role": string(store.RoleSystem), "content": system})
+	h.run.Calling()
+	_, failed, err := h.service.of(x).callHook(h.causation(ctx), hook, about, map[string]any{"role": string(store.RoleSystem), "content": system})
 	if failed != nil {
-		r.hooks.with = append(r.hooks.with, failed)
+		h.with = append(h.with, failed)
 	}
-	r.current = false
+	h.run.Called()
 	return true, err
 }
 
-// takeDecisions takes over what hooks have requested for the turn. It reaches the log with the row of the run, which
-// is written before the run acts on it. Until then the hooks are called again after a crash.
-func (r *run) takeDecisions() { _ = r.decided() }
-
-// recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about
-// it, since those calls belong to the run. m is nil when the answer is in the log already. The returned message is
-// nil once it is.
-func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message, error) {
-	if r.hook(skeinv1.HookAfterCreateMessage) == nil {
-		return m, nil
-	}
-	if m != nil {
-		s := r.newStep("answer")
-		s.clear()
-		s.createMessage(ctx, m)
-		s.checkpoint(r.record)
-		if err := s.commit(ctx); err != nil {
-			return m, err
-		}
-	}
-	return nil, r.tell(ctx)
-}
-
 // tellLast calls the hooks for the final messages of a thread that ends with them. The inbox of that thread takes no
-// more items, so these hooks run at most once, including those that were held.
-func (r *run) tellLast(ctx context.Context) {
-	if len(r.hooks.due) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTerminal) {
-		return
-	}
-	ctx, cancel := r.engine.pastTermination(ctx)
-	defer cancel()
-	why := errNoSandbox.Error()
-	err := r.tellReached(ctx)
-	if len(r.hooks.due) > 0 && r.life.Err() != nil && ctx.Err() == nil {
-		err = r.tellReached(ctx) // the termination ended the run's own isolate, and there is time to open another
+// more items, so these hooks run at most once, including those that were held. reach
+// opens an isolate for them.
+func (h *hookRun) tellLast(ctx context.Context, reach func(context.Context) error) {
+	why := codeexec.ErrNoSandbox.Error()
+	err := h.tellReached(ctx, reach)
+	if len(h.due) > 0 && h.run.Life().Err() != nil && ctx.Err() == nil {
+		err = h.tellReached(ctx, reach) // the termination ended the run's own isolate, and there is time to open another
 	}
 	if err != nil {
-		why = explainHook(err)
-		r.log.Info("hooks for the final messages of a terminated thread were not called", "run", r.record.ID, "error", err.Error())
+		why = codeexec.Explain(err)
+		h.log.Info("hooks for the final messages of a terminated thread were not called", "run", h.run.RunID(), "error", err.Error())
 	}
-	for _, item := range r.hooks.due {
-		r.hooks.with = append(r.hooks.with, r.engine.untold(r.agent, r.thread, r.record.ID, item, why+"; the thread is terminated")...)
+	for _, item := range h.due {
+		h.with = append(h.with, h.service.untold(h.run.Agent(), h.run.Thread(), h.run.RunID(), item, why+"; the thread is terminated")...)
 	}
 	var failed []store.Op
-	for _, op := range r.hooks.with {
+	for _, op := range h.with {
 		if e, ok := op.(*store.AppendEvent); ok {
 			failed = append(failed, e)
 		}
@@ -343,9 +311,30 @@ func (r *run) tellLast(ctx context.Context) {
 	if len(failed) == 0 {
 		return
 	}
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout) // the time may be up, or the engine may be stopping
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout) // the time may be up, or the engine may be stopping
 	defer cancel()
-	if err := r.engine.store.Apply(ctx, r.thread.ID, nil, failed...); err != nil {
-		r.log.Error(err, "cannot record how hooks failed", "run", r.record.ID)
+	if err := h.service.Store.Apply(ctx, h.run.Thread().ID, nil, failed...); err != nil {
+		h.log.Error(err, "cannot record how hooks failed", "run", h.run.RunID())
 	}
+}
+
+// leavesOverdue reports whether a run that ends leaves hook retries behind that are due. Nobody looks for those while
+// the run is under way. For hooks that are due later it sets a timer.
+func (h *hookRun) leavesOverdue() bool {
+	due := h.due
+	if len(due) == 0 || due[0].HeldUntil == 0 {
+		return false
+	}
+	if due[0].HeldUntil <= h.service.Now() {
+		return true
+	}
+	h.service.Expect(due[0].HeldUntil)
+	return false
+}
+
+// canTell reports whether any pending hook can be called now. The run does not wait for a sandbox for hooks that were
+// held.
+func (h *hookRun) canTell() bool {
+	due := h.due
+	return len(due) > 0 && (due[0].HeldUntil == 0 || !h.run.Agent().HasHooks() || opened(h.run.Opened()))
 }
