@@ -85,7 +85,7 @@ func (r *run) client(m *definition.Model) (model.Client, error) {
 
 // request returns what the model is to read, cut to fit its context window.
 func (r *run) request(ctx context.Context) (req model.Request, err error) {
-	conv, err := r.hooks.filtered(ctx, r.conv, r.record.Steps)
+	conv, err := r.hooks.Filtered(ctx, r.conv, r.record.Steps)
 	if err != nil {
 		return req, err
 	}
@@ -93,7 +93,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	if err != nil {
 		return req, err
 	}
-	messages, err := r.hooks.prefiltered(ctx, r.assembled(system, r.withChat(transcript.Select(conv, &r.side().Prompt.Spec, r.record.ID))), r.record.Steps)
+	messages, err := r.hooks.Prefiltered(ctx, r.assembled(system, r.withChat(transcript.Select(conv, &r.side().Prompt.Spec, r.record.ID))), r.record.Steps)
 	if err != nil {
 		return req, err
 	}
@@ -110,7 +110,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
 	m := r.answer(id, res)
 	r.place(m)
-	if err := r.hooks.beforeCreate(ctx, m); err != nil {
+	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return false, err
 	}
 	r.takeDecisions()

@@ -175,7 +175,7 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	text := strings.ToValidUTF8(strings.ReplaceAll(p.Message, "\x00", "\uFFFD"), "\uFFFD")
 	m := &store.Message{ID: id, Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID, Content: &text}
 	r.place(m)
-	if err := r.hooks.beforeCreate(ctx, m); err != nil {
+	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return err
 	}
 	s := r.newStep("prompt")

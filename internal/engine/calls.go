@@ -192,7 +192,7 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	r.engine.fault("call.before")
 	calling, done := codeexec.Lasting(ctx, how.code)
 	defer done()
-	o.result = how.set.Call(how.broker.At(r.hooks.causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
+	o.result = how.set.Call(how.broker.At(r.hooks.Causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
 	if len(how.code) > 0 {
 		o.result = r.engine.env.AtOnce(calling, codeexec.Deadline(how.code...), call.Name, o.result)
 	}
@@ -222,12 +222,12 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	r.place(m)
 	waited := r.checkpoint.RemoveWait(call.ID)
 	changed := r.checkpoint.MarkDecision(call, m) || waited
-	if err := r.hooks.beforeResult(ctx, call, m); err != nil {
+	if err := r.hooks.BeforeResult(ctx, call, m); err != nil {
 		return err
 	}
 	content = r.clip(r.redacted(transcript.ContentOf(m))) // a hook may have added secrets
 	m.Content = &content
-	r.hooks.afterResult(ctx, call, m)
+	r.hooks.AfterResult(ctx, call, m)
 	s := r.newStep("result")
 	s.appendMessage(m)
 	s.add(runlog.Event(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}))

@@ -75,7 +75,7 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 		if err != nil {
 			return child, err
 		}
-		ops = append(ops, c.engine.hooks.tellOps(ctx, c.side(), c.runID, child.Reference, store.HookCall{
+		ops = append(ops, c.engine.hooks.Queue(ctx, c.side(), c.runID, child.Reference, store.HookCall{
 			Hook: string(skeinv1.HookAfterSubagentCreated), Subagent: entry,
 		})...)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -37,7 +38,7 @@ type Engine struct {
 	queue     *schedule.Queue
 	leases    *schedule.Leases
 	env       *codeexec.Environment
-	hooks     *hookService
+	hooks     *hooks.Service
 	endpoints *endpoints.Service
 	effects   *effects.Worker
 	postRun   *postrun.Worker
@@ -103,7 +104,7 @@ func New(o Options) (*Engine, error) {
 		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Redact: o.Redact, Fault: e.fault,
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
-	e.hooks = newHookService(HookOptions{
+	e.hooks = hooks.New(hooks.Options{
 		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
 		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -30,7 +31,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	if agent == nil {
 		return x
 	}
-	addHooks(x)
+	hooks.AddHooks(x)
 	if h := e.hooks.Within(x); h != nil {
 		x.Host.State = st.WithHooks(h)
 	}

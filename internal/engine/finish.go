@@ -60,7 +60,7 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 			m.Attachments = append(m.Attachments, store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size})
 		}
 	}
-	if err := r.hooks.beforeCreate(ctx, m); err != nil {
+	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return nil, err
 	}
 	end.Text = transcript.ContentOf(m)
@@ -240,7 +240,7 @@ func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string
 // it, since those calls belong to the run. m is nil when the answer is in the log already. The returned message is
 // nil once it is.
 func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message, error) {
-	if r.hooks.hook(skeinv1.HookAfterCreateMessage) == nil {
+	if r.hooks.Hook(skeinv1.HookAfterCreateMessage) == nil {
 		return m, nil
 	}
 	if m != nil {
@@ -252,5 +252,5 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 			return m, err
 		}
 	}
-	return nil, r.hooks.tell(ctx)
+	return nil, r.hooks.Tell(ctx)
 }

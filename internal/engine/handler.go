@@ -62,7 +62,7 @@ func handlerPrefix(runID string) string { return "handler_" + runID + "_" }
 // askHandler does what ask does, for a side that is code.
 func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 	side := r.side()
-	conv, err := r.hooks.filtered(ctx, r.conv, r.record.Steps)
+	conv, err := r.hooks.Filtered(ctx, r.conv, r.record.Steps)
 	if err != nil {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 		args["text"] = transcript.ContentOf(input)
 		args["message"] = input
 	}
-	v, err := x.Code.Invoke(r.hooks.causation(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
+	v, err := x.Code.Invoke(r.hooks.Causation(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
 	call.end()
 	r.engine.fault("handler.after")
 	if err != nil {

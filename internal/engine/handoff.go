@@ -68,7 +68,7 @@ func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own.Agent = agent.Name // code of that agent reads it
 	r.thread, r.agent, r.next = &own, agent, t.Agent
 	r.tools, r.envLoaded, r.current = nil, false, false
-	r.hooks.announced = nil // the next agent has a system prompt of its own
+	r.hooks.TakeAgent()
 }
 
 // leaveExecution closes the isolate of the previous agent, because the next one has code of its own. The session

@@ -40,7 +40,7 @@ type arrival struct {
 // takeIn moves inbox items into the conversation. One transaction adds the messages, removes the items from the inbox
 // and changes the row of the run, so that no message is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
-	items = r.hooks.takeDue(items)
+	items = r.hooks.TakeDue(items)
 	in := &intake{run: r, checkpoint: r.checkpoint, answered: map[string]bool{}}
 	in.checkpoint.Waits = maps.Clone(r.checkpoint.Waits)
 	in.checkpoint.Decisions = maps.Clone(r.checkpoint.Decisions)
@@ -151,18 +151,18 @@ func (in *intake) hooks(ctx context.Context) error {
 	results := map[*store.Message]bool{}
 	for _, a := range in.results {
 		results[a.message] = true
-		if err := in.run.hooks.beforeResult(ctx, a.call, a.message); err != nil {
+		if err := in.run.hooks.BeforeResult(ctx, a.call, a.message); err != nil {
 			return err
 		}
-		in.run.hooks.afterResult(ctx, a.call, a.message)
+		in.run.hooks.AfterResult(ctx, a.call, a.message)
 		in.event(store.EventToolEnded, a.message.ID, toolEvent{Name: a.call.Name, ToolCallID: a.call.ID, Status: a.message.ToolStatus})
 	}
 	for _, op := range in.ops {
 		if a, ok := op.(*store.AppendMessage); ok && !results[a.Message] {
-			if err := in.run.hooks.beforeCreate(ctx, a.Message); err != nil {
+			if err := in.run.hooks.BeforeCreate(ctx, a.Message); err != nil {
 				return err
 			}
-			in.run.hooks.afterCreate(ctx, a.Message)
+			in.run.hooks.AfterCreate(ctx, a.Message)
 		}
 	}
 	return nil

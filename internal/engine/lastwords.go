@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 )
 
 // lastWordsTime bounds how long the hooks for the final messages of a terminated thread may take.
@@ -30,12 +31,12 @@ func (e *Engine) pastTermination(ctx context.Context) (context.Context, context.
 
 // tellLast calls the hooks for the final messages of a thread that ends with them.
 func (r *run) tellLast(ctx context.Context) {
-	if len(r.hooks.due) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), ending.ErrTerminal) {
+	if len(r.hooks.Pending()) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), ending.ErrTerminal) {
 		return
 	}
 	ctx, cancel := r.engine.pastTermination(ctx)
 	defer cancel()
-	r.hooks.tellLast(ctx, r.reachLast)
+	r.hooks.TellLast(ctx, r.reachLast)
 }
 
 // reachLast ensures that hooks can be called after the end of the run: in the run's isolate while it is open, else in
@@ -52,10 +53,10 @@ func (r *run) reachLast(ctx context.Context) error {
 		}
 	}
 	x, err := r.execution(ctx)
-	if err != nil || r.hooks.due[0].HeldUntil == 0 || x.Code.Opened() {
+	if err != nil || r.hooks.Pending()[0].HeldUntil == 0 || x.Code.Opened() {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, hookRetryWait)
+	wait, cancel := context.WithTimeout(ctx, hooks.RetryWait)
 	defer cancel()
 	_, _, err = x.Code.Isolate(wait, false)
 	return err

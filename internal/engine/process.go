@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -100,7 +101,7 @@ func (e *Engine) isWork(items []store.InboxItem) bool {
 // newRun returns a run of a thread that is not begun or resumed yet.
 func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *activeThread, log logr.Logger) *run {
 	r := &run{engine: e, log: log, thread: t, fence: fence, active: active}
-	r.hooks = newHookRun(e.hooks, hooksPort{r}, log)
+	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
 	return r
 }
 
@@ -132,11 +133,11 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	var held []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
-		hooks, rest := splitHooks(items)
-		if len(hooks) > 0 && !e.hooks.areHeld(hooks) && !e.passOver(active, hooks, t, last, rest) {
-			return true, e.hooks.tellAtRest(ctx, t, fence, active.whenDirty, hooks)
+		due, rest := hooks.Split(items)
+		if len(due) > 0 && !e.hooks.AreHeld(due) && !e.passOver(active, due, t, last, rest) {
+			return true, e.hooks.TellAtRest(ctx, t, fence, active.whenDirty, due)
 		}
-		held, items = hooks, rest
+		held, items = due, rest
 	}
 	switch {
 	case t.Parked && !under:
@@ -188,7 +189,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
 	}
-	if err == nil && r.hooks.leavesOverdue() {
+	if err == nil && r.hooks.LeavesOverdue() {
 		return true, nil
 	}
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the

@@ -80,7 +80,7 @@ func (r *run) tellTrimmed(now contextTrimmed) {
 		return
 	}
 	r.leftOut, r.shortened = now.LeftOut, now.Shortened
-	r.hooks.with = append(r.hooks.with, runlog.Event(r.record.ID, store.EventContextTrimmed, "", now))
+	r.hooks.Record(runlog.Event(r.record.ID, store.EventContextTrimmed, "", now))
 }
 
 // withoutReasoning returns an emit function that removes the model's reasoning from a stream.

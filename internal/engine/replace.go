@@ -31,7 +31,7 @@ func (r *run) stop(ctx context.Context, s *ending.Stop) error {
 		return nil // another run is under way by now, and continues
 	}
 	r.quiet = s.Quiet
-	r.hooks.dropCut()
+	r.hooks.DropCut()
 	awaited, err := r.awaited(ctx)
 	if err == nil {
 		r.childStops = stopChildOps(awaited)

@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -73,7 +74,7 @@ type run struct {
 	withholds bool
 	// seen is the sequence number up to which the conversation shows all edits and removals.
 	seen  int64
-	hooks hookRun
+	hooks hooks.Run
 	// lines receives the log lines of the run's code; nil before there was any code.
 	lines *codelog.Lines
 	// destroys reports that a handler asked to clear the conversation with its answer.
@@ -123,7 +124,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		_ = json.Unmarshal(r.record.Usage, &r.usage) // a figure for people: never a reason to fail
 	}
 	if r.resumed {
-		r.hooks.takeDue(items)
+		r.hooks.TakeDue(items)
 	} else { // a resumed run may have ended already, so it takes in nothing before plan says so
 		now, err := r.admit(ctx, items)
 		if err != nil {
@@ -142,7 +143,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.hooks.tell(ctx); err != nil {
+		if err := r.hooks.Tell(ctx); err != nil {
 			return err
 		}
 		r.takeDecisions()
@@ -167,7 +168,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 				}
 				continue
 			}
-			if told, err := r.hooks.announce(ctx); err != nil {
+			if told, err := r.hooks.Announce(ctx); err != nil {
 				return err
 			} else if told {
 				continue // the hook may have ended the turn
@@ -226,11 +227,11 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if r.current = len(stops) == 0; !r.current {
 		r.known = 0 // the stop requests may be about what is taken in now, so read them again
 	}
-	if items, err = r.admit(ctx, r.hooks.takeDue(items)); err != nil {
+	if items, err = r.admit(ctx, r.hooks.TakeDue(items)); err != nil {
 		return news, err
 	}
 	if len(items) == 0 && !r.timeIsUp() {
-		return news || r.hooks.canTell(), nil
+		return news || r.hooks.CanTell(), nil
 	}
 	return true, r.takeIn(ctx, items)
 }
@@ -262,7 +263,7 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
 // lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
-	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.owesHooks() && !r.owesScopes() {
+	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.Owes() && !r.owesScopes() {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting

@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // Outside returns the hooks that apply when a message is written from outside of a run (HOK-01). It returns nil
 // when the agent of the thread has no such hooks or cannot be resolved.
-func (s *hookService) Outside(ctx context.Context, t *store.Thread) thread.MessageHooks {
+func (s *Service) Outside(ctx context.Context, t *store.Thread) thread.MessageHooks {
 	if t.TerminatedAt != 0 || t.RetainedAt != 0 {
 		return nil
 	}
@@ -41,7 +41,7 @@ const createdKey = "thread"
 // ThreadCreated returns the first inbox items of a new thread: the call of after_thread_created. It returns the item
 // also when the agent cannot be resolved yet. Whether the agent has that hook is then decided once the agent can be
 // resolved.
-func (s *hookService) ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem {
+func (s *Service) ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem {
 	hooks, err := s.Definitions.Hooks(ctx, namespace, agent)
 	if err == nil && hooks[skeinv1.HookAfterThreadCreated] == nil {
 		return nil
@@ -49,8 +49,8 @@ func (s *hookService) ThreadCreated(ctx context.Context, namespace, agent string
 	return []store.InboxItem{hookItem(createdKey, store.HookCall{Hook: string(skeinv1.HookAfterThreadCreated), Outside: true})}
 }
 
-// splitHooks splits inbox items into calls of hooks and the rest.
-func splitHooks(items []store.InboxItem) (hooks, rest []store.InboxItem) {
+// Split splits inbox items into calls of hooks and the rest.
+func Split(items []store.InboxItem) (hooks, rest []store.InboxItem) {
 	for i, item := range items {
 		if item.Kind == store.InboxHook {
 			if hooks == nil {
@@ -67,10 +67,10 @@ func splitHooks(items []store.InboxItem) (hooks, rest []store.InboxItem) {
 	return hooks, rest
 }
 
-// tellAtRest calls pending hooks of a thread that has no run under way. The caller holds the lease of the thread.
+// TellAtRest calls pending hooks of a thread that has no run under way. The caller holds the lease of the thread.
 // Each item leaves the inbox once its hook was called. Without a sandbox the items are held. whenDirty has
 // its argument called when the inbox of the thread may have changed.
-func (s *hookService) tellAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, whenDirty func(do func()) (over func()), items []store.InboxItem) error {
+func (s *Service) TellAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, whenDirty func(do func()) (over func()), items []store.InboxItem) error {
 	if items[0].HeldUntil > s.Now() {
 		return s.holdBehind(ctx, t, fence, items)
 	}
@@ -127,7 +127,7 @@ func (s *hookService) tellAtRest(ctx context.Context, t *store.Thread, fence *st
 }
 
 // holdAtRest writes ops that hold hooks which could not be called.
-func (s *hookService) holdAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
+func (s *Service) holdAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
 	s.fault("tell.before")
 	if err := s.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 		return err

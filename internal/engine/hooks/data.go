@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"encoding/json"

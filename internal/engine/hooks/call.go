@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"context"
@@ -34,8 +34,8 @@ if (hook.hook !== undefined && hook.hook !== '%[1]s') {
 export default { execute: (state, args) => hook.execute(state, ...args) };
 `
 
-// addHooks adds the modules of the hooks of an execution's agent.
-func addHooks(x *codeexec.Execution) {
+// AddHooks adds the modules of the hooks of an execution's agent.
+func AddHooks(x *codeexec.Execution) {
 	for _, s := range x.Agent.Sides() {
 		for _, h := range s.Hooks {
 			module, of := moduleOfHook(x.Agent, h)
@@ -72,8 +72,8 @@ func timeoutOfHook(h *definition.Hook) time.Duration {
 	return h.Timeout
 }
 
-// hookSubject says what a call of a hook is about.
-type hookSubject struct {
+// Subject says what a call of a hook is about.
+type Subject struct {
 	// cause and the hook's name form the id of the call. A repeat after a crash has the same id, so that what the
 	// hook does through state happens once.
 	cause      string
@@ -83,7 +83,7 @@ type hookSubject struct {
 
 // callHook calls a hook. When the call fails, failed is the entry for the thread's log. err is not nil only when ctx
 // ended.
-func (c *hookCaller) callHook(ctx context.Context, h *definition.Hook, about hookSubject, args ...any) (v any, failed store.Op, err error) {
+func (c *Caller) callHook(ctx context.Context, h *definition.Hook, about Subject, args ...any) (v any, failed store.Op, err error) {
 	v, err = c.invokeHook(ctx, h, about, args...)
 	switch {
 	case err == nil:
@@ -95,7 +95,7 @@ func (c *hookCaller) callHook(ctx context.Context, h *definition.Hook, about hoo
 	return v, nil, nil
 }
 
-func (c *hookCaller) invokeHook(ctx context.Context, h *definition.Hook, about hookSubject, args ...any) (any, error) {
+func (c *Caller) invokeHook(ctx context.Context, h *definition.Hook, about Subject, args ...any) (any, error) {
 	module, _ := moduleOfHook(c.x.Agent, h)
 	c.service.fault("hook.before")
 	v, err := c.x.Host.Code.Invoke(causation.Deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, module, args, timeoutOfHook(h))
@@ -113,16 +113,16 @@ func (c *hookCaller) invokeHook(ctx context.Context, h *definition.Hook, about h
 const maxHookError = 4096
 
 // failedHook is hookFailed for text from code. It removes secrets before the text is cut.
-func (c *hookCaller) failedHook(h *definition.Hook, about hookSubject, text string) store.Op {
+func (c *Caller) failedHook(h *definition.Hook, about Subject, text string) store.Op {
 	return c.service.failedHook(c.x.Host.Thread, c.x.Host.RunID, h, about, text)
 }
 
-func (s *hookService) failedHook(t *store.Thread, runID string, h *definition.Hook, about hookSubject, text string) store.Op {
+func (s *Service) failedHook(t *store.Thread, runID string, h *definition.Hook, about Subject, text string) store.Op {
 	return hookFailed(h, runID, about, s.Redact(t.Namespace, text))
 }
 
 // hookFailed returns the log entry which says that a hook failed.
-func hookFailed(h *definition.Hook, runID string, about hookSubject, text string) store.Op {
+func hookFailed(h *definition.Hook, runID string, about Subject, text string) store.Op {
 	return runlog.Event(runID, store.EventHookFailed, about.messageID, store.HookFailure{
 		Hook: string(h.Name), Owner: h.Owner, Error: clip.Text(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
 	})
@@ -130,10 +130,10 @@ func hookFailed(h *definition.Hook, runID string, about hookSubject, text string
 
 // ---- queued hooks ---------------------------------------------------------------------------------------
 
-// tellOps returns the operation that queues a call of an after hook, for the transaction that writes what the hook is
+// Queue returns the operation that queues a call of an after hook, for the transaction that writes what the hook is
 // about. The call waits in the inbox until that transaction is committed. key makes a repeat happen once; "" for
 // none. It returns nil when there is no such hook.
-func (s *hookService) tellOps(ctx context.Context, side *definition.Side, runID, key string, call store.HookCall) []store.Op {
+func (s *Service) Queue(ctx context.Context, side *definition.Side, runID, key string, call store.HookCall) []store.Op {
 	h := side.Hooks[skeinv1.HookName(call.Hook)]
 	if h == nil {
 		return nil
@@ -141,7 +141,7 @@ func (s *hookService) tellOps(ctx context.Context, side *definition.Side, runID,
 	call.Side, call.Outside = definition.ShortName(side), runID == ""
 	call.Depth = causation.Of(ctx).Depth
 	if limit := s.Depth; call.Depth >= limit {
-		about := hookSubject{messageID: call.MessageID}
+		about := Subject{messageID: call.MessageID}
 		if call.Call != nil {
 			about.toolCallID = call.Call.ID
 		}
@@ -162,7 +162,7 @@ func hookItem(key string, call store.HookCall) store.InboxItem {
 // tell calls the hook that an inbox item names, of the agent as it is now. It does nothing when the agent no longer
 // has that hook, or when the message is gone. failed is an entry for the log. err is an *untoldError, or says that
 // ctx ended or the store failed.
-func (c *hookCaller) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
+func (c *Caller) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
 	var call store.HookCall
 	if err := json.Unmarshal(payload, &call); err != nil {
 		c.service.Log.Error(err, "dropped an inbox item that is not a hook call", "thread", c.x.Host.Thread.ID)
@@ -172,7 +172,7 @@ func (c *hookCaller) tell(ctx context.Context, cause string, payload json.RawMes
 	if h == nil {
 		return nil, nil
 	}
-	about := hookSubject{cause: cause, messageID: call.MessageID}
+	about := Subject{cause: cause, messageID: call.MessageID}
 	var args []any
 	switch h.Name {
 	case skeinv1.HookAfterThreadCreated:

@@ -1,10 +1,11 @@
-package engine
+package hooks
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -15,13 +16,13 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// newHookRun returns what calls the hooks of a run.
-func newHookRun(s *hookService, run HookPort, log logr.Logger) hookRun {
-	return hookRun{service: s, run: run, log: log}
+// NewRun returns what calls the hooks of a run.
+func NewRun(s *Service, run Port, log logr.Logger) Run {
+	return Run{service: s, run: run, log: log}
 }
 
-// HookPort is what hooks need of their run.
-type HookPort interface {
+// Port is what hooks need of their run.
+type Port interface {
 	// Agent returns the agent of the run; nil when it could not be resolved.
 	Agent() *definition.Agent
 	// Side returns the side that acts; nil without an agent.
@@ -42,11 +43,11 @@ type HookPort interface {
 	System(ctx context.Context) (string, error)
 }
 
-// hookRun calls the hooks of a run. A run of an agent without hooks never uses it. It belongs to the
+// Run calls the hooks of a run. A run of an agent without hooks never uses it. It belongs to the
 // goroutine that executes the run.
-type hookRun struct {
-	service *hookService
-	run     HookPort
+type Run struct {
+	service *Service
+	run     Port
 	log     logr.Logger
 
 	// with holds operations for the next transaction of the run: hook calls about what it writes, and log entries for
@@ -67,26 +68,35 @@ type hookRun struct {
 // opened reports whether an execution has an isolate.
 func opened(x *codeexec.Execution) bool { return x != nil && x.Code.Opened() }
 
-// hook returns the hook of that name of the acting side; nil when there is none.
-func (h *hookRun) hook(name skeinv1.HookName) *definition.Hook {
+// Record adds an operation to the next transaction of the run.
+func (h *Run) Record(op store.Op) { h.with = append(h.with, op) }
+
+// Pending returns the hook calls to make, in order.
+func (h *Run) Pending() []store.InboxItem { return h.due }
+
+// TakeAgent tells the hooks that another agent has the run, which has a system prompt of its own.
+func (h *Run) TakeAgent() { h.announced = nil }
+
+// Hook returns the hook of that name of the acting side; nil when there is none.
+func (h *Run) Hook(name skeinv1.HookName) *definition.Hook {
 	if side := h.run.Side(); side != nil {
 		return side.Hooks[name]
 	}
 	return nil
 }
 
-// causation returns the context of what the run causes itself. Its hook depth is that of the newest message that the
+// Causation returns the context of what the run causes itself. Its hook depth is that of the newest message that the
 // run took in.
-func (h *hookRun) causation(ctx context.Context) context.Context {
+func (h *Run) Causation(ctx context.Context) context.Context {
 	if h.run.HookDepth() == 0 {
 		return ctx
 	}
 	return causation.With(ctx, causation.Chain{Depth: h.run.HookDepth()})
 }
 
-// beforeCreate passes a message that the next transaction stores to before_create_message.
-func (h *hookRun) beforeCreate(ctx context.Context, m *store.Message) error {
-	hook := h.hook(skeinv1.HookBeforeCreateMessage)
+// BeforeCreate passes a message that the next transaction stores to before_create_message.
+func (h *Run) BeforeCreate(ctx context.Context, m *store.Message) error {
+	hook := h.Hook(skeinv1.HookBeforeCreateMessage)
 	if hook == nil {
 		return nil
 	}
@@ -94,14 +104,14 @@ func (h *hookRun) beforeCreate(ctx context.Context, m *store.Message) error {
 	if err != nil {
 		return err
 	}
-	ops, err := h.service.of(x).beforeCreate(h.causation(ctx), hook, m)
+	ops, err := h.service.of(x).beforeCreate(h.Causation(ctx), hook, m)
 	h.with = append(h.with, ops...)
 	return err
 }
 
-// beforeResult passes a result that the next transaction stores to before_store_tool_result.
-func (h *hookRun) beforeResult(ctx context.Context, call store.ToolCall, m *store.Message) error {
-	hook := h.hook(skeinv1.HookBeforeStoreToolResult)
+// BeforeResult passes a result that the next transaction stores to before_store_tool_result.
+func (h *Run) BeforeResult(ctx context.Context, call store.ToolCall, m *store.Message) error {
+	hook := h.Hook(skeinv1.HookBeforeStoreToolResult)
 	if hook == nil {
 		return nil
 	}
@@ -109,41 +119,41 @@ func (h *hookRun) beforeResult(ctx context.Context, call store.ToolCall, m *stor
 	if err != nil {
 		return err
 	}
-	about := hookSubject{cause: call.ID, messageID: m.ID, toolCallID: call.ID}
-	ops, err := h.service.of(x).change(h.causation(ctx), hook, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
+	about := Subject{cause: call.ID, messageID: m.ID, toolCallID: call.ID}
+	ops, err := h.service.of(x).change(h.Causation(ctx), hook, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
 	h.with = append(h.with, ops...)
 	return err
 }
 
-// afterCreate queues after_create_message for a message that the next transaction stores.
-func (h *hookRun) afterCreate(ctx context.Context, m *store.Message) {
-	if h.hook(skeinv1.HookAfterCreateMessage) != nil {
+// AfterCreate queues after_create_message for a message that the next transaction stores.
+func (h *Run) AfterCreate(ctx context.Context, m *store.Message) {
+	if h.Hook(skeinv1.HookAfterCreateMessage) != nil {
 		h.tellWith(ctx, m.ID, store.HookCall{Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID})
 	}
 }
 
-// afterResult queues after_tool_call_success or after_tool_call_failure for a result that the next transaction
+// AfterResult queues after_tool_call_success or after_tool_call_failure for a result that the next transaction
 // stores.
-func (h *hookRun) afterResult(ctx context.Context, call store.ToolCall, m *store.Message) {
+func (h *Run) AfterResult(ctx context.Context, call store.ToolCall, m *store.Message) {
 	name := skeinv1.HookAfterToolCallSuccess
 	if m.ToolStatus == "error" {
 		name = skeinv1.HookAfterToolCallFailure
 	}
-	if h.hook(name) != nil {
+	if h.Hook(name) != nil {
 		h.tellWith(ctx, m.ID, store.HookCall{Hook: string(name), MessageID: m.ID, Call: &call})
 	}
 }
 
-func (h *hookRun) tellWith(ctx context.Context, key string, call store.HookCall) {
-	h.with = append(h.with, h.service.tellOps(h.causation(ctx), h.run.Side(), h.run.RunID(), key, call)...)
+func (h *Run) tellWith(ctx context.Context, key string, call store.HookCall) {
+	h.with = append(h.with, h.service.Queue(h.Causation(ctx), h.run.Side(), h.run.RunID(), key, call)...)
 }
 
-// owesHooks reports whether the next transaction has operations because of hooks.
-func (h *hookRun) owesHooks() bool { return len(h.with) > 0 || len(h.told) > 0 }
+// Owes reports whether the next transaction has operations because of hooks.
+func (h *Run) Owes() bool { return len(h.with) > 0 || len(h.told) > 0 }
 
-// withHooks adds the operations of hooks to a transaction of the run. Call written once it is committed.
-func (h *hookRun) withHooks(ops []store.Op) (all []store.Op, written func()) {
-	if !h.owesHooks() {
+// AddTo adds the operations of hooks to a transaction of the run. Call written once it is committed.
+func (h *Run) AddTo(ops []store.Op) (all []store.Op, written func()) {
+	if !h.Owes() {
 		return ops, func() {}
 	}
 	with := h.with
@@ -155,16 +165,16 @@ func (h *hookRun) withHooks(ops []store.Op) (all []store.Op, written func()) {
 		h.with, h.told = nil, nil
 		for _, op := range with {
 			if q, ok := op.(*store.Enqueue); ok && !q.Existed {
-				h.takeDue([]store.InboxItem{q.Item})
+				h.TakeDue([]store.InboxItem{q.Item})
 			}
 		}
 		h.service.expectHeld(with)
 	}
 }
 
-// takeDue moves hook calls from inbox items into h.due, and returns the other items.
-func (h *hookRun) takeDue(items []store.InboxItem) []store.InboxItem {
-	hooks, rest := splitHooks(items)
+// TakeDue moves hook calls from inbox items into h.due, and returns the other items.
+func (h *Run) TakeDue(items []store.InboxItem) []store.InboxItem {
+	hooks, rest := Split(items)
 	for _, item := range hooks {
 		if item.Seq != 0 && h.seen[item.Seq] {
 			continue
@@ -178,10 +188,10 @@ func (h *hookRun) takeDue(items []store.InboxItem) []store.InboxItem {
 	return rest
 }
 
-// tell calls the hooks that are due. They leave the inbox with the next transaction of the run. After a crash before
+// Tell calls the hooks that are due. They leave the inbox with the next transaction of the run. After a crash before
 // that, they are called again under the same ids. Hooks without a sandbox are held in the inbox.
-func (h *hookRun) tell(ctx context.Context) error {
-	for h.canTell() {
+func (h *Run) Tell(ctx context.Context) error {
+	for h.CanTell() {
 		item := h.due[0]
 		if h.run.Agent().HasHooks() {
 			x, err := h.run.Execution(ctx)
@@ -220,9 +230,9 @@ func (h *hookRun) tell(ctx context.Context) error {
 	return nil
 }
 
-// dropCut prevents that a hook which was interrupted with its run is called again: what was stopped must not start
+// DropCut prevents that a hook which was interrupted with its run is called again: what was stopped must not start
 // anew.
-func (h *hookRun) dropCut() {
+func (h *Run) DropCut() {
 	item := h.cut
 	if item == nil {
 		return
@@ -236,7 +246,7 @@ func (h *hookRun) dropCut() {
 		return
 	}
 	hook := h.run.Agent().Side(call.Side).Hooks[skeinv1.HookName(call.Hook)]
-	about := hookSubject{messageID: call.MessageID}
+	about := Subject{messageID: call.MessageID}
 	if call.Call != nil {
 		about.toolCallID = call.Call.ID
 	}
@@ -246,17 +256,17 @@ func (h *hookRun) dropCut() {
 }
 
 // tellReached calls hooks after the end of the run, once reach has opened an isolate.
-func (h *hookRun) tellReached(ctx context.Context, reach func(context.Context) error) error {
+func (h *Run) tellReached(ctx context.Context, reach func(context.Context) error) error {
 	if err := reach(ctx); err != nil {
 		return err
 	}
-	return h.tell(ctx)
+	return h.Tell(ctx)
 }
 
-// announce calls after_system_message before the first model call that uses the system prompt. told reports whether
+// Announce calls after_system_message before the first model call that uses the system prompt. told reports whether
 // it was called now.
-func (h *hookRun) announce(ctx context.Context) (told bool, err error) {
-	hook := h.hook(skeinv1.HookAfterSystemMessage)
+func (h *Run) Announce(ctx context.Context) (told bool, err error) {
+	hook := h.Hook(skeinv1.HookAfterSystemMessage)
 	side := h.run.Side()
 	if hook == nil || h.announced[side] {
 		return false, nil
@@ -265,7 +275,7 @@ func (h *hookRun) announce(ctx context.Context) (told bool, err error) {
 		h.announced = map[*definition.Side]bool{}
 	}
 	h.announced[side] = true
-	about := hookSubject{cause: h.run.RunID()}
+	about := Subject{cause: h.run.RunID()}
 	if side.Name == definition.SideB {
 		about.cause += ":" + definition.SideB
 	}
@@ -278,7 +288,7 @@ func (h *hookRun) announce(ctx context.Context) (told bool, err error) {
 		return false, err
 	}
 	h.run.Calling()
-	_, failed, err := h.service.of(x).callHook(h.causation(ctx), hook, about, map[string]any{"role": string(store.RoleSystem), "content": system})
+	_, failed, err := h.service.of(x).callHook(h.Causation(ctx), hook, about, map[string]any{"role": string(store.RoleSystem), "content": system})
 	if failed != nil {
 		h.with = append(h.with, failed)
 	}
@@ -286,10 +296,13 @@ func (h *hookRun) announce(ctx context.Context) (told bool, err error) {
 	return true, err
 }
 
-// tellLast calls the hooks for the final messages of a thread that ends with them. The inbox of that thread takes no
+// recordTimeout bounds the write that records which hooks were not called.
+const recordTimeout = 5 * time.Second
+
+// TellLast calls the hooks for the final messages of a thread that ends with them. The inbox of that thread takes no
 // more items, so these hooks run at most once, including those that were held. reach
 // opens an isolate for them.
-func (h *hookRun) tellLast(ctx context.Context, reach func(context.Context) error) {
+func (h *Run) TellLast(ctx context.Context, reach func(context.Context) error) {
 	why := codeexec.ErrNoSandbox.Error()
 	err := h.tellReached(ctx, reach)
 	if len(h.due) > 0 && h.run.Life().Err() != nil && ctx.Err() == nil {
@@ -311,16 +324,16 @@ func (h *hookRun) tellLast(ctx context.Context, reach func(context.Context) erro
 	if len(failed) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout) // the time may be up, or the engine may be stopping
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout) // the time may be up, or the engine may be stopping
 	defer cancel()
 	if err := h.service.Store.Apply(ctx, h.run.Thread().ID, nil, failed...); err != nil {
 		h.log.Error(err, "cannot record how hooks failed", "run", h.run.RunID())
 	}
 }
 
-// leavesOverdue reports whether a run that ends leaves hook retries behind that are due. Nobody looks for those while
+// LeavesOverdue reports whether a run that ends leaves hook retries behind that are due. Nobody looks for those while
 // the run is under way. For hooks that are due later it sets a timer.
-func (h *hookRun) leavesOverdue() bool {
+func (h *Run) LeavesOverdue() bool {
 	due := h.due
 	if len(due) == 0 || due[0].HeldUntil == 0 {
 		return false
@@ -332,9 +345,9 @@ func (h *hookRun) leavesOverdue() bool {
 	return false
 }
 
-// canTell reports whether any pending hook can be called now. The run does not wait for a sandbox for hooks that were
+// CanTell reports whether any pending hook can be called now. The run does not wait for a sandbox for hooks that were
 // held.
-func (h *hookRun) canTell() bool {
+func (h *Run) CanTell() bool {
 	due := h.due
 	return len(due) > 0 && (due[0].HeldUntil == 0 || !h.run.Agent().HasHooks() || opened(h.run.Opened()))
 }

@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 const (
 	// maxHookRetry bounds the time between two tries, which doubles with each try.
 	maxHookRetry = 2 * time.Minute
-	// hookRetryWait bounds how long a thread at rest waits for a sandbox when it is not the first try. A pod that was
+	// RetryWait bounds how long a thread at rest waits for a sandbox when it is not the first try. A pod that was
 	// requested keeps starting in the meantime.
-	hookRetryWait = 5 * time.Second
+	RetryWait = 5 * time.Second
 )
 
 // untoldError reports that no code of a hook has run, because there was no sandbox to run it in.
@@ -29,8 +29,8 @@ type untoldError struct{ text string }
 
 func (e *untoldError) Error() string { return e.text }
 
-// areHeld reports whether all pending hooks are held and the first one is not due yet.
-func (s *hookService) areHeld(hooks []store.InboxItem) bool {
+// AreHeld reports whether all pending hooks are held and the first one is not due yet.
+func (s *Service) AreHeld(hooks []store.InboxItem) bool {
 	for _, item := range hooks {
 		if item.HeldUntil == 0 {
 			return false
@@ -42,7 +42,7 @@ func (s *hookService) areHeld(hooks []store.InboxItem) bool {
 // hold counts one more failed try, for the reason why, for hooks that could not be called. It returns the operations
 // that hold them in the inbox, and the hooks that stay. A hook is given up when it has used up its tries
 // (Limits.HookTries), or when it has no inbox item that could stay.
-func (c *hookCaller) hold(hooks []store.InboxItem, why string) (ops []store.Op, left []store.InboxItem) {
+func (c *Caller) hold(hooks []store.InboxItem, why string) (ops []store.Op, left []store.InboxItem) {
 	limit := c.service.Tries
 	for _, item := range hooks {
 		if item.Tries++; item.Seq != 0 && item.Tries < limit {
@@ -60,7 +60,7 @@ func (c *hookCaller) hold(hooks []store.InboxItem, why string) (ops []store.Op, 
 }
 
 // untold returns the log entry which says that a hook was given up without being called.
-func (s *hookService) untold(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
+func (s *Service) untold(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
 		return nil
@@ -69,7 +69,7 @@ func (s *hookService) untold(agent *definition.Agent, t *store.Thread, runID str
 	if h == nil {
 		return nil
 	}
-	about := hookSubject{messageID: call.MessageID}
+	about := Subject{messageID: call.MessageID}
 	if call.Call != nil {
 		about.toolCallID = call.Call.ID
 	}
@@ -78,7 +78,7 @@ func (s *hookService) untold(agent *definition.Agent, t *store.Thread, runID str
 
 // keepHeld returns the operations that hold hooks until the first of them is tried again, and updates the items
 // accordingly.
-func (s *hookService) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
+func (s *Service) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
 	if len(hooks) == 0 {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (s *hookService) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
 }
 
 // holdBehind holds hooks that were queued after the first one was held.
-func (s *hookService) holdBehind(ctx context.Context, t *store.Thread, fence *store.Fence, hooks []store.InboxItem) error {
+func (s *Service) holdBehind(ctx context.Context, t *store.Thread, fence *store.Fence, hooks []store.InboxItem) error {
 	var ops []store.Op
 	for _, item := range hooks[1:] {
 		if item.HeldUntil == 0 {
@@ -109,7 +109,7 @@ func (s *hookService) holdBehind(ctx context.Context, t *store.Thread, fence *st
 }
 
 // expectHeld sets timers for the hooks that ops hold.
-func (s *hookService) expectHeld(ops []store.Op) {
+func (s *Service) expectHeld(ops []store.Op) {
 	for _, op := range ops {
 		if hold, ok := op.(*store.Hold); ok {
 			s.Expect(hold.Until)
@@ -119,8 +119,8 @@ func (s *hookService) expectHeld(ops []store.Op) {
 
 // reach opens an isolate for held hooks. It waits for a short time only, and stops waiting once the inbox of the
 // thread changes, for which whenDirty calls its argument. early reports that it stopped for that reason.
-func (c *hookCaller) reach(ctx context.Context, whenDirty func(do func()) (over func())) (early bool, err error) {
-	wait, cancel := context.WithTimeout(ctx, hookRetryWait)
+func (c *Caller) reach(ctx context.Context, whenDirty func(do func()) (over func())) (early bool, err error) {
+	wait, cancel := context.WithTimeout(ctx, RetryWait)
 	defer cancel()
 	defer whenDirty(cancel)()
 	if _, _, err = c.x.Code.Isolate(wait, false); err == nil {

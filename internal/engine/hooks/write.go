@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 
 // beforeCreate calls before_create_message with a message that is about to be stored, which the hook may change. The
 // returned operations belong into the transaction that stores the message.
-func (c *hookCaller) beforeCreate(ctx context.Context, h *definition.Hook, m *store.Message) ([]store.Op, error) {
-	about := hookSubject{cause: m.ID, messageID: m.ID}
+func (c *Caller) beforeCreate(ctx context.Context, h *definition.Hook, m *store.Message) ([]store.Op, error) {
+	about := Subject{cause: m.ID, messageID: m.ID}
 	return c.change(ctx, h, about, func(v any) error {
 		changed := *m
 		if err := changeMessage(&changed, v); err != nil {
@@ -36,7 +36,7 @@ func (c *hookCaller) beforeCreate(ctx context.Context, h *definition.Hook, m *st
 // change calls a hook that may return other data, and passes the data to take. The returned operations record a failure in
 // the log: of the hook, of the data that it returned, or that the hook is not called because the chain of hooks is too
 // long.
-func (c *hookCaller) change(ctx context.Context, h *definition.Hook, about hookSubject, take func(v any) error, args ...any) ([]store.Op, error) {
+func (c *Caller) change(ctx context.Context, h *definition.Hook, about Subject, take func(v any) error, args ...any) ([]store.Op, error) {
 	if limit := c.service.Depth; causation.Of(ctx).Nested >= limit {
 		return []store.Op{hookFailed(h, c.x.Host.RunID, about, causation.TooDeep(limit))}, nil
 	}
@@ -57,8 +57,8 @@ func (c *hookCaller) change(ctx context.Context, h *definition.Hook, about hookS
 
 // beforeUpdate calls before_update_message with the changes that are about to be made to a message. The hook may change
 // them.
-func (c *hookCaller) beforeUpdate(ctx context.Context, h *definition.Hook, id string, u *thread.MessageUpdate) ([]store.Op, error) {
-	about := hookSubject{cause: id + ":" + uuid.NewString(), messageID: id}
+func (c *Caller) beforeUpdate(ctx context.Context, h *definition.Hook, id string, u *thread.MessageUpdate) ([]store.Op, error) {
+	about := Subject{cause: id + ":" + uuid.NewString(), messageID: id}
 	return c.change(ctx, h, about, func(v any) error {
 		changed := *u
 		if err := changeUpdate(&changed, v); err != nil {
@@ -73,7 +73,7 @@ func (c *hookCaller) beforeUpdate(ctx context.Context, h *definition.Hook, id st
 }
 
 // Within returns the hooks for messages that code of an execution writes, or nil if its agent has none for messages.
-func (s *hookService) Within(x *codeexec.Execution) thread.MessageHooks {
+func (s *Service) Within(x *codeexec.Execution) thread.MessageHooks {
 	if x.Agent == nil || !slices.ContainsFunc(x.Agent.Sides(), func(s *definition.Side) bool { return hasMessageHooks(s.Hooks) }) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func hasMessageHooks(hooks map[skeinv1.HookName]*definition.Hook) bool {
 
 // messageHooks implements thread.MessageHooks.
 type messageHooks struct {
-	service *hookService
+	service *Service
 	side    func() *definition.Side // the side whose hooks are called
 	runID   string
 	// within calls do with an execution for the code of a hook.
@@ -110,11 +110,11 @@ func (w *messageHooks) Creating(ctx context.Context, m *store.Message) (ops []st
 	side := w.side()
 	if h := side.Hooks[skeinv1.HookBeforeCreateMessage]; h != nil {
 		ops, err = w.within(ctx, func(x *codeexec.Execution) ([]store.Op, error) { return w.service.of(x).beforeCreate(ctx, h, m) })
-		if ops, err = w.passed(ctx, h, hookSubject{messageID: m.ID}, ops, err); err != nil {
+		if ops, err = w.passed(ctx, h, Subject{messageID: m.ID}, ops, err); err != nil {
 			return nil, err
 		}
 	}
-	return append(ops, w.service.tellOps(ctx, side, w.runID, m.ID, store.HookCall{
+	return append(ops, w.service.Queue(ctx, side, w.runID, m.ID, store.HookCall{
 		Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID,
 	})...), nil
 }
@@ -124,18 +124,18 @@ func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.Messag
 	side := w.side()
 	if h := side.Hooks[skeinv1.HookBeforeUpdateMessage]; h != nil {
 		ops, err = w.within(ctx, func(x *codeexec.Execution) ([]store.Op, error) { return w.service.of(x).beforeUpdate(ctx, h, id, u) })
-		if ops, err = w.passed(ctx, h, hookSubject{messageID: id}, ops, err); err != nil {
+		if ops, err = w.passed(ctx, h, Subject{messageID: id}, ops, err); err != nil {
 			return nil, err
 		}
 	}
-	return append(ops, w.service.tellOps(ctx, side, w.runID, "", store.HookCall{
+	return append(ops, w.service.Queue(ctx, side, w.runID, "", store.HookCall{
 		Hook: string(skeinv1.HookAfterUpdateMessage), MessageID: id,
 	})...), nil
 }
 
 // passed turns an error that prevented the call of a hook into a recorded failure of the hook, so that the message is
 // written anyway. It returns errors of the store, and the end of ctx, as they are.
-func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about hookSubject, ops []store.Op, err error) ([]store.Op, error) {
+func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about Subject, ops []store.Op, err error) ([]store.Op, error) {
 	switch {
 	case err == nil:
 		return ops, nil

@@ -1,4 +1,6 @@
-package engine
+// Package hooks calls the hooks of agents (HOK-01): filters and changes at once, and those that are told of something afterwards through
+// the inbox of the thread. A Service serves all threads of a replica, and a Run the hooks of one run.
+package hooks
 
 import (
 	"context"
@@ -12,8 +14,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// HookDefinitions resolves the hooks of agents.
-type HookDefinitions interface {
+// Definitions resolves the hooks of agents.
+type Definitions interface {
 	// Agent resolves an agent with its hooks.
 	Agent(ctx context.Context, namespace, name string) (*definition.Agent, error)
 	// Hooks resolves only the hooks of an agent, as they apply while no side has the turn.
@@ -28,10 +30,10 @@ type Executions interface {
 	Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error)
 }
 
-// HookOptions of a hookService. All are required.
-type HookOptions struct {
+// Options of a hookService. All are required.
+type Options struct {
 	Store       store.Store
-	Definitions HookDefinitions
+	Definitions Definitions
 	Executions  Executions
 	Log         logr.Logger
 	// Now returns the time in microseconds since 1970.
@@ -49,20 +51,20 @@ type HookOptions struct {
 	Retry time.Duration
 }
 
-// hookService calls the hooks of all threads of this replica. It is safe for concurrent use.
-type hookService struct{ HookOptions }
+// Service calls the hooks of all threads of this replica. It is safe for concurrent use.
+type Service struct{ Options }
 
-// newHookService returns a service.
-func newHookService(o HookOptions) *hookService { return &hookService{HookOptions: o} }
+// New returns a service.
+func New(o Options) *Service { return &Service{Options: o} }
 
 // fault marks a point around a durable write or a call, for crash tests.
-func (s *hookService) fault(point string) { s.Fault(point) }
+func (s *Service) fault(point string) { s.Fault(point) }
 
 // of returns what calls the hooks in an execution.
-func (s *hookService) of(x *codeexec.Execution) *hookCaller { return &hookCaller{service: s, x: x} }
+func (s *Service) of(x *codeexec.Execution) *Caller { return &Caller{service: s, x: x} }
 
-// hookCaller calls hooks in an execution.
-type hookCaller struct {
-	service *hookService
+// Caller calls hooks in an execution.
+type Caller struct {
+	service *Service
 	x       *codeexec.Execution
 }

@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 // history in the model's form. The log does not change. Neither filter can separate a tool call from its result: when
 // one of the two is left out, the other is too.
 
-// filtered returns a conversation as filter_messages leaves it for a step.
-func (h *hookRun) filtered(ctx context.Context, conv *transcript.Conversation, step int) (*transcript.Conversation, error) {
-	hook := h.hook(skeinv1.HookFilterMessages)
+// Filtered returns a conversation as filter_messages leaves it for a step.
+func (h *Run) Filtered(ctx context.Context, conv *transcript.Conversation, step int) (*transcript.Conversation, error) {
+	hook := h.Hook(skeinv1.HookFilterMessages)
 	if hook == nil {
 		return conv, nil
 	}
@@ -40,10 +40,10 @@ func (h *hookRun) filtered(ctx context.Context, conv *transcript.Conversation, s
 	return out, nil
 }
 
-// prefiltered returns the history of a step as prefilter_llm_history leaves it. The system prompt, which comes first, is not
+// Prefiltered returns the history of a step as prefilter_llm_history leaves it. The system prompt, which comes first, is not
 // part of it.
-func (h *hookRun) prefiltered(ctx context.Context, messages []model.Message, step int) ([]model.Message, error) {
-	hook := h.hook(skeinv1.HookPrefilterLLMHistory)
+func (h *Run) Prefiltered(ctx context.Context, messages []model.Message, step int) ([]model.Message, error) {
+	hook := h.Hook(skeinv1.HookPrefilterLLMHistory)
 	if hook == nil {
 		return messages, nil
 	}
@@ -62,13 +62,13 @@ func (h *hookRun) prefiltered(ctx context.Context, messages []model.Message, ste
 }
 
 // filter calls a filter for the next step. When the filter fails, the step uses the unfiltered list.
-func (h *hookRun) filter(ctx context.Context, hook *definition.Hook, step int, take func(v any) error, list any) error {
+func (h *Run) filter(ctx context.Context, hook *definition.Hook, step int, take func(v any) error, list any) error {
 	x, err := h.run.Execution(ctx)
 	if err != nil {
 		return err
 	}
-	about := hookSubject{cause: fmt.Sprintf("%s:%d", h.run.RunID(), step)}
-	v, failed, err := h.service.of(x).callHook(h.causation(ctx), hook, about, list)
+	about := Subject{cause: fmt.Sprintf("%s:%d", h.run.RunID(), step)}
+	v, failed, err := h.service.of(x).callHook(h.Causation(ctx), hook, about, list)
 	if err == nil && failed == nil && v != nil {
 		if bad := take(v); bad != nil {
 			failed = h.service.of(x).failedHook(hook, about, "what the hook gave cannot be used: "+bad.Error())
@@ -81,7 +81,7 @@ func (h *hookRun) filter(ctx context.Context, hook *definition.Hook, step int, t
 }
 
 // redacted returns text without secrets. A hook may have read secrets and written them into a text for the model.
-func (h *hookRun) redacted(text string) string {
+func (h *Run) redacted(text string) string {
 	return h.service.Redact(h.run.Thread().Namespace, text)
 }
 
