@@ -31,6 +31,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -209,7 +210,7 @@ func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessa
 }
 
 // ServeEndpoint answers with the request. A path with "teapot" gets that status.
-func (*echo) ServeEndpoint(_ context.Context, _ string, req engine.EndpointRequest, to engine.EndpointAnswer) error {
+func (*echo) ServeEndpoint(_ context.Context, _ string, req endpoints.Request, to endpoints.Answer) error {
 	if req.Path[0] == "none" {
 		return &definition.UnknownError{Message: "no endpoint has the path /none"}
 	}

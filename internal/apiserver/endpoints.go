@@ -13,8 +13,8 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 )
 
 // readMethods are the methods that a terminated thread answers too (THR-05). Such requests have no body.
@@ -32,7 +32,7 @@ func (s *Server) serveEndpoint(c *call) error {
 		}
 	}
 	ctx := c.r.Context()
-	req := engine.EndpointRequest{
+	req := endpoints.Request{
 		Method: c.r.Method, Path: c.path, URL: endpointURL(c.r), Headers: requestHeaders(c.r.Header),
 		Key: c.r.Header.Get(runtimev1.HeaderIdempotencyKey), Reads: readMethods[c.r.Method],
 	}
@@ -41,7 +41,7 @@ func (s *Server) serveEndpoint(c *call) error {
 	}
 	if !req.Reads {
 		in := s.body(c)
-		body, err := io.ReadAll(http.MaxBytesReader(c.w, io.NopCloser(in), engine.MaxEndpointRequest))
+		body, err := io.ReadAll(http.MaxBytesReader(c.w, io.NopCloser(in), endpoints.MaxRequest))
 		var tooLarge *http.MaxBytesError
 		if in.err != nil && !errors.As(err, &tooLarge) {
 			return errBodyCutOff
@@ -131,7 +131,7 @@ func (a *endpointAnswer) end() error {
 }
 
 // endpointStatus returns the Status for an endpoint whose code did not answer.
-func endpointStatus(name string, e *engine.EndpointError) *apierrors.StatusError {
+func endpointStatus(name string, e *endpoints.Error) *apierrors.StatusError {
 	cause := []metav1.StatusCause{{Type: runtimev1.CauseEndpointFailed, Message: e.Message, Field: e.Endpoint}}
 	var out *apierrors.StatusError
 	switch {

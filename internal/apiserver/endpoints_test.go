@@ -15,25 +15,25 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/redact"
 )
 
 var _ = Describe("endpoints", Label("END-01"), func() {
 	var e *env
-	var asked engine.EndpointRequest
+	var asked endpoints.Request
 	var secrets *redact.Registry
 	BeforeEach(func() {
 		secrets = redact.NewRegistry(nil)
 		e = newEnv(func(o *Options) { o.Secrets = secrets })
 		e.thread("hello")
-		asked = engine.EndpointRequest{}
+		asked = endpoints.Request{}
 	})
 
 	// answer makes every request get this answer.
 	answer := func(status int, headers [][2]string, pieces ...string) {
-		e.engine.endpoint = func(_ context.Context, req engine.EndpointRequest, to engine.EndpointAnswer) error {
+		e.engine.endpoint = func(_ context.Context, req endpoints.Request, to endpoints.Answer) error {
 			asked = req
 			if err := to.Head("report", status, headers); err != nil {
 				return err
@@ -121,15 +121,15 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		answer(200, nil, "it ends with hunt")
 		_, body = e.do("GET", at("hello", "/endpoints/x"), nil)
 		Expect(body).To(Equal("it ends with hunt"))
-		e.engine.endpoint = func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error {
-			return &engine.EndpointError{Endpoint: "report", Message: "its code failed: Error: hunter2-canary"}
+		e.engine.endpoint = func(context.Context, endpoints.Request, endpoints.Answer) error {
+			return &endpoints.Error{Endpoint: "report", Message: "its code failed: Error: hunter2-canary"}
 		}
 		Expect(e.status("GET", at("hello", "/endpoints/x"), "").Message).To(Equal("ThreadEndpoint report: its code failed: Error: [redacted:KEY]"))
 	})
 
 	It("stream, and cut the connection where the code fails half way", func() {
 		first := make(chan struct{})
-		e.engine.endpoint = func(_ context.Context, _ engine.EndpointRequest, to engine.EndpointAnswer) error {
+		e.engine.endpoint = func(_ context.Context, _ endpoints.Request, to endpoints.Answer) error {
 			Expect(to.Head("report", 200, nil)).To(Succeed())
 			Expect(to.Write([]byte("first"))).To(Succeed())
 			<-first
@@ -152,32 +152,32 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 
 	It("bound what they take, and refuse paths that could be taken for others", func() {
 		answer(200, nil, "ok")
-		s := e.status("POST", at("hello", "/endpoints/x"), strings.Repeat("x", engine.MaxEndpointRequest+1))
+		s := e.status("POST", at("hello", "/endpoints/x"), strings.Repeat("x", endpoints.MaxRequest+1))
 		Expect(s.Reason).To(Equal(metav1.StatusReasonRequestEntityTooLarge))
 		Expect(s.Message).To(ContainSubstring("8388608"))
 		Expect(asked.Method).To(BeEmpty(), "the code was not asked")
-		resp, _ := e.do("POST", at("hello", "/endpoints/x"), bytes.NewReader(make([]byte, engine.MaxEndpointRequest)))
+		resp, _ := e.do("POST", at("hello", "/endpoints/x"), bytes.NewReader(make([]byte, endpoints.MaxRequest)))
 		Expect(resp.StatusCode).To(Equal(200))
-		Expect(asked.Body).To(HaveLen(engine.MaxEndpointRequest))
+		Expect(asked.Body).To(HaveLen(endpoints.MaxRequest))
 	})
 
 	DescribeTable("say what went wrong", func(failure error, code int, reason metav1.StatusReason, cause OmegaMatcher) {
-		e.engine.endpoint = func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error { return failure }
+		e.engine.endpoint = func(context.Context, endpoints.Request, endpoints.Answer) error { return failure }
 		s := e.status("GET", at("hello", "/endpoints/x"), "")
 		Expect(int(s.Code)).To(Equal(code))
 		Expect(s.Reason).To(Equal(reason))
 		Expect(s.Message).To(ContainSubstring("why"))
 		Expect(s.Details.Causes).To(cause)
 	},
-		Entry("the code", &engine.EndpointError{Endpoint: "r", Message: "why"}, 500, metav1.StatusReasonInternalError, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
-		Entry("too slow", &engine.EndpointError{Endpoint: "r", Message: "why", Timeout: true}, 504, metav1.StatusReasonTimeout, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
-		Entry("its sandbox lost", &engine.EndpointError{Endpoint: "r", Message: "why", Lost: true}, 503, metav1.StatusReasonServiceUnavailable, Not(BeEmpty())),
+		Entry("the code", &endpoints.Error{Endpoint: "r", Message: "why"}, 500, metav1.StatusReasonInternalError, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
+		Entry("too slow", &endpoints.Error{Endpoint: "r", Message: "why", Timeout: true}, 504, metav1.StatusReasonTimeout, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
+		Entry("its sandbox lost", &endpoints.Error{Endpoint: "r", Message: "why", Lost: true}, 503, metav1.StatusReasonServiceUnavailable, Not(BeEmpty())),
 		Entry("no such path", &definition.UnknownError{Message: "why"}, 404, metav1.StatusReasonNotFound, BeEmpty()),
 		Entry("not compiled", &definition.NotReadyError{Reason: "CompileFailed", Message: "why"}, 503, metav1.StatusReasonServiceUnavailable, BeEmpty()),
 	)
 
 	It("tell which methods a path has", func() {
-		e.engine.endpoint = func(_ context.Context, req engine.EndpointRequest, _ engine.EndpointAnswer) error {
+		e.engine.endpoint = func(_ context.Context, req endpoints.Request, _ endpoints.Answer) error {
 			return &definition.MethodError{Method: req.Method, Allow: []string{"GET", "HEAD", "OPTIONS"}}
 		}
 		resp, body := e.do("DELETE", at("hello", "/endpoints/x"), nil)
@@ -192,7 +192,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 
 	It("are asked once under an idempotency key, and answer a repeat as the first time", Label("MSG-10"), func() {
 		times := 0
-		e.engine.endpoint = func(_ context.Context, req engine.EndpointRequest, to engine.EndpointAnswer) error {
+		e.engine.endpoint = func(_ context.Context, req endpoints.Request, to endpoints.Answer) error {
 			times++
 			Expect(req.Key).To(Equal("k"))
 			Expect(to.Head("report", 201, [][2]string{{"x-b", "2"}, {"content-type", "text/plain"}})).To(Succeed())
@@ -233,7 +233,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Expect(resp.StatusCode).To(Equal(302), "it is not followed, with the caller's credentials")
 		Expect(asked.Path).To(BeEmpty())
 
-		e.engine.endpoint = func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error {
+		e.engine.endpoint = func(context.Context, endpoints.Request, endpoints.Answer) error {
 			return &definition.UnknownError{Message: "no endpoint has the path /x"}
 		}
 		_, err = t.Endpoint(ctx, runtimeclient.EndpointRequest{Path: "/x"})

@@ -16,6 +16,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -37,7 +38,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var notReady *definition.NotReadyError
 	var noSandbox *engine.NoSandboxError
 	var unknown *definition.UnknownError
-	var endpoint *engine.EndpointError
+	var endpoint *endpoints.Error
 	var method *definition.MethodError
 	var tooLarge *http.MaxBytesError
 	var unreadable *thread.EnvUnreadableError

@@ -32,6 +32,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/model/provider"
@@ -277,7 +278,7 @@ type recordingEngine struct {
 	result  sandbox.Result
 	err     error
 	// endpoint answers requests to endpoints instead of the real engine, when set.
-	endpoint func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error
+	endpoint func(context.Context, endpoints.Request, endpoints.Answer) error
 	run      func(context.Context, sandbox.CodeRequest) (sandbox.Result, error) // when set: does it instead
 	block    chan string                                                        // when set: code ends with its request only; it says "begun" and "ended"
 }
@@ -317,7 +318,7 @@ func (e *recordingEngine) RunCode(ctx context.Context, _ string, req sandbox.Cod
 	return e.result, e.err
 }
 
-func (e *recordingEngine) ServeEndpoint(ctx context.Context, id string, req engine.EndpointRequest, to engine.EndpointAnswer) error {
+func (e *recordingEngine) ServeEndpoint(ctx context.Context, id string, req endpoints.Request, to endpoints.Answer) error {
 	if e.endpoint == nil {
 		return e.Outside.ServeEndpoint(ctx, id, req, to)
 	}

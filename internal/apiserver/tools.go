@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -25,7 +26,7 @@ type Outside interface {
 	QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error
 	NotifyParent(ctx context.Context, threadID, key, content string) error
 	SetStatus(ctx context.Context, threadID, status string) error
-	ServeEndpoint(ctx context.Context, threadID string, req engine.EndpointRequest, to engine.EndpointAnswer) error
+	ServeEndpoint(ctx context.Context, threadID string, req endpoints.Request, to endpoints.Answer) error
 	Stopping(threadID string) bool
 	// CancelRun ends one run of a thread (RUN-10).
 	CancelRun(ctx context.Context, threadID, runID, reason string) error

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -13,7 +15,7 @@ import (
 // misfit returns why an answer that would end the turn does not fit the prompt's responseSchema, or "" if it does. It
 // removes the code fence that models often put around JSON.
 func (r *run) misfit(m *store.Message) string {
-	text := raw(r.side().Prompt.Spec.ResponseSchema)
+	text := codeexec.Raw(r.side().Prompt.Spec.ResponseSchema)
 	if len(text) == 0 || r.checkpoint.Turn.Ends || r.checkpoint.Turn.Passes {
 		return ""
 	}
@@ -55,7 +57,7 @@ func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err
 	r.record.State = r.checkpoint.Encode()
 	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
 	return &store.Message{
-		ID: newMessageID(), Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		ID: runlog.NewMessageID(), Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Content: &text, Silent: true, Side: r.mark(), Metadata: map[string]any{transcript.MetadataRepairs: m.ID},
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -23,7 +24,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 		if need == nil || decided || r.codeWaits() {
 			if !blocked {
 				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.parallel()) {
-					started = append(started, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
+					started = append(started, runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
 				}
 			}
 			continue
@@ -65,7 +66,7 @@ func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 		w.MessageID = m.ID
 	}
 	r.waits(call, w)
-	return eventOp(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
+	return runlog.Event(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
 }
 
 // approvalRequest is the data of the event approval.requested.

@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -42,7 +43,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	r.goOnWith(&req, m)
-	id := newMessageID()
+	id := runlog.NewMessageID()
 	deltas := newDeltas(ctx, r, id)
 	emit, exclude := deltas.emit, req.Reasoning != nil && req.Reasoning.Exclude
 	if exclude {
@@ -84,7 +85,7 @@ func (r *run) client(m *definition.Model) (model.Client, error) {
 
 // request returns what the model is to read, cut to fit its context window.
 func (r *run) request(ctx context.Context) (req model.Request, err error) {
-	conv, err := r.filtered(ctx)
+	conv, err := r.hooks.Filtered(ctx, r.conv, r.record.Steps)
 	if err != nil {
 		return req, err
 	}
@@ -92,7 +93,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	if err != nil {
 		return req, err
 	}
-	messages, err := r.prefiltered(ctx, r.assembled(system, r.withChat(transcript.Select(conv, &r.side().Prompt.Spec, r.record.ID))))
+	messages, err := r.hooks.Prefiltered(ctx, r.assembled(system, r.withChat(transcript.Select(conv, &r.side().Prompt.Spec, r.record.ID))), r.record.Steps)
 	if err != nil {
 		return req, err
 	}
@@ -109,7 +110,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
 	m := r.answer(id, res)
 	r.place(m)
-	if err := r.beforeCreate(ctx, m); err != nil {
+	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return false, err
 	}
 	r.takeDecisions()
@@ -136,7 +137,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	s.checkpoint(r.record)
 	for i, call := range m.ToolCalls {
 		if (i == 0 || r.parallel()) && !r.asksFirst(call) {
-			s.add(eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
+			s.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
 	s.saveScopes(false) // changes by a handler; those by a tool are saved with its result

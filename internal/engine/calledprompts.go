@@ -10,15 +10,14 @@ import (
 
 	"github.com/google/uuid"
 
-	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
-	toolprompt "github.com/skein-dev/skein/internal/tool/prompt"
 )
 
 // A prompt that is called as a tool (AGT-05) is a conversation within the run. Its messages are in the thread's log,
@@ -92,7 +91,7 @@ func (r *run) prompted(ctx context.Context, call store.ToolCall, o outcome, repe
 
 // callPrompt makes the run act as a called prompt until the prompt has answered. a is the request of code; nil when a
 // model made the call.
-func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *promptAsk) (tool.Result, error) {
+func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *codeexec.Ask) (tool.Result, error) {
 	called := r.agent.Prompts[p.Prompt]
 	limit := r.engine.opts.Limits.PromptDepth
 	switch {
@@ -128,14 +127,14 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 }
 
 // enter makes the run act as a called prompt until leave is called.
-func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *promptAsk) (leave func()) {
+func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *codeexec.Ask) (leave func()) {
 	side := *called.Side
 	side.Name, side.Hooks = r.side().Name, r.side().Hooks // the hooks that watch the conversation apply here too
 	side.Spec.MaxSteps = int32(r.maxSteps())
 	f := &frame{side: &side, call: call, arguments: p.Arguments, depth: r.depth() + 1, outer: r.conv}
 	made := call.ID // the id of the call that is in the conversation
 	if a != nil {
-		made = a.outer.ID
+		made = a.Outer.ID
 	}
 	if caller := r.conv.Caller(made); caller != nil {
 		parent := *caller
@@ -145,16 +144,20 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 		f.path, f.code = append(f.path, r.frame.path...), append(f.code, r.frame.code...)
 	}
 	if a != nil {
-		f.code = append(f.code, a.life)
+		f.code = append(f.code, a.Life)
 	}
 	f.path = append(f.path, p.Prompt)
 	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs
 	r.checkpoint.Turn.Repairs = 0
 	r.frame, r.conv, r.tools = f, transcript.New(), nil
-	r.exec.frame(f)
+	r.exec.ActWithin(f.side, f.path)
 	return func() {
 		r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs = before, conv, tools, repairs
-		r.exec.frame(before)
+		if before != nil {
+			r.exec.ActWithin(before.side, before.path)
+		} else {
+			r.exec.ActWithin(nil, nil)
+		}
 		r.current = false
 	}
 }
@@ -168,11 +171,11 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 			return err
 		}
 	}
-	id := "msg_" + uuid.NewSHA1(keySpace, []byte(r.thread.ID+"\x00"+r.frame.call.ID)).String()
+	id := "msg_" + uuid.NewSHA1(runlog.KeySpace, []byte(r.thread.ID+"\x00"+r.frame.call.ID)).String()
 	text := strings.ToValidUTF8(strings.ReplaceAll(p.Message, "\x00", "\uFFFD"), "\uFFFD")
 	m := &store.Message{ID: id, Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID, Content: &text}
 	r.place(m)
-	if err := r.beforeCreate(ctx, m); err != nil {
+	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return err
 	}
 	s := r.newStep("prompt")
@@ -272,13 +275,4 @@ func report(c *transcript.Conversation, p *tool.PromptCall, text string) string 
 		return "done"
 	}
 	return strings.Join(parts, "\n\n")
-}
-
-func promptTool(ref skeinv1.PromptTool, p *definition.CalledPrompt) tool.Tool {
-	var description string
-	var required json.RawMessage
-	if p.Side != nil {
-		description, required = p.Side.Prompt.Spec.ToolDescription, raw(p.Side.Prompt.Spec.RequiredSchema)
-	}
-	return toolprompt.New(ref, tool.Name(ref.Prompt), description, required)
 }

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -23,7 +25,7 @@ type making struct {
 	repeat  bool
 	// broker is where the code of these calls asks for prompts; nil when it cannot. code holds the contexts of code
 	// that waits for the calls and cannot be parked.
-	broker *promptBroker
+	broker *codeexec.Broker
 	code   []context.Context
 }
 
@@ -92,7 +94,7 @@ func (r *run) offer(ctx context.Context, calls []store.ToolCall) (*tool.Set, err
 		if err != nil {
 			return nil, err
 		}
-		t, err := x.unlisted(ctx, call.Name)
+		t, err := x.Unlisted(ctx, call.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -188,11 +190,11 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 		return o
 	}
 	r.engine.fault("call.before")
-	calling, done := lasting(ctx, how.code)
+	calling, done := codeexec.Lasting(ctx, how.code)
 	defer done()
-	o.result = how.set.Call(how.broker.at(r.causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
+	o.result = how.set.Call(how.broker.At(r.hooks.Causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
 	if len(how.code) > 0 {
-		o.result = r.engine.atOnce(calling, deadline(how.code...), call.Name, o.result)
+		o.result = r.engine.env.AtOnce(calling, codeexec.Deadline(how.code...), call.Name, o.result)
 	}
 	r.engine.fault("call.after")
 	return o
@@ -213,31 +215,31 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	}
 	content := r.engine.opts.Redact(r.thread.Namespace, o.result.Content)
 	m := &store.Message{
-		ID: newMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		ID: runlog.NewMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,
 		Side: r.mark(),
 	}
 	r.place(m)
 	waited := r.checkpoint.RemoveWait(call.ID)
 	changed := r.checkpoint.MarkDecision(call, m) || waited
-	if err := r.beforeResult(ctx, call, m); err != nil {
+	if err := r.hooks.BeforeResult(ctx, call, m); err != nil {
 		return err
 	}
 	content = r.clip(r.redacted(transcript.ContentOf(m))) // a hook may have added secrets
 	m.Content = &content
-	r.afterResult(ctx, call, m)
+	r.hooks.AfterResult(ctx, call, m)
 	s := r.newStep("result")
 	s.appendMessage(m)
-	s.add(eventOp(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}))
+	s.add(runlog.Event(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}))
 	if next != nil {
-		s.add(eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
+		s.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
 	if changed = r.decided() || changed; changed {
 		r.record.State = r.checkpoint.Encode()
 		s.checkpoint(r.record)
 	}
 	if o.result.Handoff != "" {
-		s.add(handoffOp(o.result.Handoff, r.record.ID, call.ID))
+		s.add(codeexec.HandoffOp(o.result.Handoff, r.record.ID, call.ID))
 	}
 	s.saveScopes(false)
 	if err := s.commit(ctx); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -74,7 +75,7 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 		if err != nil {
 			return child, err
 		}
-		ops = append(ops, c.engine.tellOps(ctx, c.side(), c.runID, child.Reference, store.HookCall{
+		ops = append(ops, c.engine.hooks.Queue(ctx, c.side(), c.runID, child.Reference, store.HookCall{
 			Hook: string(skeinv1.HookAfterSubagentCreated), Subagent: entry,
 		})...)
 	}
@@ -123,7 +124,7 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 	}
 	m := thread.NewMessage{Content: &req.Message, Attachments: attachments, FromSystem: true, Unpark: true, IdempotencyKey: "parent:" + req.Cause}
 	if child.Child.Blocking {
-		m.Metadata = map[string]any{metadataReplyTo: req.Cause}
+		m.Metadata = map[string]any{runlog.MetadataReplyTo: req.Cause}
 	}
 	if _, err := st.Queue(ctx, m); err != nil {
 		return nil, err

@@ -1,10 +1,7 @@
 package engine
 
 import (
-	"strings"
-
 	"github.com/skein-dev/skein/internal/engine/codelog"
-	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -18,22 +15,4 @@ func (e *Engine) newLines(t *store.Thread, st *thread.State, runID string) *code
 			e.log.V(1).Info("cannot write the lines that code logged; they are lost", "namespace", t.Namespace, "name", t.Name, "run", runID, "error", err.Error())
 		},
 	})
-}
-
-// sourceKinds are the kinds of code by the folders of their modules.
-var sourceKinds = map[string]string{"tools": "tool", "effects": "effect", "endpoints": "endpoint", "sides": "handler"}
-
-// sourceOf returns the name of a module for people, such as tool/search. It returns "" for Skein's own modules.
-func sourceOf(module string) string {
-	folder, name, ok := strings.Cut(module, "/")
-	if !ok {
-		return ""
-	}
-	if folder+"/" == hookFolder {
-		return "hook/" + strings.TrimPrefix(name, definition.SideB+"/")
-	}
-	if kind := sourceKinds[folder]; kind != "" {
-		return kind + "/" + name
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -88,7 +89,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 	err := e.process(ctx, id)
 	var notReady *definition.NotReadyError
 	switch {
-	case err == nil, errors.Is(err, errShutdown), errors.Is(err, model.ErrLater):
+	case err == nil, errors.Is(err, ending.ErrShutdown), errors.Is(err, model.ErrLater):
 		e.queue.Forget(id)
 	case errors.As(err, &notReady):
 		// The thread keeps its inbox. Wake is called when the definitions become ready.
@@ -159,21 +160,21 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	if stopped := stopOf(cause); stopped != nil {
-		if !stopped.written && stopped.err == nil {
+	if stopped := ending.StopOf(cause); stopped != nil {
+		if !stopped.Written && stopped.Err == nil {
 			if _, err := e.stopElsewhere(ctx, id, stopped); err != nil {
-				stopped.err = err
+				stopped.Err = err
 				e.log.Error(err, "cannot stop a run", "thread", id)
 			}
 		}
 		e.queue.Add(id) // for messages that came since
 		return
 	}
-	if errors.Is(cause, errDestroyed) {
+	if errors.Is(cause, ending.ErrDestroyed) {
 		e.queue.Add(id) // for items that came since, whose notification the run may have taken for its own
 		return
 	}
-	if errors.Is(cause, errTerminal) {
+	if errors.Is(cause, ending.ErrTerminal) {
 		if err := e.endTerminatedRun(ctx, id); err != nil {
 			e.log.Error(err, "cannot end the run of a terminated thread", "thread", id)
 		}
@@ -232,7 +233,7 @@ func (e *Engine) cancelling(id string, cause error) (done <-chan struct{}) {
 	if a == nil {
 		return nil
 	}
-	if s := stopOf(cause); s != nil && s.runID != "" && a.run != "" && a.run != s.runID {
+	if s := ending.StopOf(cause); s != nil && s.RunID != "" && a.run != "" && a.run != s.RunID {
 		return nil
 	}
 	a.end(cause)
@@ -264,8 +265,25 @@ func (e *Engine) cancelAll(cause error) {
 // end cancels the thread. The first cause counts, but termination and purging replace a stop. The caller holds the
 // engine's lock.
 func (a *activeThread) end(cause error) {
-	if a.cause == nil || stopOf(a.cause) != nil {
+	if a.cause == nil || ending.StopOf(a.cause) != nil {
 		a.cause = cause
 	}
 	a.cancel(cause)
+}
+
+// whenDirty calls do when the thread's inbox may have changed, or already has, until over is called.
+func (a *activeThread) whenDirty(do func()) (over func()) {
+	a.onDirty.Store(&do)
+	if a.dirty.Load() {
+		do()
+	}
+	return func() { a.onDirty.Store(nil) }
+}
+
+// markDirty records that the inbox may have changed.
+func (a *activeThread) markDirty() {
+	a.dirty.Store(true)
+	if do := a.onDirty.Load(); do != nil {
+		(*do)()
+	}
 }

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/causation"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/effects"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -36,31 +39,31 @@ func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
 	ctx, leave := e.attach(ctx, t.ID)
 	defer leave()
 	x := e.newExecution(ctx, t, st, agent, "")
-	defer x.close()
+	defer x.Close()
 	module, timeout := "effects/"+effect.ObjectName, time.Duration(0)
 	if effect.Spec.Timeout != nil {
 		timeout = effect.Spec.Timeout.Duration
 	}
-	x.code.add(module, effect.Module, timeout)
+	x.Code.Add(module, effect.Module, timeout)
 	e.fault("effect.handler.before")
-	_, err = x.host.Code.Invoke(withCausation(ctx, causation{depth: call.HookDepth}), call.Key, module, call.Args, timeout)
+	_, err = x.Host.Code.Invoke(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, module, call.Args, timeout)
 	e.fault("effect.handler.after")
 	if err == nil {
-		return x.saveOutside(ctx)
+		return x.SaveOutside(ctx)
 	}
-	if errors.Is(context.Cause(ctx), errTerminal) {
+	if errors.Is(context.Cause(ctx), ending.ErrTerminal) {
 		return &effects.FinalError{Text: "the thread was terminated"}
 	}
-	if errors.Is(err, errNoSandbox) {
+	if errors.Is(err, codeexec.ErrNoSandbox) {
 		return &effects.WaitError{Err: err}
 	}
-	x.code.lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
+	x.Code.Lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
 	var gone *sandbox.IsolateGoneError
-	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) {
+	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) {
 		return errors.New(code.Explain(err)) // the sandbox was lost: retry, since delivery is at least once
 	}
 	var thrown *sandbox.Error
-	if gone != nil || errors.As(err, &thrown) || errors.Is(err, errCodeTimeout) {
+	if gone != nil || errors.As(err, &thrown) || errors.Is(err, codeexec.ErrTimeout) {
 		return &effects.HandlerError{Text: code.Explain(err)}
 	}
 	return err

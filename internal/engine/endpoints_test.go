@@ -14,6 +14,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -98,8 +99,8 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 			w.Definitions.PutEndpoint(method+" /x", ep)
 		}
 	}
-	ask := func(ctx context.Context, method, body string, change ...func(*engine.EndpointRequest)) (*answered, error) {
-		req := engine.EndpointRequest{
+	ask := func(ctx context.Context, method, body string, change ...func(*endpoints.Request)) (*answered, error) {
+		req := endpoints.Request{
 			Method: method, Path: []string{"x"}, URL: "https://skein.example/threads/t/endpoints/x?q=1", Body: []byte(body), User: "ada",
 			Headers: [][2]string{{"content-type", "application/json"}, {"x-a", "1"}},
 		}
@@ -158,7 +159,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		a := &answered{wrote: make(chan string)}
 		done := make(chan error, 1)
 		go func() {
-			done <- e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)
+			done <- e.ServeEndpoint(ctx, id, endpoints.Request{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)
 		}()
 		for i, want := range []string{"piece 1\n", "piece 2\n", "piece 3\n"} {
 			Eventually(a.wrote).Should(Receive(Equal(want)))
@@ -176,7 +177,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
   async cancel() { await state.setValue('cancelled', true); },
 })));`)
 		a := &answered{refuse: errors.New("the client has gone")}
-		Expect(e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)).To(MatchError(ContainSubstring("the client has gone")))
+		Expect(e.ServeEndpoint(ctx, id, endpoints.Request{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)).To(MatchError(ContainSubstring("the client has gone")))
 		Expect(a.pieces).To(HaveLen(1))
 		Expect(w.Store.Value(ctx, id, "cancelled")).To(MatchJSON("true"))
 	})
@@ -186,7 +187,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		put(source)
 		Expect(get(ctx).body()).To(Equal("onetwo"), "its sandbox is there: starting one is no part of the time")
 		slow := WithTransform(func(err error) bool {
-			failed := (*engine.EndpointError)(nil)
+			failed := (*endpoints.Error)(nil)
 			return errors.As(err, &failed) && failed.Timeout
 		}, BeTrue())
 		// The time has to be enough for the first piece, which depends on what else the machine does.
@@ -196,7 +197,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 			a := &holding{entered: make(chan struct{}), release: make(chan struct{})}
 			done := make(chan error, 1)
 			go func() {
-				done <- e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)
+				done <- e.ServeEndpoint(ctx, id, endpoints.Request{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)
 			}()
 			select {
 			case <-a.entered:
@@ -226,7 +227,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 	DescribeTable("say what is wrong with their code", func(ctx SpecContext, timeout time.Duration, source string, want OmegaMatcher) {
 		put(source, func(ep *definition.Endpoint) { ep.Spec.Timeout = &metav1.Duration{Duration: timeout} })
 		_, err := ask(ctx, "GET", "")
-		var failed *engine.EndpointError
+		var failed *endpoints.Error
 		Expect(errors.As(err, &failed)).To(BeTrue(), "%v", err)
 		Expect(*failed).To(want)
 	},
@@ -256,7 +257,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
   return [...out, await state.getValue('k')];
 });`)
 		Expect(e.Terminate(ctx, id, "x")).To(Succeed())
-		reads := func(r *engine.EndpointRequest) { r.Reads = true }
+		reads := func(r *endpoints.Request) { r.Reads = true }
 		a, err := ask(ctx, "GET", "", reads)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(a.body()).To(And(HavePrefix("[true,"), HaveSuffix(",null]"), Not(ContainSubstring("taken"))))
@@ -309,7 +310,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		var method *definition.MethodError
 		Expect(errors.As(err, &method)).To(BeTrue())
 		Expect(method.Allow).To(Equal([]string{"GET", "HEAD", "POST"}))
-		_, err = ask(ctx, "GET", "", func(r *engine.EndpointRequest) { r.Path = []string{"y"} })
+		_, err = ask(ctx, "GET", "", func(r *endpoints.Request) { r.Path = []string{"y"} })
 		var unknown *definition.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 	})

@@ -17,7 +17,11 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/effects"
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -27,15 +31,18 @@ import (
 
 // Engine runs threads. It is safe for concurrent use.
 type Engine struct {
-	opts    Options
-	log     logr.Logger
-	threads *thread.Service
-	store   store.Store
-	queue   *schedule.Queue
-	leases  *schedule.Leases
-	effects *effects.Worker
-	postRun *postrun.Worker
-	timers  *schedule.Timers
+	opts      Options
+	log       logr.Logger
+	threads   *thread.Service
+	store     store.Store
+	queue     *schedule.Queue
+	leases    *schedule.Leases
+	env       *codeexec.Environment
+	hooks     *hooks.Service
+	endpoints *endpoints.Service
+	effects   *effects.Worker
+	postRun   *postrun.Worker
+	timers    *schedule.Timers
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
 	// observed queues threads that another replica may have terminated, purged or stopped.
@@ -44,8 +51,6 @@ type Engine struct {
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life context.Context
 	die  context.CancelFunc
-	// schemas has the parameters that code of tools declares, by the digest of the code.
-	schemas *lru.Cache
 
 	// recent keeps the conversations of threads whose runs have ended.
 	recent *transcript.Cache
@@ -72,7 +77,6 @@ func New(o Options) (*Engine, error) {
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
 		store:   o.Threads.Store(),
-		schemas: lru.New(maxDescribed),
 
 		recent: transcript.NewCache(transcript.CacheBytes),
 
@@ -91,11 +95,20 @@ func New(o Options) (*Engine, error) {
 		Store: e.store, Definitions: o.Definitions, Runner: &effectCode{engine: e}, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
 		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
 	})
+	e.env = &codeexec.Environment{
+		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Sandboxes: o.Sandboxes, Network: o.Network, MCP: o.MCP, Clock: o.Clock, Log: e.log,
+		Schemas: lru.New(maxDescribed), Redact: o.Redact, Fault: e.fault,
+	}
 	e.postRun = postrun.NewWorker(postrun.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log.WithName("post-run"), Tasks: o.PostRun, Workers: o.PostRunWorkers, Timeout: o.PostRunTimeout,
 		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Redact: o.Redact, Fault: e.fault,
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
+	e.hooks = hooks.New(hooks.Options{
+		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
+		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
+	})
+	e.endpoints = endpoints.New(endpoints.Options{Store: e.store, Definitions: o.Definitions, Executions: apart{engine: e}, Log: e.log})
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil
 }
@@ -122,7 +135,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	e.queue.ShutDown()
-	e.cancelAll(errShutdown)
+	e.cancelAll(ending.ErrShutdown)
 	e.die()
 	loops.Wait()
 	e.queue.Wait()
@@ -135,6 +148,24 @@ func (e *Engine) Wake(threadID string) {
 	e.queue.Delay(threadID, false)
 	e.queue.Forget(threadID)
 	e.queue.Add(threadID)
+}
+
+// ServeEndpoint runs the ThreadEndpoint that a request to a thread belongs to (END-01), and sends its answer.
+func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req endpoints.Request, to endpoints.Answer) error {
+	return e.endpoints.Serve(ctx, threadID, req, to)
+}
+
+// MessageHooks returns the hooks that apply when a message is written from outside of a run (HOK-01). It returns nil
+// when the agent of the thread has no such hooks or cannot be resolved.
+func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks {
+	return e.hooks.Outside(ctx, t)
+}
+
+// ThreadCreated returns the first inbox items of a new thread: the call of after_thread_created. It returns the item
+// also when the agent cannot be resolved yet. Whether the agent has that hook is then decided once the agent can be
+// resolved.
+func (e *Engine) ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem {
+	return e.hooks.ThreadCreated(ctx, namespace, agent)
 }
 
 // WakeEffects makes the engine look for firings of effects, because one was recorded.

@@ -9,6 +9,6 @@ func (e *Engine) CallState(ctx context.Context, threadID, method string, args ..
 	if err != nil {
 		return nil, err
 	}
-	defer x.close()
-	return x.code.serve(ctx, "test", method, args)
+	defer x.Close()
+	return x.Code.Serve(ctx, "test", method, args)
 }

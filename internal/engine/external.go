@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
-
-	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -29,18 +27,18 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 	if err != nil {
 		return tool.Result{}, err
 	}
-	defer x.close()
-	if _, err := x.knows(ctx, name); err != nil {
+	defer x.Close()
+	if _, err := x.Knows(ctx, name); err != nil {
 		return tool.Result{}, err
 	}
-	x.code.lines.Collect()
-	res, err := x.host.Tools.InvokeTool(ctx, "call_"+keyed(threadID, key), name, args)
+	x.Code.Lines.Collect()
+	res, err := x.Host.Tools.InvokeTool(ctx, "call_"+runlog.Keyed(threadID, key), name, args)
 	if err != nil {
 		return res, err
 	}
-	err = x.saveOutside(ctx)
-	x.code.lines.End()
-	res.Logs = x.code.lines.Collected()
+	err = x.SaveOutside(ctx)
+	x.Code.Lines.End()
+	res.Logs = x.Code.Lines.Collected()
 	return res, err
 }
 
@@ -53,8 +51,8 @@ func (e *Engine) QueueTool(ctx context.Context, threadID, key, name string, args
 	if err != nil {
 		return err
 	}
-	defer x.close()
-	return x.host.Tools.QueueTool(ctx, keyed(threadID, key), name, args)
+	defer x.Close()
+	return x.Host.Tools.QueueTool(ctx, runlog.Keyed(threadID, key), name, args)
 }
 
 // NotifyParent queues a silent message on the parent of a thread (SUB-05). A repeat under the same key is queued
@@ -64,7 +62,7 @@ func (e *Engine) NotifyParent(ctx context.Context, threadID, key, content string
 	if err != nil {
 		return err
 	}
-	err = (&lifecycleOf{engine: e, thread: t, state: st}).NotifyParent(ctx, keyed(threadID, key), content)
+	err = (&lifecycleOf{engine: e, thread: t, state: st}).NotifyParent(ctx, runlog.Keyed(threadID, key), content)
 	if errors.Is(err, store.ErrTerminated) {
 		return ErrParentTerminated
 	}
@@ -116,17 +114,6 @@ func (e *Engine) Definition(ctx context.Context, namespace, kind, name string) (
 	return e.opts.Definitions.Load(ctx, namespace, kind, name)
 }
 
-// keySpace is the UUID namespace in which keys of callers become ids.
-var keySpace = uuid.MustParse("8b1f2c5e-5c0a-4f0e-9f0b-0d6f6a3c4e21")
-
-// keyed returns the key that belongs to a caller's own key, which may be any text, or a new key when that is empty.
-func keyed(threadID, key string) string {
-	if key == "" {
-		return uuid.NewString()
-	}
-	return uuid.NewSHA1(keySpace, []byte(threadID+"\x00"+key)).String()
-}
-
 // RunCode runs code in the thread's sandbox, in an isolate of its own (COD-01). It returns the same errors as
 // InvokeTool, and an error when no sandbox is available. Everything that goes wrong within a sandbox is in the
 // Result.
@@ -137,12 +124,12 @@ func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeR
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	defer x.close()
-	return x.host.Code.RunCode(ctx, req)
+	defer x.Close()
+	return x.Host.Code.RunCode(ctx, req)
 }
 
 // external returns an execution that is not part of a run. Its writes are not fenced.
-func (e *Engine) external(ctx context.Context, threadID string) (*execution, error) {
+func (e *Engine) external(ctx context.Context, threadID string) (*codeexec.Execution, error) {
 	t, st, err := e.living(ctx, threadID)
 	if err != nil {
 		return nil, err
@@ -171,46 +158,4 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 	}
 	st, err := e.threads.Open(ctx, threadID)
 	return t, st, err
-}
-
-// knows returns the side of the agent that has a tool of that name, or an *UnknownError when no side has it.
-func (x *execution) knows(ctx context.Context, name string) (*definition.Side, error) {
-	set, side, err := x.offering(ctx, name)
-	var f *failure.Error
-	if errors.As(err, &f) {
-		return nil, &definition.NotReadyError{Reason: f.Reason, Message: f.Message}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !set.Has(name) {
-		if t, err := x.unlisted(ctx, name); t != nil || err != nil {
-			return side, err
-		}
-		return nil, &definition.UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.NamesFor(name))}
-	}
-	return side, nil
-}
-
-// offering returns the tools of the side that has a tool of that name. In a run that is the side whose turn it is.
-// Outside of a run it is the first side with the tool, side a before side b. When no side has it, the tools are those
-// of the side that was asked first.
-func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *definition.Side, error) {
-	if c := x.callerIn(ctx); c != nil {
-		set, err := x.builtFor(ctx, c.promptBroker)
-		return set, c.side, err
-	}
-	side := x.side()
-	set, err := x.built(ctx)
-	if err != nil || set.Has(name) || x.turn != nil || !x.agent.Dual() {
-		return set, side, err
-	}
-	other := x.agent.Other(side)
-	x.use(other)
-	theirs, err := x.built(ctx)
-	if err != nil || theirs.Has(name) {
-		return theirs, other, err
-	}
-	x.use(side)
-	return set, side, nil
 }

@@ -10,12 +10,15 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// familyOf opens the other threads of an execution's tree for code (SUB-05).
-type familyOf struct{ execution *execution }
+// familyOf opens the other threads of a thread's tree for code (SUB-05).
+type familyOf struct {
+	engine *Engine
+	thread *store.Thread
+}
 
 // Open implements tool.Family. The id comes from code, so each call checks anew that the caller may reach the thread.
 func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(context.Context) error, error) {
-	e, own := f.execution.engine, f.execution.host.Thread
+	e, own := f.engine, f.thread
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, nil, err
@@ -40,9 +43,9 @@ func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(
 	}
 	ctx, leave := e.attach(ctx, t.ID)
 	x := e.newExecution(ctx, t, st, agent, "")
-	return x.host, func(ctx context.Context) error {
+	return x.Host, func(ctx context.Context) error {
 		defer leave()
-		defer x.close()
-		return x.saveOutside(ctx)
+		defer x.Close()
+		return x.SaveOutside(ctx)
 	}, nil
 }

@@ -8,9 +8,11 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -58,7 +60,7 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 			m.Attachments = append(m.Attachments, store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size})
 		}
 	}
-	if err := r.beforeCreate(ctx, m); err != nil {
+	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return nil, err
 	}
 	end.Text = transcript.ContentOf(m)
@@ -80,12 +82,12 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	if r.record.Status.Ended() {
 		return nil
 	}
-	switch stopped := stopOf(cause); {
+	switch stopped := ending.StopOf(cause); {
 	case stopped != nil:
 		return r.stop(ctx, stopped)
-	case errors.Is(cause, errTerminal):
+	case errors.Is(cause, ending.ErrTerminal):
 		return r.engine.endTerminated(ctx, r.thread.ID, r.fence, &r.record)
-	case errors.Is(cause, errAborted), errors.Is(cause, errDestroyed):
+	case errors.Is(cause, ending.ErrAborted), errors.Is(cause, ending.ErrDestroyed):
 		return nil
 	}
 	return cause // the run stays as it is in the log
@@ -97,7 +99,7 @@ const maxRunMessage = 1000
 // note returns an assistant message that the model did not write.
 func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
 	return &store.Message{
-		ID: newMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
+		ID: runlog.NewMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
 		Content: &text, Metadata: metadata, Side: r.mark(),
 	}
 }
@@ -232,4 +234,23 @@ func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string
 		return nil, "\n[attachments could not be handed over: " + err.Error() + "]", nil
 	}
 	return copied, "", err
+}
+
+// recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about
+// it, since those calls belong to the run. m is nil when the answer is in the log already. The returned message is
+// nil once it is.
+func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message, error) {
+	if r.hooks.Hook(skeinv1.HookAfterCreateMessage) == nil {
+		return m, nil
+	}
+	if m != nil {
+		s := r.newStep("answer")
+		s.clear()
+		s.createMessage(ctx, m)
+		s.checkpoint(r.record)
+		if err := s.commit(ctx); err != nil {
+			return m, err
+		}
+	}
+	return nil, r.hooks.Tell(ctx)
 }

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -51,7 +53,7 @@ func handlerTimeout(s *definition.Side) time.Duration {
 	if s.Handler.Timeout > 0 {
 		return s.Handler.Timeout
 	}
-	return defaultCodeTimeout
+	return codeexec.DefaultTimeout
 }
 
 // handlerPrefix returns the prefix of the invocations of a run's handlers.
@@ -60,11 +62,11 @@ func handlerPrefix(runID string) string { return "handler_" + runID + "_" }
 // askHandler does what ask does, for a side that is code.
 func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 	side := r.side()
-	conv, err := r.filtered(ctx)
+	conv, err := r.hooks.Filtered(ctx, r.conv, r.record.Steps)
 	if err != nil {
 		return false, err
 	}
-	id := newMessageID()
+	id := runlog.NewMessageID()
 	for again := false; ; again = true {
 		x, err := r.execution(ctx)
 		if err != nil {
@@ -72,9 +74,9 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		}
 		text, call, err := r.callHandler(ctx, x, side, id, r.handlerInput(conv, side))
 		var gone *sandbox.IsolateGoneError
-		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) && ctx.Err() == nil {
+		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost together with what the code did to its state. Repeat the call as after a crash.
-			x.close()
+			x.Close()
 			r.exec, r.tools = nil, nil
 			call.deltas.emit(model.Delta{Reset: true})
 			continue
@@ -100,10 +102,10 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 }
 
 // callHandler makes the call and returns the text of the answer.
-func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Side, id string, input *store.Message) (string, *handlerCall, error) {
-	call := &handlerCall{run: r, lines: x.code.lines, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
+func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *definition.Side, id string, input *store.Message) (string, *handlerCall, error) {
+	call := &handlerCall{run: r, lines: x.Code.Lines, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
 	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
-	x.code.handle(invocation, call)
+	x.Code.Handle(invocation, call)
 	r.handlers = append(r.handlers, call.models)
 	r.completes(x, side)
 	r.beginTurn()
@@ -113,7 +115,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Si
 		args["text"] = transcript.ContentOf(input)
 		args["message"] = input
 	}
-	v, err := x.code.Invoke(r.causation(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
+	v, err := x.Code.Invoke(r.hooks.Causation(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
 	call.end()
 	r.engine.fault("handler.after")
 	if err != nil {
@@ -143,9 +145,9 @@ func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *ha
 	var thrown *sandbox.Error
 	var gone *sandbox.IsolateGoneError
 	switch {
-	case errors.Is(err, errCodeTimeout):
+	case errors.Is(err, codeexec.ErrTimeout):
 		reason, message = failure.ReasonHandlerTimeout, err.Error()
-	case errors.As(err, &gone) && pastWallTime(gone):
+	case errors.As(err, &gone) && codeexec.PastWallTime(gone):
 		reason, message = failure.ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
 	case errors.As(err, &thrown):
 		message = thrown.Name + ": " + thrown.Message
@@ -171,33 +173,28 @@ func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *ha
 	return failure.New(reason, "%s", message)
 }
 
-// pastWallTime reports whether an isolate was ended because of its time limit, and not lost or never started.
-func pastWallTime(gone *sandbox.IsolateGoneError) bool {
-	return gone.Started && strings.Contains(gone.Reason, "ran for longer than")
-}
-
 // completes registers the handler to be called once when the session has ended and is saved (STA-06).
-func (r *run) completes(x *execution, side *definition.Side) {
+func (r *run) completes(x *codeexec.Execution, side *definition.Side) {
 	runID := r.record.ID
-	if x.completing[side.Name] {
+	if x.Completing[side.Name] {
 		return
 	}
-	if x.completing == nil {
-		x.completing = map[string]bool{}
+	if x.Completing == nil {
+		x.Completing = map[string]bool{}
 	}
-	x.completing[side.Name] = true
-	x.host.Session.OnCompleted(func(ctx context.Context, _ *scopes.Session) {
-		if !x.code.opened() {
+	x.Completing[side.Name] = true
+	x.Host.Session.OnCompleted(func(ctx context.Context, _ *scopes.Session) {
+		if !x.Code.Opened() {
 			return // no code ran, so there are no listeners
 		}
 		ctx, cancel := context.WithTimeout(ctx, handlerListeners)
 		defer cancel()
 		invocation := handlerPrefix(runID) + "completed_" + side.Name
-		x.code.handle(invocation, &handlerCall{run: r, lines: x.code.lines, over: true}) // it may log, but not ask models
-		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
+		x.Code.Handle(invocation, &handlerCall{run: r, lines: x.Code.Lines, over: true}) // it may log, but not ask models
+		_, err := x.Code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {
-			x.code.lines.Fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
-			x.engine.log.Info("cannot tell a handler that its session has ended", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
+			x.Code.Lines.Fail(codeexec.SourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
+			x.Env.Log.Info("cannot tell a handler that its session has ended", "namespace", x.Host.Thread.Namespace, "name", x.Host.Thread.Name, "run", runID, "error", err.Error())
 		}
 	})
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/codelog"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -25,6 +27,27 @@ var handlerMethods = map[string]func(c *handlerCall, ctx context.Context, args [
 	},
 	"model.next":  func(c *handlerCall, ctx context.Context, args []any) (any, error) { return c.models.next(ctx, args) },
 	"model.close": func(c *handlerCall, _ context.Context, args []any) (any, error) { return c.models.close(args) },
+}
+
+// Serves implements codeexec.Server.
+func (c *handlerCall) Serves(method string) bool { return handlerMethods[method] != nil }
+
+// Serve implements codeexec.Server.
+func (c *handlerCall) Serve(ctx context.Context, method string, args []any) (any, error) {
+	return handlerMethods[method](c, ctx, args)
+}
+
+// errNotHandler is the error for other code that calls such a method.
+var errNotHandler = errors.New("only handlers of an agent's sides can use this, while they are called")
+
+// addHandlers adds the modules of the handlers of an execution's agent.
+func addHandlers(x *codeexec.Execution, runID string) {
+	x.Code.SetProperty(handlerProperty, handlerPrefix(runID))
+	for _, s := range []*definition.Side{x.Agent.A, x.Agent.B} {
+		if s != nil && s.Handler != nil {
+			x.Code.Add(handlerModule(s), s.Handler.Module, handlerTimeout(s))
+		}
+	}
 }
 
 // end marks the answer as complete: later pieces of it are refused.
@@ -72,7 +95,7 @@ func (c *handlerCall) destroy(context.Context, []any) (any, error) {
 }
 
 // state returns the state of the thread as code sees it.
-func (c *handlerCall) state() *scopes.ThreadState { return c.run.exec.host.Session.Thread.State }
+func (c *handlerCall) state() *scopes.ThreadState { return c.run.exec.Host.Session.Thread.State }
 
 // log writes a line of ctx.logger: level, message, data.
 func (c *handlerCall) log(_ context.Context, args []any) (any, error) {

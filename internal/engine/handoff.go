@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -67,7 +68,7 @@ func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own.Agent = agent.Name // code of that agent reads it
 	r.thread, r.agent, r.next = &own, agent, t.Agent
 	r.tools, r.envLoaded, r.current = nil, false, false
-	r.hooks.announced = nil // the next agent has a system prompt of its own
+	r.hooks.TakeAgent()
 }
 
 // leaveExecution closes the isolate of the previous agent, because the next one has code of its own. The session
@@ -76,15 +77,15 @@ func (r *run) leaveExecution(ctx context.Context) error {
 	if r.exec == nil {
 		return nil
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
+	wait, cancel := context.WithTimeoutCause(ctx, codeexec.AfterResponse, codeexec.ErrSlowWork)
 	defer cancel()
-	if err := r.exec.host.Session.Wait(wait); err != nil && !errors.Is(err, errSlowWork) {
+	if err := r.exec.Host.Session.Wait(wait); err != nil && !errors.Is(err, codeexec.ErrSlowWork) {
 		return err
 	}
 	r.snapshotContext(ctx)
-	r.edited = r.exec.takeEdited() || r.edited
-	r.session = r.exec.host.Session
-	r.exec.close()
+	r.edited = r.exec.TakeEdited() || r.edited
+	r.session = r.exec.Host.Session
+	r.exec.Close()
 	r.exec = nil
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -39,7 +40,7 @@ type arrival struct {
 // takeIn moves inbox items into the conversation. One transaction adds the messages, removes the items from the inbox
 // and changes the row of the run, so that no message is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
-	items = r.takeDue(items)
+	items = r.hooks.TakeDue(items)
 	in := &intake{run: r, checkpoint: r.checkpoint, answered: map[string]bool{}}
 	in.checkpoint.Waits = maps.Clone(r.checkpoint.Waits)
 	in.checkpoint.Decisions = maps.Clone(r.checkpoint.Decisions)
@@ -100,7 +101,7 @@ func (in *intake) item(item store.InboxItem) error {
 			return fmt.Errorf("not a message: %w", err)
 		}
 		in.checkpoint.ReplyTo = append(in.checkpoint.ReplyTo[:len(in.checkpoint.ReplyTo):len(in.checkpoint.ReplyTo)], repliesOf(&m)...)
-		depth, _ := m.Metadata[metadataHookDepth].(float64)
+		depth, _ := m.Metadata[runlog.MetadataHookDepth].(float64)
 		in.checkpoint.HookDepth = int(depth)
 		in.message(m)
 	case store.InboxChildResult:
@@ -150,18 +151,18 @@ func (in *intake) hooks(ctx context.Context) error {
 	results := map[*store.Message]bool{}
 	for _, a := range in.results {
 		results[a.message] = true
-		if err := in.run.beforeResult(ctx, a.call, a.message); err != nil {
+		if err := in.run.hooks.BeforeResult(ctx, a.call, a.message); err != nil {
 			return err
 		}
-		in.run.afterResult(ctx, a.call, a.message)
+		in.run.hooks.AfterResult(ctx, a.call, a.message)
 		in.event(store.EventToolEnded, a.message.ID, toolEvent{Name: a.call.Name, ToolCallID: a.call.ID, Status: a.message.ToolStatus})
 	}
 	for _, op := range in.ops {
 		if a, ok := op.(*store.AppendMessage); ok && !results[a.Message] {
-			if err := in.run.beforeCreate(ctx, a.Message); err != nil {
+			if err := in.run.hooks.BeforeCreate(ctx, a.Message); err != nil {
 				return err
 			}
-			in.run.afterCreate(ctx, a.Message)
+			in.run.hooks.AfterCreate(ctx, a.Message)
 		}
 	}
 	return nil
@@ -171,7 +172,7 @@ func (in *intake) hooks(ctx context.Context) error {
 // (SUB-04).
 func (in *intake) childResult(r store.ChildResult) {
 	m := store.Message{
-		ID: newMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
+		ID: runlog.NewMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
 		Metadata: map[string]any{thread.MetadataSubagent: r.Reference, thread.MetadataStatusKind: r.Status},
 	}
 	if call, awaited := in.awaits(r.ToolCallID); awaited {
@@ -203,7 +204,7 @@ func (in *intake) childResult(r store.ChildResult) {
 func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{
-		ID: newMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
+		ID: runlog.NewMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
 		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.agent.MessageSide(in.run.agent.Side(q.Side)),
 	}
 	in.checkpoint.HookDepth = q.HookDepth
@@ -220,10 +221,5 @@ type toolEvent struct {
 }
 
 func (in *intake) event(kind, messageID string, data toolEvent) {
-	in.ops = append(in.ops, eventOp(in.run.record.ID, kind, messageID, data))
-}
-
-func eventOp(runID, kind, messageID string, data any) *store.AppendEvent {
-	raw, _ := json.Marshal(data) // plain structs of strings and numbers: cannot fail
-	return &store.AppendEvent{Event: store.Event{Type: kind, RunID: runID, MessageID: messageID, Data: raw}}
+	in.ops = append(in.ops, runlog.Event(in.run.record.ID, kind, messageID, data))
 }

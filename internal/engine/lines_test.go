@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -108,7 +109,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 			`export default defineThreadEndpoint(async () => { console.log('asked'); throw new Error('no report'); });`)})
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")
-		err := e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://skein.example/x"}, &answered{})
+		err := e.ServeEndpoint(ctx, id, endpoints.Request{Method: "GET", Path: []string{"x"}, URL: "https://skein.example/x"}, &answered{})
 		Expect(err).To(MatchError(ContainSubstring("its code failed: Error: no report")))
 		Expect(lines(ctx, id)).To(HaveExactElements("info endpoint/report: asked", And(HavePrefix("error endpoint/report: Error: no report"), ContainSubstring("code.ts:"))))
 	})

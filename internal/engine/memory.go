@@ -117,19 +117,22 @@ func (e *Engine) searchMemory(ctx context.Context, t *store.Thread, a *definitio
 	return found, v.Usage, err
 }
 
-// memoryOf implements tool.Memory with the memory of an execution's agent.
-type memoryOf struct{ execution *execution }
+// memoryOf implements tool.Memory with the memory of an agent.
+type memoryOf struct {
+	engine *Engine
+	thread *store.Thread
+	agent  *definition.Agent
+	runID  string
+}
 
 // Search implements tool.Memory.
 func (m *memoryOf) Search(ctx context.Context, call string, q tool.MemoryQuery) ([]store.NearMessage, error) {
-	x := m.execution
-	t := x.host.Thread
-	found, usage, err := x.engine.searchMemory(ctx, t, x.agent, q)
+	found, usage, err := m.engine.searchMemory(ctx, m.thread, m.agent, q)
 	if err != nil {
 		return nil, err
 	}
-	x.engine.countSearch(ctx, t, x.agent, x.host.RunID, call, usage)
-	secrets := func(text string) string { return x.engine.opts.Redact(t.Namespace, text) }
+	m.engine.countSearch(ctx, m.thread, m.agent, m.runID, call, usage)
+	secrets := func(text string) string { return m.engine.opts.Redact(m.thread.Namespace, text) }
 	found = slices.Clone(found)
 	for i := range found {
 		if c := found[i].Message.Content; c != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -33,8 +34,8 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case t.TerminatedAt != 0:
-		e.detach(id, errTerminal)
-		e.cancel(id, errTerminal)
+		e.detach(id, ending.ErrTerminal)
+		e.cancel(id, ending.ErrTerminal)
 		return nil
 	}
 	if err := e.checkStopRequests(ctx, id); err != nil {

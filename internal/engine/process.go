@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/go-logr/logr"
+
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -48,7 +53,7 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 // interruption returns the error that remains after a thread was cancelled for cause. It is nil when the run was
 // ended on purpose.
 func interruption(cause error) error {
-	if stopOf(cause) != nil || errors.Is(cause, errTerminal) || errors.Is(cause, errAborted) || errors.Is(cause, errDestroyed) {
+	if ending.StopOf(cause) != nil || errors.Is(cause, ending.ErrTerminal) || errors.Is(cause, ending.ErrAborted) || errors.Is(cause, ending.ErrDestroyed) {
 		return nil
 	}
 	return cause
@@ -83,6 +88,23 @@ func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	return r.Status == store.RunRunning || e.isDue(r), nil
 }
 
+// isWork reports whether any inbox item can be processed now.
+func (e *Engine) isWork(items []store.InboxItem) bool {
+	for _, item := range items {
+		if item.HeldUntil <= e.now() {
+			return true
+		}
+	}
+	return false
+}
+
+// newRun returns a run of a thread that is not begun or resumed yet.
+func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *activeThread, log logr.Logger) *run {
+	r := &run{engine: e, log: log, thread: t, fence: fence, active: active}
+	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
+	return r
+}
+
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
 // waits.
 func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activeThread, first bool) (more bool, err error) {
@@ -111,11 +133,11 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	var held []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
-		hooks, rest := splitHooks(items)
-		if len(hooks) > 0 && !e.areHeld(hooks) && !e.passOver(active, hooks, t, last, rest) {
-			return true, e.tellAtRest(ctx, t, fence, active, hooks)
+		due, rest := hooks.Split(items)
+		if len(due) > 0 && !e.hooks.AreHeld(due) && !e.passOver(active, due, t, last, rest) {
+			return true, e.hooks.TellAtRest(ctx, t, fence, active.whenDirty, due)
 		}
-		held, items = hooks, rest
+		held, items = due, rest
 	}
 	switch {
 	case t.Parked && !under:
@@ -142,7 +164,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err != nil {
 		return false, err
 	}
-	r := &run{engine: e, log: e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id), fence: fence, active: active}
+	r := e.newRun(t, fence, active, e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id))
 	r.takeOver(t, agent)
 	if under {
 		r.record, r.resumed = *last, true
@@ -150,7 +172,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 			return false, err
 		}
 	} else {
-		r.record = store.Run{ID: newRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
+		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
 	}
 	if r.conv = e.recent.Take(work); r.conv == nil {
 		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
@@ -167,7 +189,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
 	}
-	if err == nil && r.leavesOverdue() {
+	if err == nil && r.hooks.LeavesOverdue() {
 		return true, nil
 	}
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
@@ -217,4 +239,25 @@ func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fenc
 		e.postRun.Add(store.RunRef{ThreadID: id, RunID: r.ID})
 	}
 	return nil
+}
+
+// passOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
+// sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
+// hooks from their turn.
+func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
+	if hooks[0].HeldUntil == 0 {
+		return false
+	}
+	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !e.isDue(last) || !under && (t.Parked || !startsRun(rest)) {
+		return false
+	}
+	newest := int64(1) // the run is due by its time, without an item
+	if len(rest) > 0 {
+		newest = rest[len(rest)-1].Seq
+	}
+	if newest <= active.passedOver {
+		return false
+	}
+	active.passedOver = newest
+	return true
 }

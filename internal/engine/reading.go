@@ -6,7 +6,9 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -20,7 +22,7 @@ func asking(req *model.Request, s *definition.Side, tools *tool.Set) {
 	if r := p.Reasoning; r != nil && can.Reasons() {
 		req.Reasoning = &model.Reasoning{Effort: r.Effort, MaxTokens: ptr.Deref(r.MaxTokens, 0), Exclude: r.Exclude}
 	}
-	if schema := raw(p.ResponseSchema); len(schema) > 0 {
+	if schema := codeexec.Raw(p.ResponseSchema); len(schema) > 0 {
 		if can.TakesSchemas() {
 			req.Schema, req.SchemaName = schema, schemaName(s.Prompt.Name)
 		} else {
@@ -78,7 +80,7 @@ func (r *run) tellTrimmed(now contextTrimmed) {
 		return
 	}
 	r.leftOut, r.shortened = now.LeftOut, now.Shortened
-	r.hooks.with = append(r.hooks.with, eventOp(r.record.ID, store.EventContextTrimmed, "", now))
+	r.hooks.Record(runlog.Event(r.record.ID, store.EventContextTrimmed, "", now))
 }
 
 // withoutReasoning returns an emit function that removes the model's reasoning from a stream.
@@ -112,4 +114,9 @@ func (r *run) assembled(system string, c *transcript.Conversation) []model.Messa
 		c = transcript.WithoutRepairs(c, r.side().Name)
 	}
 	return r.opened(transcript.Assemble(system, c, r.side().Name, other))
+}
+
+// redacted returns text without secrets. A hook may have read secrets and written them into a text for the model.
+func (r *run) redacted(text string) string {
+	return r.engine.opts.Redact(r.thread.Namespace, text)
 }

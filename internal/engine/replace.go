@@ -9,7 +9,9 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -24,16 +26,16 @@ const (
 )
 
 // stop ends the run in the way that s requests.
-func (r *run) stop(ctx context.Context, s *stoppedError) error {
-	if s.runID != "" && s.runID != r.record.ID {
+func (r *run) stop(ctx context.Context, s *ending.Stop) error {
+	if s.RunID != "" && s.RunID != r.record.ID {
 		return nil // another run is under way by now, and continues
 	}
-	r.quiet = s.quiet
-	r.dropCut()
+	r.quiet = s.Quiet
+	r.hooks.DropCut()
 	awaited, err := r.awaited(ctx)
 	if err == nil {
 		r.childStops = stopChildOps(awaited)
-		if s.quiet {
+		if s.Quiet {
 			var done []store.Op
 			done, r.over, err = r.finishStopRequests(ctx)
 			r.childStops = append(r.childStops, done...)
@@ -42,50 +44,50 @@ func (r *run) stop(ctx context.Context, s *stoppedError) error {
 	if err == nil {
 		err = r.stopFor(ctx, s)
 	}
-	s.written, s.err = err == nil, err
+	s.Written, s.Err = err == nil, err
 	if err != nil {
 		return err
 	}
 	return r.engine.stopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
-func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
+func (r *run) stopFor(ctx context.Context, s *ending.Stop) error {
 	text, reason := stoppedText, failure.ReasonStoppedByUser
-	switch s.kind {
-	case stopInterrupt, stopRollback:
+	switch s.Kind {
+	case ending.Interrupt, ending.Rollback:
 		return r.giveWay(ctx, s)
-	case stopCancel:
+	case ending.Cancel:
 		text, reason = cancelledText, failure.ReasonCancelled
-	case stopByUser:
+	case ending.ByUser:
 	}
-	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.reason
+	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.Reason
 	return r.end(ctx, "stop", r.note(text, store.MessageCompleted, nil), text, nil)
 }
 
 // giveWay ends the run and queues the message that replaces it, in one transaction (RUN-09). A parent that waits for
 // this run then waits for the next one.
-func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
+func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 	record := r.record
-	record.Status, record.Reason, record.Message = store.RunStopped, failure.ReasonInterrupted, s.reason
+	record.Status, record.Reason, record.Message = store.RunStopped, failure.ReasonInterrupted, s.Reason
 	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.thread, r.agent)
 	step := r.newStep("stop")
-	if s.kind == stopRollback {
+	if s.Kind == ending.Rollback {
 		gone, taken, err := r.takeBack(ctx)
 		if err != nil {
 			return err
 		}
 		record.Reason, record.Message = failure.ReasonRolledBack, clip.Text(taken.String(), maxRunMessage)
 		step.add(gone...)
-		step.add(eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
+		step.add(runlog.Event(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {
 		step.createMessage(ctx, r.note(interruptedText, store.MessageCompleted, nil))
 	}
 	step.saveScopes(true)
-	if err := handOn(s.with, r.checkpoint.ReplyTo); err != nil {
+	if err := handOn(s.With, r.checkpoint.ReplyTo); err != nil {
 		return err
 	}
 	step.checkpoint(record)
-	step.add(s.with)
+	step.add(s.With)
 	step.add(r.childStops...)
 	if err := step.commit(ctx); err != nil {
 		return err
@@ -184,7 +186,7 @@ func handOn(op *store.Enqueue, replyTo []string) error {
 	if m.Metadata == nil {
 		m.Metadata = map[string]any{}
 	}
-	m.Metadata[metadataReplyTo] = replyTo
+	m.Metadata[runlog.MetadataReplyTo] = replyTo
 	var err error
 	op.Item.Payload, err = json.Marshal(&m)
 	return err
@@ -192,7 +194,7 @@ func handOn(op *store.Enqueue, replyTo []string) error {
 
 // repliesOf returns the parent's calls that wait for the answer to a message.
 func repliesOf(m *store.Message) []string {
-	switch v := m.Metadata[metadataReplyTo].(type) {
+	switch v := m.Metadata[runlog.MetadataReplyTo].(type) {
 	case string:
 		return []string{v}
 	case []any:
@@ -222,10 +224,12 @@ func (e *Engine) Queue(ctx context.Context, st *thread.State, t *store.Thread, n
 		}
 	case skeinv1.RunPolicyInterrupt:
 		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
-			return e.takeOver(ctx, st, t.ID, op, stopInterrupt)
+			return e.takeOver(ctx, st, t.ID, op, ending.Interrupt)
 		}
 	case skeinv1.RunPolicyRollback:
-		n.Commit = func(ctx context.Context, op *store.Enqueue) error { return e.takeOver(ctx, st, t.ID, op, stopRollback) }
+		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
+			return e.takeOver(ctx, st, t.ID, op, ending.Rollback)
+		}
 	case skeinv1.RunPolicyEnqueue, "":
 	}
 	return st.Queue(ctx, n)
@@ -233,7 +237,7 @@ func (e *Engine) Queue(ctx context.Context, st *thread.State, t *store.Thread, n
 
 // takeOver queues a message in place of the run that is under way. That run ends in the same transaction, so that a
 // crash leaves both done or neither.
-func (e *Engine) takeOver(ctx context.Context, st *thread.State, threadID string, op *store.Enqueue, kind stopKind) error {
+func (e *Engine) takeOver(ctx context.Context, st *thread.State, threadID string, op *store.Enqueue, kind ending.Kind) error {
 	for {
 		op.IfNoRun = true
 		if err := st.Apply(ctx, op); !errors.Is(err, store.ErrRunning) {
@@ -248,7 +252,7 @@ func (e *Engine) takeOver(ctx context.Context, st *thread.State, threadID string
 		}
 		with := *op
 		with.IfNoRun = false
-		ended, err := e.endRun(ctx, threadID, &stoppedError{kind: kind, reason: "a new message took its place", runID: last.ID, with: &with})
+		ended, err := e.endRun(ctx, threadID, &ending.Stop{Kind: kind, Reason: "a new message took its place", RunID: last.ID, With: &with})
 		if err != nil {
 			return err
 		}
@@ -280,6 +284,6 @@ func (e *Engine) CancelRun(ctx context.Context, threadID, runID, reason string) 
 	if r.Status.Ended() {
 		return nil
 	}
-	_, err = e.endRun(ctx, threadID, &stoppedError{kind: stopCancel, reason: reason, runID: runID})
+	_, err = e.endRun(ctx, threadID, &ending.Stop{Kind: ending.Cancel, Reason: reason, RunID: runID})
 	return err
 }

@@ -10,9 +10,12 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -53,7 +56,7 @@ type run struct {
 	childStops   []store.Op      // stop requests to awaited children, written with the end of the run
 	since        int64           // when working time was last counted, in microseconds
 
-	exec *execution // created when it is first needed
+	exec *codeexec.Execution // created when it is first needed
 	// session is the session of an execution that a handoff has ended. It belongs to the run, not to the agent.
 	session *scopes.Session
 	// edited reports that code of that execution has changed messages that have not been read again.
@@ -71,7 +74,7 @@ type run struct {
 	withholds bool
 	// seen is the sequence number up to which the conversation shows all edits and removals.
 	seen  int64
-	hooks runHooks
+	hooks hooks.Run
 	// lines receives the log lines of the run's code; nil before there was any code.
 	lines *codelog.Lines
 	// destroys reports that a handler asked to clear the conversation with its answer.
@@ -85,7 +88,7 @@ type run struct {
 func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	defer func() {
 		if r.exec != nil {
-			r.exec.close()
+			r.exec.Close()
 		}
 	}()
 	r.sessionState, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
@@ -97,7 +100,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	if errors.As(err, &f) {
 		return r.fail(ctx, f)
 	}
-	if s := stopOf(err); s != nil {
+	if s := ending.StopOf(err); s != nil {
 		return r.stop(context.WithoutCancel(ctx), s)
 	}
 	return err
@@ -121,7 +124,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		_ = json.Unmarshal(r.record.Usage, &r.usage) // a figure for people: never a reason to fail
 	}
 	if r.resumed {
-		r.takeDue(items)
+		r.hooks.TakeDue(items)
 	} else { // a resumed run may have ended already, so it takes in nothing before plan says so
 		now, err := r.admit(ctx, items)
 		if err != nil {
@@ -140,7 +143,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.tell(ctx); err != nil {
+		if err := r.hooks.Tell(ctx); err != nil {
 			return err
 		}
 		r.takeDecisions()
@@ -165,7 +168,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 				}
 				continue
 			}
-			if told, err := r.announce(ctx); err != nil {
+			if told, err := r.hooks.Announce(ctx); err != nil {
 				return err
 			} else if told {
 				continue // the hook may have ended the turn
@@ -194,7 +197,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 // catchUp adds to the conversation what others have written since it was read, and what waits in the inbox. news
 // reports whether there was anything.
 func (r *run) catchUp(ctx context.Context) (news bool, err error) {
-	edited := r.edited || r.exec != nil && r.exec.takeEdited()
+	edited := r.edited || r.exec != nil && r.exec.TakeEdited()
 	r.edited = false
 	if r.current && !edited {
 		return false, nil
@@ -224,11 +227,11 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if r.current = len(stops) == 0; !r.current {
 		r.known = 0 // the stop requests may be about what is taken in now, so read them again
 	}
-	if items, err = r.admit(ctx, r.takeDue(items)); err != nil {
+	if items, err = r.admit(ctx, r.hooks.TakeDue(items)); err != nil {
 		return news, err
 	}
 	if len(items) == 0 && !r.timeIsUp() {
-		return news || r.canTell(), nil
+		return news || r.hooks.CanTell(), nil
 	}
 	return true, r.takeIn(ctx, items)
 }
@@ -260,7 +263,7 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
 // lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
-	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.owesHooks() && !r.owesScopes() {
+	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.Owes() && !r.owesScopes() {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
@@ -284,7 +287,7 @@ func (r *run) maxSteps() int {
 
 // buildTools builds the current tools of the side. It does nothing when they are built and cannot have changed.
 func (r *run) buildTools(ctx context.Context) (err error) {
-	if r.tools != nil && (r.exec == nil || !r.exec.toolsChange()) {
+	if r.tools != nil && (r.exec == nil || !r.exec.ToolsChange()) {
 		if changed, err := r.skillsChanged(ctx); !changed || err != nil {
 			return err
 		}
@@ -297,13 +300,13 @@ func (r *run) buildTools(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.tools, err = x.buildTools(ctx)
+	r.tools, err = x.BuildTools(ctx)
 	return err
 }
 
 // execution returns the execution of the run's code, and creates it when it is first needed. The variables are
 // resolved before any code runs.
-func (r *run) execution(ctx context.Context) (*execution, error) {
+func (r *run) execution(ctx context.Context) (*codeexec.Execution, error) {
 	if r.exec != nil {
 		return r.exec, nil
 	}
@@ -317,17 +320,17 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 		return nil, err
 	}
 	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
-	r.exec.host.Handoffs = &handoffsOf{execution: r.exec, made: r.checkpoint.Handoffs}
+	r.exec.Host.Handoffs = &handoffsOf{engine: r.engine, thread: r.thread, agent: r.agent, made: r.checkpoint.Handoffs}
 	if r.lines == nil {
-		r.lines = r.exec.code.lines
+		r.lines = r.exec.Code.Lines
 	}
-	r.exec.code.lines = r.lines // the limits on log lines apply to the whole run
+	r.exec.Code.Lines = r.lines // the limits on log lines apply to the whole run
 	if r.session != nil {
-		r.exec.host.Session = r.session
-	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
+		r.exec.Host.Session = r.session
+	} else if err := r.exec.Host.Session.Restore(r.sessionState); err != nil {
 		r.log.Error(err, "cannot restore the state of the session: the run continues without it", "run", r.record.ID)
 	}
-	r.exec.turn.resume(r.checkpoint.Turn)
+	r.exec.Turn.Resume(r.checkpoint.Turn)
 	r.useSide()
 	r.restoreContext(r.exec)
 	return r.exec, nil

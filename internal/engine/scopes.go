@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
-// afterResponse is how long a run waits for background work that continues after its response (STA-06).
-const afterResponse = time.Minute
-
 // scopes returns the session of the run, or nil if no code has run yet.
 func (r *run) scopes() *scopes.Session {
 	if r.exec != nil {
-		return r.exec.host.Session
+		return r.exec.Host.Session
 	}
 	return r.session
 }
@@ -46,33 +43,14 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 		}
 		m = nil
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
+	wait, cancel := context.WithTimeoutCause(ctx, codeexec.AfterResponse, codeexec.ErrSlowWork)
 	defer cancel()
 	err := s.Wait(wait)
 	r.countHandlers()
-	if errors.Is(err, errSlowWork) {
-		r.lines.Fail("", fmt.Sprintf("background work after the answer takes longer than %s: the run ends without it", afterResponse))
-		r.log.Info("background work after the answer takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
+	if errors.Is(err, codeexec.ErrSlowWork) {
+		r.lines.Fail("", fmt.Sprintf("background work after the answer takes longer than %s: the run ends without it", codeexec.AfterResponse))
+		r.log.Info("background work after the answer takes too long: the run ends without it", "run", r.record.ID, "limit", codeexec.AfterResponse.String())
 		return m, nil
 	}
 	return m, err
-}
-
-var errSlowWork = errors.New("background work after the answer takes too long")
-
-// saveOutside waits for background work, and saves the state that code changed outside of a run: in an effect, or in a
-// call from the API.
-func (x *execution) saveOutside(ctx context.Context) error {
-	if err := x.host.Session.Wait(ctx); err != nil {
-		return err
-	}
-	save := x.host.Session.Save(true)
-	if len(save.Ops) == 0 {
-		return nil
-	}
-	if err := x.host.State.Apply(ctx, save.Ops...); err != nil {
-		return err
-	}
-	save.Done()
-	return nil
 }

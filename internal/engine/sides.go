@@ -6,6 +6,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -53,7 +54,7 @@ func (r *run) actAs(s *definition.Side) (back func()) {
 func (r *run) useSide() {
 	r.tools = nil
 	if r.exec != nil {
-		r.exec.use(r.side())
+		r.exec.Use(r.side())
 	}
 }
 
@@ -114,7 +115,7 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 	if after != nil {
 		turn.After = after.ID
 	}
-	s.add(eventOp(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
+	s.add(runlog.Event(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
 	r.checkpoint.Turn = turn
 	r.record.State = r.checkpoint.Encode()
 	s.checkpoint(r.record)
@@ -122,8 +123,8 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 	if err := s.commit(ctx); err != nil {
 		return false, err
 	}
-	if r.exec != nil && r.exec.turn != nil {
-		r.exec.turn.given()
+	if r.exec != nil && r.exec.Turn != nil {
+		r.exec.Turn.Given()
 	}
 	r.useSide()
 	return false, nil

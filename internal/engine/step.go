@@ -39,7 +39,7 @@ func (s *step) appendMessage(m *store.Message) { s.add(&store.AppendMessage{Mess
 // createMessage appends a message and has after_create_message called for it.
 func (s *step) createMessage(ctx context.Context, m *store.Message) {
 	s.appendMessage(m)
-	s.run.afterCreate(ctx, m)
+	s.run.hooks.AfterCreate(ctx, m)
 }
 
 // clear removes the conversation, if a handler has asked for that.
@@ -74,7 +74,7 @@ func (s *step) commit(ctx context.Context) error {
 	r := s.run
 	r.engine.fault(s.point + ".before")
 	s.writeSessionState()
-	ops, written := r.withHooks(s.ops)
+	ops, written := r.hooks.AddTo(s.ops)
 	mark := &store.Mark{}
 	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, append(ops, mark)...); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -16,7 +17,7 @@ import (
 // calls Continue (MSG-08). Both facts are on disk when Stop returns, so a message sent afterwards starts a run.
 // Without a run Stop does nothing.
 func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
-	_, err := e.endRun(ctx, threadID, &stoppedError{reason: reason})
+	_, err := e.endRun(ctx, threadID, &ending.Stop{Reason: reason})
 	return err
 }
 
@@ -29,7 +30,7 @@ const (
 
 // endRun ends the run of a thread on any replica, and reports whether it did. It reports false when no run is under
 // way, or none with the requested id.
-func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (ended bool, err error) {
+func (e *Engine) endRun(ctx context.Context, threadID string, s *ending.Stop) (ended bool, err error) {
 	for range endTries {
 		if done := e.cancelling(threadID, s); done != nil {
 			select {
@@ -37,13 +38,13 @@ func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (
 			case <-ctx.Done():
 				return false, context.Cause(ctx)
 			}
-			if s.written || s.err != nil {
-				return s.written, s.err
+			if s.Written || s.Err != nil {
+				return s.Written, s.Err
 			}
 		}
 		moved, err := e.stopElsewhere(ctx, threadID, s)
-		if s.written || err != nil || !moved {
-			return s.written, err
+		if s.Written || err != nil || !moved {
+			return s.Written, err
 		}
 		select { // this replica or another one has just taken up the run
 		case <-ctx.Done():
@@ -56,9 +57,9 @@ func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (
 
 // stopElsewhere ends a run that waits, or that this replica does not execute. moved reports that a holder has just
 // taken up the run.
-func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedError) (moved bool, err error) {
+func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *ending.Stop) (moved bool, err error) {
 	last, err := e.store.Run(ctx, threadID, "")
-	if err != nil || last.Status.Ended() || s.runID != "" && s.runID != last.ID {
+	if err != nil || last.Status.Ended() || s.RunID != "" && s.RunID != last.ID {
 		return false, store.IgnoreNotFound(err)
 	}
 	t, err := e.store.Thread(ctx, threadID)
@@ -74,7 +75,7 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 	}
 	defer e.unregister(ctx, threadID, active)
 	defer func() {
-		if errors.Is(err, context.Canceled) && outer.Err() == nil && s.err == nil {
+		if errors.Is(err, context.Canceled) && outer.Err() == nil && s.Err == nil {
 			moved, err = true, nil // another caller ends the run at the same time and cancelled this attempt
 		}
 	}()
@@ -100,8 +101,9 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 }
 
 // stopHeld ends a run that nobody executes. The caller holds the lease of the thread.
-func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *stoppedError) (err error) {
-	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last}
+func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *ending.Stop) (err error) {
+	r := e.newRun(t, fence, active, e.log.WithValues("thread", t.ID))
+	r.record = *last
 	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return err
 	}
@@ -133,8 +135,8 @@ func (e *Engine) Destroy(ctx context.Context, threadID string) error {
 		return err
 	}
 	e.fault("destroy.after")
-	e.detach(threadID, errDestroyed)
-	e.cancel(threadID, errDestroyed)
+	e.detach(threadID, ending.ErrDestroyed)
+	e.cancel(threadID, ending.ErrDestroyed)
 	return e.stopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
@@ -144,7 +146,8 @@ func (e *Engine) awaitedOf(ctx context.Context, t *store.Thread) ([]awaitedChild
 	if err != nil || last == nil || last.Status.Ended() {
 		return nil, err
 	}
-	r := &run{engine: e, thread: t, record: *last}
+	r := e.newRun(t, nil, nil, e.log)
+	r.record = *last
 	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return nil, err
 	}
@@ -178,8 +181,8 @@ func (e *Engine) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, e
 // Abort drops the run of a thread at once and writes nothing more, because the thread is about to be purged. It does
 // not wait for the run.
 func (e *Engine) Abort(_ context.Context, threadID, reason string) {
-	e.detach(threadID, errAborted)
-	if e.cancel(threadID, errAborted) {
+	e.detach(threadID, ending.ErrAborted)
+	if e.cancel(threadID, ending.ErrAborted) {
 		e.log.V(1).Info("run aborted", "thread", threadID, "reason", reason)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -24,8 +25,8 @@ import (
 
 // awaitedStop returns the stop of a child's run that nobody waits for any more. The parent is not told, because it
 // does not wait.
-func awaitedStop(runID string) *stoppedError {
-	return &stoppedError{reason: "the run that waited for it was ended", quiet: true, runID: runID}
+func awaitedStop(runID string) *ending.Stop {
+	return &ending.Stop{Reason: "the run that waited for it was ended", Quiet: true, RunID: runID}
 }
 
 // awaitedChild is a child that works, or will work, on calls of its parent.

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -34,8 +35,8 @@ func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 	}
 	// The caller may be code of the run that ends now. What follows must not end with that run.
 	ctx = context.WithoutCancel(ctx)
-	e.detach(threadID, errTerminal)
-	if !e.cancel(threadID, errTerminal) {
+	e.detach(threadID, ending.ErrTerminal)
+	if !e.cancel(threadID, ending.ErrTerminal) {
 		if err := e.endTerminatedRun(ctx, threadID); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -38,7 +39,7 @@ func (in *intake) times() {
 		case tool.WaitApproval:
 			a := store.Approval{At: now, Expired: true}
 			in.decide(call.ID, a)
-			in.ops = append(in.ops, eventOp(in.run.record.ID, store.EventApprovalDecided, w.MessageID, store.ApprovalDecision{Approval: a, ToolCallID: call.ID, Name: call.Name}))
+			in.ops = append(in.ops, runlog.Event(in.run.record.ID, store.EventApprovalDecided, w.MessageID, store.ApprovalDecision{Approval: a, ToolCallID: call.ID, Name: call.Name}))
 		case tool.WaitDelay:
 			in.delayOver(call)
 		}
@@ -54,7 +55,7 @@ func (in *intake) times() {
 func (in *intake) delayOver(call store.ToolCall) {
 	in.freed = true
 	text := "the time is over"
-	in.result(call, store.Message{ID: newMessageID(), CreatedAt: in.run.engine.now(), ToolStatus: string(tool.StatusSuccess), Content: &text})
+	in.result(call, store.Message{ID: runlog.NewMessageID(), CreatedAt: in.run.engine.now(), ToolStatus: string(tool.StatusSuccess), Content: &text})
 }
 
 // waitsFor returns what a parked run waits for: a reason of api/v1alpha1/conditions.go and a text for people. Both are ""

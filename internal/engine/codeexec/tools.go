@@ -1,4 +1,4 @@
-package engine
+package codeexec
 
 import (
 	"context"
@@ -15,18 +15,19 @@ import (
 	"github.com/skein-dev/skein/internal/tool/builtin"
 	"github.com/skein-dev/skein/internal/tool/code"
 	"github.com/skein-dev/skein/internal/tool/httptool"
+	toolprompt "github.com/skein-dev/skein/internal/tool/prompt"
 	"github.com/skein-dev/skein/internal/tool/session"
 )
 
-// toolsChange reports whether the tools on offer depend on more than the agent.
-func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 || x.hasRemote() }
+// ToolsChange reports whether the tools on offer depend on more than the agent.
+func (x *Execution) ToolsChange() bool { return len(x.Agent.Spec.Subagents) > 0 || x.hasRemote() }
 
-// buildTools builds the tools of the side whose turn it is. It returns a *failure.Error when they cannot be offered.
-func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
-	return x.toolsOf(ctx, x.side())
+// BuildTools builds the tools of the side whose turn it is. It returns a *failure.Error when they cannot be offered.
+func (x *Execution) BuildTools(ctx context.Context) (*tool.Set, error) {
+	return x.toolsOf(ctx, x.Side())
 }
 
-func (x *execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.Set, error) {
+func (x *Execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.Set, error) {
 	var list []tool.Tool
 	var servers []remoteTools
 	next := 0
@@ -34,21 +35,21 @@ func (x *execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.S
 	if err != nil {
 		return nil, err
 	}
-	active, err := x.engine.activeSkills(ctx, side, x.host.Thread.ID)
+	active, err := x.Env.ActiveSkills(ctx, side, x.Host.Thread.ID)
 	if err != nil {
 		return nil, err
 	}
 	offer := newOffering(active)
 	for _, ref := range side.Prompt.Spec.Tools {
 		if ref.Builtin != "" {
-			family, err := builtin.Family(ctx, ref.Builtin, x.host)
+			family, err := builtin.Family(ctx, ref.Builtin, x.Host)
 			if err != nil {
 				return nil, err
 			}
 			list = append(list, offer.tools(ref, nil, family...)...)
 			continue
 		}
-		if p := x.agent.Prompts[ref.Prompt]; ref.Prompt != "" {
+		if p := x.Agent.Prompts[ref.Prompt]; ref.Prompt != "" {
 			if p != nil {
 				list = append(list, offer.tools(ref, nil, promptTool(ref, p))...)
 			}
@@ -74,7 +75,7 @@ func (x *execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.S
 			next++
 		}
 	}
-	list = append(append(list, x.skillTool(side, offer)...), session.Tools(side.Spec, x.host)...)
+	list = append(append(list, x.skillTool(side, offer)...), session.Tools(side.Spec, x.Host)...)
 	list, notes, err := x.withRemote(ctx, list, servers, offer)
 	if err != nil {
 		return nil, err
@@ -119,52 +120,52 @@ func approvedFirst(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ...tool
 }
 
 // built returns the tools that were built last, or builds them.
-func (x *execution) built(ctx context.Context) (*tool.Set, error) {
+func (x *Execution) built(ctx context.Context) (*tool.Set, error) {
 	x.mu.Lock()
 	set := x.tools
 	x.mu.Unlock()
 	if set != nil {
 		return set, nil
 	}
-	return x.buildTools(ctx)
+	return x.BuildTools(ctx)
 }
 
 // namedTool returns the tool of a Tool object.
-func (x *execution) namedTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
+func (x *Execution) namedTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
 	if t.HTTP != nil {
 		return httptool.New(httptool.Spec{
-			Name: t.Name, Description: t.Spec.Description, Parameters: raw(t.Spec.Parameters), Timeout: timeoutOf(&t.Spec), Request: t.HTTP,
-		}, x.host, x.engine.opts.Network), nil
+			Name: t.Name, Description: t.Spec.Description, Parameters: Raw(t.Spec.Parameters), Timeout: timeoutOf(&t.Spec), Request: t.HTTP,
+		}, x.Host, x.Env.Network), nil
 	}
 	return x.codeTool(ctx, t)
 }
 
-func (x *execution) codeTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
+func (x *Execution) codeTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
 	parameters, err := x.parameters(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	return code.New(code.Spec{
 		Name: t.Name, Description: t.Spec.Description, Parameters: parameters, Module: moduleOf(t), Timeout: timeoutOf(&t.Spec),
-	}, x.host), nil
+	}, x.Host), nil
 }
 
 // parameters returns the parameters of a tool: those of the object, else those that its code declares. The code is
 // asked once for each digest.
-func (x *execution) parameters(ctx context.Context, t *definition.Tool) (json.RawMessage, error) {
-	if p := raw(t.Spec.Parameters); len(p) > 0 {
+func (x *Execution) parameters(ctx context.Context, t *definition.Tool) (json.RawMessage, error) {
+	if p := Raw(t.Spec.Parameters); len(p) > 0 {
 		return p, nil
 	}
-	if known, ok := x.engine.schemas.Get(t.Digest); ok {
+	if known, ok := x.Env.Schemas.Get(t.Digest); ok {
 		return known.(json.RawMessage), nil
 	}
-	d, err := x.code.describe(ctx, moduleOf(t))
+	d, err := x.Code.describe(ctx, moduleOf(t))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		// A call of the tool will report what is wrong. Until then the tool accepts any object.
-		x.engine.log.Error(err, "cannot ask a tool's code for its parameters", "namespace", x.host.Thread.Namespace, "tool", t.ObjectName)
+		x.Env.Log.Error(err, "cannot ask a tool's code for its parameters", "namespace", x.Host.Thread.Namespace, "tool", t.ObjectName)
 		return nil, nil
 	}
 	var schema json.RawMessage
@@ -173,7 +174,7 @@ func (x *execution) parameters(ctx context.Context, t *definition.Tool) (json.Ra
 			return nil, fmt.Errorf("parameters of tool %s: %w", t.Name, err)
 		}
 	}
-	x.engine.schemas.Add(t.Digest, schema)
+	x.Env.Schemas.Add(t.Digest, schema)
 	return schema, nil
 }
 
@@ -193,9 +194,19 @@ func poolOf(a *definition.Agent) string {
 	return skeinv1.DefaultPoolName
 }
 
-func raw(x *runtime.RawExtension) json.RawMessage {
+func Raw(x *runtime.RawExtension) json.RawMessage {
 	if x == nil {
 		return nil
 	}
 	return x.Raw
+}
+
+// promptTool returns a prompt as a tool.
+func promptTool(ref skeinv1.PromptTool, p *definition.CalledPrompt) tool.Tool {
+	var description string
+	var required json.RawMessage
+	if p.Side != nil {
+		description, required = p.Side.Prompt.Spec.ToolDescription, Raw(p.Side.Prompt.Spec.RequiredSchema)
+	}
+	return toolprompt.New(ref, tool.Name(ref.Prompt), description, required)
 }

@@ -1,4 +1,4 @@
-package engine
+package codeexec
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 )
 
 // describe returns what a module declares.
-func (c *codeHost) describe(ctx context.Context, module string) (*sandbox.Description, error) {
-	iso, _, err := c.isolate(ctx, false)
+func (c *Host) describe(ctx context.Context, module string) (*sandbox.Description, error) {
+	iso, _, err := c.Isolate(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -23,9 +23,9 @@ func (c *codeHost) describe(ctx context.Context, module string) (*sandbox.Descri
 	return d, err
 }
 
-// isolate returns the execution's isolate, and opens it if there is none. If a sandbox cannot open one it is discarded
+// Isolate returns the execution's isolate, and opens it if there is none. If a sandbox cannot open one it is discarded
 // for another, once. That does not happen if the execution or ctx has ended.
-func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, sandbox.Sandbox, error) {
+func (c *Host) Isolate(ctx context.Context, retried bool) (sandbox.Isolate, sandbox.Sandbox, error) {
 	if c.life.Err() != nil { // the isolate has ended with the execution, even if that was not noticed yet
 		return nil, nil, &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: context.Cause(c.life).Error()}
 	}
@@ -35,17 +35,12 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 	if iso != nil {
 		return iso, sbx, nil
 	}
-	static, err := c.state.Static(ctx)
+	static, err := c.State.Static(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.endpoint != "" {
-		static[endpointProperty] = c.endpoint
-	}
-	if c.prefix != "" {
-		static[handlerProperty] = c.prefix
-	}
-	platform, err := c.engine.opts.Definitions.RuntimeContext(ctx, c.thread.Namespace, c.pool)
+	maps.Copy(static, c.static)
+	platform, err := c.env.Definitions.RuntimeContext(ctx, c.thread.Namespace, c.pool)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,7 +61,7 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 }
 
 // open opens an isolate, unless there is one. After a failure the sandbox is nil if none could be acquired.
-func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Isolate, sandbox.Sandbox, error) {
+func (c *Host) open(ctx context.Context, static map[string]any) (sandbox.Isolate, sandbox.Sandbox, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.iso != nil {
@@ -74,14 +69,14 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 	}
 	sbx, err := c.sandbox(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errNoSandbox, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrNoSandbox, err)
 	}
 	// ctx bounds the opening only, because a busy sandbox may take long to refuse. An open isolate lives as long as the
 	// execution.
 	life, cancel := context.WithCancel(c.life)
 	keep := context.AfterFunc(ctx, cancel)
 	iso, err := sbx.OpenIsolate(life, sandbox.IsolateRequest{
-		Modules: maps.Clone(c.modules), Host: c.serve, Static: static, WallTime: c.wall, Log: c.logged,
+		Modules: maps.Clone(c.modules), Host: c.Serve, Static: static, WallTime: c.wall, Log: c.logged,
 	})
 	kept := keep()
 	if err != nil {
@@ -93,19 +88,19 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 		return nil, sbx, fmt.Errorf("the sandbox could not load the code: %w", context.Cause(ctx))
 	}
 	c.iso = iso
-	c.engine.fault("isolate.opened")
+	c.env.fault("isolate.opened")
 	return iso, sbx, nil
 }
 
-// opened reports whether there is an isolate.
-func (c *codeHost) opened() bool {
+// Opened reports whether there is an isolate.
+func (c *Host) Opened() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.iso != nil
 }
 
 // drop closes an isolate that can no longer be used, and forgets it.
-func (c *codeHost) drop(iso sandbox.Isolate) {
+func (c *Host) drop(iso sandbox.Isolate) {
 	c.mu.Lock()
 	if c.iso == iso {
 		c.iso = nil

@@ -1,4 +1,4 @@
-package engine
+package codeexec
 
 import (
 	"context"
@@ -19,33 +19,32 @@ import (
 // runtimeContextProperty passes to an isolate what the platform team configured, for modules that name it (TOL-04).
 const runtimeContextProperty = "$runtimeContext"
 
-// endpointProperty tells an isolate which invocation is a request to an endpoint. Code does not see it.
-const endpointProperty = "$endpoint"
+// DefaultTimeout is the time limit of one call of definition code whose object sets no timeout.
+const DefaultTimeout = time.Minute
 
-// defaultCodeTimeout is the time limit of one call of definition code whose object sets no timeout.
-const defaultCodeTimeout = time.Minute
+// ErrNoSandbox reports that there was no sandbox, so none of the code has run.
+var ErrNoSandbox = errors.New("no sandbox is available")
 
-// errNoSandbox reports that there was no sandbox, so none of the code has run.
-var errNoSandbox = errors.New("no sandbox is available")
+var ErrTimeout = errors.New("the code did not finish")
 
-var errCodeTimeout = errors.New("the code did not finish")
-
-// codeHost runs the code of one execution in the thread's sandbox. It acquires the sandbox when it is first needed,
+// Host runs the code of one execution in the thread's sandbox. It acquires the sandbox when it is first needed,
 // and releases it when the execution ends. The same holds for the isolate, which all definition code shares.
 //
-// mu guards sbx, releases, iso, responses, sources and handlers. The other fields are set before the isolate opens.
-type codeHost struct {
+// mu guards sbx, releases, iso, responses, sources and servers. The other fields are set before the isolate opens.
+type Host struct {
 	life   context.Context // ends with the execution
-	engine *Engine
+	env    *Environment
 	thread *store.Thread
 	pool   string
-	state  *code.State
+	State  *code.State
 	host   *tool.Host
-	turn   *turn // nil outside of a run
+	// reads is called with the code of each module; nil for nothing.
+	reads func(code string)
+	// static are properties that the isolate gets besides those of state. Code does not see them.
+	static map[string]any
 
 	mu       sync.Mutex
 	modules  map[string]sandbox.Module
-	hooks    map[hookKey]string // the modules that call the hooks
 	wall     time.Duration
 	sbx      sandbox.Sandbox
 	releases []func() // of every sandbox that was acquired
@@ -54,38 +53,55 @@ type codeHost struct {
 	responses map[string]chan any
 	// sources holds, by invocation under way, the name of its code for people.
 	sources map[string]string
-	// lines receives the log lines of the code.
-	lines *codelog.Lines
+	// Lines receives the log lines of the code.
+	Lines *codelog.Lines
 
-	// endpoint is the invocation that answers a request, and answer receives its output. Both are set before the
-	// isolate opens.
-	endpoint string
-	answer   *endpointAnswer
-
-	// prefix is the prefix of invocations for handlers of the agent's sides; "" without any. handlers holds these
-	// invocations.
-	prefix   string
-	handlers map[string]*handlerCall
+	// servers serve methods to single invocations. The owners of these methods refuse them to other invocations with the error
+	// that is in reserved.
+	servers  map[string]Server
+	reserved map[string]error
 }
 
-func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
-	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, hooks: map[hookKey]string{}, responses: map[string]chan any{}, sources: map[string]string{}}
+// Server serves methods of its own to the code of one invocation.
+type Server interface {
+	// Serves reports whether the server serves a method.
+	Serves(method string) bool
+	// Serve answers a call of such a method.
+	Serve(ctx context.Context, method string, args []any) (any, error)
 }
 
-// add adds a module. It must be called before the isolate is opened.
-func (c *codeHost) add(name string, m sandbox.Module, timeout time.Duration) {
+func NewHost(life context.Context, env *Environment, t *store.Thread, pool string, state *code.State) *Host {
+	return &Host{
+		life: life, env: env, thread: t, pool: pool, State: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, static: map[string]any{},
+		responses: map[string]chan any{}, sources: map[string]string{}, servers: map[string]Server{}, reserved: map[string]error{},
+	}
+}
+
+// SetProperty sets a property that the isolate gets besides those of state. It must be called before the isolate is opened.
+func (c *Host) SetProperty(name string, value any) { c.static[name] = value }
+
+// Reserve makes the host refuse methods with err to invocations whose Server does not serve them. It must be called before the
+// isolate is opened.
+func (c *Host) Reserve(err error, methods ...string) {
+	for _, m := range methods {
+		c.reserved[m] = err
+	}
+}
+
+// Add adds a module. It must be called before the isolate is opened.
+func (c *Host) Add(name string, m sandbox.Module, timeout time.Duration) {
 	c.modules[name] = m
-	if c.turn != nil {
-		c.turn.reads(m.Code)
+	if c.reads != nil {
+		c.reads(m.Code)
 	}
 	if timeout <= 0 {
-		timeout = defaultCodeTimeout
+		timeout = DefaultTimeout
 	}
 	c.wall = max(c.wall, timeout)
 }
 
-func (c *codeHost) close() {
-	defer c.lines.End() // includes what the code logged while it ended
+func (c *Host) close() {
+	defer c.Lines.End() // includes what the code logged while it ended
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.iso != nil {
@@ -99,39 +115,39 @@ func (c *codeHost) close() {
 }
 
 // sandbox returns the thread's sandbox, and acquires it if needed. The caller holds mu.
-func (c *codeHost) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
+func (c *Host) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
 	if c.sbx != nil {
 		return c.sbx, nil
 	}
-	c.engine.fault("sandbox.acquire.before")
-	sbx, release, err := c.engine.opts.Sandboxes.Acquire(ctx, c.thread, c.pool)
+	c.env.fault("sandbox.acquire.before")
+	sbx, release, err := c.env.Sandboxes.Acquire(ctx, c.thread, c.pool)
 	if err != nil {
 		return nil, err
 	}
 	c.releases = append(c.releases, release)
 	c.sbx = sbx
-	c.engine.fault("sandbox.acquire.after")
+	c.env.fault("sandbox.acquire.after")
 	return sbx, nil
 }
 
 // discard gives up a sandbox that failed, unless another call has done so already.
-func (c *codeHost) discard(ctx context.Context, sbx sandbox.Sandbox) {
+func (c *Host) discard(ctx context.Context, sbx sandbox.Sandbox) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sbx != sbx {
 		return
 	}
-	c.engine.log.Info("discarding a sandbox that failed", "namespace", c.thread.Namespace, "name", c.thread.Name)
+	c.env.Log.Info("discarding a sandbox that failed", "namespace", c.thread.Namespace, "name", c.thread.Name)
 	if c.iso != nil {
 		_ = c.iso.Close() // it belongs to the discarded sandbox
 	}
-	c.engine.opts.Sandboxes.Discard(ctx, c.thread, sbx)
+	c.env.Sandboxes.Discard(ctx, c.thread, sbx)
 	c.sbx, c.iso = nil, nil
 }
 
 // RunCode implements tool.Code. If the sandbox goes away before any of the code has run, the code runs once more in
 // another sandbox.
-func (c *codeHost) RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
+func (c *Host) RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
 	for retried := false; ; retried = true {
 		c.mu.Lock()
 		sbx, err := c.sandbox(ctx)
@@ -148,7 +164,7 @@ func (c *codeHost) RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbo
 }
 
 // ServeRunCode implements tool.Code.
-func (c *codeHost) ServeRunCode(ctx context.Context, args []any) (any, error) {
+func (c *Host) ServeRunCode(ctx context.Context, args []any) (any, error) {
 	c.mu.Lock()
 	sbx, iso := c.sbx, c.iso
 	c.mu.Unlock()
@@ -163,8 +179,8 @@ var errIsolateEnded = errors.New("the isolate has ended")
 
 // ServeRunCodeFor implements tool.Code. The sandbox may differ from the caller's. As in RunCode, code that had not
 // begun when the sandbox went away runs once more.
-func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any) (any, error) {
-	from, ok := caller.(*codeHost)
+func (c *Host) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any) (any, error) {
+	from, ok := caller.(*Host)
 	if !ok {
 		return nil, errIsolateEnded
 	}
@@ -179,7 +195,7 @@ func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args [
 		sbx, err := c.sandbox(ctx)
 		c.mu.Unlock()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoSandbox, err)
+			return nil, fmt.Errorf("%w: %w", ErrNoSandbox, err)
 		}
 		res, err := client.RunCodeFor(ctx, sbx, iso, args)
 		if err != nil {
@@ -194,12 +210,12 @@ func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args [
 
 // Invoke implements tool.Code. A call that had not begun when its isolate went away is repeated once in a fresh
 // sandbox. A call that had begun is not repeated, since it may have done half of its work.
-func (c *codeHost) Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error) {
+func (c *Host) Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error) {
 	if timeout <= 0 {
-		timeout = defaultCodeTimeout
+		timeout = DefaultTimeout
 	}
 	for retried := false; ; retried = true {
-		iso, sbx, err := c.isolate(ctx, retried)
+		iso, sbx, err := c.Isolate(ctx, retried)
 		if err != nil {
 			return nil, err
 		}
@@ -216,13 +232,13 @@ func (c *codeHost) Invoke(ctx context.Context, invocation, module string, args a
 	}
 }
 
-func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, module string, args any, timeout time.Duration) (any, error) {
+func (c *Host) invoke(ctx context.Context, iso sandbox.Isolate, invocation, module string, args any, timeout time.Duration) (any, error) {
 	until := time.Now().Add(timeout)
 	call, cancel := context.WithDeadline(ctx, until)
 	responded := make(chan any, 1)
 	c.mu.Lock()
 	c.responses[invocation] = responded
-	c.sources[invocation] = sourceOf(module)
+	c.sources[invocation] = SourceOf(module)
 	c.mu.Unlock()
 	settled := make(chan outcomeOf, 1)
 	over := func() {
@@ -231,7 +247,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		delete(c.responses, invocation)
 		delete(c.sources, invocation)
 		c.mu.Unlock()
-		c.lines.Flush()
+		c.Lines.Flush()
 	}
 	go func() {
 		v, err := iso.Invoke(call, invocation, module, args)
@@ -239,7 +255,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		// context.
 		if err != nil && ctx.Err() == nil && !time.Now().Before(until) {
 			c.drop(iso) // the code may still be running
-			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect, the hook, the endpoint or the handler", errCodeTimeout, timeout)
+			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect, the hook, the endpoint or the handler", ErrTimeout, timeout)
 		}
 		settled <- outcomeOf{v, err}
 	}()
@@ -248,7 +264,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		over()
 		select {
 		case v := <-responded: // the response came first, so an error of the work after it is not part of the answer
-			c.worked(iso, invocation, sourceOf(module), o.err)
+			c.worked(iso, invocation, SourceOf(module), o.err)
 			return v, nil
 		default:
 			return o.value, o.err
@@ -258,7 +274,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		go func() {
 			defer done()
 			defer over()
-			c.worked(iso, invocation, sourceOf(module), (<-settled).err)
+			c.worked(iso, invocation, SourceOf(module), (<-settled).err)
 		}()
 		return v, nil
 	}
@@ -266,14 +282,14 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 
 // worked records how the work after a response failed, if it did. If the isolate ended with it, the next call does
 // not use that isolate.
-func (c *codeHost) worked(iso sandbox.Isolate, invocation, source string, err error) {
+func (c *Host) worked(iso sandbox.Isolate, invocation, source string, err error) {
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) {
 		c.drop(iso)
 	}
 	if err != nil {
-		c.lines.Fail(source, "work after the response failed: "+code.Explain(err))
-		c.engine.log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", err.Error())
+		c.Lines.Fail(source, "work after the response failed: "+code.Explain(err))
+		c.env.Log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", err.Error())
 	}
 }
 
@@ -286,22 +302,19 @@ type outcomeOf struct {
 // methodRespond is the method with which code answers before its invocation ends.
 const methodRespond = "waitUntil.respond"
 
-// serve answers the calls that code makes to the host.
-func (c *codeHost) serve(ctx context.Context, invocation, method string, args []any) (any, error) {
-	if c.answer != nil && invocation == c.endpoint && (method == methodEndpointHead || method == methodEndpointChunk) {
-		return c.answer.serve(ctx, method, args)
+// Serve answers the calls that code makes to the host.
+func (c *Host) Serve(ctx context.Context, invocation, method string, args []any) (any, error) {
+	c.mu.Lock()
+	server := c.servers[invocation]
+	c.mu.Unlock()
+	if server != nil && server.Serves(method) {
+		return server.Serve(ctx, method, args)
 	}
-	if serve := handlerMethods[method]; serve != nil {
-		c.mu.Lock()
-		call := c.handlers[invocation]
-		c.mu.Unlock()
-		if call == nil {
-			return nil, errors.New("only handlers of an agent's sides can use this, while they are called")
-		}
-		return serve(call, ctx, args)
+	if err := c.reserved[method]; err != nil {
+		return nil, err
 	}
 	if method != methodRespond {
-		return c.state.Serve(ctx, invocation, method, args)
+		return c.State.Serve(ctx, invocation, method, args)
 	}
 	c.mu.Lock()
 	responded := c.responses[invocation]
@@ -317,19 +330,16 @@ func (c *codeHost) serve(ctx context.Context, invocation, method string, args []
 	}
 }
 
-// handle records, before it is made, which call of a handler an invocation is.
-func (c *codeHost) handle(invocation string, call *handlerCall) {
+// Handle makes a Server serve an invocation. It must be called before the invocation is made.
+func (c *Host) Handle(invocation string, s Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.handlers == nil {
-		c.handlers = map[string]*handlerCall{}
-	}
-	c.handlers[invocation] = call
+	c.servers[invocation] = s
 }
 
 // logged receives the console output of definition code. It belongs to the thread, and the manager's own log has none
 // of it.
-func (c *codeHost) logged(invocation string, l sandbox.Log) {
+func (c *Host) logged(invocation string, l sandbox.Log) {
 	c.mu.Lock()
 	source := c.sources[invocation]
 	c.mu.Unlock()
@@ -337,5 +347,5 @@ func (c *codeHost) logged(invocation string, l sandbox.Log) {
 	if strings.HasPrefix(source, "tool/") {
 		call = invocation
 	}
-	c.lines.Console(source, call, l)
+	c.Lines.Console(source, call, l)
 }

@@ -1,4 +1,4 @@
-package engine
+package endpoints
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 // endpointAnswer checks the answer of an endpoint's code, which may be anything, and sends it to the client.
 type endpointAnswer struct {
 	endpoint string
-	to       EndpointAnswer
+	to       Answer
 
 	mu      sync.Mutex
 	started bool
@@ -51,8 +51,13 @@ func (e *answerError) Error() string { return e.text }
 
 func badAnswer(format string, args ...any) error { return &answerError{fmt.Sprintf(format, args...)} }
 
-// serve sends the head or a piece of a streamed answer.
-func (a *endpointAnswer) serve(_ context.Context, method string, args []any) (any, error) {
+// Serves implements codeexec.Server.
+func (a *endpointAnswer) Serves(method string) bool {
+	return method == methodEndpointHead || method == methodEndpointChunk
+}
+
+// Serve implements codeexec.Server. It sends the head or a piece of a streamed answer.
+func (a *endpointAnswer) Serve(_ context.Context, method string, args []any) (any, error) {
 	if len(args) != 1 {
 		return nil, errors.New("a piece of an answer must be exactly one value")
 	}
@@ -92,8 +97,8 @@ func (a *endpointAnswer) chunk(piece []byte) error {
 	case !a.started:
 		return errors.New("send the status and headers of the answer first")
 	}
-	if a.written += len(piece); a.written > MaxEndpointAnswer {
-		return fmt.Errorf("the answer is larger than %d MiB: split it, or write a file", MaxEndpointAnswer>>20)
+	if a.written += len(piece); a.written > MaxAnswer {
+		return fmt.Errorf("the answer is larger than %d MiB: split it, or write a file", MaxAnswer>>20)
 	}
 	return a.to.Write(piece)
 }

@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
@@ -18,7 +19,7 @@ import (
 // of code: it is read field by field, and what a hook may not change stays as it was.
 
 // kept lists the metadata keys that tell Skein what a message is. A hook cannot change them.
-var kept = []string{transcript.MetadataQueuedTool, metadataReplyTo, metadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
+var kept = []string{transcript.MetadataQueuedTool, runlog.MetadataReplyTo, runlog.MetadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
 
 // changeMessage applies what before_create_message returned: content, name, silent and metadata, as far as they are
 // set.

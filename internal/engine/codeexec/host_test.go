@@ -1,4 +1,4 @@
-package engine
+package codeexec
 
 import (
 	"context"
@@ -26,8 +26,8 @@ func (i invoked) Invoke(ctx context.Context, _, _ string, _ any) (any, error) {
 
 func (invoked) Close() error { return nil }
 
-func bareCodeHost() *codeHost {
-	c := newCodeHost(context.Background(), &Engine{log: logr.Discard()}, &store.Thread{}, "", nil)
+func bareCodeHost() *Host {
+	c := NewHost(context.Background(), &Environment{Log: logr.Discard()}, &store.Thread{}, "", nil)
 	c.host = &tool.Host{Session: scopes.New(scopes.Options{})}
 	return c
 }
@@ -37,7 +37,7 @@ func TestAnswerBeforeTheWorkAfterIt(t *testing.T) {
 	for range 100 {
 		c := bareCodeHost()
 		v, err := c.invoke(t.Context(), invoked{call: func(ctx context.Context) error {
-			if _, err := c.serve(ctx, "i", methodRespond, []any{"answer"}); err != nil {
+			if _, err := c.Serve(ctx, "i", methodRespond, []any{"answer"}); err != nil {
 				return err
 			}
 			return &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: "lost", Started: true}
@@ -58,7 +58,7 @@ func TestTimeIsUpWhoeverSaysSo(t *testing.T) {
 			}
 			return &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: "the code ran for longer than 5ms, its limit", Started: true}
 		}}, "i", "m", nil, timeout)
-		if !errors.Is(err, errCodeTimeout) {
+		if !errors.Is(err, ErrTimeout) {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestTheNextCallOpensAnotherIsolateThanTheOneThatEnded(t *testing.T) {
 	for i := range 100 {
 		c, answered := bareCodeHost(), make(chan struct{})
 		c.iso = &invoked{call: func(ctx context.Context) error {
-			if _, err := c.serve(ctx, "i", methodRespond, []any{"answer"}); err != nil {
+			if _, err := c.Serve(ctx, "i", methodRespond, []any{"answer"}); err != nil {
 				return err
 			}
 			if i%2 == 0 {
@@ -84,7 +84,7 @@ func TestTheNextCallOpensAnotherIsolateThanTheOneThatEnded(t *testing.T) {
 		if err := c.host.Session.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if c.opened() {
+		if c.Opened() {
 			t.Fatal("the next call would go to the isolate that has ended")
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package codeexec
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
@@ -24,21 +25,21 @@ type remoteTools struct {
 }
 
 // hasRemote reports whether the side has tools of MCP servers. These can change at any time.
-func (x *execution) hasRemote() bool {
-	return slices.ContainsFunc(x.side().Tools, func(t definition.Tool) bool { return t.MCP != nil })
+func (x *Execution) hasRemote() bool {
+	return slices.ContainsFunc(x.Side().Tools, func(t definition.Tool) bool { return t.MCP != nil })
 }
 
 // withRemote returns a list with the tools of MCP servers added. It asks all servers at once and waits a short time only.
 // If a server does not answer, its tools may be missing or old, and notes say so. A tool of a server never replaces
 // another tool of the same name: it is left out, and notes say so.
-func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []remoteTools, offer offering) (all []tool.Tool, notes []string, err error) {
+func (x *Execution) withRemote(ctx context.Context, list []tool.Tool, servers []remoteTools, offer offering) (all []tool.Tool, notes []string, err error) {
 	if len(servers) == 0 {
 		return list, nil, nil
 	}
 	var group sync.WaitGroup
 	for i := range servers {
 		s := &servers[i]
-		group.Go(func() { s.list, s.err = x.engine.opts.MCP.Tools(ctx, s.tool.MCP) })
+		group.Go(func() { s.list, s.err = x.Env.MCP.Tools(ctx, s.tool.MCP) })
 	}
 	group.Wait()
 	if ctx.Err() != nil {
@@ -58,19 +59,19 @@ func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []
 		for _, r := range s.list {
 			if taken[r.Name] {
 				notes = append(notes, fmt.Sprintf("A tool of the MCP server %s is left out, because another tool has the name %s: give the Tool another spec.mcp.prefix", s.tool.ObjectName, r.Name))
-				x.engine.log.Info("a tool of an MCP server is left out, because another tool has its name", "namespace", x.host.Thread.Namespace, "tool", s.tool.ObjectName, "name", r.Name)
+				x.Env.Log.Info("a tool of an MCP server is left out, because another tool has its name", "namespace", x.Host.Thread.Namespace, "tool", s.tool.ObjectName, "name", r.Name)
 				continue
 			}
 			taken[r.Name] = true
-			all = append(all, offer.tools(s.ref, &s.tool.Spec, x.engine.opts.MCP.Tool(s.tool.MCP, r, x.host))...)
+			all = append(all, offer.tools(s.ref, &s.tool.Spec, x.Env.MCP.Tool(s.tool.MCP, r, x.Host))...)
 		}
 	}
 	return append(all, list[done:]...), notes, nil
 }
 
 // progress appends the progress of a call to the log, for watchers. If it cannot be written the call continues.
-func (x *execution) progress(ctx context.Context, p tool.Progress) {
-	if err := x.host.State.Apply(ctx, eventOp(x.host.RunID, store.EventToolProgress, "", p)); err != nil && ctx.Err() == nil {
-		x.engine.log.V(1).Info("cannot write the progress of a tool; the call continues", "thread", x.host.Thread.ID, "error", err.Error())
+func (x *Execution) progress(ctx context.Context, p tool.Progress) {
+	if err := x.Host.State.Apply(ctx, runlog.Event(x.Host.RunID, store.EventToolProgress, "", p)); err != nil && ctx.Err() == nil {
+		x.Env.Log.V(1).Info("cannot write the progress of a tool; the call continues", "thread", x.Host.Thread.ID, "error", err.Error())
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package hooks
 
 import (
 	"context"
@@ -17,38 +17,38 @@ import (
 // history in the model's form. The log does not change. Neither filter can separate a tool call from its result: when
 // one of the two is left out, the other is too.
 
-// filtered returns the conversation as filter_messages leaves it.
-func (r *run) filtered(ctx context.Context) (*transcript.Conversation, error) {
-	h := r.hook(skeinv1.HookFilterMessages)
-	if h == nil {
-		return r.conv, nil
+// Filtered returns a conversation as filter_messages leaves it for a step.
+func (h *Run) Filtered(ctx context.Context, conv *transcript.Conversation, step int) (*transcript.Conversation, error) {
+	hook := h.Hook(skeinv1.HookFilterMessages)
+	if hook == nil {
+		return conv, nil
 	}
 	var out *transcript.Conversation
-	err := r.filter(ctx, h, func(v any) (err error) {
-		out, err = filterConversation(r.conv, v)
+	err := h.filter(ctx, hook, step, func(v any) (err error) {
+		out, err = filterConversation(conv, v)
 		return err
-	}, r.conv.Messages)
+	}, conv.Messages)
 	if err != nil || out == nil {
-		return r.conv, err
+		return conv, err
 	}
 	for i := range out.Messages {
 		if m := &out.Messages[i]; m.Content != nil {
-			text := r.redacted(*m.Content) // a new variable, since the old text belongs to the conversation
+			text := h.redacted(*m.Content) // a new variable, since the old text belongs to the conversation
 			m.Content = &text
 		}
 	}
 	return out, nil
 }
 
-// prefiltered returns the history as prefilter_llm_history leaves it. The system prompt, which comes first, is not
+// Prefiltered returns the history of a step as prefilter_llm_history leaves it. The system prompt, which comes first, is not
 // part of it.
-func (r *run) prefiltered(ctx context.Context, messages []model.Message) ([]model.Message, error) {
-	h := r.hook(skeinv1.HookPrefilterLLMHistory)
-	if h == nil {
+func (h *Run) Prefiltered(ctx context.Context, messages []model.Message, step int) ([]model.Message, error) {
+	hook := h.Hook(skeinv1.HookPrefilterLLMHistory)
+	if hook == nil {
 		return messages, nil
 	}
 	var history []model.Message
-	err := r.filter(ctx, h, func(v any) (err error) {
+	err := h.filter(ctx, hook, step, func(v any) (err error) {
 		history, err = readHistory(v)
 		return err
 	}, historyForHook(messages[1:]))
@@ -56,33 +56,33 @@ func (r *run) prefiltered(ctx context.Context, messages []model.Message) ([]mode
 		return messages, err
 	}
 	for i := range history {
-		history[i].Content = r.redacted(history[i].Content)
+		history[i].Content = h.redacted(history[i].Content)
 	}
 	return append(messages[:1:1], history...), nil
 }
 
 // filter calls a filter for the next step. When the filter fails, the step uses the unfiltered list.
-func (r *run) filter(ctx context.Context, h *definition.Hook, take func(v any) error, list any) error {
-	x, err := r.execution(ctx)
+func (h *Run) filter(ctx context.Context, hook *definition.Hook, step int, take func(v any) error, list any) error {
+	x, err := h.run.Execution(ctx)
 	if err != nil {
 		return err
 	}
-	about := hookSubject{cause: fmt.Sprintf("%s:%d", r.record.ID, r.record.Steps)}
-	v, failed, err := x.callHook(r.causation(ctx), h, about, list)
+	about := Subject{cause: fmt.Sprintf("%s:%d", h.run.RunID(), step)}
+	v, failed, err := h.service.of(x).callHook(h.Causation(ctx), hook, about, list)
 	if err == nil && failed == nil && v != nil {
 		if bad := take(v); bad != nil {
-			failed = x.failedHook(h, about, "what the hook gave cannot be used: "+bad.Error())
+			failed = h.service.of(x).failedHook(hook, about, "what the hook gave cannot be used: "+bad.Error())
 		}
 	}
 	if failed != nil {
-		r.hooks.with = append(r.hooks.with, failed)
+		h.with = append(h.with, failed)
 	}
 	return err
 }
 
 // redacted returns text without secrets. A hook may have read secrets and written them into a text for the model.
-func (r *run) redacted(text string) string {
-	return r.engine.opts.Redact(r.thread.Namespace, text)
+func (h *Run) redacted(text string) string {
+	return h.service.Redact(h.run.Thread().Namespace, text)
 }
 
 // filterConversation reads what filter_messages returned: the messages that the model is to read, identified by their

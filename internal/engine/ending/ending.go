@@ -1,0 +1,49 @@
+// Package ending has the causes with which the context of a run ends.
+package ending
+
+import (
+	"errors"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Causes with which the context of a run ends. context.Cause returns them.
+var (
+	ErrShutdown  = errors.New("the manager is stopping")
+	ErrAborted   = errors.New("the thread is being purged")
+	ErrDestroyed = errors.New("the conversation was destroyed")
+	ErrTerminal  = errors.New("the thread was terminated")
+)
+
+// Kind is how a stop request ends a run.
+type Kind int
+
+const (
+	ByUser    Kind = iota // messages that wait in the inbox are parked (MSG-08)
+	Cancel                // only this run ends (RUN-10)
+	Interrupt             // a message takes the place of the run (RUN-09)
+	Rollback              // like stopInterrupt, and what the run has appended is removed
+)
+
+// Stop is the cause with which a run ends that was stopped from outside. It carries the outcome back to the caller.
+type Stop struct {
+	Kind   Kind
+	Reason string         // for people
+	RunID  string         // stop only this run; "" stops any
+	With   *store.Enqueue // queued in the transaction that ends the run
+	Quiet  bool           // the parent has ended before: nothing is sent to it that would start it again
+
+	// Written is true once the stop has ended the run, and err says why it could not. While a worker of this replica has
+	// the thread, that worker owns them: others read them after activeThread.done is closed.
+	Written bool
+	Err     error
+}
+
+func (e *Stop) Error() string { return "stopped: " + e.Reason }
+
+// StopOf returns the stop in an error, or nil if there is none.
+func StopOf(cause error) *Stop {
+	var s *Stop
+	errors.As(cause, &s)
+	return s
+}

@@ -1,0 +1,133 @@
+package hooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// A hook that reacts to a past event may find no sandbox to run in. Its item then stays in the inbox, held until the
+// next try (HOK-01). The hooks of one thread keep their order, so the others wait behind it, while messages and runs
+// continue without them. A run calls held hooks when it has a sandbox anyway, and never waits for a sandbox on their
+// behalf again.
+
+const (
+	// maxHookRetry bounds the time between two tries, which doubles with each try.
+	maxHookRetry = 2 * time.Minute
+	// RetryWait bounds how long a thread at rest waits for a sandbox when it is not the first try. A pod that was
+	// requested keeps starting in the meantime.
+	RetryWait = 5 * time.Second
+)
+
+// untoldError reports that no code of a hook has run, because there was no sandbox to run it in.
+type untoldError struct{ text string }
+
+func (e *untoldError) Error() string { return e.text }
+
+// AreHeld reports whether all pending hooks are held and the first one is not due yet.
+func (s *Service) AreHeld(hooks []store.InboxItem) bool {
+	for _, item := range hooks {
+		if item.HeldUntil == 0 {
+			return false
+		}
+	}
+	return hooks[0].HeldUntil > s.Now()
+}
+
+// hold counts one more failed try, for the reason why, for hooks that could not be called. It returns the operations
+// that hold them in the inbox, and the hooks that stay. A hook is given up when it has used up its tries
+// (Limits.HookTries), or when it has no inbox item that could stay.
+func (c *Caller) hold(hooks []store.InboxItem, why string) (ops []store.Op, left []store.InboxItem) {
+	limit := c.service.Tries
+	for _, item := range hooks {
+		if item.Tries++; item.Seq != 0 && item.Tries < limit {
+			left = append(left, item)
+			continue
+		}
+		text := why
+		if item.Seq != 0 {
+			ops = append(ops, &store.Dequeue{Seqs: []int64{item.Seq}})
+			text = fmt.Sprintf("gave up after %d tries: %s", item.Tries, why)
+		}
+		ops = append(ops, c.service.untold(c.x.Agent, c.x.Host.Thread, c.x.Host.RunID, item, text)...)
+	}
+	return append(ops, c.service.keepHeld(left)...), left
+}
+
+// untold returns the log entry which says that a hook was given up without being called.
+func (s *Service) untold(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
+	var call store.HookCall
+	if json.Unmarshal(item.Payload, &call) != nil {
+		return nil
+	}
+	h := agent.HookOf(&call)
+	if h == nil {
+		return nil
+	}
+	about := Subject{messageID: call.MessageID}
+	if call.Call != nil {
+		about.toolCallID = call.Call.ID
+	}
+	return []store.Op{s.failedHook(t, runID, h, about, why)}
+}
+
+// keepHeld returns the operations that hold hooks until the first of them is tried again, and updates the items
+// accordingly.
+func (s *Service) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
+	if len(hooks) == 0 {
+		return nil
+	}
+	wait := s.Retry
+	for range hooks[0].Tries - 1 {
+		if wait *= 2; wait >= maxHookRetry {
+			wait = max(maxHookRetry, s.Retry)
+			break
+		}
+	}
+	until := s.Now() + wait.Microseconds()
+	for i := range hooks {
+		hooks[i].HeldUntil = until
+		ops = append(ops, &store.Hold{Seq: hooks[i].Seq, Until: until, Tries: hooks[i].Tries})
+	}
+	return ops
+}
+
+// holdBehind holds hooks that were queued after the first one was held.
+func (s *Service) holdBehind(ctx context.Context, t *store.Thread, fence *store.Fence, hooks []store.InboxItem) error {
+	var ops []store.Op
+	for _, item := range hooks[1:] {
+		if item.HeldUntil == 0 {
+			ops = append(ops, &store.Hold{Seq: item.Seq, Until: hooks[0].HeldUntil, Tries: item.Tries})
+		}
+	}
+	return s.Store.Apply(ctx, t.ID, fence, ops...)
+}
+
+// expectHeld sets timers for the hooks that ops hold.
+func (s *Service) expectHeld(ops []store.Op) {
+	for _, op := range ops {
+		if hold, ok := op.(*store.Hold); ok {
+			s.Expect(hold.Until)
+		}
+	}
+}
+
+// reach opens an isolate for held hooks. It waits for a short time only, and stops waiting once the inbox of the
+// thread changes, for which whenDirty calls its argument. early reports that it stopped for that reason.
+func (c *Caller) reach(ctx context.Context, whenDirty func(do func()) (over func())) (early bool, err error) {
+	wait, cancel := context.WithTimeout(ctx, RetryWait)
+	defer cancel()
+	defer whenDirty(cancel)()
+	if _, _, err = c.x.Code.Isolate(wait, false); err == nil {
+		return false, nil
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	return errors.Is(wait.Err(), context.Canceled), err
+}
