@@ -36,7 +36,7 @@ func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
 	if err != nil && !errors.As(err, &notReady) {
 		return err
 	}
-	ctx, leave := e.attach(ctx, t.ID)
+	ctx, leave := e.held.Attach(ctx, t.ID)
 	defer leave()
 	x := e.newExecution(ctx, t, st, agent, "")
 	defer x.Close()

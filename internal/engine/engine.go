@@ -21,6 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/schedule"
@@ -54,13 +55,8 @@ type Engine struct {
 
 	// recent keeps the conversations of threads whose runs have ended.
 	recent *transcript.Cache
-
-	mu sync.Mutex
-	// active has the threads that a worker of this replica has, by their ids. Guarded by mu.
-	active map[string]*activeThread
-	// background has the cancel functions of work for a thread outside of its runs, by the thread's id: calls of code through
-	// the API, and effects. Guarded by mu.
-	background map[string]map[*context.CancelCauseFunc]struct{}
+	// held are the threads that this replica works for.
+	held *held.Threads
 }
 
 // New checks the options and returns an engine. The engine does nothing until Start is called.
@@ -80,9 +76,7 @@ func New(o Options) (*Engine, error) {
 
 		recent: transcript.NewCache(transcript.CacheBytes),
 
-		active:     map[string]*activeThread{},
-		background: map[string]map[*context.CancelCauseFunc]struct{}{},
-
+		held:     held.New(),
 		observed: workqueue.NewTyped[string](),
 		sweepNow: make(chan struct{}, 1),
 	}
@@ -135,7 +129,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	e.queue.ShutDown()
-	e.cancelAll(ending.ErrShutdown)
+	e.held.CancelAll(ending.ErrShutdown)
 	e.die()
 	loops.Wait()
 	e.queue.Wait()

@@ -46,7 +46,7 @@ type apart struct{ engine *Engine }
 
 // Attach returns a context that ends when the thread is terminated or purged. Call leave when the work is done.
 func (a apart) Attach(ctx context.Context, threadID string) (attached context.Context, leave func()) {
-	return a.engine.attach(ctx, threadID)
+	return a.engine.held.Attach(ctx, threadID)
 }
 
 // Apart returns an execution apart from the runs of the thread. It has no tools if the thread's agent is not ready.

@@ -21,7 +21,7 @@ import (
 //   - a *NotReadyError for an agent that is not ready
 //   - an *UnknownError for a tool that the agent does not have
 func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error) {
-	ctx, leave := e.attach(ctx, threadID)
+	ctx, leave := e.held.Attach(ctx, threadID)
 	defer leave()
 	x, err := e.external(ctx, threadID)
 	if err != nil {
@@ -45,7 +45,7 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 // QueueTool queues a call of a tool and does not wait for it (TOL-01). The run under way makes the call, or a new run
 // starts. A repeat under the same key is called once. It returns the same errors as InvokeTool.
 func (e *Engine) QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error {
-	ctx, leave := e.attach(ctx, threadID)
+	ctx, leave := e.held.Attach(ctx, threadID)
 	defer leave()
 	x, err := e.external(ctx, threadID)
 	if err != nil {
@@ -96,10 +96,7 @@ func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
 
 // Stopping reports whether the run of a thread that is under way on this replica is being ended.
 func (e *Engine) Stopping(threadID string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a := e.active[threadID]
-	return a != nil && a.cause != nil
+	return e.held.Ending(threadID)
 }
 
 // DefinitionNames returns the names of the definitions of a kind in a namespace. kind is "agent", "prompt" or "model"
@@ -118,7 +115,7 @@ func (e *Engine) Definition(ctx context.Context, namespace, kind, name string) (
 // InvokeTool, and an error when no sandbox is available. Everything that goes wrong within a sandbox is in the
 // Result.
 func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error) {
-	ctx, leave := e.attach(ctx, threadID)
+	ctx, leave := e.held.Attach(ctx, threadID)
 	defer leave()
 	x, err := e.external(ctx, threadID)
 	if err != nil {

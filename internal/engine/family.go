@@ -41,7 +41,7 @@ func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(
 	if err != nil && !errors.As(err, &notReady) {
 		return nil, nil, err
 	}
-	ctx, leave := e.attach(ctx, t.ID)
+	ctx, leave := e.held.Attach(ctx, t.ID)
 	x := e.newExecution(ctx, t, st, agent, "")
 	return x.Host, func(ctx context.Context) error {
 		defer leave()

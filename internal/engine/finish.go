@@ -148,7 +148,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		}
 	}
 	if postrun.Marked(&record) {
-		r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
+		r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	}
 	if session := r.scopes(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))

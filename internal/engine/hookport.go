@@ -16,7 +16,7 @@ type hookExecutions struct{ engine *Engine }
 // Outside implements Executions.
 func (h hookExecutions) Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
 	e := h.engine
-	ctx, leave := e.attach(ctx, t.ID)
+	ctx, leave := e.held.Attach(ctx, t.ID)
 	defer leave()
 	x, err := e.external(ctx, t.ID)
 	if err != nil {

@@ -34,8 +34,8 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case t.TerminatedAt != 0:
-		e.detach(id, ending.ErrTerminal)
-		e.cancel(id, ending.ErrTerminal)
+		e.held.Detach(id, ending.ErrTerminal)
+		e.held.Cancel(id, ending.ErrTerminal)
 		return nil
 	}
 	if err := e.checkStopRequests(ctx, id); err != nil {
@@ -45,25 +45,9 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 	return e.leases.Check(ctx, id)
 }
 
-// working reports whether this replica works for a thread, in a run or in the background.
-func (e *Engine) working(id string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.active[id] != nil || len(e.background[id]) > 0
-}
-
 // observeAll queues all threads that this replica works for, so that observeLoop checks them.
 func (e *Engine) observeAll() {
-	e.mu.Lock()
-	ids := make(map[string]struct{}, len(e.active)+len(e.background))
-	for id := range e.active {
-		ids[id] = struct{}{}
-	}
-	for id := range e.background {
-		ids[id] = struct{}{}
-	}
-	e.mu.Unlock()
-	for id := range ids {
+	for _, id := range e.held.IDs() {
 		e.observed.Add(id)
 	}
 }
@@ -72,11 +56,7 @@ func (e *Engine) observeAll() {
 // inbox again, checks all threads that this replica works for, and starts a sweep.
 func (e *Engine) missed() {
 	e.effects.Wake()
-	e.mu.Lock()
-	for _, a := range e.active {
-		a.markDirty()
-	}
-	e.mu.Unlock()
+	e.held.MarkAllDirty()
 	e.observeAll()
 	select {
 	case e.sweepNow <- struct{}{}:

@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
@@ -27,8 +28,8 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	active := &activeThread{cancel: cancel}
-	if !e.register(id, active) {
+	active := held.NewActive(cancel)
+	if !e.held.Register(id, active) {
 		return nil
 	}
 	defer e.unregister(ctx, id, active)
@@ -60,7 +61,7 @@ func interruption(cause error) error {
 }
 
 // runAll executes run after run until the thread rests or waits.
-func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, active *activeThread) (err error) {
+func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, active *held.Active) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -99,7 +100,7 @@ func (e *Engine) isWork(items []store.InboxItem) bool {
 }
 
 // newRun returns a run of a thread that is not begun or resumed yet.
-func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *activeThread, log logr.Logger) *run {
+func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active, log logr.Logger) *run {
 	r := &run{engine: e, log: log, thread: t, fence: fence, active: active}
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
 	return r
@@ -107,8 +108,8 @@ func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *activeThrea
 
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
 // waits.
-func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activeThread, first bool) (more bool, err error) {
-	active.dirty.Store(false)
+func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *held.Active, first bool) (more bool, err error) {
+	active.Dirty.Store(false)
 	work, err := e.store.Work(ctx, id)
 	if err != nil {
 		return false, store.IgnoreNotFound(err)
@@ -135,7 +136,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
 		due, rest := hooks.Split(items)
 		if len(due) > 0 && !e.hooks.AreHeld(due) && !e.passOver(active, due, t, last, rest) {
-			return true, e.hooks.TellAtRest(ctx, t, fence, active.whenDirty, due)
+			return true, e.hooks.TellAtRest(ctx, t, fence, active.WhenDirty, due)
 		}
 		held, items = due, rest
 	}
@@ -183,7 +184,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if !under { // a resumed run has yet to read the inbox
 		r.known = t.LastSeq
 	}
-	e.isAt(active, r.record.ID)
+	e.held.IsAt(active, r.record.ID)
 	e.followEnded(active) // the lease now belongs to the next run
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
@@ -194,7 +195,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
 	// lease sends another one.
-	return r.record.Status.Ended() && (active.dirty.Load() || r.withholds), err
+	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds), err
 }
 
 // startsRun reports whether any inbox item starts a run of a thread at rest.
@@ -244,7 +245,7 @@ func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fenc
 // passOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
 // sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
 // hooks from their turn.
-func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
+func (e *Engine) passOver(active *held.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
 	if hooks[0].HeldUntil == 0 {
 		return false
 	}
@@ -255,9 +256,9 @@ func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *stor
 	if len(rest) > 0 {
 		newest = rest[len(rest)-1].Seq
 	}
-	if newest <= active.passedOver {
+	if newest <= active.PassedOver {
 		return false
 	}
-	active.passedOver = newest
+	active.PassedOver = newest
 	return true
 }

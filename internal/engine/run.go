@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -34,7 +35,7 @@ type run struct {
 	thread *store.Thread
 	fence  *store.Fence
 	agent  *definition.Agent
-	active *activeThread // shared with the engine, which may cancel it
+	active *held.Active // shared with the engine, which may cancel it
 	// frame is the called prompt that is at work; nil when the side itself is at work.
 	frame *frame
 	// next is the agent that the thread has now. It differs from the agent of the run after a handoff.
@@ -202,7 +203,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if r.current && !edited {
 		return false, nil
 	}
-	r.active.dirty.Store(false)
+	r.active.Dirty.Store(false)
 	at, err := r.engine.store.Position(ctx, r.thread.ID)
 	if err != nil {
 		return false, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -32,7 +33,7 @@ const (
 // way, or none with the requested id.
 func (e *Engine) endRun(ctx context.Context, threadID string, s *ending.Stop) (ended bool, err error) {
 	for range endTries {
-		if done := e.cancelling(threadID, s); done != nil {
+		if done := e.held.Cancelling(threadID, s); done != nil {
 			select {
 			case <-done:
 			case <-ctx.Done():
@@ -69,8 +70,8 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *ending.S
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	active := &activeThread{cancel: cancel}
-	if !e.register(threadID, active) {
+	active := held.NewActive(cancel)
+	if !e.held.Register(threadID, active) {
 		return true, nil
 	}
 	defer e.unregister(ctx, threadID, active)
@@ -101,7 +102,7 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *ending.S
 }
 
 // stopHeld ends a run that nobody executes. The caller holds the lease of the thread.
-func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *ending.Stop) (err error) {
+func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, s *ending.Stop) (err error) {
 	r := e.newRun(t, fence, active, e.log.WithValues("thread", t.ID))
 	r.record = *last
 	if r.checkpoint, err = checkpoint.Read(last); err != nil {
@@ -135,8 +136,8 @@ func (e *Engine) Destroy(ctx context.Context, threadID string) error {
 		return err
 	}
 	e.fault("destroy.after")
-	e.detach(threadID, ending.ErrDestroyed)
-	e.cancel(threadID, ending.ErrDestroyed)
+	e.held.Detach(threadID, ending.ErrDestroyed)
+	e.held.Cancel(threadID, ending.ErrDestroyed)
 	return e.stopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
@@ -181,8 +182,8 @@ func (e *Engine) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, e
 // Abort drops the run of a thread at once and writes nothing more, because the thread is about to be purged. It does
 // not wait for the run.
 func (e *Engine) Abort(_ context.Context, threadID, reason string) {
-	e.detach(threadID, ending.ErrAborted)
-	if e.cancel(threadID, ending.ErrAborted) {
+	e.held.Detach(threadID, ending.ErrAborted)
+	if e.held.Cancel(threadID, ending.ErrAborted) {
 		e.log.V(1).Info("run aborted", "thread", threadID, "reason", reason)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -227,7 +228,7 @@ func splitStopRequests(items []store.InboxItem) (stops []store.InboxItem, calls 
 // applyStopRequests applies pending stop requests to a thread and removes them from its inbox. The caller holds the
 // lease. The run that they are about ends, and work that has not begun does not begin. Runs that began after a stop
 // request arrived are not affected.
-func (e *Engine) applyStopRequests(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
+func (e *Engine) applyStopRequests(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
 		kept, err := checkpoint.Read(last)
 		if err != nil {
@@ -296,7 +297,7 @@ func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run
 
 // checkStopRequests ends the run of a thread on this replica when a stop request names its calls.
 func (e *Engine) checkStopRequests(ctx context.Context, id string) error {
-	if !e.here(id) || e.Stopping(id) {
+	if !e.held.Here(id) || e.Stopping(id) {
 		return nil
 	}
 	items, err := e.store.Inbox(ctx, id)
@@ -313,7 +314,7 @@ func (e *Engine) checkStopRequests(ctx context.Context, id string) error {
 	}
 	kept, err := checkpoint.Read(last)
 	if err == nil && kept.RepliesToAny(calls) {
-		e.cancel(id, awaitedStop(last.ID))
+		e.held.Cancel(id, awaitedStop(last.ID))
 	}
 	return err
 }

@@ -35,8 +35,8 @@ func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 	}
 	// The caller may be code of the run that ends now. What follows must not end with that run.
 	ctx = context.WithoutCancel(ctx)
-	e.detach(threadID, ending.ErrTerminal)
-	if !e.cancel(threadID, ending.ErrTerminal) {
+	e.held.Detach(threadID, ending.ErrTerminal)
+	if !e.held.Cancel(threadID, ending.ErrTerminal) {
 		if err := e.endTerminatedRun(ctx, threadID); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 			}
 		}
 	}
-	if !e.here(t.ID) {
+	if !e.held.Here(t.ID) {
 		ops = append(ops, &store.Revoke{}) // another replica may execute the run: it can write nothing more
 	}
 	if err := e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {

@@ -1,0 +1,215 @@
+// Package held keeps the threads that this replica works for, in runs and beside them, so that their work can be cancelled.
+package held
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Active is a thread that this replica holds.
+type Active struct {
+	cancel context.CancelCauseFunc
+	// cause is why the thread was cancelled; nil when it was not. Guarded by the lock of heldThreads.
+	cause error
+	// run is the id of the run that is under way; "" while it is not known. Guarded by the lock of heldThreads.
+	run string
+	// Done is closed when this replica has let go of the thread.
+	Done chan struct{}
+	// Dirty reports that the inbox may have changed since the holder last read it.
+	Dirty atomic.Bool
+	// onDirty is called when dirty is set; nil for nothing.
+	onDirty atomic.Pointer[func()]
+	// PassedOver is the sequence number of the newest inbox item that a run has processed before held hooks: 1 for a
+	// run that was due by its time, 0 for none. Only the holder uses it.
+	PassedOver int64
+	// Ended are runs whose post-run tasks begin when this replica has released the lease. Only the holder uses it.
+	Ended []store.RunRef
+}
+
+// NewActive returns a thread that cancel cancels.
+func NewActive(cancel context.CancelCauseFunc) *Active {
+	return &Active{cancel: cancel}
+}
+
+// Threads are the threads that this replica works for. It is safe for concurrent use.
+type Threads struct {
+	mu sync.Mutex
+	// active has the threads that a worker of this replica has, by their ids. Guarded by mu.
+	active map[string]*Active
+	// background has the cancel functions of work for a thread outside of its runs, by the thread's id: calls of code through
+	// the API, and effects. Guarded by mu.
+	background map[string]map[*context.CancelCauseFunc]struct{}
+}
+
+// New returns heldThreads without any.
+func New() *Threads {
+	return &Threads{active: map[string]*Active{}, background: map[string]map[*context.CancelCauseFunc]struct{}{}}
+}
+
+// Get returns the thread that a worker of this replica has; nil for none.
+func (h *Threads) Get(id string) *Active {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.active[id]
+}
+
+// Remove makes a thread inactive. It returns why the thread was cancelled; nil when it was not.
+func (h *Threads) Remove(id string, a *Active) (cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.active, id)
+	return a.cause
+}
+
+// Ending reports whether the thread is active and was cancelled.
+func (h *Threads) Ending(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.active[id]
+	return a != nil && a.cause != nil
+}
+
+// MarkAllDirty records for each active thread that its inbox may have changed.
+func (h *Threads) MarkAllDirty() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.active {
+		a.MarkDirty()
+	}
+}
+
+// IDs returns the threads that this replica works for, in a run or in the background.
+func (h *Threads) IDs() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := make([]string, 0, len(h.active)+len(h.background))
+	for id := range h.active {
+		ids = append(ids, id)
+	}
+	for id := range h.background {
+		if h.active[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Register makes a thread active. It returns false when the thread is active already.
+func (h *Threads) Register(id string, a *Active) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.active[id] != nil {
+		return false
+	}
+	a.Done = make(chan struct{})
+	h.active[id] = a
+	return true
+}
+
+// Attach returns a context that ends when the thread is terminated or purged, for background work beside the thread's
+// runs. Call leave when the work is done.
+func (h *Threads) Attach(ctx context.Context, id string) (attached context.Context, leave func()) {
+	attached, cancel := context.WithCancelCause(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.background[id] == nil {
+		h.background[id] = map[*context.CancelCauseFunc]struct{}{}
+	}
+	h.background[id][&cancel] = struct{}{}
+	return attached, func() {
+		cancel(nil)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if delete(h.background[id], &cancel); len(h.background[id]) == 0 {
+			delete(h.background, id)
+		}
+	}
+}
+
+// Detach cancels the background work of a thread.
+func (h *Threads) Detach(id string, cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for cancel := range h.background[id] {
+		(*cancel)(cause)
+	}
+}
+
+// Cancel cancels the thread on this replica for a cause. It returns false when this replica does not hold the thread.
+func (h *Threads) Cancel(id string, cause error) bool { return h.Cancelling(id, cause) != nil }
+
+// Cancelling does what cancel does, and returns a channel that is closed when the thread was let go of; nil when
+// there was nothing to cancel.
+func (h *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.active[id]
+	if a == nil {
+		return nil
+	}
+	if s := ending.StopOf(cause); s != nil && s.RunID != "" && a.run != "" && a.run != s.RunID {
+		return nil
+	}
+	a.end(cause)
+	return a.Done
+}
+
+// IsAt records which run of a thread is under way.
+func (h *Threads) IsAt(a *Active, runID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.run = runID
+}
+
+// Here reports whether this replica holds the thread.
+func (h *Threads) Here(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.active[id] != nil
+}
+
+// CancelAll cancels all threads of this replica for a cause.
+func (h *Threads) CancelAll(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.active {
+		a.end(cause)
+	}
+}
+
+// end cancels the thread. The first cause counts, but termination and purging replace a stop. The caller holds
+// the lock of the heldThreads.
+func (a *Active) end(cause error) {
+	if a.cause == nil || ending.StopOf(a.cause) != nil {
+		a.cause = cause
+	}
+	a.cancel(cause)
+}
+
+// WhenDirty calls do when the thread's inbox may have changed, or already has, until over is called.
+func (a *Active) WhenDirty(do func()) (over func()) {
+	a.onDirty.Store(&do)
+	if a.Dirty.Load() {
+		do()
+	}
+	return func() { a.onDirty.Store(nil) }
+}
+
+// MarkDirty records that the inbox may have changed.
+func (a *Active) MarkDirty() {
+	a.Dirty.Store(true)
+	if do := a.onDirty.Load(); do != nil {
+		(*do)()
+	}
+}
+
+// Working reports whether this replica works for a thread, in a run or in the background.
+func (h *Threads) Working(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.active[id] != nil || len(h.background[id]) > 0
+}
