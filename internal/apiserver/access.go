@@ -10,6 +10,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Views return data of namespaces that their URL does not name. What the caller may see of them is decided by the
@@ -18,14 +19,20 @@ import (
 // reviewsAtOnce bounds the concurrent access reviews of one request.
 const reviewsAtOnce = 8
 
+// reviews decides what a caller may do besides what the request was authorized for.
+type reviews struct {
+	authorizer authorizer.Authorizer
+	threads    *thread.Service
+}
+
 // may reports whether the caller has a right on threads, or on one of their subresources. An empty name means all
 // threads of the namespace; an empty namespace means all namespaces.
-func (s *Server) may(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
+func (r *reviews) may(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
 	user, ok := apirequest.UserFrom(ctx)
 	if !ok {
 		return false, errors.New("the request has no user")
 	}
-	decision, _, err := s.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+	decision, _, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: user, Verb: verb, Namespace: namespace, Name: name, ResourceRequest: true,
 		APIGroup: runtimev1.GroupVersion.Group, APIVersion: runtimev1.GroupVersion.Version,
 		Resource: runtimev1.ThreadsResource, Subresource: string(sub),
@@ -39,11 +46,11 @@ func (s *Server) may(ctx context.Context, verb string, sub runtimev1.Subresource
 // allowedNamespaces returns, sorted, the namespaces with threads in which the caller has a right on threads, or on
 // one of their subresources. When the caller has the right in all namespaces, all is true and the list is empty.
 // Answers over many namespaces are limited to this result.
-func (s *Server) allowedNamespaces(ctx context.Context, verb string, sub runtimev1.Subresource) (namespaces []string, all bool, err error) {
-	if all, err = s.may(ctx, verb, sub, "", ""); all || err != nil {
+func (r *reviews) allowedNamespaces(ctx context.Context, verb string, sub runtimev1.Subresource) (namespaces []string, all bool, err error) {
+	if all, err = r.may(ctx, verb, sub, "", ""); all || err != nil {
 		return nil, all, err
 	}
-	candidates, err := s.opts.Threads.Store().Namespaces(ctx)
+	candidates, err := r.threads.Store().Namespaces(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -52,7 +59,7 @@ func (s *Server) allowedNamespaces(ctx context.Context, verb string, sub runtime
 	group.SetLimit(reviewsAtOnce)
 	for i, ns := range candidates {
 		group.Go(func() (err error) {
-			allowed[i], err = s.may(ctx, verb, sub, ns, "")
+			allowed[i], err = r.may(ctx, verb, sub, ns, "")
 			return err
 		})
 	}

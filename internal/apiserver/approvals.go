@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/tools/events"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -17,8 +19,20 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// approvalEngine is the part of the engine that handles tool calls that wait for a person (RUN-11).
+type approvalEngine interface {
+	Approvals(ctx context.Context, threadID string) ([]approval.Call, error)
+	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*approval.Call, error)
+}
+
+// approvalHandler serves the tool calls of a thread that wait for a person.
+type approvalHandler struct {
+	engine   approvalEngine
+	recorder events.EventRecorder // may be nil
+}
+
 // listApprovals answers GET approvals: the tool calls that wait for a person (RUN-11).
-func (s *Server) listApprovals(c *call) error {
+func (h *approvalHandler) listApprovals(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -27,7 +41,7 @@ func (s *Server) listApprovals(c *call) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	all, err := s.opts.Engine.Approvals(c.r.Context(), c.row.ID)
+	all, err := h.engine.Approvals(c.r.Context(), c.row.ID)
 	if err != nil {
 		return err
 	}
@@ -41,7 +55,7 @@ func (s *Server) listApprovals(c *call) error {
 
 // decideApproval answers POST approvals/{call}. The user whom the API server has authenticated is recorded as the one
 // who decided. The request cannot name another.
-func (s *Server) decideApproval(c *call) error {
+func (h *approvalHandler) decideApproval(c *call) error {
 	if len(c.path) != 1 {
 		return noSuchPath(c.r)
 	}
@@ -58,7 +72,7 @@ func (s *Server) decideApproval(c *call) error {
 		return errors.New("the request has no user")
 	}
 	d.By = user.GetName()
-	a, err := s.opts.Engine.Decide(c.r.Context(), c.row.ID, c.path[0], d)
+	a, err := h.engine.Decide(c.r.Context(), c.row.ID, c.path[0], d)
 	var decided *approval.DecidedError
 	if errors.As(err, &decided) {
 		return conflict(c.name, fmt.Sprintf("%s; a decision cannot be taken back: stop the run, or send a message", decided.Error()))
@@ -66,7 +80,7 @@ func (s *Server) decideApproval(c *call) error {
 	if err != nil {
 		return err
 	}
-	s.tellDecision(c.row, a)
+	h.tellDecision(c.row, a)
 	out := approvalOf(a)
 	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindApproval)
 	return c.writeJSON(http.StatusOK, out)
@@ -75,8 +89,8 @@ func (s *Server) decideApproval(c *call) error {
 // tellDecision records an Event on the Thread that says who decided what, for people who watch the cluster rather
 // than the conversation. The log of the thread keeps the decision for good, with its reason. The content of the call
 // stays in the log.
-func (s *Server) tellDecision(t *store.Thread, a *approval.Call) {
-	if s.opts.Recorder == nil || a.Decision == nil || a.RunID == "" { // a RunID of "" means that it was decided before
+func (h *approvalHandler) tellDecision(t *store.Thread, a *approval.Call) {
+	if h.recorder == nil || a.Decision == nil || a.RunID == "" { // a RunID of "" means that it was decided before
 		return
 	}
 	said, reason, action := "refused", "CallRefused", "Refuse"
@@ -91,7 +105,7 @@ func (s *Server) tellDecision(t *store.Thread, a *approval.Call) {
 		APIVersion: skeinv1.GroupVersion.String(), Kind: "Thread", Namespace: t.Namespace, Name: t.Name, UID: types.UID(t.OwnerUID()),
 		FieldPath: "approvals{" + a.ToolCallID + "}",
 	}
-	s.opts.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s %s the call %s of the tool %s", a.Decision.By, said, a.ToolCallID, a.Name)
+	h.recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s %s the call %s of the tool %s", a.Decision.By, said, a.ToolCallID, a.Name)
 }
 
 func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {

@@ -86,3 +86,15 @@ func (c *call) idempotencyKey(inBody string) string {
 	}
 	return c.r.Header.Get(runtimev1.HeaderIdempotencyKey)
 }
+
+// objectOf returns a field that must be a JSON object, or {} when it is absent.
+func objectOf(name, field string, raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return nil, invalid(name, metav1.CauseTypeTypeInvalid, field, "it must be a JSON object; or leave it out")
+	}
+	return raw, nil
+}

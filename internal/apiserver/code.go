@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +16,28 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
+// codeEngine is the part of the engine that runs code.
+type codeEngine interface {
+	RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error)
+}
+
+// codeHandler runs code in the sandbox of a thread.
+type codeHandler struct {
+	engine codeEngine
+	access *reviews
+	codeOptions
+}
+
+// codeOptions are the limits of WebSockets on which code runs.
+type codeOptions struct {
+	heartbeat       time.Duration   // the interval of pings to clients
+	transferTimeout time.Duration   // bounds one message, in either direction
+	stopping        <-chan struct{} // closed when the server stops
+}
+
 // runCode answers POST code (COD-01, COD-05). The request ends with the code, and a client that disconnects ends the
 // code.
-func (s *Server) runCode(c *call) error {
+func (h *codeHandler) runCode(c *call) error {
 	body, err := c.readBody()
 	if err != nil {
 		return err
@@ -38,7 +58,7 @@ func (s *Server) runCode(c *call) error {
 	if err != nil {
 		return err
 	}
-	result, err := s.opts.Engine.RunCode(c.r.Context(), c.row.ID, req)
+	result, err := h.engine.RunCode(c.r.Context(), c.row.ID, req)
 	if err != nil {
 		return err
 	}

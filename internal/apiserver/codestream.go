@@ -20,25 +20,25 @@ import (
 // attendCode answers GET code, a WebSocket (COD-01 to COD-07). The code runs in the thread's sandbox. Meanwhile the
 // client serves the functions that it provided, receives reports and logs as they come, and may end the code. When
 // the connection ends, for whatever reason, the code ends too.
-func (s *Server) attendCode(c *call) error {
-	if !isWebSocket(c.r) {
+func (h *codeHandler) attendCode(c *call) error {
+	if !c.isWebSocket() {
 		return apierrors.NewBadRequest("GET code is a WebSocket: connect with a WebSocket client, or use POST for code that calls no functions of yours")
 	}
 	// A WebSocket can only be opened with GET, but running code changes things.
-	allowed, err := s.may(c.r.Context(), "create", runtimev1.SubresourceCode, c.namespace, c.name)
+	allowed, err := h.access.may(c.r.Context(), "create", runtimev1.SubresourceCode, c.namespace, c.name)
 	if err != nil {
 		return err
 	}
 	if !allowed {
 		return apierrors.NewForbidden(threadsResource, c.name, errors.New("running code needs the verb create on threads/code, besides get"))
 	}
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: subprotocols(c.r, runtimev1.CodeSubprotocol)})
+	conn, err := c.acceptWebSocket(runtimev1.CodeSubprotocol)
 	if err != nil {
 		return nil // Accept has answered
 	}
 	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(runtimev1.MaxCodeMessageBytes)
-	a := &attendance{server: s, call: c, conn: conn, waiting: map[int64]chan reply{}}
+	a := &attendance{handler: h, call: c, conn: conn, waiting: map[int64]chan reply{}}
 	a.ctx, a.end = context.WithCancelCause(c.r.Context())
 	defer a.end(nil)
 	a.run()
@@ -47,11 +47,11 @@ func (s *Server) attendCode(c *call) error {
 
 // attendance is one WebSocket connection that serves one execution. mu guards lastID and waiting.
 type attendance struct {
-	server *Server
-	call   *call
-	conn   *websocket.Conn
-	ctx    context.Context // of the execution; its cause says why the code was ended
-	end    context.CancelCauseFunc
+	handler *codeHandler
+	call    *call
+	conn    *websocket.Conn
+	ctx     context.Context // of the execution; its cause says why the code was ended
+	end     context.CancelCauseFunc
 
 	mu      sync.Mutex
 	lastID  int64
@@ -97,7 +97,7 @@ func (a *attendance) run() {
 		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: linkError(status.ErrStatus.Message)})
 		return
 	}
-	result, err := a.server.opts.Engine.RunCode(a.ctx, a.call.row.ID, req)
+	result, err := a.handler.engine.RunCode(a.ctx, a.call.row.ID, req)
 	var ended *endedError
 	if err != nil && errors.As(context.Cause(a.ctx), &ended) {
 		result, err = sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: ended.reason}}, nil
@@ -113,7 +113,7 @@ func (a *attendance) run() {
 
 // first reads the message with which every client begins.
 func (a *attendance) first() (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(a.ctx, a.server.opts.transferTimeout)
+	ctx, cancel := context.WithTimeout(a.ctx, a.handler.transferTimeout)
 	defer cancel()
 	m, err := a.receive(ctx)
 	if err != nil {
@@ -225,7 +225,7 @@ func (a *attendance) settle(id int64, with reply) error {
 func (a *attendance) watch() {
 	select {
 	case <-a.ctx.Done():
-	case <-a.server.stopping:
+	case <-a.handler.stopping:
 		a.end(errStopping)
 	}
 }
@@ -233,14 +233,14 @@ func (a *attendance) watch() {
 // beat ends the code of a client that is gone. It is separate from watch because a client that reads nothing for a
 // while, for example while it computes, answers no ping until then.
 func (a *attendance) beat() {
-	heartbeat := time.NewTicker(a.server.opts.heartbeat)
+	heartbeat := time.NewTicker(a.handler.heartbeat)
 	defer heartbeat.Stop()
 	for {
 		select {
 		case <-a.ctx.Done():
 			return
 		case <-heartbeat.C:
-			ctx, cancel := context.WithTimeout(a.ctx, a.server.opts.transferTimeout)
+			ctx, cancel := context.WithTimeout(a.ctx, a.handler.transferTimeout)
 			err := a.conn.Ping(ctx)
 			cancel()
 			if err != nil && a.ctx.Err() == nil {
@@ -260,7 +260,7 @@ func (a *attendance) send(m runtimev1.CodeServerMessage) error {
 	if len(body) > runtimev1.MaxCodeMessageBytes {
 		return errTooLarge
 	}
-	ctx, cancel := context.WithTimeout(a.call.r.Context(), a.server.opts.transferTimeout)
+	ctx, cancel := context.WithTimeout(a.call.r.Context(), a.handler.transferTimeout)
 	defer cancel()
 	if err := a.conn.Write(ctx, websocket.MessageText, a.call.clean(body)); err != nil {
 		a.end(errDeaf)

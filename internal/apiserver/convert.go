@@ -9,7 +9,6 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -79,8 +78,6 @@ func messagesOf(list []store.Message) []runtimev1.Message {
 
 func eventOf(e *store.Event) runtimev1.Event { return runtimev1.Event(*e) }
 
-func effectOf(e engine.ScheduledEffect) runtimev1.Effect { return runtimev1.Effect(e) }
-
 func childOf(c skeinv1.ChildStatus) runtimev1.Child {
 	return runtimev1.Child{
 		Reference: c.Reference, Name: c.Name, Title: c.Title, Description: c.Description, Resumable: c.Resumable, Blocking: c.Blocking,
@@ -97,6 +94,49 @@ func mapped[A, B any](in []A, f func(A) B) []B {
 	out := make([]B, len(in))
 	for i := range in {
 		out[i] = f(in[i])
+	}
+	return out
+}
+
+// fieldsOf returns the fields of a thread's record that are in its row.
+func fieldsOf(t *store.Thread) runtimev1.ThreadFields {
+	f := runtimev1.ThreadFields{
+		Archived: t.ArchivedAt != 0, Draft: t.Fields.Draft, AutoSubmitDraft: t.Fields.AutoSubmitDraft, AgentMode: t.Fields.AgentMode,
+		MaxTokens: t.Fields.MaxTokens, Workspace: workspaceOf(t.Fields.Workspace), NextMessageID: t.Appended + 1,
+		ActivatedSkills: mapped(t.Fields.ActivatedSkills, func(s store.SkillActivation) runtimev1.SkillActivation { return runtimev1.SkillActivation(s) }),
+		OriginThreadID:  t.OriginID, MainThreadID: mainOf(t), UserLastInteractedAt: userInteraction(t),
+	}
+	if t.OriginID != "" {
+		f.ForkPointIndex = &t.ForkIndex
+	}
+	return f
+}
+
+func workspaceOf(w *store.Workspace) *runtimev1.Workspace { return (*runtimev1.Workspace)(w) }
+
+// mainOf returns the id of the outermost ancestor of a subagent's thread.
+func mainOf(t *store.Thread) string {
+	if t.ParentID == "" {
+		return ""
+	}
+	return t.RootID
+}
+
+// userInteraction returns when a user last sent a message, or else when the thread was created.
+func userInteraction(t *store.Thread) int64 { return max(t.UserActivityAt, t.CreatedAt) }
+
+func relationshipsOf(rs []store.Relationship) []runtimev1.Relationship {
+	out := make([]runtimev1.Relationship, len(rs))
+	for i := range rs {
+		out[i] = relationshipOf(&rs[i])
+	}
+	return out
+}
+
+func relationshipOf(r *store.Relationship) runtimev1.Relationship {
+	out := runtimev1.Relationship{ThreadID: r.ThreadID, Type: string(r.Type), Role: r.Role, CreatedAt: r.CreatedAt, Comment: r.Comment}
+	if r.MessageIndex >= 0 {
+		out.MessageIndex = &r.MessageIndex
 	}
 	return out
 }

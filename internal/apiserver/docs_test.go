@@ -49,7 +49,7 @@ func granted() map[string]bool {
 var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 	It("grant each verb of each subresource to somebody", func() {
 		roles := granted()
-		for sub, r := range (&Server{}).routes() {
+		for sub, r := range (&Server{}).handlers().routes() {
 			for _, verb := range r.verbs() {
 				resource := strings.TrimSuffix(runtimev1.ThreadsResource+"/"+string(sub), "/")
 				Expect(roles).To(HaveKey(resource+" "+verb), "add it to config/rbac/conversation_*_role.yaml")
@@ -58,7 +58,7 @@ var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 	})
 
 	It("name no subresource that is not there", func() {
-		routes := (&Server{}).routes()
+		routes := (&Server{}).handlers().routes()
 		for key := range maps.Keys(granted()) {
 			resource, _, _ := strings.Cut(key, " ")
 			if sub, ok := strings.CutPrefix(resource, runtimev1.ThreadsResource+"/"); ok {
@@ -116,11 +116,11 @@ var _ = Describe("the guide to the runtime API", func() {
 				served[methods[verb]+" "+path] = true
 			}
 		}
-		for sub, r := range (&Server{}).routes() {
+		for sub, r := range (&Server{}).handlers().routes() {
 			add(r.plain, string(sub))
 			add(r.nested, string(sub)+"/")
 		}
-		for name, v := range (&Server{}).views() {
+		for name, v := range (&Server{}).handlers().views() {
 			add(v.collection, string(name))
 			add(v.across, string(name))
 			add(v.named, string(name)+"/")

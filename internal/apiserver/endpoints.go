@@ -1,21 +1,33 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 )
+
+// endpointEngine is the part of the engine that calls the code of endpoints.
+type endpointEngine interface {
+	ServeEndpoint(ctx context.Context, threadID string, req engine.EndpointRequest, to engine.EndpointAnswer) error
+}
+
+// endpointHandler serves the endpoints of a thread.
+type endpointHandler struct {
+	engine endpointEngine
+	// transferTimeout bounds one piece of a request or an answer.
+	transferTimeout time.Duration
+}
 
 // readMethods are the methods that a terminated thread answers too (THR-05). Such requests have no body.
 var readMethods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodOptions: true}
@@ -25,7 +37,7 @@ var errBodyCutOff = apierrors.NewBadRequest("the body was cut off or came too sl
 // serveEndpoint answers any method of endpoints/{path} with the code of the ThreadEndpoint that has the path
 // (END-01). A request lasts as long as its code, at most the endpoint's timeout. A client that disconnects ends the
 // code.
-func (s *Server) serveEndpoint(c *call) error {
+func (h *endpointHandler) serveEndpoint(c *call) error {
 	for _, part := range c.path {
 		if part == "" || part == "." || part == ".." {
 			return apierrors.NewBadRequest(`the path has empty parts, "." or "..": write it without them`)
@@ -40,7 +52,7 @@ func (s *Server) serveEndpoint(c *call) error {
 		req.User = user.GetName()
 	}
 	if !req.Reads {
-		in := s.body(c)
+		in := c.patientBody(h.transferTimeout)
 		body, err := io.ReadAll(http.MaxBytesReader(c.w, io.NopCloser(in), engine.MaxEndpointRequest))
 		var tooLarge *http.MaxBytesError
 		if in.err != nil && !errors.As(err, &tooLarge) {
@@ -51,8 +63,8 @@ func (s *Server) serveEndpoint(c *call) error {
 		}
 		req.Body = body
 	}
-	answer := &endpointAnswer{call: c, out: &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}}
-	err := s.opts.Engine.ServeEndpoint(ctx, c.row.ID, req, answer)
+	answer := &endpointAnswer{call: c, out: c.patientWriter(h.transferTimeout)}
+	err := h.engine.ServeEndpoint(ctx, c.row.ID, req, answer)
 	if answer.started {
 		if err != nil {
 			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
@@ -128,37 +140,6 @@ func (a *endpointAnswer) end() error {
 		_, _ = io.WriteString(a.out, a.call.secrets.Text(a.call.namespace, a.held)) // an error means that the client has gone
 	}
 	return nil
-}
-
-// endpointStatus returns the Status for an endpoint whose code did not answer.
-func endpointStatus(name string, e *engine.EndpointError) *apierrors.StatusError {
-	cause := []metav1.StatusCause{{Type: runtimev1.CauseEndpointFailed, Message: e.Message, Field: e.Endpoint}}
-	var out *apierrors.StatusError
-	switch {
-	case e.Timeout:
-		out = apierrors.NewTimeoutError(e.Error(), 0)
-		out.ErrStatus.Message = e.Error()
-	case e.Lost:
-		out = apierrors.NewServiceUnavailable(e.Error())
-	default:
-		out = &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: e.Error(),
-		}}
-	}
-	out.ErrStatus.Details = details(name, 0)
-	if e.Lost && !e.Timeout {
-		out.ErrStatus.Details.RetryAfterSeconds = retrySoon
-	}
-	out.ErrStatus.Details.Causes = cause
-	return out
-}
-
-// methodStatus returns a 405 that names the methods of a path.
-func methodStatus(name string, e *definition.MethodError) *apierrors.StatusError {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
-		Message: fmt.Sprintf("thread %q: %v", name, e), Details: details(name, 0),
-	}}
 }
 
 // optionsAsGet makes OPTIONS of an endpoint count as a read for authorization, because it only asks what is allowed.

@@ -11,11 +11,13 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// clean removes secrets from JSON that goes to the caller (ENV-03).
-func (c *call) clean(body []byte) []byte { return c.secrets.JSON(c.namespace, body) }
+// envHandler serves the environment variables of a thread.
+type envHandler struct {
+	threads *thread.Service
+}
 
 // listEnv answers GET env: every variable that the thread sees, with values for texts only.
-func (s *Server) listEnv(c *call) error {
+func (h *envHandler) listEnv(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -41,9 +43,9 @@ func (s *Server) listEnv(c *call) error {
 }
 
 // getEnv answers GET env/{name}, and GET env/pending with the variables that the thread waits for.
-func (s *Server) getEnv(c *call) error {
+func (h *envHandler) getEnv(c *call) error {
 	if c.rest() == runtimev1.EnvRequestPath {
-		return s.getEnvRequest(c)
+		return h.getEnvRequest(c)
 	}
 	v, err := c.thread.EnvValue(c.r.Context(), c.rest())
 	if errors.Is(err, thread.ErrEnvUnknown) {
@@ -59,10 +61,10 @@ func (s *Server) getEnv(c *call) error {
 }
 
 // getEnvRequest answers with the variables that the thread waits for (ENV-06).
-func (s *Server) getEnvRequest(c *call) error {
+func (h *envHandler) getEnvRequest(c *call) error {
 	ctx := c.r.Context()
 	out := runtimev1.EnvRequest{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvRequest), Variables: []runtimev1.EnvWanted{}}
-	run, err := s.opts.Threads.Store().Run(ctx, c.row.ID, "")
+	run, err := h.threads.Store().Run(ctx, c.row.ID, "")
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return c.writeJSON(http.StatusOK, out)
@@ -83,7 +85,7 @@ func (s *Server) getEnvRequest(c *call) error {
 }
 
 // putEnv answers PUT env/{name} (ENV-02, ENV-04). The answer holds no secret, not even the one that was sent.
-func (s *Server) putEnv(c *call) error {
+func (h *envHandler) putEnv(c *call) error {
 	var body runtimev1.NewEnvValue
 	if err := c.decode(&body, false); err != nil {
 		return err
@@ -95,12 +97,12 @@ func (s *Server) putEnv(c *call) error {
 	if err := c.thread.SetEnv(ctx, c.rest(), *body.Value, store.EnvType(body.Type)); err != nil {
 		return err
 	}
-	return s.getEnv(c)
+	return h.getEnv(c)
 }
 
 // deleteEnv answers DELETE env/{name}: it removes the thread's own value, so that an inherited value of that name
 // applies again.
-func (s *Server) deleteEnv(c *call) error {
+func (h *envHandler) deleteEnv(c *call) error {
 	removed, err := c.thread.UnsetEnv(c.r.Context(), c.rest())
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/envkeys"
@@ -185,4 +186,68 @@ func notStored(name, why string) *apierrors.StatusError {
 	e := apierrors.NewServiceUnavailable(message)
 	e.ErrStatus.Details = details(name, retrySoon)
 	return e
+}
+
+// endpointStatus returns the Status for an endpoint whose code did not answer.
+func endpointStatus(name string, e *engine.EndpointError) *apierrors.StatusError {
+	cause := []metav1.StatusCause{{Type: runtimev1.CauseEndpointFailed, Message: e.Message, Field: e.Endpoint}}
+	var out *apierrors.StatusError
+	switch {
+	case e.Timeout:
+		out = apierrors.NewTimeoutError(e.Error(), 0)
+		out.ErrStatus.Message = e.Error()
+	case e.Lost:
+		out = apierrors.NewServiceUnavailable(e.Error())
+	default:
+		out = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: e.Error(),
+		}}
+	}
+	out.ErrStatus.Details = details(name, 0)
+	if e.Lost && !e.Timeout {
+		out.ErrStatus.Details.RetryAfterSeconds = retrySoon
+	}
+	out.ErrStatus.Details.Causes = cause
+	return out
+}
+
+// methodStatus returns a 405 that names the methods of a path.
+func methodStatus(name string, e *definition.MethodError) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
+		Message: fmt.Sprintf("thread %q: %v", name, e), Details: details(name, 0),
+	}}
+}
+
+// keyReused returns a 422: the key belongs to another request.
+func keyReused(name string) *apierrors.StatusError {
+	return invalid(name, metav1.CauseTypeFieldValueDuplicate, runtimev1.HeaderIdempotencyKey,
+		"this key was used for another request: use a new key for each request, and repeat a request unchanged")
+}
+
+// noLists returns the error for callers that expect the Thread objects here, as kubectl get threads.runtime.skein.dev
+// does.
+func noLists(verb string) error {
+	e := apierrors.NewMethodNotSupported(threadsResource, verb)
+	e.ErrStatus.Message = "the runtime API serves single threads by name: list, create and delete the objects, " +
+		skeinv1.GroupVersion.WithResource("threads").GroupResource().String() + ", or GET namespaces/{namespace}/history for those with the newest activity"
+	return e
+}
+
+func noSuchPath(r *http.Request) error {
+	e := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, threadsResource, "", "", 0, false)
+	e.ErrStatus.Reason = metav1.StatusReasonNotFound
+	e.ErrStatus.Message = "nothing is served at this path: the runtime API has namespaces/{namespace}/threads/{thread}/{subresource} and views over many threads, see /apis/" +
+		runtimev1.GroupVersion.String() + " for the list"
+	e.ErrStatus.Details = nil
+	return e
+}
+
+// ambiguous returns a 409: a short form of an id means several threads.
+func ambiguous(name, which string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+		Message: fmt.Sprintf("%q means more than one thread: use the whole id, or the namespace and the name%s", name, which),
+		Details: details(name, 0),
+	}}
 }

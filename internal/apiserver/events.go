@@ -2,16 +2,30 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
+
+// streamHandler serves the events of a thread, its log lines and the lifecycle of all threads.
+type streamHandler struct {
+	threads *thread.Service
+	streamOptions
+}
+
+// streamOptions are the limits of streams.
+type streamOptions struct {
+	heartbeat       time.Duration   // the interval of pings to clients
+	slowClient      time.Duration   // a batch of events that takes longer ends the stream
+	transferTimeout time.Duration   // bounds one piece of a stream
+	stopping        <-chan struct{} // closed when the server stops
+}
 
 // eventPage is the number of events read at once. An event may hold a whole message, so this bounds the memory of one
 // stream.
@@ -29,29 +43,29 @@ type sink interface {
 
 // streamEvents answers GET events (EVT-01, EVT-03): the events after a sequence number, then new events until the
 // client disconnects. With follow=false it ends at the present end of the log.
-func (s *Server) streamEvents(c *call) error {
+func (h *streamHandler) streamEvents(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
 	}
-	f := &follower{server: s, threadID: c.row.ID, follow: q.flag("follow", true)}
+	f := &follower{handler: h, threadID: c.row.ID, follow: q.flag("follow", true)}
 	f.after = afterParameter(q, c.r.Header.Get("Last-Event-ID"), c.row.LastSeq)
 	if err := q.check(); err != nil {
 		return err
 	}
-	if isWebSocket(c.r) {
-		return s.serveWebSocket(c, f)
+	if c.isWebSocket() {
+		return h.serveWebSocket(c, f)
 	}
-	return s.serveSSE(c, f)
+	return h.serveSSE(c, f)
 }
 
 // streamLogs answers GET logs: the log lines of a thread, or of one of its runs.
-func (s *Server) streamLogs(c *call) error {
+func (h *streamHandler) streamLogs(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
 	}
-	f := &follower{server: s, threadID: c.row.ID, follow: q.flag("follow", false), lines: true}
+	f := &follower{handler: h, threadID: c.row.ID, follow: q.flag("follow", false), lines: true}
 	f.after = afterParameter(q, c.r.Header.Get("Last-Event-ID"), c.row.LastSeq)
 	f.runID = q.text("runId")
 	f.tail = q.number("tail", 0, 0, runtimev1.MaxPageSize)
@@ -59,7 +73,7 @@ func (s *Server) streamLogs(c *call) error {
 		return err
 	}
 	if f.runID != "" {
-		_, err := s.opts.Threads.Store().Run(c.r.Context(), c.row.ID, f.runID)
+		_, err := h.threads.Store().Run(c.r.Context(), c.row.ID, f.runID)
 		if errors.Is(err, store.ErrNotFound) {
 			return notFound(c.name, "thread %q has no run %q: GET runs lists them", c.name, f.runID)
 		}
@@ -67,10 +81,10 @@ func (s *Server) streamLogs(c *call) error {
 			return err
 		}
 	}
-	if isWebSocket(c.r) {
-		return s.serveWebSocket(c, f)
+	if c.isWebSocket() {
+		return h.serveWebSocket(c, f)
 	}
-	return s.serveSSE(c, f)
+	return h.serveSSE(c, f)
 }
 
 // afterParameter returns where the stream begins. Last-Event-ID takes precedence over the parameter after, because a
@@ -100,7 +114,7 @@ func afterParameter(q *query, lastEventID string, newest int64) int64 {
 // say that there may be more. So no event is lost or sent twice where the backlog meets new events, and a slow client
 // costs one page of memory.
 type follower struct {
-	server   *Server
+	handler  *streamHandler
 	threadID string
 	after    int64
 	follow   bool
@@ -123,7 +137,7 @@ func (f *follower) run(ctx context.Context, to sink) {
 }
 
 func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struct{}) {
-	heartbeat := time.NewTicker(f.server.opts.heartbeat)
+	heartbeat := time.NewTicker(f.handler.heartbeat)
 	defer heartbeat.Stop()
 	for {
 		if why := f.drain(ctx, to); why != nil {
@@ -145,7 +159,7 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 			}
 		case <-ctx.Done():
 			return
-		case <-f.server.stopping:
+		case <-f.handler.stopping:
 			to.close(ctx, f.closed(runtimev1.ClosedServerStopping, "the server is stopping: connect again"))
 			return
 		}
@@ -154,7 +168,7 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 
 func (f *follower) subscribe() (notifications <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
-	return ch, f.server.opts.Threads.Store().Subscribe(func(h store.Notification) {
+	return ch, f.handler.threads.Store().Subscribe(func(h store.Notification) {
 		if h.About(f.threadID) {
 			select {
 			case ch <- struct{}{}:
@@ -183,7 +197,7 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 			return f.why(runtimev1.ClosedTooSlow, err.Error())
 		}
 		f.after = events[len(events)-1].Seq
-		if took := time.Since(began); took > f.server.opts.slowClient {
+		if took := time.Since(began); took > f.handler.slowClient {
 			return f.why(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to continue", errSlow, took.Round(time.Millisecond)))
 		}
 	}
@@ -191,7 +205,7 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 
 // read returns the next page.
 func (f *follower) read(ctx context.Context) ([]store.Event, error) {
-	from := f.server.opts.Threads.Store()
+	from := f.handler.threads.Store()
 	if !f.lines {
 		return from.Events(ctx, f.threadID, f.after, eventPage)
 	}
@@ -215,6 +229,17 @@ func (f *follower) why(reason, message string) *runtimev1.StreamClosed {
 	return &c
 }
 
-func isWebSocket(r *http.Request) bool {
-	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+// emitEvent answers POST events: the event reaches every client that follows the thread (EVT-01).
+func (h *streamHandler) emitEvent(c *call) error {
+	var in runtimev1.NewEvent
+	if err := c.decode(&in, false); err != nil {
+		return err
+	}
+	if len(in.Data) == 0 {
+		in.Data = json.RawMessage("null")
+	}
+	if err := c.thread.Emit(c.r.Context(), in.Event, in.Data); err != nil {
+		return err
+	}
+	return c.writeSuccess()
 }

@@ -133,7 +133,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 	It("are found by reading when a notification was lost", func(ctx SpecContext) {
 		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
 		st, _ := e.thread("hello")
-		f := &follower{server: e.server, threadID: st.ID(), follow: true}
+		f := &follower{handler: e.server.handlers().streams, threadID: st.ID(), follow: true}
 		deaf := &countingSink{got: make(chan int, 100)}
 		runCtx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,14 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// transferHandler exports and imports conversations.
+type transferHandler struct {
+	// transferTimeout bounds one piece of a conversation, in either direction.
+	transferTimeout time.Duration
+}
+
 // exportThread answers GET export: it streams the conversation as lines of JSON (LOG-01).
-func (s *Server) exportThread(c *call) error {
+func (h *transferHandler) exportThread(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -24,7 +31,7 @@ func (s *Server) exportThread(c *call) error {
 	}
 	c.w.Header().Set("Content-Type", runtimev1.MediaTypeJSONL)
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
-	out := &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	out := c.patientWriter(h.transferTimeout)
 	wrote, err := c.thread.Export(c.r.Context(), out)
 	if err == nil {
 		return nil
@@ -43,7 +50,7 @@ var importMedia = map[string]bool{
 
 // importThread answers POST import. The body is the output of export, and the thread must be empty (LOG-02). The
 // import is all or nothing.
-func (s *Server) importThread(c *call) error {
+func (h *transferHandler) importThread(c *call) error {
 	media := ""
 	if ct := c.r.Header.Get("Content-Type"); ct != "" {
 		var err error
@@ -57,7 +64,7 @@ func (s *Server) importThread(c *call) error {
 			Message: "the body must be lines of JSON: send it with Content-Type: " + runtimev1.MediaTypeJSONL,
 		}}
 	}
-	in := &patientReader{r: c.r.Body, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	in := c.patientBody(h.transferTimeout)
 	r, err := c.thread.Import(c.r.Context(), in)
 	var wrong *thread.ImportError
 	switch {

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,12 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // getChild answers GET children/{reference}: one entry of the registry (SUB-05).
-func (s *Server) getChild(c *call) error {
-	all, err := s.opts.Children.List(c.r.Context(), c.row)
+func (h *familyHandler) getChild(c *call) error {
+	all, err := h.children.List(c.r.Context(), c.row)
 	if err != nil {
 		return err
 	}
@@ -27,19 +30,19 @@ func (s *Server) getChild(c *call) error {
 }
 
 // getParent answers GET parent: the record of this thread's parent, or null when there is none (SUB-05).
-func (s *Server) getParent(c *call) error {
+func (h *familyHandler) getParent(c *call) error {
 	if c.row.ParentID == "" {
 		return c.writeJSON(http.StatusOK, nil)
 	}
 	ctx := c.r.Context()
-	parent, err := s.opts.Threads.Store().Thread(ctx, c.row.ParentID)
+	parent, err := h.threads.Store().Thread(ctx, c.row.ParentID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && parent.Namespace != c.namespace { // rights are granted by namespace
 		return c.writeJSON(http.StatusOK, nil)
 	}
 	if err != nil {
 		return err
 	}
-	last, err := s.opts.Threads.Store().Run(ctx, parent.ID, "")
+	last, err := h.threads.Store().Run(ctx, parent.ID, "")
 	if errors.Is(err, store.ErrNotFound) {
 		last = nil
 	} else if err != nil {
@@ -49,7 +52,7 @@ func (s *Server) getParent(c *call) error {
 }
 
 // notifyParent answers POST notify: it sends the parent a silent message, which starts the parent (SUB-05).
-func (s *Server) notifyParent(c *call) error {
+func (h *familyHandler) notifyParent(c *call) error {
 	var in runtimev1.Notification
 	if err := c.decode(&in, false); err != nil {
 		return err
@@ -61,39 +64,79 @@ func (s *Server) notifyParent(c *call) error {
 		return invalid(c.name, metav1.CauseTypeTooLong, "content",
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(in.Content), runtimev1.MaxContentBytes))
 	}
-	if err := c.childOnly(); err != nil {
+	if err := childOnly(c); err != nil {
 		return err
 	}
-	if err := s.opts.Engine.NotifyParent(c.r.Context(), c.row.ID, c.idempotencyKey(in.IdempotencyKey), in.Content); err != nil {
+	if err := h.engine.NotifyParent(c.r.Context(), c.row.ID, c.idempotencyKey(in.IdempotencyKey), in.Content); err != nil {
 		return err
 	}
 	return c.writeSuccess()
 }
 
 // getStatus answers GET status: the thread's status in its parent's registry.
-func (s *Server) getStatus(c *call) error {
+func (h *familyHandler) getStatus(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.RegistryStatus{Status: c.row.RegistryStatus})
 }
 
 // setStatus answers PUT status (SUB-05).
-func (s *Server) setStatus(c *call) error {
+func (h *familyHandler) setStatus(c *call) error {
 	var in runtimev1.RegistryStatus
 	if err := c.decode(&in, false); err != nil {
 		return err
 	}
-	if err := c.childOnly(); err != nil {
+	if err := childOnly(c); err != nil {
 		return err
 	}
-	if err := s.opts.Engine.SetStatus(c.r.Context(), c.row.ID, in.Status); err != nil {
+	if err := h.engine.SetStatus(c.r.Context(), c.row.ID, in.Status); err != nil {
 		return err
 	}
 	return c.writeJSON(http.StatusOK, in)
 }
 
 // childOnly refuses a call that only a child may make.
-func (c *call) childOnly() error {
+func childOnly(c *call) error {
 	if c.row.ParentID == "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("thread %q has no parent: this is for subagents", c.name))
 	}
 	return nil
+}
+
+// familyEngine is the part of the engine with which a child speaks to its parent.
+type familyEngine interface {
+	NotifyParent(ctx context.Context, threadID, key, content string) error
+	SetStatus(ctx context.Context, threadID, status string) error
+}
+
+// Children is the part of the registry of children that the runtime API uses.
+type Children interface {
+	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
+}
+
+// familyHandler serves the children of a thread and its parent.
+type familyHandler struct {
+	threads  *thread.Service
+	engine   familyEngine
+	children Children
+}
+
+// listChildren answers GET children: the registry of the thread (SUB-01).
+func (h *familyHandler) listChildren(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	if err := q.check(); err != nil {
+		return err
+	}
+	all, err := h.children.List(c.r.Context(), c.row)
+	if err != nil {
+		return err
+	}
+	page, more := cut(all, limit, offset)
+	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: []runtimev1.Child{}, HasMore: more}
+	for _, child := range page {
+		list.Children = append(list.Children, childOf(child))
+	}
+	return c.writeJSON(http.StatusOK, list)
 }

@@ -17,12 +17,18 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// fileHandler serves the files of a thread.
+type fileHandler struct {
+	// transferTimeout bounds one piece of a file, in either direction.
+	transferTimeout time.Duration
+}
+
 func fileOf(r *thread.FileRecord) runtimev1.FileRecord { return runtimev1.FileRecord(*r) }
 
 // readFile answers GET and HEAD files/{path}: it streams the bytes, or returns what stat, thumbnail or chunked
 // requests. It supports ranges, so that an interrupted transfer can continue. The entity tag shows whether the
 // content is still the same.
-func (s *Server) readFile(c *call) error {
+func (h *fileHandler) readFile(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -37,11 +43,11 @@ func (s *Server) readFile(c *call) error {
 	}
 	switch {
 	case stat:
-		return s.statFile(c)
+		return h.statFile(c)
 	case chunked:
-		return s.streamFile(c)
+		return h.streamFile(c)
 	case small:
-		return s.thumbnail(c, o)
+		return h.thumbnail(c, o)
 	}
 	rc, rec, sum, err := c.thread.OpenContents(c.r.Context(), c.rest())
 	if errors.Is(err, store.ErrFolder) {
@@ -51,7 +57,7 @@ func (s *Server) readFile(c *call) error {
 		return err
 	}
 	if rc == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	defer func() { _ = rc.Close() }()
 	wire := fileOf(rec)
@@ -59,19 +65,19 @@ func (s *Server) readFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	h := c.w.Header()
-	h.Set("Content-Type", orOctets(rec.MimeType))
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("ETag", `"`+sum+`"`)
+	header := c.w.Header()
+	header.Set("Content-Type", orOctets(rec.MimeType))
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("ETag", `"`+sum+`"`)
 	if len(meta) <= maxRecordHeader { // clients may refuse larger headers; the list has the metadata
-		h.Set(runtimev1.HeaderFileRecord, string(meta))
+		header.Set(runtimev1.HeaderFileRecord, string(meta))
 	}
-	out := &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	out := c.patientWriter(h.transferTimeout)
 	if seeker, ok := rc.(io.ReadSeeker); ok {
 		http.ServeContent(out, c.r, path.Base(rec.Path), time.UnixMicro(rec.CreatedAt), seeker)
 		return nil
 	}
-	h.Set("Content-Length", strconv.FormatInt(rec.Size, 10))
+	header.Set("Content-Length", strconv.FormatInt(rec.Size, 10))
 	c.w.WriteHeader(http.StatusOK)
 	if c.r.Method == http.MethodHead {
 		return nil
@@ -85,7 +91,7 @@ func (s *Server) readFile(c *call) error {
 const maxRecordHeader = 16 << 10
 
 // filePath returns the path of a file as the caller wrote it.
-func (c *call) filePath() string { return "/" + c.rest() }
+func filePath(c *call) string { return "/" + c.rest() }
 
 func orOctets(mimeType string) string {
 	if mimeType == "" {
@@ -97,7 +103,7 @@ func orOctets(mimeType string) string {
 // writeFile answers PUT files/{path}: the body is the file, streamed in bounded memory, and its Content-Type is the
 // mimeType. With directory=true it creates a folder. With upload and part the body is one part of the file. With
 // upload and parts it assembles the file from that many parts.
-func (s *Server) writeFile(c *call) error {
+func (h *fileHandler) writeFile(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -115,7 +121,7 @@ func (s *Server) writeFile(c *call) error {
 	}
 	ctx := c.r.Context()
 	if upload != "" && part >= 0 {
-		return s.putPart(c, upload, part)
+		return h.putPart(c, upload, part)
 	}
 	if dir {
 		rec, err := c.thread.Mkdir(ctx, c.rest())
@@ -135,7 +141,7 @@ func (s *Server) writeFile(c *call) error {
 	if upload != "" {
 		return completeUpload(c, upload, parts, opts)
 	}
-	in := s.body(c)
+	in := c.patientBody(h.transferTimeout)
 	rec, err := c.thread.WriteFile(ctx, c.rest(), in, opts)
 	if in.err != nil {
 		return errCutOff
@@ -148,7 +154,7 @@ func (s *Server) writeFile(c *call) error {
 
 // deleteFile answers DELETE files/{path}: it removes a file or an empty folder. The parameter directory requires it
 // to be a folder, or not to be one. With upload it removes the parts of an unfinished upload.
-func (s *Server) deleteFile(c *call) error {
+func (h *fileHandler) deleteFile(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()
 	if err != nil {
@@ -166,7 +172,7 @@ func (s *Server) deleteFile(c *call) error {
 		return err
 	}
 	if rec == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	if kind == "true" || kind == "" && rec.IsDirectory {
 		err = c.thread.Rmdir(ctx, rec.Path)
@@ -174,46 +180,10 @@ func (s *Server) deleteFile(c *call) error {
 		err = c.thread.Unlink(ctx, rec.Path)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	if err != nil {
 		return err
 	}
 	return c.writeSuccess()
-}
-
-// patientReader applies its time limit to each read, not to the whole body.
-type patientReader struct {
-	r       io.Reader
-	control *http.ResponseController
-	limit   time.Duration
-	err     error // why reading ended, unless it reached the end
-}
-
-func (p *patientReader) Read(b []byte) (int, error) {
-	_ = p.control.SetReadDeadline(time.Now().Add(p.limit)) // not every transport supports deadlines; then there is no limit
-	n, err := p.r.Read(b)
-	switch {
-	case err == io.EOF:
-		_ = p.control.SetReadDeadline(time.Time{})
-	case err != nil: // keep the deadline: otherwise the transport would wait for the rest of the body
-		p.err = err
-	}
-	return n, err
-}
-
-// patientWriter applies its time limit to each write, not to the whole answer.
-type patientWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	limit   time.Duration
-}
-
-func (p *patientWriter) Write(b []byte) (int, error) {
-	_ = p.control.SetWriteDeadline(time.Now().Add(p.limit))
-	n, err := p.ResponseWriter.Write(b)
-	if err == nil {
-		_ = p.control.SetWriteDeadline(time.Time{})
-	}
-	return n, err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // listFiles answers GET files: a page of files, or what one of stats, find, grep and dir requests.
-func (s *Server) listFiles(c *call) error {
+func (h *fileHandler) listFiles(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -30,18 +30,18 @@ func (s *Server) listFiles(c *call) error {
 	}
 	switch {
 	case q.values.Has("stats"):
-		return s.fileStats(c, q)
+		return h.fileStats(c, q)
 	case q.values.Has("find"):
-		return s.findFiles(c, q)
+		return h.findFiles(c, q)
 	case q.values.Has("grep"):
-		return s.grepFiles(c, q)
+		return h.grepFiles(c, q)
 	case q.values.Has("dir"):
-		return s.readDir(c, q)
+		return h.readDir(c, q)
 	}
-	return s.pageFiles(c, q)
+	return h.pageFiles(c, q)
 }
 
-func (s *Server) fileStats(c *call, q *query) error {
+func (h *fileHandler) fileStats(c *call, q *query) error {
 	_ = q.flag("stats", false)
 	if err := q.check(); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Server) fileStats(c *call, q *query) error {
 	})
 }
 
-func (s *Server) findFiles(c *call, q *query) error {
+func (h *fileHandler) findFiles(c *call, q *query) error {
 	pattern, limit := q.text("find"), q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
 	if err := q.check(); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *Server) findFiles(c *call, q *query) error {
 	})
 }
 
-func (s *Server) grepFiles(c *call, q *query) error {
+func (h *fileHandler) grepFiles(c *call, q *query) error {
 	pattern, limit := q.text("grep"), q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
 	if err := q.check(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *Server) grepFiles(c *call, q *query) error {
 }
 
 // readDir answers GET files?dir=: the content of one folder, which must exist.
-func (s *Server) readDir(c *call, q *query) error {
+func (h *fileHandler) readDir(c *call, q *query) error {
 	limit, offset := q.page()
 	dir := q.text("dir")
 	if err := q.check(); err != nil {
@@ -104,10 +104,10 @@ func (s *Server) readDir(c *call, q *query) error {
 	if err != nil {
 		return err
 	}
-	return c.writeFiles(listing.Entries, limit, offset, false)
+	return writeFiles(c, listing.Entries, limit, offset, false)
 }
 
-func (s *Server) pageFiles(c *call, q *query) (err error) {
+func (h *fileHandler) pageFiles(c *call, q *query) (err error) {
 	limit, offset := q.page()
 	prefix, recursive, glob := q.text("prefix"), q.flag("recursive", false), q.text("glob")
 	if glob != "" && (prefix != "" || recursive) {
@@ -127,10 +127,10 @@ func (s *Server) pageFiles(c *call, q *query) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.writeFiles(all, limit, offset, truncated)
+	return writeFiles(c, all, limit, offset, truncated)
 }
 
-func (c *call) writeFiles(all []thread.FileRecord, limit, offset int, truncated bool) error {
+func writeFiles(c *call, all []thread.FileRecord, limit, offset int, truncated bool) error {
 	page, more := cut(all, limit, offset)
 	list := runtimev1.FileList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileList), Files: []runtimev1.FileRecord{}, HasMore: more || truncated}
 	for i := range page {
@@ -158,19 +158,19 @@ func globFiles(c *call, glob string) (records []thread.FileRecord, truncated boo
 }
 
 // statFile answers GET files/{path}?stat=true: the record of a file or a folder.
-func (s *Server) statFile(c *call) error {
+func (h *fileHandler) statFile(c *call) error {
 	rec, err := c.thread.StatFile(c.r.Context(), c.rest())
 	if err != nil {
 		return err
 	}
 	if rec == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	return c.writeJSON(http.StatusOK, fileOf(rec))
 }
 
 // thumbnail answers GET files/{path}?thumbnail=true: a small image, or 204 when the file is not an image (FIL-06).
-func (s *Server) thumbnail(c *call, o thread.ThumbnailOptions) error {
+func (h *fileHandler) thumbnail(c *call, o thread.ThumbnailOptions) error {
 	ctx := c.r.Context()
 	t, err := c.thread.Thumbnail(ctx, c.rest(), o)
 	if err != nil {
@@ -179,24 +179,24 @@ func (s *Server) thumbnail(c *call, o thread.ThumbnailOptions) error {
 	if t == nil {
 		rec, err := c.thread.StatFile(ctx, c.rest())
 		if err == nil && rec == nil {
-			return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+			return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 		}
 		if err == nil {
 			c.w.WriteHeader(http.StatusNoContent)
 		}
 		return err
 	}
-	h := c.w.Header()
-	h.Set("Content-Type", t.MimeType)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Length", strconv.Itoa(len(t.Data)))
+	header := c.w.Header()
+	header.Set("Content-Type", t.MimeType)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(t.Data)))
 	_, _ = c.w.Write(t.Data)
 	return nil
 }
 
 // streamFile answers GET files/{path}?chunked=true: the file as lines of JSON, one chunk each (FIL-03). An error
 // closes the connection before the chunk that is marked as the last, so that the client notices it.
-func (s *Server) streamFile(c *call) error {
+func (h *fileHandler) streamFile(c *call) error {
 	seq, err := c.thread.ReadFileStream(c.r.Context(), c.rest())
 	if errors.Is(err, store.ErrFolder) {
 		return isFolder(c)
@@ -205,10 +205,10 @@ func (s *Server) streamFile(c *call) error {
 		return err
 	}
 	if seq == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	c.w.Header().Set("Content-Type", "application/jsonl")
-	out := &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	out := c.patientWriter(h.transferTimeout)
 	lines := json.NewEncoder(out)
 	for chunk, err := range seq {
 		if err != nil {
@@ -222,5 +222,5 @@ func (s *Server) streamFile(c *call) error {
 }
 
 func isFolder(c *call) error {
-	return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "path", c.filePath()+" is a folder: list it with files?dir="+c.filePath())
+	return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "path", filePath(c)+" is a folder: list it with files?dir="+filePath(c))
 }

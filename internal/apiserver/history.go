@@ -13,11 +13,17 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
+
+// historyHandler lists threads by their activity.
+type historyHandler struct {
+	threads *thread.Service
+}
 
 // listHistory answers GET history, of one namespace or of all: threads by their newest activity, without their
 // messages (THR-08, THR-15).
-func (s *Server) listHistory(c *call) error {
+func (h *historyHandler) listHistory(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -27,7 +33,7 @@ func (s *Server) listHistory(c *call) error {
 		Agent:     q.text("agent"), UserID: q.text("user"), TaskID: q.text("task"),
 		Limit:  q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize),
 		Offset: q.number("offset", 0, 0, math.MaxInt32),
-		After:  q.cursor("continue"),
+		After:  cursor(q, "continue"),
 	}
 	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.oneOf("archived", "false", "true", "all")]
 	if err := q.check(); err != nil {
@@ -35,7 +41,7 @@ func (s *Server) listHistory(c *call) error {
 	}
 	limit := tq.Limit
 	tq.Limit++
-	threads, err := s.opts.Threads.Store().Threads(c.r.Context(), tq)
+	threads, err := h.threads.Store().Threads(c.r.Context(), tq)
 	if err != nil {
 		return err
 	}
@@ -44,18 +50,18 @@ func (s *Server) listHistory(c *call) error {
 	if more {
 		list.Continue = cursorOf(&page[len(page)-1])
 	}
-	if list.Items, err = s.historyOf(c.r.Context(), page); err != nil {
+	if list.Items, err = h.historyOf(c.r.Context(), page); err != nil {
 		return err
 	}
 	return c.writeJSON(http.StatusOK, list)
 }
 
-func (s *Server) historyOf(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error) {
+func (h *historyHandler) historyOf(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error) {
 	ids := make([]string, len(threads))
 	for i := range threads {
 		ids[i] = threads[i].ID
 	}
-	parents, err := s.opts.Threads.Store().ParentRelationships(ctx, ids)
+	parents, err := h.threads.Store().ParentRelationships(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +101,7 @@ func historyItem(t *store.Thread, parents []store.Relationship) runtimev1.Thread
 func cursorOf(t *store.Thread) string { return strconv.FormatInt(t.LastActivityAt, 10) + "." + t.ID }
 
 // cursor parses such a cursor. It returns nil when the parameter is absent.
-func (q *query) cursor(key string) *store.ThreadCursor {
+func cursor(q *query, key string) *store.ThreadCursor {
 	v, ok := q.get(key)
 	if !ok || v == "" {
 		return nil

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -257,9 +256,3 @@ func (w *recorder) FlushError() error {
 
 // Unwrap lets http.ResponseController set deadlines.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// keyReused returns a 422: the key belongs to another request.
-func keyReused(name string) *apierrors.StatusError {
-	return invalid(name, metav1.CauseTypeFieldValueDuplicate, runtimev1.HeaderIdempotencyKey,
-		"this key was used for another request: use a new key for each request, and repeat a request unchanged")
-}

@@ -5,10 +5,16 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
 )
 
+// valueHandler serves the key-value store of a thread.
+type valueHandler struct{}
+
 // getValue answers GET kv/{key} with the value itself, or null when there is none (KVS-01).
-func (s *Server) getValue(c *call) error {
+func (h *valueHandler) getValue(c *call) error {
 	v, err := c.thread.Value(c.r.Context(), c.rest())
 	if err != nil {
 		return err
@@ -20,7 +26,7 @@ func (s *Server) getValue(c *call) error {
 }
 
 // putValue answers PUT kv/{key}: the body is the value, and null removes the key.
-func (s *Server) putValue(c *call) error {
+func (h *valueHandler) putValue(c *call) error {
 	body, err := c.readBody()
 	if err != nil {
 		return err
@@ -35,9 +41,36 @@ func (s *Server) putValue(c *call) error {
 }
 
 // deleteValue answers DELETE kv/{key}; a missing key is no error.
-func (s *Server) deleteValue(c *call) error {
+func (h *valueHandler) deleteValue(c *call) error {
 	if err := c.thread.SetValue(c.r.Context(), c.rest(), nil); err != nil {
 		return err
 	}
 	return c.writeSuccess()
+}
+
+// keyQuery reads the parameters of a list of keys.
+func keyQuery(c *call) (store.KeyQuery, error) {
+	q, err := c.query()
+	if err != nil {
+		return store.KeyQuery{}, err
+	}
+	k := store.KeyQuery{Prefix: q.text("prefix"), After: q.text("after"), Limit: q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)}
+	return k, q.check()
+}
+
+func writeKeys(c *call, page *store.KeyPage) error {
+	return c.writeJSON(http.StatusOK, runtimev1.KeyList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindKeyList), Keys: page.Keys, HasMore: page.HasMore})
+}
+
+// listKeys answers GET kv: the keys of the thread's key-value store (KVS-01).
+func (h *valueHandler) listKeys(c *call) error {
+	q, err := keyQuery(c)
+	if err != nil {
+		return err
+	}
+	page, err := c.thread.ValueKeys(c.r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return writeKeys(c, page)
 }

@@ -13,38 +13,43 @@ import (
 // defaultLease is the term of a lease, in seconds, when the request sets none.
 const defaultLease = 60
 
+// leaseHandler serves the leases under which clients write.
+type leaseHandler struct {
+	threads *thread.Service
+}
+
 // acquireLease answers POST lease: the exclusive right to write the thread, for a term (THR-12).
-func (s *Server) acquireLease(c *call) error {
-	ttl, err := c.leaseTerm()
+func (h *leaseHandler) acquireLease(c *call) error {
+	ttl, err := leaseTerm(c)
 	if err != nil {
 		return err
 	}
-	w, err := s.opts.Threads.Acquire(c.r.Context(), c.row.ID, ttl)
+	w, err := h.threads.Acquire(c.r.Context(), c.row.ID, ttl)
 	if err != nil {
 		return err
 	}
-	return c.writeLease(http.StatusCreated, w, ttl)
+	return writeLease(c, http.StatusCreated, w, ttl)
 }
 
 // renewLease answers PUT lease: it extends the lease in the header Skein-Lease.
-func (s *Server) renewLease(c *call) error {
-	ttl, err := c.leaseTerm()
+func (h *leaseHandler) renewLease(c *call) error {
+	ttl, err := leaseTerm(c)
 	if err != nil {
 		return err
 	}
-	w, err := s.leaseOf(c)
+	w, err := h.leaseOf(c)
 	if err != nil {
 		return err
 	}
 	if err := w.Renew(c.r.Context(), ttl); err != nil {
 		return err
 	}
-	return c.writeLease(http.StatusOK, w, ttl)
+	return writeLease(c, http.StatusOK, w, ttl)
 }
 
 // releaseLease answers DELETE lease: it ends the lease in the header Skein-Lease. Repeating it is no error.
-func (s *Server) releaseLease(c *call) error {
-	w, err := s.leaseOf(c)
+func (h *leaseHandler) releaseLease(c *call) error {
+	w, err := h.leaseOf(c)
 	if err != nil {
 		return err
 	}
@@ -54,15 +59,15 @@ func (s *Server) releaseLease(c *call) error {
 	return c.writeSuccess()
 }
 
-func (s *Server) leaseOf(c *call) (*thread.Writer, error) {
+func (h *leaseHandler) leaseOf(c *call) (*thread.Writer, error) {
 	token := c.r.Header.Get(runtimev1.HeaderLease)
 	if token == "" {
 		return nil, invalid(c.name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "set it to the token that POST lease returned")
 	}
-	return s.opts.Threads.WriterOf(c.row.ID, token)
+	return h.threads.WriterOf(c.row.ID, token)
 }
 
-func (c *call) leaseTerm() (time.Duration, error) {
+func leaseTerm(c *call) (time.Duration, error) {
 	body := runtimev1.NewLease{TTLSeconds: defaultLease}
 	if err := c.decode(&body, true); err != nil {
 		return 0, err
@@ -73,7 +78,7 @@ func (c *call) leaseTerm() (time.Duration, error) {
 	return time.Duration(body.TTLSeconds) * time.Second, nil
 }
 
-func (c *call) writeLease(code int, w *thread.Writer, ttl time.Duration) error {
+func writeLease(c *call, code int, w *thread.Writer, ttl time.Duration) error {
 	return c.writeJSON(code, runtimev1.Lease{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLease), Token: w.Token(), Epoch: w.Epoch(), ExpiresAt: time.Now().Add(ttl).UnixMicro(),
 	})

@@ -1,26 +1,40 @@
 package apiserver
 
 import (
-	"net/http"
+	"context"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
+// lifeEngine is the part of the engine that ends runs and threads.
+type lifeEngine interface {
+	Stop(ctx context.Context, threadID, reason string) error
+	Terminate(ctx context.Context, threadID, reason string) error
+	Destroy(ctx context.Context, threadID string) error
+}
+
+// lifeHandler stops, continues, terminates and destroys threads.
+type lifeHandler struct {
+	engine  lifeEngine
+	records *recordHandler
+}
+
 // destroyThread answers POST destroy: it clears the conversation, but keeps the thread (THR-06).
-func (s *Server) destroyThread(c *call) error {
+func (h *lifeHandler) destroyThread(c *call) error {
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {
 		return err
 	}
-	if err := s.opts.Engine.Destroy(c.r.Context(), c.row.ID); err != nil {
+	if err := h.engine.Destroy(c.r.Context(), c.row.ID); err != nil {
 		return err
 	}
-	return s.writeThread(c)
+	return h.records.writeThread(c)
 }
 
 // continueThread answers POST continue: messages that have been parked since a user's stop are processed (MSG-08).
 // When nothing is parked it does nothing.
-func (s *Server) continueThread(c *call) error {
+func (h *lifeHandler) continueThread(c *call) error {
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {
 		return err
@@ -28,45 +42,29 @@ func (s *Server) continueThread(c *call) error {
 	if _, err := c.thread.Continue(c.r.Context()); err != nil {
 		return err
 	}
-	return s.writeThread(c)
+	return h.records.writeThread(c)
 }
 
-// listRetained answers GET retained: the threads of a namespace that have no object (THR-09).
-func (s *Server) listRetained(c *call) error {
-	q, err := c.query()
-	if err != nil {
+// stopThread answers POST stop: it ends the current run, not the thread.
+func (h *lifeHandler) stopThread(c *call) error {
+	var body runtimev1.Stop
+	if err := c.decode(&body, true); err != nil {
 		return err
 	}
-	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	after := q.text("after")
-	if id, ok := parseThreadID(after); ok {
-		after = id
-	} else if after != "" {
-		q.bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
-	}
-	if err := q.check(); err != nil {
+	if err := h.engine.Stop(c.r.Context(), c.row.ID, body.Message); err != nil {
 		return err
 	}
-	threads, err := s.opts.Threads.Store().Retained(c.r.Context(), c.namespace, after, limit+1)
-	if err != nil {
-		return err
-	}
-	page, more := cut(threads, limit, 0)
-	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
-	for i := range page {
-		list.Threads[i] = *threadRecord(&page[i], nil)
-	}
-	return c.writeJSON(http.StatusOK, list)
+	return h.records.writeThread(c)
 }
 
-// purgeRetained answers DELETE retained/{id}: it removes the retained data for good.
-func (s *Server) purgeRetained(c *call) error {
-	id, ok := parseThreadID(c.name)
-	if !ok {
-		return notFound(c.name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.name)
-	}
-	if err := s.opts.Threads.PurgeRetained(c.r.Context(), c.namespace, id); err != nil {
+// terminateThread answers POST terminate (THR-05, SUB-08). Repeating it is no error.
+func (h *lifeHandler) terminateThread(c *call) error {
+	var body runtimev1.Stop
+	if err := c.decode(&body, true); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	if err := h.engine.Terminate(c.r.Context(), c.row.ID, skeinv1.ReasonTerminatedByRequest); err != nil {
+		return err
+	}
+	return h.records.writeThread(c)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // lifecycleQuery reads where the list begins. after is the cursor of an event, or latest.
-func (c *call) lifecycleQuery(follow bool) (o thread.LifecycleOptions, limit int, err error) {
+func lifecycleQuery(c *call, follow bool) (o thread.LifecycleOptions, limit int, err error) {
 	q, err := c.query()
 	if err != nil {
 		return o, 0, err
@@ -31,19 +31,19 @@ func (c *call) lifecycleQuery(follow bool) (o thread.LifecycleOptions, limit int
 }
 
 // listLifecycle answers GET lifecycle: the lifecycle events of the namespace's threads and sessions (STA-06).
-func (s *Server) listLifecycle(c *call) error {
-	o, limit, err := c.lifecycleQuery(false)
+func (h *streamHandler) listLifecycle(c *call) error {
+	o, limit, err := lifecycleQuery(c, false)
 	if err != nil {
 		return err
 	}
 	list := runtimev1.LifecycleList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLifecycleList), Events: []runtimev1.LifecycleEvent{}, Next: o.After}
 	if o.Latest {
-		if list.Next, err = s.opts.Threads.LifecycleEnd(c.r.Context()); err != nil {
+		if list.Next, err = h.threads.LifecycleEnd(c.r.Context()); err != nil {
 			return err
 		}
 		return c.writeJSON(http.StatusOK, list)
 	}
-	for e, err := range s.opts.Threads.Lifecycle(c.r.Context(), o) {
+	for e, err := range h.threads.Lifecycle(c.r.Context(), o) {
 		if err != nil {
 			return err
 		}
@@ -64,15 +64,15 @@ func lifecycleOf(e thread.LifecycleEvent) runtimev1.LifecycleEvent {
 
 // watchLifecycle answers GET lifecycle?watch=true: the events as server-sent events, until the client disconnects. It
 // continues after the cursor that the client names, so that no event is lost or sent twice.
-func (s *Server) watchLifecycle(c *call) error {
-	o, _, err := c.lifecycleQuery(true)
+func (h *streamHandler) watchLifecycle(c *call) error {
+	o, _, err := lifecycleQuery(c, true)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	if o.Latest { // fixed before the answer begins, so that a client that has seen its head misses no later event
-		if o.After, err = s.opts.Threads.LifecycleEnd(ctx); err != nil {
+		if o.After, err = h.threads.LifecycleEnd(ctx); err != nil {
 			return err
 		}
 		o.Latest = false
@@ -80,7 +80,7 @@ func (s *Server) watchLifecycle(c *call) error {
 	if err := thread.CheckCursor(o.After); err != nil {
 		return err
 	}
-	out := s.startSSE(c)
+	out := h.startSSE(c)
 	if out.retry() != nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (s *Server) watchLifecycle(c *call) error {
 	failed := make(chan error, 1)
 	go func() {
 		defer close(events)
-		for e, err := range s.opts.Threads.Lifecycle(ctx, o) {
+		for e, err := range h.threads.Lifecycle(ctx, o) {
 			if err != nil {
 				failed <- err
 				return
@@ -100,7 +100,7 @@ func (s *Server) watchLifecycle(c *call) error {
 			}
 		}
 	}()
-	heartbeat := time.NewTicker(s.opts.heartbeat)
+	heartbeat := time.NewTicker(h.heartbeat)
 	defer heartbeat.Stop()
 	for {
 		select {
@@ -124,7 +124,7 @@ func (s *Server) watchLifecycle(c *call) error {
 			}
 		case <-ctx.Done():
 			return nil
-		case <-s.stopping:
+		case <-h.stopping:
 			out.close(ctx, runtimev1.StreamClosed{Reason: runtimev1.ClosedServerStopping, Message: "the server is stopping: connect again"})
 			return nil
 		}

@@ -14,6 +14,9 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// maxCandidates bounds how many threads of one name are examined.
+const maxCandidates = 1000
+
 // lookup finds threads by name or by id.
 type lookup struct {
 	threads *thread.Service

@@ -18,7 +18,7 @@ const defaultMemoryHits = 10
 
 // searchMemory answers GET memory?q=: it searches the threads of the same agent and user, among those in which the
 // caller may get threads/messages (RUN-08).
-func (s *Server) searchMemory(c *call) error {
+func (h *searchHandler) searchMemory(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Server) searchMemory(c *call) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	found, err := s.opts.Engine.SearchMemory(ctx, c.row, mq)
+	found, err := h.engine.SearchMemory(ctx, c.row, mq)
 	if err != nil {
 		return memoryError(err)
 	}
@@ -55,7 +55,7 @@ func (s *Server) searchMemory(c *call) error {
 		f := &found[i]
 		ok, asked := readable[f.Name]
 		if !asked {
-			if ok, err = s.may(ctx, "get", runtimev1.SubresourceMessages, c.namespace, f.Name); err != nil {
+			if ok, err = h.access.may(ctx, "get", runtimev1.SubresourceMessages, c.namespace, f.Name); err != nil {
 				return err
 			}
 			readable[f.Name] = ok

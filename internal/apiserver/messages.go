@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -15,11 +16,25 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// messageEngine is the part of the engine that messages need.
+type messageEngine interface {
+	// MessageHooks returns the hooks that writes of messages pass (HOK-01), or nil.
+	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
+	// Queue queues a message with a policy (RUN-09).
+	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+}
+
+// messageHandler serves the messages of a thread and its queue.
+type messageHandler struct {
+	engine messageEngine
+	access *reviews
+}
+
 // allDepths is the value of maxDepth that selects messages of every depth.
 const allDepths = -1
 
 // listMessages answers GET messages (MSG-02, MSG-05).
-func (s *Server) listMessages(c *call) error {
+func (h *messageHandler) listMessages(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -44,7 +59,7 @@ func (s *Server) listMessages(c *call) error {
 }
 
 // getMessage answers GET messages/{id}.
-func (s *Server) getMessage(c *call) error {
+func (h *messageHandler) getMessage(c *call) error {
 	m, err := c.thread.Message(c.r.Context(), c.rest())
 	if err != nil {
 		return err
@@ -56,15 +71,15 @@ func (s *Server) getMessage(c *call) error {
 }
 
 // injectMessage answers POST messages: it stores a message and never starts execution (MSG-04).
-func (s *Server) injectMessage(c *call) error {
-	n, policy, err := c.newMessage()
+func (h *messageHandler) injectMessage(c *call) error {
+	n, policy, err := newMessage(c)
 	if err != nil {
 		return err
 	}
 	if policy != "" {
 		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message does not affect runs: leave the policy out, or queue the message")
 	}
-	m, err := s.hooked(c).Inject(c.r.Context(), n)
+	m, err := h.hooked(c).Inject(c.r.Context(), n)
 	if err != nil {
 		return err
 	}
@@ -72,12 +87,12 @@ func (s *Server) injectMessage(c *call) error {
 }
 
 // queueMessage answers POST queue: it queues a message durably and starts execution (MSG-05).
-func (s *Server) queueMessage(c *call) error {
-	n, policy, err := c.newMessage()
+func (h *messageHandler) queueMessage(c *call) error {
+	n, policy, err := newMessage(c)
 	if err != nil {
 		return err
 	}
-	if err := s.mayEnd(c, policy); err != nil {
+	if err := h.mayEnd(c, policy); err != nil {
 		return err
 	}
 	switch {
@@ -88,7 +103,7 @@ func (s *Server) queueMessage(c *call) error {
 	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
 		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
 	}
-	m, err := s.opts.Engine.Queue(c.r.Context(), s.hooked(c), c.row, n, policy)
+	m, err := h.engine.Queue(c.r.Context(), h.hooked(c), c.row, n, policy)
 	if errors.Is(err, store.ErrRunning) {
 		e := conflict(c.name, "a run is under way or about to start, and the policy reject refuses the message in that case: wait until the run has ended, or use the policy enqueue, interrupt or rollback")
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseBusy, Message: "a run is under way"}}
@@ -101,12 +116,12 @@ func (s *Server) queueMessage(c *call) error {
 }
 
 // mayEnd refuses an unknown policy. It also refuses a policy that ends a run when the caller may not stop runs.
-func (s *Server) mayEnd(c *call, policy skeinv1.RunPolicy) error {
+func (h *messageHandler) mayEnd(c *call, policy skeinv1.RunPolicy) error {
 	switch policy {
 	case "", skeinv1.RunPolicyEnqueue, skeinv1.RunPolicyReject:
 		return nil
 	case skeinv1.RunPolicyInterrupt, skeinv1.RunPolicyRollback:
-		allowed, err := s.may(c.r.Context(), "create", runtimev1.SubresourceStop, c.namespace, c.name)
+		allowed, err := h.access.may(c.r.Context(), "create", runtimev1.SubresourceStop, c.namespace, c.name)
 		if err != nil || allowed {
 			return err
 		}
@@ -116,7 +131,7 @@ func (s *Server) mayEnd(c *call, policy skeinv1.RunPolicy) error {
 }
 
 // listQueue answers GET queue: the waiting messages, in order.
-func (s *Server) listQueue(c *call) error {
+func (h *messageHandler) listQueue(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -136,15 +151,15 @@ func (s *Server) listQueue(c *call) error {
 }
 
 // hooked returns the call's thread. Messages written through it pass the hooks of its agent (HOK-01).
-func (s *Server) hooked(c *call) *thread.State {
-	if h := s.opts.Engine.MessageHooks(c.r.Context(), c.row); h != nil {
-		return c.thread.WithHooks(h)
+func (h *messageHandler) hooked(c *call) *thread.State {
+	if hooks := h.engine.MessageHooks(c.r.Context(), c.row); hooks != nil {
+		return c.thread.WithHooks(hooks)
 	}
 	return c.thread
 }
 
 // newMessage decodes and converts the body of a write.
-func (c *call) newMessage() (thread.NewMessage, skeinv1.RunPolicy, error) {
+func newMessage(c *call) (thread.NewMessage, skeinv1.RunPolicy, error) {
 	var n runtimev1.NewMessage
 	if err := c.decode(&n, false); err != nil {
 		return thread.NewMessage{}, "", err

@@ -13,7 +13,7 @@ import (
 )
 
 // updateMessage answers PATCH messages/{id}: it merges metadata and replaces the given fields (MSG-06).
-func (s *Server) updateMessage(c *call) error {
+func (h *messageHandler) updateMessage(c *call) error {
 	var u runtimev1.MessageUpdates
 	if err := c.decode(&u, false); err != nil {
 		return err
@@ -21,7 +21,7 @@ func (s *Server) updateMessage(c *call) error {
 	if u.Content != nil && len(*u.Content) > runtimev1.MaxContentBytes {
 		return tooLong(c.name, len(*u.Content))
 	}
-	m, err := s.hooked(c).UpdateMessage(c.r.Context(), c.rest(), thread.MessageUpdate{
+	m, err := h.hooked(c).UpdateMessage(c.r.Context(), c.rest(), thread.MessageUpdate{
 		Content: u.Content, Metadata: u.Metadata, Status: (*store.MessageStatus)(u.Status), ToolStatus: u.ToolStatus, Silent: u.Silent,
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -34,7 +34,7 @@ func (s *Server) updateMessage(c *call) error {
 }
 
 // deleteMessage answers DELETE messages/{id}. A missing message is no error (MSG-06).
-func (s *Server) deleteMessage(c *call) error {
+func (h *messageHandler) deleteMessage(c *call) error {
 	deleted, err := c.thread.DeleteMessage(c.r.Context(), c.rest())
 	if err != nil {
 		return err
@@ -46,4 +46,26 @@ func (s *Server) deleteMessage(c *call) error {
 func tooLong(name string, bytes int) error {
 	return invalid(name, metav1.CauseTypeTooLong, "content",
 		fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file of the thread and attach it", bytes, runtimev1.MaxContentBytes))
+}
+
+// truncateThread answers POST truncate (MSG-11).
+func (h *messageHandler) truncateThread(c *call) error {
+	var body runtimev1.Truncate
+	if err := c.decode(&body, false); err != nil {
+		return err
+	}
+	at := thread.Truncation{MessageID: body.MessageID, ExpectVersion: body.V}
+	switch {
+	case (body.MessageID == "") == (body.MessageIndex == nil):
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "messageIndex", "set it to the index of the last message to keep, or messageId to its id; -1 removes all")
+	case body.MessageIndex != nil && *body.MessageIndex < -1:
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "messageIndex", "it must be -1, which removes all messages, or more")
+	case body.MessageIndex != nil:
+		at.Index = *body.MessageIndex
+	}
+	index, removed, err := c.thread.Truncate(c.r.Context(), at)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, runtimev1.Truncated{MessageIndex: index, Removed: removed})
 }

@@ -1,8 +1,6 @@
 package apiserver
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,34 +12,8 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/redact"
-	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
-
-// call is one request, authorized and resolved.
-type call struct {
-	w         http.ResponseWriter
-	r         *http.Request
-	namespace string   // empty for a view over all namespaces
-	name      string   // the thread as the caller wrote it, or the item of a view
-	path      []string // the path below the subresource
-	verb      string
-
-	secrets      *redact.Registry // removed from every answer
-	subresource  runtimev1.Subresource
-	managesLease bool // the lease in the header is what the call manages, not what it writes under
-
-	thread *thread.State
-	row    *store.Thread
-}
-
-// rest returns the path below the subresource, without a leading slash.
-func (c *call) rest() string { return strings.Join(c.path, "/") }
-
-// handler answers a call, or returns the error to answer it with. Once it has begun to write it returns nil.
-type handler func(*call) error
 
 // route is one subresource: its kind in discovery and the handlers of its verbs. These are the verbs that were
 // authorized, so discovery, RBAC and the choice of the handler always agree.
@@ -168,54 +140,7 @@ func (c *call) handler(by verbs, info *apirequest.RequestInfo) (handler, error) 
 	}, c.verb)
 }
 
-// noLists returns the error for callers that expect the Thread objects here, as kubectl get threads.runtime.skein.dev
-// does.
-func noLists(verb string) error {
-	e := apierrors.NewMethodNotSupported(threadsResource, verb)
-	e.ErrStatus.Message = "the runtime API serves single threads by name: list, create and delete the objects, " +
-		skeinv1.GroupVersion.WithResource("threads").GroupResource().String() + ", or GET namespaces/{namespace}/history for those with the newest activity"
-	return e
-}
-
-func noSuchPath(r *http.Request) error {
-	e := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, threadsResource, "", "", 0, false)
-	e.ErrStatus.Reason = metav1.StatusReasonNotFound
-	e.ErrStatus.Message = "nothing is served at this path: the runtime API has namespaces/{namespace}/threads/{thread}/{subresource} and views over many threads, see /apis/" +
-		runtimev1.GroupVersion.String() + " for the list"
-	e.ErrStatus.Details = nil
-	return e
-}
-
 // writeStatus answers with an error as JSON.
 func writeStatus(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError) {
 	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{}, w, r)
-}
-
-// writeJSON answers with an object.
-func (c *call) writeJSON(code int, obj any) error {
-	body, err := marshal(obj)
-	if err != nil {
-		return err
-	}
-	body = c.secrets.JSON(c.namespace, body)
-	c.w.Header().Set("Content-Type", "application/json")
-	c.w.WriteHeader(code)
-	_, _ = c.w.Write(body) // an error means that the client has gone
-	return nil
-}
-
-// marshal writes JSON on one line, with a newline. It does not escape texts for HTML.
-func marshal(obj any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(obj)
-	return buf.Bytes(), err
-}
-
-// writeSuccess answers a call that has nothing to return.
-func (c *call) writeSuccess() error {
-	return c.writeJSON(http.StatusOK, metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusOK,
-	})
 }

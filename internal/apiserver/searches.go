@@ -1,19 +1,36 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
 )
 
 // maxSearchOffset bounds the offset of a search, because the database sorts everything before it.
 const maxSearchOffset = 10_000
 
+// searchEngine is the part of the engine that searches the memory of an agent.
+type searchEngine interface {
+	// SearchMemory searches earlier messages (RUN-08).
+	SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error)
+}
+
+// searchHandler searches messages of many threads.
+type searchHandler struct {
+	threads *thread.Service
+	engine  searchEngine
+	find    *lookup
+	access  *reviews
+}
+
 // searchMessages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
 // (THR-16). Other namespaces give no results and no error.
-func (s *Server) searchMessages(c *call) error {
+func (h *searchHandler) searchMessages(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()
 	if err != nil {
@@ -26,14 +43,14 @@ func (s *Server) searchMessages(c *call) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	if sq.Namespaces, err = s.searchable(c, namespace); err != nil {
+	if sq.Namespaces, err = h.searchable(c, namespace); err != nil {
 		return err
 	}
 	list := runtimev1.SearchHitList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindSearchHitList), Hits: []runtimev1.SearchHit{}}
 	if name != "" {
-		found, err := s.lookup.stored(ctx, store.FindQuery{Namespace: namespace, Limit: maxCandidates}, name)
+		found, err := h.find.stored(ctx, store.FindQuery{Namespace: namespace, Limit: maxCandidates}, name)
 		if err == nil && len(found) == 0 {
-			found, err = s.opts.Threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Namespace: namespace, Limit: maxCandidates})
+			found, err = h.threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Namespace: namespace, Limit: maxCandidates})
 		}
 		if err != nil {
 			return err
@@ -50,7 +67,7 @@ func (s *Server) searchMessages(c *call) error {
 			return ambiguous(name, "")
 		}
 	}
-	hits, more, err := s.opts.Threads.SearchMessages(ctx, sq)
+	hits, more, err := h.threads.SearchMessages(ctx, sq)
 	if err != nil {
 		return err
 	}
@@ -65,16 +82,16 @@ func (s *Server) searchMessages(c *call) error {
 }
 
 // searchable returns the namespaces that a search covers, or nil for all.
-func (s *Server) searchable(c *call, namespace string) ([]string, error) {
+func (h *searchHandler) searchable(c *call, namespace string) ([]string, error) {
 	ctx := c.r.Context()
 	if namespace != "" {
-		ok, err := s.may(ctx, "get", runtimev1.SubresourceMessages, namespace, "")
+		ok, err := h.access.may(ctx, "get", runtimev1.SubresourceMessages, namespace, "")
 		if err != nil || !ok {
 			return []string{}, err
 		}
 		return []string{namespace}, nil
 	}
-	allowed, all, err := s.allowedNamespaces(ctx, "get", runtimev1.SubresourceMessages)
+	allowed, all, err := h.access.allowedNamespaces(ctx, "get", runtimev1.SubresourceMessages)
 	if err != nil || all {
 		return nil, err
 	}

@@ -20,30 +20,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/redact"
-	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
-
-// Engine is the part of the engine that the runtime API uses.
-type Engine interface {
-	Stop(ctx context.Context, threadID, reason string) error
-	Terminate(ctx context.Context, threadID, reason string) error
-	Destroy(ctx context.Context, threadID string) error
-	RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error)
-	Outside
-}
-
-// Children is the part of the registry of children that the runtime API uses.
-type Children interface {
-	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
-}
-
-// Effects is the port for scheduled effects.
-type Effects = engine.Effects
 
 // Options are the options of a Server. Threads, Engine, Children, Effects and Reader are required, and either
 // Kubeconfig or both Authenticator and Authorizer.
@@ -152,13 +131,6 @@ func (s *Server) setUp() error {
 	if err := s.loadCertificate(); err != nil {
 		return err
 	}
-	rt := &router{
-		lookup:  &lookup{threads: s.opts.Threads, reader: s.opts.Reader, live: s.opts.LiveReader, setupWait: s.opts.setupWait},
-		routes:  s.routes(),
-		secrets: s.opts.Secrets,
-		views:   s.views(),
-	}
-	s.lookup = rt.lookup
 	cfg := genericapiserver.NewConfig(codecs)
 	cfg.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	cfg.ExternalAddress = s.listener.Addr().String()
@@ -166,7 +138,6 @@ func (s *Server) setUp() error {
 	cfg.LoopbackClientConfig = &rest.Config{} // no privileged client of our own: without a token nobody can act as it
 	cfg.SkipOpenAPIInstallation = true
 	cfg.EnableProfiling = false
-	cfg.LongRunningFunc = rt.longRunning
 	cfg.RequestTimeout = s.opts.RequestTimeout
 	// Requests are answered first; then connections have two seconds to end. Without this, a connection that has sent
 	// part of a request would delay the end of the process for as long as a request may take.
@@ -179,6 +150,8 @@ func (s *Server) setUp() error {
 		return err
 	}
 	s.authorizer = cfg.Authorization.Authorizer
+	rt := s.router()
+	cfg.LongRunningFunc = rt.longRunning
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {
 			return fmt.Errorf("audit: %w", err)
@@ -189,6 +162,13 @@ func (s *Server) setUp() error {
 		return err
 	}
 	return rt.install(s.generic)
+}
+
+// router returns the router of all routes. It needs the authorizer.
+func (s *Server) router() *router {
+	s.lookup = &lookup{threads: s.opts.Threads, reader: s.opts.Reader, live: s.opts.LiveReader, setupWait: s.opts.setupWait}
+	h := s.handlers()
+	return &router{lookup: s.lookup, routes: h.routes(), views: h.views(), secrets: s.opts.Secrets}
 }
 
 // Start serves until ctx ends. It returns when all requests have been answered.

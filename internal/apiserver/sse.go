@@ -15,8 +15,8 @@ import (
 // reconnectAfter is how long a browser waits before it reconnects, in milliseconds.
 const reconnectAfter = 1000
 
-func (s *Server) serveSSE(c *call, f *follower) error {
-	out := s.startSSE(c)
+func (h *streamHandler) serveSSE(c *call, f *follower) error {
+	out := h.startSSE(c)
 	if out.retry() == nil {
 		f.run(c.r.Context(), out)
 	}
@@ -24,13 +24,13 @@ func (s *Server) serveSSE(c *call, f *follower) error {
 }
 
 // startSSE begins an answer of server-sent events.
-func (s *Server) startSSE(c *call) *sseSink {
-	h := c.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
+func (h *streamHandler) startSSE(c *call) *sseSink {
+	header := c.w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no") // proxies must not buffer events
 	c.w.WriteHeader(http.StatusOK)
-	return &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: s.opts.transferTimeout, clean: c.clean}
+	return &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: h.transferTimeout, clean: c.clean}
 }
 
 // retry sends the browser its reconnection time, and with it the head of the answer.

@@ -14,18 +14,13 @@ import (
 
 var errCutOff = apierrors.NewBadRequest("the file was not stored: its bytes were cut off or came too slowly: send it again")
 
-// body returns the request's body with a time limit for each read instead of one for the whole request.
-func (s *Server) body(c *call) *patientReader {
-	return &patientReader{r: c.r.Body, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
-}
-
 // putPart answers PUT files/{path}?upload=&part=.
-func (s *Server) putPart(c *call, id string, part int) error {
+func (h *fileHandler) putPart(c *call, id string, part int) error {
 	u, err := c.thread.Upload(c.rest(), id)
 	if err != nil {
 		return err
 	}
-	in := s.body(c)
+	in := c.patientBody(h.transferTimeout)
 	size, err := u.Put(c.r.Context(), part, in)
 	if in.err != nil {
 		return errCutOff

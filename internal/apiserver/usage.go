@@ -10,7 +10,7 @@ import (
 
 // getUsage answers GET usage of a thread: what its ended runs used, and with subtree=true also those of its
 // descendants (LOG-03).
-func (s *Server) getUsage(c *call) error {
+func (h *runHandler) getUsage(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (s *Server) getUsage(c *call) error {
 }
 
 // namespaceUsage answers GET usage of a namespace, or of one agent in it.
-func (s *Server) namespaceUsage(c *call) error {
+func (h *runHandler) namespaceUsage(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *Server) namespaceUsage(c *call) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	u, err := s.opts.Threads.Usage(c.r.Context(), c.namespace, agent)
+	u, err := h.threads.Usage(c.r.Context(), c.namespace, agent)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func usageOf(u *store.UsageSum) runtimev1.Usage {
 
 // listUsage answers GET usage/records: the usage of each ended run of a thread and of each task that followed a run,
 // newest first (RUN-07).
-func (s *Server) listUsage(c *call) error {
+func (h *runHandler) listUsage(c *call) error {
 	if c.rest() != runtimev1.UsageRecords {
 		return noSuchPath(c.r)
 	}

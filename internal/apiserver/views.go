@@ -24,36 +24,6 @@ type view struct {
 	longRunning bool
 }
 
-// views returns the part of the API that is not below a thread.
-func (s *Server) views() map[runtimev1.View]view {
-	return map[runtimev1.View]view{
-		runtimev1.ViewKVStores: {
-			kind: runtimev1.KindKeyList, namespaced: true,
-			below: map[string]route{"values": {
-				kind:   runtimev1.KindValueRecord,
-				plain:  verbs{"get": s.listKVKeys},
-				nested: verbs{"get": s.getKV, "update": s.putKV, "delete": s.deleteKV},
-			}},
-		},
-		runtimev1.ViewLifecycle: {
-			kind: runtimev1.KindLifecycleList, namespaced: true, longRunning: true,
-			collection: verbs{"list": s.listLifecycle, "watch": s.watchLifecycle},
-			across:     verbs{"list": s.listLifecycle, "watch": s.watchLifecycle},
-		},
-		runtimev1.ViewUsage:    {kind: runtimev1.KindUsage, namespaced: true, collection: verbs{"list": s.namespaceUsage}},
-		runtimev1.ViewSearches: {kind: runtimev1.KindSearchHitList, collection: verbs{"list": s.searchMessages}},
-		runtimev1.ViewLookups:  {kind: runtimev1.KindThreadRecord, named: verbs{"get": s.getLookup}},
-		runtimev1.ViewRetained: {
-			kind: runtimev1.KindRetainedList, namespaced: true,
-			collection: verbs{"list": s.listRetained}, named: verbs{"delete": s.purgeRetained},
-		},
-		runtimev1.ViewHistory: {
-			kind: runtimev1.KindThreadHistory, namespaced: true,
-			collection: verbs{"list": s.listHistory}, across: verbs{"list": s.listHistory},
-		},
-	}
-}
-
 func (rt *router) serveView(c *call, v view, info *apirequest.RequestInfo) error {
 	h, err := c.handler(v.of(c, info), info)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
@@ -137,7 +138,8 @@ var _ = Describe("the namespaces that a caller may read", func() {
 	allowed := func(e *env, name string) ([]string, bool) {
 		GinkgoHelper()
 		ctx := apirequest.WithUser(context.Background(), &user.DefaultInfo{Name: name})
-		list, all, err := e.server.allowedNamespaces(ctx, "get", "messages")
+		access := &reviews{authorizer: authorizer.AuthorizerFunc(e.rights.authorize), threads: e.svc}
+		list, all, err := access.allowedNamespaces(ctx, "get", "messages")
 		Expect(err).NotTo(HaveOccurred())
 		return list, all
 	}

@@ -90,7 +90,7 @@ var writing = map[string]string{"create": http.MethodPost, "update": http.Method
 
 // served returns every way to write that the router has.
 func served() (keys []string) {
-	for sub, r := range (&Server{}).routes() {
+	for sub, r := range (&Server{}).handlers().routes() {
 		for verb := range r.plain {
 			keys = append(keys, verb+" "+string(sub))
 		}
@@ -232,7 +232,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		Expect(e.refused("alice", http.MethodDelete, "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/retained/x", ``, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
 
 		var ways []string
-		for name, v := range (&Server{}).views() {
+		for name, v := range (&Server{}).handlers().views() {
 			for _, table := range []verbs{v.collection, v.across, v.named} {
 				for verb := range table {
 					ways = append(ways, verb+" "+string(name))
@@ -250,7 +250,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 
 	It("has an action, as every way to read has", Label("THR-05"), func() {
 		var routed, decided []string
-		for sub, r := range (&Server{}).routes() {
+		for sub, r := range (&Server{}).handlers().routes() {
 			for verb := range r.plain {
 				routed = append(routed, actionKey(verb, sub, false))
 			}

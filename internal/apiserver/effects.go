@@ -11,30 +11,13 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 )
 
-// listChildren answers GET children: the registry of the thread (SUB-01).
-func (s *Server) listChildren(c *call) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
-		return err
-	}
-	all, err := s.opts.Children.List(c.r.Context(), c.row)
-	if err != nil {
-		return err
-	}
-	page, more := cut(all, limit, offset)
-	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: []runtimev1.Child{}, HasMore: more}
-	for _, child := range page {
-		list.Children = append(list.Children, childOf(child))
-	}
-	return c.writeJSON(http.StatusOK, list)
+// effectHandler serves the scheduled effects of a thread.
+type effectHandler struct {
+	effects engine.Effects
 }
 
 // listEffects answers GET effects: the pending effects, all or those of one name (EFF-01).
-func (s *Server) listEffects(c *call) error {
+func (h *effectHandler) listEffects(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -44,7 +27,7 @@ func (s *Server) listEffects(c *call) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	all, err := s.opts.Effects.List(c.r.Context(), c.row, name)
+	all, err := h.effects.List(c.r.Context(), c.row, name)
 	if err != nil {
 		return err
 	}
@@ -60,7 +43,7 @@ func (s *Server) listEffects(c *call) error {
 const maxDelay = 100 * 365 * 24 * int64(time.Hour/time.Millisecond)
 
 // scheduleEffect answers POST effects.
-func (s *Server) scheduleEffect(c *call) error {
+func (h *effectHandler) scheduleEffect(c *call) error {
 	var n runtimev1.NewEffect
 	if err := c.decode(&n, false); err != nil {
 		return err
@@ -76,7 +59,7 @@ func (s *Server) scheduleEffect(c *call) error {
 	if key := c.idempotencyKey(n.IdempotencyKey); key != "" {
 		cause = "api-key:" + key
 	}
-	id, err := s.opts.Effects.Schedule(c.r.Context(), c.row, engine.EffectRequest{
+	id, err := h.effects.Schedule(c.r.Context(), c.row, engine.EffectRequest{
 		Cause: cause, Name: n.Name, Args: n.Args, Delay: time.Duration(n.Delay) * time.Millisecond,
 	})
 	if err != nil {
@@ -86,8 +69,8 @@ func (s *Server) scheduleEffect(c *call) error {
 }
 
 // removeEffect answers DELETE effects/{id}.
-func (s *Server) removeEffect(c *call) error {
-	removed, err := s.opts.Effects.Remove(c.r.Context(), c.row, c.rest())
+func (h *effectHandler) removeEffect(c *call) error {
+	removed, err := h.effects.Remove(c.r.Context(), c.row, c.rest())
 	if err != nil {
 		return err
 	}
@@ -96,3 +79,5 @@ func (s *Server) removeEffect(c *call) error {
 	}
 	return c.writeSuccess()
 }
+
+func effectOf(e engine.ScheduledEffect) runtimev1.Effect { return runtimev1.Effect(e) }

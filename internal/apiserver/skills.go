@@ -1,0 +1,39 @@
+package apiserver
+
+import (
+	"net/http"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// activateSkill answers POST skills: it records an activation once per name, and a repeat returns the first record
+// (AGT-08).
+func (h *toolHandler) activateSkill(c *call) error {
+	var body runtimev1.SkillActivation
+	if err := c.decode(&body, false); err != nil {
+		return err
+	}
+	active := slices.ContainsFunc(c.row.Fields.ActivatedSkills, func(a store.SkillActivation) bool { return a.Name == body.Name })
+	if !active { // a repeat keeps the first arguments
+		wrong, err := h.engine.CheckSkill(c.r.Context(), c.row, store.SkillActivation(body))
+		if err != nil {
+			return err
+		}
+		if wrong != "" {
+			return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "arguments", wrong)
+		}
+	}
+	skill, recorded, err := c.thread.ActivateSkill(c.r.Context(), body.Name, body.Arguments)
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if recorded {
+		code = http.StatusCreated
+	}
+	return c.writeJSON(code, runtimev1.SkillActivation(skill))
+}
