@@ -15,6 +15,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -57,7 +58,7 @@ func (h *approvalHandler) listApprovals(c *call) error {
 // who decided. The request cannot name another.
 func (h *approvalHandler) decideApproval(c *call) error {
 	if len(c.path) != 1 {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	var in runtimev1.NewDecision
 	if err := c.decode(&in, false); err != nil {
@@ -75,7 +76,7 @@ func (h *approvalHandler) decideApproval(c *call) error {
 	a, err := h.engine.Decide(c.r.Context(), c.row.ID, c.path[0], d)
 	var decided *approval.DecidedError
 	if errors.As(err, &decided) {
-		return conflict(c.name, fmt.Sprintf("%s; a decision cannot be taken back: stop the run, or send a message", decided.Error()))
+		return status.Conflict(c.name, fmt.Sprintf("%s; a decision cannot be taken back: stop the run, or send a message", decided.Error()))
 	}
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (h *approvalHandler) tellDecision(t *store.Thread, a *approval.Call) {
 func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {
 	d := store.Approval{Reason: in.Reason}
 	if len(in.Reason) > runtimev1.MaxReasonBytes {
-		return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "reason", fmt.Sprintf("it must have at most %d bytes", runtimev1.MaxReasonBytes))
+		return d, status.Invalid(name, metav1.CauseTypeFieldValueInvalid, "reason", fmt.Sprintf("it must have at most %d bytes", runtimev1.MaxReasonBytes))
 	}
 	switch in.Decision {
 	case runtimev1.DecisionApprove:
@@ -125,10 +126,10 @@ func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {
 		}
 	case runtimev1.DecisionRefuse:
 		if len(in.Arguments) > 0 {
-			return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "arguments", "a refused call takes no arguments: leave them out, or approve the call with them")
+			return d, status.Invalid(name, metav1.CauseTypeFieldValueInvalid, "arguments", "a refused call takes no arguments: leave them out, or approve the call with them")
 		}
 	default:
-		return d, invalid(name, metav1.CauseTypeFieldValueNotSupported, "decision", "it must be approve or refuse")
+		return d, status.Invalid(name, metav1.CauseTypeFieldValueNotSupported, "decision", "it must be approve or refuse")
 	}
 	return d, nil
 }

@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 )
 
 // readBody returns the body of a JSON request, up to its maximum size.
@@ -55,7 +56,7 @@ func decodeStrict(name string, body []byte, into any) error {
 	if err != nil {
 		var e *json.UnmarshalTypeError
 		if errors.As(err, &e) && e.Field != "" {
-			return invalid(name, metav1.CauseTypeTypeInvalid, e.Field, "a JSON "+e.Value+" cannot be read as "+e.Type.String())
+			return status.Invalid(name, metav1.CauseTypeTypeInvalid, e.Field, "a JSON "+e.Value+" cannot be read as "+e.Type.String())
 		}
 		return apierrors.NewBadRequest("the body is not valid JSON for this request: " + err.Error())
 	}
@@ -71,7 +72,7 @@ func decodeStrict(name string, body []byte, into any) error {
 			}
 			causes = append(causes, cause)
 		}
-		e := invalid(name, "", "", "")
+		e := status.Invalid(name, "", "", "")
 		e.ErrStatus.Message = "the body has unknown or repeated fields: " + strings.Join(texts, "; ")
 		e.ErrStatus.Details.Causes = causes
 		return e
@@ -94,7 +95,7 @@ func objectOf(name, field string, raw json.RawMessage) (json.RawMessage, error) 
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
-		return nil, invalid(name, metav1.CauseTypeTypeInvalid, field, "it must be a JSON object; or leave it out")
+		return nil, status.Invalid(name, metav1.CauseTypeTypeInvalid, field, "it must be a JSON object; or leave it out")
 	}
 	return raw, nil
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
@@ -44,15 +45,15 @@ func (h *codeHandler) runCode(c *call) error {
 	}
 	var in runtimev1.CodeRequest
 	if err := decodeStrict(c.name, body, &in); err != nil {
-		var status *apierrors.StatusError
-		if errors.As(err, &status) && apierrors.IsInvalid(status) {
+		var refused *apierrors.StatusError
+		if errors.As(err, &refused) && apierrors.IsInvalid(refused) {
 			// An unknown or malformed option is a result of the code, not an error of the request (COD-02).
-			return c.writeJSON(http.StatusOK, linkError(status.ErrStatus.Message))
+			return c.writeJSON(http.StatusOK, linkError(refused.ErrStatus.Message))
 		}
 		return err
 	}
 	if in.Source == "" {
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
 	}
 	req, err := codeRequest(c.name, &in, plainValue)
 	if err != nil {
@@ -80,11 +81,11 @@ func codeRequest(name string, in *runtimev1.CodeRequest, decode func([]byte) (an
 	}
 	switch {
 	case req.Language != "" && req.Language != sandbox.TypeScript && req.Language != sandbox.JavaScript:
-		return req, invalid(name, metav1.CauseTypeFieldValueNotSupported, "language", "it must be typescript or javascript")
+		return req, status.Invalid(name, metav1.CauseTypeFieldValueNotSupported, "language", "it must be typescript or javascript")
 	case in.MemoryLimitBytes < 0:
-		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "memoryLimitBytes", "it must be 0, which means the pool's default, or more")
+		return req, status.Invalid(name, metav1.CauseTypeFieldValueInvalid, "memoryLimitBytes", "it must be 0, which means the pool's default, or more")
 	case in.WallTime != nil && in.WallTime.Duration <= 0:
-		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "wallTime", `it must be a duration above zero, such as "5s"; or leave it out`)
+		return req, status.Invalid(name, metav1.CauseTypeFieldValueInvalid, "wallTime", `it must be a duration above zero, such as "5s"; or leave it out`)
 	}
 	if in.WallTime != nil {
 		req.WallTime = in.WallTime.Duration
@@ -94,7 +95,7 @@ func codeRequest(name string, in *runtimev1.CodeRequest, decode func([]byte) (an
 		for i, raw := range in.Execute.Args {
 			v, err := decode(raw)
 			if err != nil {
-				return req, invalid(name, metav1.CauseTypeFieldValueInvalid, fmt.Sprintf("execute.args[%d]", i), err.Error())
+				return req, status.Invalid(name, metav1.CauseTypeFieldValueInvalid, fmt.Sprintf("execute.args[%d]", i), err.Error())
 			}
 			req.Args = append(req.Args, v)
 		}
@@ -124,7 +125,7 @@ func bindings(name, field string, in map[string]json.RawMessage, decode func([]b
 	for key, raw := range in {
 		v, err := decode(raw)
 		if err != nil {
-			return nil, invalid(name, metav1.CauseTypeFieldValueInvalid, field+"."+key, err.Error())
+			return nil, status.Invalid(name, metav1.CauseTypeFieldValueInvalid, field+"."+key, err.Error())
 		}
 		out[key] = sandbox.Binding{Value: v}
 	}

@@ -8,6 +8,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -22,14 +23,14 @@ func (a *attendance) request(raw json.RawMessage) (sandbox.CodeRequest, error) {
 		return sandbox.CodeRequest{}, err
 	}
 	if in.Source == "" {
-		return sandbox.CodeRequest{}, invalid(name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
+		return sandbox.CodeRequest{}, status.Invalid(name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
 	}
 	req, err := codeRequest(name, &in.CodeRequest, values.Unmarshal)
 	if err != nil {
 		return req, err
 	}
 	if len(in.Functions) > maxBridged {
-		return req, invalid(name, metav1.CauseTypeTooMany, "functions", "at most 1000 functions may be provided")
+		return req, status.Invalid(name, metav1.CauseTypeTooMany, "functions", "at most 1000 functions may be provided")
 	}
 	for _, f := range in.Functions {
 		if err := a.bridge(&req, f); err != nil {
@@ -47,7 +48,7 @@ func (a *attendance) bridge(req *sandbox.CodeRequest, f runtimev1.CodeFunction) 
 		bindings = req.Imports[f.Import]
 	}
 	if _, twice := bindings[f.Name]; twice {
-		return invalid(a.call.name, metav1.CauseTypeFieldValueDuplicate, "functions", "\""+f.Name+"\" is given twice: as a value and a function, or two functions")
+		return status.Invalid(a.call.name, metav1.CauseTypeFieldValueDuplicate, "functions", "\""+f.Name+"\" is given twice: as a value and a function, or two functions")
 	}
 	if bindings == nil {
 		bindings = map[string]sandbox.Binding{}

@@ -14,6 +14,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -30,7 +31,7 @@ func (h *codeHandler) attendCode(c *call) error {
 		return err
 	}
 	if !allowed {
-		return apierrors.NewForbidden(threadsResource, c.name, errors.New("running code needs the verb create on threads/code, besides get"))
+		return apierrors.NewForbidden(status.ThreadsResource, c.name, errors.New("running code needs the verb create on threads/code, besides get"))
 	}
 	conn, err := c.acceptWebSocket(runtimev1.CodeSubprotocol)
 	if err != nil {
@@ -88,13 +89,13 @@ func (a *attendance) run() {
 	go a.beat()
 	req, err := a.request(first)
 	if err != nil {
-		var status *apierrors.StatusError
-		if !errors.As(err, &status) {
+		var refused *apierrors.StatusError
+		if !errors.As(err, &refused) {
 			a.refuse(err)
 			return
 		}
 		// An unknown or malformed option is a result of the code (COD-02).
-		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: linkError(status.ErrStatus.Message)})
+		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: linkError(refused.ErrStatus.Message)})
 		return
 	}
 	result, err := a.handler.engine.RunCode(a.ctx, a.call.row.ID, req)
@@ -103,8 +104,8 @@ func (a *attendance) run() {
 		result, err = sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: ended.reason}}, nil
 	}
 	if err != nil {
-		status := statusOf(a.call.r.Context(), a.call.name, err)
-		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageFailed, Status: &status.ErrStatus})
+		failed := status.Of(a.call.r.Context(), a.call.name, err)
+		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageFailed, Status: &failed.ErrStatus})
 		return
 	}
 	out := codeResult(result, bounded)

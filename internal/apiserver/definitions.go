@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 )
 
 // definitionKinds maps the kinds in the URL to their names in the engine.
@@ -16,7 +17,7 @@ var definitionKinds = map[string]string{
 func (h *toolHandler) getDefinitions(c *call) error {
 	kind, ok := definitionKinds[c.path[0]]
 	if !ok {
-		return notFound(c.name, "unknown kind definitions/%s: use definitions/models, definitions/prompts or definitions/agents", c.path[0])
+		return status.NotFound(c.name, "unknown kind definitions/%s: use definitions/models, definitions/prompts or definitions/agents", c.path[0])
 	}
 	switch len(c.path) {
 	case 1:
@@ -28,7 +29,7 @@ func (h *toolHandler) getDefinitions(c *call) error {
 		}
 		return c.writeJSON(http.StatusOK, d)
 	}
-	return noSuchPath(c.r)
+	return status.NoSuchPath(c.r)
 }
 
 func (h *toolHandler) listDefinitions(c *call, kind string) error {

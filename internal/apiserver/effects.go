@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine"
 )
 
@@ -50,9 +51,9 @@ func (h *effectHandler) scheduleEffect(c *call) error {
 	}
 	switch {
 	case n.Name == "":
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "name", "set it to the name of an Effect, or to package/effect")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "name", "set it to the name of an Effect, or to package/effect")
 	case n.Delay < 0 || n.Delay > maxDelay:
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "delay", "it must be from 0, which means now, to a hundred years, in milliseconds")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "delay", "it must be from 0, which means now, to a hundred years, in milliseconds")
 	}
 	// The cause determines the name of the object, so that a repeat with the same key schedules nothing new.
 	cause := "api:" + uuid.NewString()
@@ -75,7 +76,7 @@ func (h *effectHandler) removeEffect(c *call) error {
 		return err
 	}
 	if !removed {
-		return notFound(c.name, "thread %q has no pending effect %q", c.name, c.rest())
+		return status.NotFound(c.name, "thread %q has no pending effect %q", c.name, c.rest())
 	}
 	return c.writeSuccess()
 }

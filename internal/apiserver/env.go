@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -29,7 +30,7 @@ func (h *envHandler) listEnv(c *call) error {
 	}
 	all, err := c.thread.ListEnv(c.r.Context(), side)
 	if errors.Is(err, thread.ErrOneSide) {
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "side", err.Error())
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "side", err.Error())
 	}
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func (h *envHandler) getEnv(c *call) error {
 	}
 	v, err := c.thread.EnvValue(c.r.Context(), c.rest())
 	if errors.Is(err, thread.ErrEnvUnknown) {
-		return notFound(c.name, "thread %q sees no variable %q", c.name, c.rest())
+		return status.NotFound(c.name, "thread %q sees no variable %q", c.name, c.rest())
 	}
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (h *envHandler) putEnv(c *call) error {
 		return err
 	}
 	if body.Value == nil {
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "value", "set it to a text; to remove the variable use DELETE")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "value", "set it to a text; to remove the variable use DELETE")
 	}
 	ctx := c.r.Context()
 	if err := c.thread.SetEnv(ctx, c.rest(), *body.Value, store.EnvType(body.Type)); err != nil {
@@ -108,7 +109,7 @@ func (h *envHandler) deleteEnv(c *call) error {
 		return err
 	}
 	if !removed {
-		return notFound(c.name, "thread %q has no variable %q of its own", c.name, c.rest())
+		return status.NotFound(c.name, "thread %q has no variable %q of its own", c.name, c.rest())
 	}
 	return c.writeSuccess()
 }

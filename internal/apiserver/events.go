@@ -9,6 +9,7 @@ import (
 	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -75,7 +76,7 @@ func (h *streamHandler) streamLogs(c *call) error {
 	if f.runID != "" {
 		_, err := h.threads.Store().Run(c.r.Context(), c.row.ID, f.runID)
 		if errors.Is(err, store.ErrNotFound) {
-			return notFound(c.name, "thread %q has no run %q: GET runs lists them", c.name, f.runID)
+			return status.NotFound(c.name, "thread %q has no run %q: GET runs lists them", c.name, f.runID)
 		}
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -71,9 +72,9 @@ func (h *transferHandler) importThread(c *call) error {
 	case in.err != nil:
 		return apierrors.NewBadRequest("nothing was imported: the body was cut off or came too slowly: send it again")
 	case errors.As(err, &wrong):
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "body", "nothing was imported: "+wrong.Error())
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "body", "nothing was imported: "+wrong.Error())
 	case errors.Is(err, store.ErrNotEmpty):
-		return apierrors.NewConflict(threadsResource, c.name, errors.New("it has a conversation already, or something waits in its queue: import into a new Thread, or destroy the conversation first"))
+		return apierrors.NewConflict(status.ThreadsResource, c.name, errors.New("it has a conversation already, or something waits in its queue: import into a new Thread, or destroy the conversation first"))
 	case err != nil:
 		return err
 	}

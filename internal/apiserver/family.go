@@ -11,6 +11,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -26,7 +27,7 @@ func (h *familyHandler) getChild(c *call) error {
 			return c.writeJSON(http.StatusOK, childOf(all[i]))
 		}
 	}
-	return notFound(c.name, "thread %q has no child %q", c.name, c.rest())
+	return status.NotFound(c.name, "thread %q has no child %q", c.name, c.rest())
 }
 
 // getParent answers GET parent: the record of this thread's parent, or null when there is none (SUB-05).
@@ -59,9 +60,9 @@ func (h *familyHandler) notifyParent(c *call) error {
 	}
 	switch {
 	case in.Content == "":
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "content", "set it to a text that is not empty")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "content", "set it to a text that is not empty")
 	case len(in.Content) > runtimev1.MaxContentBytes:
-		return invalid(c.name, metav1.CauseTypeTooLong, "content",
+		return status.Invalid(c.name, metav1.CauseTypeTooLong, "content",
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(in.Content), runtimev1.MaxContentBytes))
 	}
 	if err := childOnly(c); err != nil {

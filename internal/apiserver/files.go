@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -57,7 +58,7 @@ func (h *fileHandler) readFile(c *call) error {
 		return err
 	}
 	if rc == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	defer func() { _ = rc.Close() }()
 	wire := fileOf(rec)
@@ -134,7 +135,7 @@ func (h *fileHandler) writeFile(c *call) error {
 	if meta := c.r.Header.Get(runtimev1.HeaderFileMetadata); meta != "" {
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(meta), &object); err != nil || object == nil {
-			return invalid(c.name, metav1.CauseTypeFieldValueInvalid, textproto.CanonicalMIMEHeaderKey(runtimev1.HeaderFileMetadata), "give a JSON object")
+			return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, textproto.CanonicalMIMEHeaderKey(runtimev1.HeaderFileMetadata), "give a JSON object")
 		}
 		opts.Metadata = json.RawMessage(meta)
 	}
@@ -172,7 +173,7 @@ func (h *fileHandler) deleteFile(c *call) error {
 		return err
 	}
 	if rec == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	if kind == "true" || kind == "" && rec.IsDirectory {
 		err = c.thread.Rmdir(ctx, rec.Path)
@@ -180,7 +181,7 @@ func (h *fileHandler) deleteFile(c *call) error {
 		err = c.thread.Unlink(ctx, rec.Path)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	if err != nil {
 		return err

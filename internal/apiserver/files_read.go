@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -99,7 +100,7 @@ func (h *fileHandler) readDir(c *call, q *query) error {
 	}
 	listing, err := c.thread.ReadDir(c.r.Context(), dir)
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(c.name, "thread %q has no folder %q", c.name, dir)
+		return status.NotFound(c.name, "thread %q has no folder %q", c.name, dir)
 	}
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (h *fileHandler) statFile(c *call) error {
 		return err
 	}
 	if rec == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	return c.writeJSON(http.StatusOK, fileOf(rec))
 }
@@ -179,7 +180,7 @@ func (h *fileHandler) thumbnail(c *call, o thread.ThumbnailOptions) error {
 	if t == nil {
 		rec, err := c.thread.StatFile(ctx, c.rest())
 		if err == nil && rec == nil {
-			return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+			return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 		}
 		if err == nil {
 			c.w.WriteHeader(http.StatusNoContent)
@@ -205,7 +206,7 @@ func (h *fileHandler) streamFile(c *call) error {
 		return err
 	}
 	if seq == nil {
-		return notFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
 	}
 	c.w.Header().Set("Content-Type", "application/jsonl")
 	out := c.patientWriter(h.transferTimeout)
@@ -222,5 +223,5 @@ func (h *fileHandler) streamFile(c *call) error {
 }
 
 func isFolder(c *call) error {
-	return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "path", filePath(c)+" is a folder: list it with files?dir="+filePath(c))
+	return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "path", filePath(c)+" is a folder: list it with files?dir="+filePath(c))
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 )
 
 // Writes with an idempotency key (MSG-10) store two things: the results of their transactions, in those same
@@ -86,8 +87,8 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 	ctx := c.r.Context()
 	end, ok := rs.begin(ctx, c.row.ID+" "+key)
 	if !ok {
-		e := apierrors.NewConflict(threadsResource, c.name, fmt.Errorf("a request under this Idempotency-Key is in progress: repeat it later"))
-		e.ErrStatus.Details.RetryAfterSeconds = retrySoon
+		e := apierrors.NewConflict(status.ThreadsResource, c.name, fmt.Errorf("a request under this Idempotency-Key is in progress: repeat it later"))
+		e.ErrStatus.Details.RetryAfterSeconds = status.RetrySoon
 		return e
 	}
 	defer end()

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -71,7 +72,7 @@ func (h *kvStoreHandler) deleteKV(c *call) error {
 		return err
 	}
 	if !there {
-		return notFound(c.name, "the store %q has no value %q", c.name, c.rest())
+		return status.NotFound(c.name, "the store %q has no value %q", c.name, c.rest())
 	}
 	return c.writeSuccess()
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -62,7 +63,7 @@ func (h *leaseHandler) releaseLease(c *call) error {
 func (h *leaseHandler) leaseOf(c *call) (*thread.Writer, error) {
 	token := c.r.Header.Get(runtimev1.HeaderLease)
 	if token == "" {
-		return nil, invalid(c.name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "set it to the token that POST lease returned")
+		return nil, status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "set it to the token that POST lease returned")
 	}
 	return h.threads.WriterOf(c.row.ID, token)
 }

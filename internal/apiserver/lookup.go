@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -39,7 +40,7 @@ func (l *lookup) open(ctx context.Context, namespace, name string) (*thread.Stat
 	}
 	row, err := l.awaitStored(ctx, obj)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, notStored(name, notReadyBecause(obj))
+		return nil, nil, status.NotStored(name, notReadyBecause(obj))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -77,7 +78,7 @@ func (l *lookup) byID(ctx context.Context, namespace, name string) (*thread.Stat
 	case len(rows) == 0:
 		return nil, nil, store.ErrNotFound
 	case len(rows) > 1:
-		return nil, nil, ambiguous(name, "")
+		return nil, nil, status.Ambiguous(name, "")
 	}
 	st, err := l.threads.Open(ctx, rows[0].ID)
 	return st, &rows[0], err

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -58,7 +59,7 @@ func (h *lookupHandler) getLookup(c *call) error {
 	if len(found) > maxNamed {
 		texts = append(texts, "…")
 	}
-	return ambiguous(c.name, ": "+strings.Join(texts, ", "))
+	return status.Ambiguous(c.name, ": "+strings.Join(texts, ", "))
 }
 
 // readable returns the threads that a name or a spelling of an id means and that the caller may get. A whole id takes

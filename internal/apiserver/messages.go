@@ -12,6 +12,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -65,7 +66,7 @@ func (h *messageHandler) getMessage(c *call) error {
 		return err
 	}
 	if m == nil {
-		return notFound(c.name, "thread %q has no message %q", c.name, c.rest())
+		return status.NotFound(c.name, "thread %q has no message %q", c.name, c.rest())
 	}
 	return c.writeJSON(http.StatusOK, messageOf(m))
 }
@@ -77,7 +78,7 @@ func (h *messageHandler) injectMessage(c *call) error {
 		return err
 	}
 	if policy != "" {
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message does not affect runs: leave the policy out, or queue the message")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message does not affect runs: leave the policy out, or queue the message")
 	}
 	m, err := h.hooked(c).Inject(c.r.Context(), n)
 	if err != nil {
@@ -97,15 +98,15 @@ func (h *messageHandler) queueMessage(c *call) error {
 	}
 	switch {
 	case n.Role != "" && n.Role != store.RoleUser && n.Role != store.RoleSystem && n.Role != runtimev1.RoleInfo:
-		return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "role", "a queued message is from the user or the system; inject others with POST messages")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "role", "a queued message is from the user or the system; inject others with POST messages")
 	case n.ParentID != "" || n.Depth != 0 || n.Status != "" || n.ReasoningContent != "":
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "status", "a queued message has no parent, depth, status or reasoning; inject those with POST messages")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "status", "a queued message has no parent, depth, status or reasoning; inject those with POST messages")
 	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
 	}
 	m, err := h.engine.Queue(c.r.Context(), h.hooked(c), c.row, n, policy)
 	if errors.Is(err, store.ErrRunning) {
-		e := conflict(c.name, "a run is under way or about to start, and the policy reject refuses the message in that case: wait until the run has ended, or use the policy enqueue, interrupt or rollback")
+		e := status.Conflict(c.name, "a run is under way or about to start, and the policy reject refuses the message in that case: wait until the run has ended, or use the policy enqueue, interrupt or rollback")
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseBusy, Message: "a run is under way"}}
 		return e
 	}
@@ -125,9 +126,9 @@ func (h *messageHandler) mayEnd(c *call, policy skeinv1.RunPolicy) error {
 		if err != nil || allowed {
 			return err
 		}
-		return apierrors.NewForbidden(threadsResource, c.name, fmt.Errorf("the policy %s ends a run, which needs the right to create threads/stop", policy))
+		return apierrors.NewForbidden(status.ThreadsResource, c.name, fmt.Errorf("the policy %s ends a run, which needs the right to create threads/stop", policy))
 	}
-	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "policy", "it must be enqueue, reject, interrupt or rollback; or leave it out")
+	return status.Invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "policy", "it must be enqueue, reject, interrupt or rollback; or leave it out")
 }
 
 // listQueue answers GET queue: the waiting messages, in order.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -25,7 +26,7 @@ func (h *messageHandler) updateMessage(c *call) error {
 		Content: u.Content, Metadata: u.Metadata, Status: (*store.MessageStatus)(u.Status), ToolStatus: u.ToolStatus, Silent: u.Silent,
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(c.name, "thread %q has no message %q", c.name, c.rest())
+		return status.NotFound(c.name, "thread %q has no message %q", c.name, c.rest())
 	}
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (h *messageHandler) deleteMessage(c *call) error {
 
 // tooLong returns the error for message content that is too long.
 func tooLong(name string, bytes int) error {
-	return invalid(name, metav1.CauseTypeTooLong, "content",
+	return status.Invalid(name, metav1.CauseTypeTooLong, "content",
 		fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file of the thread and attach it", bytes, runtimev1.MaxContentBytes))
 }
 
@@ -57,9 +58,9 @@ func (h *messageHandler) truncateThread(c *call) error {
 	at := thread.Truncation{MessageID: body.MessageID, ExpectVersion: body.V}
 	switch {
 	case (body.MessageID == "") == (body.MessageIndex == nil):
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "messageIndex", "set it to the index of the last message to keep, or messageId to its id; -1 removes all")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "messageIndex", "set it to the index of the last message to keep, or messageId to its id; -1 removes all")
 	case body.MessageIndex != nil && *body.MessageIndex < -1:
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "messageIndex", "it must be -1, which removes all messages, or more")
+		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "messageIndex", "it must be -1, which removes all messages, or more")
 	case body.MessageIndex != nil:
 		at.Index = *body.MessageIndex
 	}

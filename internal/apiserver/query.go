@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 )
 
 // commonParameters may come with any request to a Kubernetes API server.
@@ -31,7 +32,7 @@ func (c *call) query() (*query, error) {
 	}
 	q := &query{name: c.name, values: v, known: slices.Clone(commonParameters)}
 	if writeVerbs[c.verb] {
-		q.known = append(q.known, parameterVersion)
+		q.known = append(q.known, status.VersionParameter)
 	}
 	return q, nil
 }
@@ -121,7 +122,7 @@ func (q *query) check() error {
 	for i, c := range q.causes {
 		texts[i] = c.Field + ": " + c.Message
 	}
-	e := invalid(q.name, "", "", "")
+	e := status.Invalid(q.name, "", "", "")
 	e.ErrStatus.Message = "bad query parameter: " + strings.Join(texts, "; ")
 	e.ErrStatus.Details.Causes = q.causes
 	return e

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -79,7 +80,7 @@ func (h *recordHandler) patchThread(c *call) error {
 			return err
 		}
 		if obj != nil && obj.Spec.Title != "" && obj.Spec.Title != *u.Title {
-			return invalid(c.name, metav1.CauseTypeForbidden, "title", "the Thread object sets the title: change its spec.title, or remove it there")
+			return status.Invalid(c.name, metav1.CauseTypeForbidden, "title", "the Thread object sets the title: change its spec.title, or remove it there")
 		}
 	}
 	if err := c.thread.Update(c.r.Context(), u); err != nil {
@@ -159,7 +160,7 @@ func patched[T any](name, field string, raw json.RawMessage) (*T, error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return nil, invalid(name, metav1.CauseTypeTypeInvalid, field, "it has the wrong type: "+err.Error())
+		return nil, status.Invalid(name, metav1.CauseTypeTypeInvalid, field, "it has the wrong type: "+err.Error())
 	}
 	return v, nil
 }

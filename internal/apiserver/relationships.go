@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -44,8 +45,8 @@ func (h *relationshipHandler) addRelationship(c *call) error {
 	ctx := c.r.Context()
 	_, peer, err := h.find.open(ctx, c.namespace, body.ThreadID) // rights are granted by namespace, so the caller has them for this thread too
 	if err != nil {
-		if statusOf(ctx, c.name, err).ErrStatus.Code == http.StatusNotFound {
-			return invalid(c.name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
+		if status.Of(ctx, c.name, err).ErrStatus.Code == http.StatusNotFound {
+			return status.Invalid(c.name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
 		}
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -44,7 +45,7 @@ func (h *retainedHandler) listRetained(c *call) error {
 func (h *retainedHandler) purgeRetained(c *call) error {
 	id, ok := parseThreadID(c.name)
 	if !ok {
-		return notFound(c.name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.name)
+		return status.NotFound(c.name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.name)
 	}
 	if err := h.threads.PurgeRetained(c.r.Context(), c.namespace, id); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/redact"
 )
 
@@ -72,9 +73,9 @@ func (rt *router) longRunning(_ *http.Request, info *apirequest.RequestInfo) boo
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r, secrets: rt.secrets}
 	if err := rt.serve(c); err != nil {
-		status := statusOf(r.Context(), c.name, err)
-		c.secrets.Value(c.namespace, &status.ErrStatus)
-		writeStatus(w, r, status)
+		failed := status.Of(r.Context(), c.name, err)
+		c.secrets.Value(c.namespace, &failed.ErrStatus)
+		writeStatus(w, r, failed)
 	}
 }
 
@@ -82,10 +83,10 @@ func (rt *router) serve(c *call) error {
 	ctx := c.r.Context()
 	info, ok := apirequest.RequestInfoFrom(ctx)
 	if !ok || !info.IsResourceRequest {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	if info.APIGroup != runtimev1.GroupVersion.Group || info.APIVersion != runtimev1.GroupVersion.Version {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	c.namespace, c.name, c.verb = info.Namespace, info.Name, info.Verb
 	if len(info.Parts) > 3 {
@@ -95,17 +96,17 @@ func (rt *router) serve(c *call) error {
 		return rt.serveView(c, v, info)
 	}
 	if info.Resource != runtimev1.ThreadsResource {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	if info.Name == "" {
-		return noLists(c.verb)
+		return status.NoLists(c.verb)
 	}
 	if info.Namespace == "" {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	rte, ok := rt.routes[runtimev1.Subresource(info.Subresource)]
 	if !ok {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	h, err := c.handler(rte.of(c), info)
 	if err != nil {
@@ -133,10 +134,10 @@ func (c *call) handler(by verbs, info *apirequest.RequestInfo) (handler, error) 
 		return h, nil
 	}
 	if len(by) == 0 {
-		return nil, noSuchPath(c.r)
+		return nil, status.NoSuchPath(c.r)
 	}
 	return nil, apierrors.NewMethodNotSupported(schema.GroupResource{
-		Group: threadsResource.Group, Resource: strings.TrimSuffix(info.Resource+"/"+info.Subresource, "/"),
+		Group: status.ThreadsResource.Group, Resource: strings.TrimSuffix(info.Resource+"/"+info.Subresource, "/"),
 	}, c.verb)
 }
 

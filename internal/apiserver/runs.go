@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -52,7 +53,7 @@ func (h *runHandler) listRuns(c *call) error {
 func (h *runHandler) getRun(c *call) error {
 	run, err := h.threads.Store().Run(c.r.Context(), c.row.ID, c.rest())
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(c.name, "thread %q has no run %q", c.name, c.rest())
+		return status.NotFound(c.name, "thread %q has no run %q", c.name, c.rest())
 	}
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (h *runHandler) getRun(c *call) error {
 // cancelRun answers POST runs/{id}/cancel: it ends this run and nothing else (RUN-10).
 func (h *runHandler) cancelRun(c *call) error {
 	if len(c.path) != 2 || c.path[1] != runtimev1.ActionCancel {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {
@@ -71,7 +72,7 @@ func (h *runHandler) cancelRun(c *call) error {
 	}
 	err := h.engine.CancelRun(c.r.Context(), c.row.ID, c.path[0], body.Message)
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(c.name, "thread %q has no run %q", c.name, c.path[0])
+		return status.NotFound(c.name, "thread %q has no run %q", c.name, c.path[0])
 	}
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -64,7 +65,7 @@ func (h *searchHandler) searchMessages(c *call) error {
 		case 1:
 			sq.ThreadID = found[0].ID
 		default:
-			return ambiguous(name, "")
+			return status.Ambiguous(name, "")
 		}
 	}
 	hits, more, err := h.threads.SearchMessages(ctx, sq)

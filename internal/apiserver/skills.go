@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -24,7 +25,7 @@ func (h *toolHandler) activateSkill(c *call) error {
 			return err
 		}
 		if wrong != "" {
-			return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "arguments", wrong)
+			return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "arguments", wrong)
 		}
 	}
 	skill, recorded, err := c.thread.ActivateSkill(c.r.Context(), body.Name, body.Arguments)

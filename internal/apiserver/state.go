@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -43,7 +44,7 @@ func (h *stateHandler) getState(c *call) error {
 		return err
 	}
 	if !ok {
-		return notFound(c.name, "the state of thread %q has no key %q", c.name, c.rest())
+		return status.NotFound(c.name, "the state of thread %q has no key %q", c.name, c.rest())
 	}
 	return c.writeJSON(http.StatusOK, v)
 }

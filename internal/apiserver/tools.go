@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -31,7 +32,7 @@ type toolHandler struct {
 // long as the call, and a client that disconnects ends the call.
 func (h *toolHandler) callTool(c *call) error {
 	if len(c.path) != 1 {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	var in runtimev1.ToolRequest
 	if err := c.decode(&in, true); err != nil {
@@ -67,5 +68,5 @@ func (h *toolHandler) callTool(c *call) error {
 		})
 		return c.writeJSON(http.StatusOK, out)
 	}
-	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "mode", "it must be invoke, which waits for the result, or queue, which does not")
+	return status.Invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "mode", "it must be invoke, which waits for the result, or queue, which does not")
 }

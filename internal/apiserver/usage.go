@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -58,7 +59,7 @@ func usageOf(u *store.UsageSum) runtimev1.Usage {
 // newest first (RUN-07).
 func (h *runHandler) listUsage(c *call) error {
 	if c.rest() != runtimev1.UsageRecords {
-		return noSuchPath(c.r)
+		return status.NoSuchPath(c.r)
 	}
 	q, err := c.query()
 	if err != nil {

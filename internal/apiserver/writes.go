@@ -9,15 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // Any write to a thread may carry the version that it expects (?v=), the lease that it is made under (Skein-Lease)
 // and the key that makes it happen once (Idempotency-Key). The router applies them to the thread that the handler
 // gets, so handlers do not handle them.
-
-// parameterVersion is the query parameter of the expected version.
-const parameterVersion = "v"
 
 // writeVerbs are the verbs that change something.
 var writeVerbs = map[string]bool{"create": true, "update": true, "patch": true, "delete": true, "deletecollection": true}
@@ -77,13 +75,13 @@ func (rt *router) serveWrite(c *call, r route, h handler) error {
 
 // expectedVersion returns the version that the caller expects, or nil when the request names none.
 func (c *call) expectedVersion() (*int64, error) {
-	values, ok := c.r.URL.Query()[parameterVersion]
+	values, ok := c.r.URL.Query()[status.VersionParameter]
 	if !ok {
 		return nil, nil
 	}
 	v, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || v < 0 || len(values) > 1 {
-		return nil, invalid(c.name, metav1.CauseTypeFieldValueInvalid, parameterVersion, "set it once, to the version that you have read: a whole number of 0 or more")
+		return nil, status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, status.VersionParameter, "set it once, to the version that you have read: a whole number of 0 or more")
 	}
 	return &v, nil
 }
