@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/thread/life"
 )
 
@@ -100,17 +101,17 @@ func actionKey(verb string, sub runtimev1.Subresource, nested bool) string {
 
 // admit refuses a call that the thread does not allow in its present state. A write that a terminated thread would
 // refuse also fails when the thread is terminated before the write commits.
-func (c *call) admit() error {
-	key := actionKey(c.verb, c.subresource, len(c.path) > 0)
+func admit(c *call.Call) error {
+	key := actionKey(c.Verb, c.Subresource, len(c.Path) > 0)
 	action, known := actions[key]
 	if !known {
 		return fmt.Errorf("the runtime API has no action for %q", key)
 	}
-	if err := life.Check(c.row, action); err != nil {
+	if err := life.Check(c.Row, action); err != nil {
 		return err
 	}
 	if !life.Allows(life.Terminated, action) {
-		c.thread = c.thread.WhileActive()
+		c.Thread = c.Thread.WhileActive()
 	}
 	return nil
 }

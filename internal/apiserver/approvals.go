@@ -15,6 +15,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/store"
@@ -33,58 +34,58 @@ type approvalHandler struct {
 }
 
 // listApprovals answers GET approvals: the tool calls that wait for a person (RUN-11).
-func (h *approvalHandler) listApprovals(c *call) error {
-	q, err := c.query()
+func (h *approvalHandler) listApprovals(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
 		return err
 	}
-	all, err := h.engine.Approvals(c.r.Context(), c.row.ID)
+	all, err := h.engine.Approvals(c.Context(), c.Row.ID)
 	if err != nil {
 		return err
 	}
-	page, more := cut(all, limit, offset)
+	page, more := call.Cut(all, limit, offset)
 	list := runtimev1.ApprovalList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindApprovalList), Approvals: make([]runtimev1.Approval, len(page)), HasMore: more}
 	for i := range page {
 		list.Approvals[i] = approvalOf(&page[i])
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 // decideApproval answers POST approvals/{call}. The user whom the API server has authenticated is recorded as the one
 // who decided. The request cannot name another.
-func (h *approvalHandler) decideApproval(c *call) error {
-	if len(c.path) != 1 {
-		return status.NoSuchPath(c.r)
+func (h *approvalHandler) decideApproval(c *call.Call) error {
+	if len(c.Path) != 1 {
+		return status.NoSuchPath(c.Request)
 	}
 	var in runtimev1.NewDecision
-	if err := c.decode(&in, false); err != nil {
+	if err := c.Decode(&in, false); err != nil {
 		return err
 	}
-	d, err := decisionOf(c.name, in)
+	d, err := decisionOf(c.Name, in)
 	if err != nil {
 		return err
 	}
-	user, ok := apirequest.UserFrom(c.r.Context())
+	user, ok := apirequest.UserFrom(c.Context())
 	if !ok {
 		return errors.New("the request has no user")
 	}
 	d.By = user.GetName()
-	a, err := h.engine.Decide(c.r.Context(), c.row.ID, c.path[0], d)
+	a, err := h.engine.Decide(c.Context(), c.Row.ID, c.Path[0], d)
 	var decided *approval.DecidedError
 	if errors.As(err, &decided) {
-		return status.Conflict(c.name, fmt.Sprintf("%s; a decision cannot be taken back: stop the run, or send a message", decided.Error()))
+		return status.Conflict(c.Name, fmt.Sprintf("%s; a decision cannot be taken back: stop the run, or send a message", decided.Error()))
 	}
 	if err != nil {
 		return err
 	}
-	h.tellDecision(c.row, a)
+	h.tellDecision(c.Row, a)
 	out := approvalOf(a)
 	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindApproval)
-	return c.writeJSON(http.StatusOK, out)
+	return c.WriteJSON(http.StatusOK, out)
 }
 
 // tellDecision records an Event on the Thread that says who decided what, for people who watch the cluster rather
@@ -118,7 +119,7 @@ func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {
 	case runtimev1.DecisionApprove:
 		d.Approved = true
 		if len(in.Arguments) > 0 {
-			args, err := objectOf(name, "arguments", in.Arguments)
+			args, err := call.Object(name, "arguments", in.Arguments)
 			if err != nil {
 				return d, err
 			}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -38,32 +39,32 @@ type codeOptions struct {
 
 // runCode answers POST code (COD-01, COD-05). The request ends with the code, and a client that disconnects ends the
 // code.
-func (h *codeHandler) runCode(c *call) error {
-	body, err := c.readBody()
+func (h *codeHandler) runCode(c *call.Call) error {
+	body, err := c.ReadBody()
 	if err != nil {
 		return err
 	}
 	var in runtimev1.CodeRequest
-	if err := decodeStrict(c.name, body, &in); err != nil {
+	if err := call.DecodeStrict(c.Name, body, &in); err != nil {
 		var refused *apierrors.StatusError
 		if errors.As(err, &refused) && apierrors.IsInvalid(refused) {
 			// An unknown or malformed option is a result of the code, not an error of the request (COD-02).
-			return c.writeJSON(http.StatusOK, linkError(refused.ErrStatus.Message))
+			return c.WriteJSON(http.StatusOK, linkError(refused.ErrStatus.Message))
 		}
 		return err
 	}
 	if in.Source == "" {
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
 	}
-	req, err := codeRequest(c.name, &in, plainValue)
+	req, err := codeRequest(c.Name, &in, plainValue)
 	if err != nil {
 		return err
 	}
-	result, err := h.engine.RunCode(c.r.Context(), c.row.ID, req)
+	result, err := h.engine.RunCode(c.Context(), c.Row.ID, req)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, wholeResult(result))
+	return c.WriteJSON(http.StatusOK, wholeResult(result))
 }
 
 func linkError(message string) *runtimev1.CodeResult {

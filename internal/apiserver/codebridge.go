@@ -8,6 +8,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
@@ -18,8 +19,8 @@ const maxBridged = 1000
 // request decodes the request in the first message.
 func (a *attendance) request(raw json.RawMessage) (sandbox.CodeRequest, error) {
 	var in runtimev1.CodeRun
-	name := a.call.name
-	if err := decodeStrict(name, raw, &in); err != nil {
+	name := a.call.Name
+	if err := call.DecodeStrict(name, raw, &in); err != nil {
 		return sandbox.CodeRequest{}, err
 	}
 	if in.Source == "" {
@@ -48,7 +49,7 @@ func (a *attendance) bridge(req *sandbox.CodeRequest, f runtimev1.CodeFunction) 
 		bindings = req.Imports[f.Import]
 	}
 	if _, twice := bindings[f.Name]; twice {
-		return status.Invalid(a.call.name, metav1.CauseTypeFieldValueDuplicate, "functions", "\""+f.Name+"\" is given twice: as a value and a function, or two functions")
+		return status.Invalid(a.call.Name, metav1.CauseTypeFieldValueDuplicate, "functions", "\""+f.Name+"\" is given twice: as a value and a function, or two functions")
 	}
 	if bindings == nil {
 		bindings = map[string]sandbox.Binding{}

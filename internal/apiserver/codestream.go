@@ -14,6 +14,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
@@ -21,26 +22,26 @@ import (
 // attendCode answers GET code, a WebSocket (COD-01 to COD-07). The code runs in the thread's sandbox. Meanwhile the
 // client serves the functions that it provided, receives reports and logs as they come, and may end the code. When
 // the connection ends, for whatever reason, the code ends too.
-func (h *codeHandler) attendCode(c *call) error {
-	if !c.isWebSocket() {
+func (h *codeHandler) attendCode(c *call.Call) error {
+	if !c.IsWebSocket() {
 		return apierrors.NewBadRequest("GET code is a WebSocket: connect with a WebSocket client, or use POST for code that calls no functions of yours")
 	}
 	// A WebSocket can only be opened with GET, but running code changes things.
-	allowed, err := h.access.may(c.r.Context(), "create", runtimev1.SubresourceCode, c.namespace, c.name)
+	allowed, err := h.access.may(c.Context(), "create", runtimev1.SubresourceCode, c.Namespace, c.Name)
 	if err != nil {
 		return err
 	}
 	if !allowed {
-		return apierrors.NewForbidden(status.ThreadsResource, c.name, errors.New("running code needs the verb create on threads/code, besides get"))
+		return apierrors.NewForbidden(status.ThreadsResource, c.Name, errors.New("running code needs the verb create on threads/code, besides get"))
 	}
-	conn, err := c.acceptWebSocket(runtimev1.CodeSubprotocol)
+	conn, err := c.AcceptWebSocket(runtimev1.CodeSubprotocol)
 	if err != nil {
 		return nil // Accept has answered
 	}
 	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(runtimev1.MaxCodeMessageBytes)
 	a := &attendance{handler: h, call: c, conn: conn, waiting: map[int64]chan reply{}}
-	a.ctx, a.end = context.WithCancelCause(c.r.Context())
+	a.ctx, a.end = context.WithCancelCause(c.Context())
 	defer a.end(nil)
 	a.run()
 	return nil
@@ -49,7 +50,7 @@ func (h *codeHandler) attendCode(c *call) error {
 // attendance is one WebSocket connection that serves one execution. mu guards lastID and waiting.
 type attendance struct {
 	handler *codeHandler
-	call    *call
+	call    *call.Call
 	conn    *websocket.Conn
 	ctx     context.Context // of the execution; its cause says why the code was ended
 	end     context.CancelCauseFunc
@@ -98,13 +99,13 @@ func (a *attendance) run() {
 		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: linkError(refused.ErrStatus.Message)})
 		return
 	}
-	result, err := a.handler.engine.RunCode(a.ctx, a.call.row.ID, req)
+	result, err := a.handler.engine.RunCode(a.ctx, a.call.Row.ID, req)
 	var ended *endedError
 	if err != nil && errors.As(context.Cause(a.ctx), &ended) {
 		result, err = sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: ended.reason}}, nil
 	}
 	if err != nil {
-		failed := status.Of(a.call.r.Context(), a.call.name, err)
+		failed := status.Of(a.call.Context(), a.call.Name, err)
 		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageFailed, Status: &failed.ErrStatus})
 		return
 	}
@@ -153,7 +154,7 @@ func (a *attendance) receive(ctx context.Context) (*runtimev1.CodeClientMessage,
 		return nil, violated("a message is binary: send text")
 	}
 	var m runtimev1.CodeClientMessage
-	if err := decodeStrict(a.call.name, data, &m); err != nil {
+	if err := call.DecodeStrict(a.call.Name, data, &m); err != nil {
 		return nil, violated("a message cannot be read: %w", err)
 	}
 	return &m, nil
@@ -162,7 +163,7 @@ func (a *attendance) receive(ctx context.Context) (*runtimev1.CodeClientMessage,
 // read handles the client's messages until the connection ends.
 func (a *attendance) read() {
 	for {
-		m, err := a.receive(a.call.r.Context())
+		m, err := a.receive(a.call.Context())
 		if err == nil {
 			err = a.take(m)
 		}
@@ -254,16 +255,16 @@ func (a *attendance) beat() {
 
 // send sends a message. When the client does not read it in time, the code ends.
 func (a *attendance) send(m runtimev1.CodeServerMessage) error {
-	body, err := marshal(m)
+	body, err := call.Marshal(m)
 	if err != nil {
 		return err
 	}
 	if len(body) > runtimev1.MaxCodeMessageBytes {
 		return errTooLarge
 	}
-	ctx, cancel := context.WithTimeout(a.call.r.Context(), a.handler.transferTimeout)
+	ctx, cancel := context.WithTimeout(a.call.Context(), a.handler.transferTimeout)
 	defer cancel()
-	if err := a.conn.Write(ctx, websocket.MessageText, a.call.clean(body)); err != nil {
+	if err := a.conn.Write(ctx, websocket.MessageText, a.call.Clean(body)); err != nil {
 		a.end(errDeaf)
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 )
 
@@ -14,39 +15,39 @@ var definitionKinds = map[string]string{
 
 // getDefinitions answers GET definitions/{kind} with names, and GET definitions/{kind}/{name} with the definition
 // without secrets (AGT-07).
-func (h *toolHandler) getDefinitions(c *call) error {
-	kind, ok := definitionKinds[c.path[0]]
+func (h *toolHandler) getDefinitions(c *call.Call) error {
+	kind, ok := definitionKinds[c.Path[0]]
 	if !ok {
-		return status.NotFound(c.name, "unknown kind definitions/%s: use definitions/models, definitions/prompts or definitions/agents", c.path[0])
+		return status.NotFound(c.Name, "unknown kind definitions/%s: use definitions/models, definitions/prompts or definitions/agents", c.Path[0])
 	}
-	switch len(c.path) {
+	switch len(c.Path) {
 	case 1:
 		return h.listDefinitions(c, kind)
 	case 2:
-		d, err := h.engine.Definition(c.r.Context(), c.namespace, kind, c.path[1])
+		d, err := h.engine.Definition(c.Context(), c.Namespace, kind, c.Path[1])
 		if err != nil {
 			return err
 		}
-		return c.writeJSON(http.StatusOK, d)
+		return c.WriteJSON(http.StatusOK, d)
 	}
-	return status.NoSuchPath(c.r)
+	return status.NoSuchPath(c.Request)
 }
 
-func (h *toolHandler) listDefinitions(c *call, kind string) error {
-	q, err := c.query()
+func (h *toolHandler) listDefinitions(c *call.Call, kind string) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
 		return err
 	}
-	all, err := h.engine.DefinitionNames(c.r.Context(), c.namespace, kind)
+	all, err := h.engine.DefinitionNames(c.Context(), c.Namespace, kind)
 	if err != nil {
 		return err
 	}
-	page, more := cut(all, limit, offset)
-	return c.writeJSON(http.StatusOK, runtimev1.DefinitionNames{
+	page, more := call.Cut(all, limit, offset)
+	return c.WriteJSON(http.StatusOK, runtimev1.DefinitionNames{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindDefinitionNames), Names: page, HasMore: more,
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 )
 
 // granted returns what the installation's roles allow on subresources of threads: "threads/queue create".
@@ -111,7 +112,7 @@ var _ = Describe("the guide to the runtime API", func() {
 
 	It("has a row for each way to call it, and none besides", func() {
 		served := map[string]bool{}
-		add := func(table verbs, path string) {
+		add := func(table call.Verbs, path string) {
 			for verb := range table {
 				served[methods[verb]+" "+path] = true
 			}

@@ -13,6 +13,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 )
@@ -37,25 +38,25 @@ var errBodyCutOff = apierrors.NewBadRequest("the body was cut off or came too sl
 // serveEndpoint answers any method of endpoints/{path} with the code of the ThreadEndpoint that has the path
 // (END-01). A request lasts as long as its code, at most the endpoint's timeout. A client that disconnects ends the
 // code.
-func (h *endpointHandler) serveEndpoint(c *call) error {
-	for _, part := range c.path {
+func (h *endpointHandler) serveEndpoint(c *call.Call) error {
+	for _, part := range c.Path {
 		if part == "" || part == "." || part == ".." {
 			return apierrors.NewBadRequest(`the path has empty parts, "." or "..": write it without them`)
 		}
 	}
-	ctx := c.r.Context()
+	ctx := c.Context()
 	req := engine.EndpointRequest{
-		Method: c.r.Method, Path: c.path, URL: endpointURL(c.r), Headers: requestHeaders(c.r.Header),
-		Key: c.r.Header.Get(runtimev1.HeaderIdempotencyKey), Reads: readMethods[c.r.Method],
+		Method: c.Request.Method, Path: c.Path, URL: endpointURL(c.Request), Headers: requestHeaders(c.Request.Header),
+		Key: c.Request.Header.Get(runtimev1.HeaderIdempotencyKey), Reads: readMethods[c.Request.Method],
 	}
 	if user, ok := apirequest.UserFrom(ctx); ok {
 		req.User = user.GetName()
 	}
 	if !req.Reads {
-		in := c.patientBody(h.transferTimeout)
-		body, err := io.ReadAll(http.MaxBytesReader(c.w, io.NopCloser(in), engine.MaxEndpointRequest))
+		in := c.PatientBody(h.transferTimeout)
+		body, err := io.ReadAll(http.MaxBytesReader(c.Response, io.NopCloser(in), engine.MaxEndpointRequest))
 		var tooLarge *http.MaxBytesError
-		if in.err != nil && !errors.As(err, &tooLarge) {
+		if in.Err != nil && !errors.As(err, &tooLarge) {
 			return errBodyCutOff
 		}
 		if err != nil {
@@ -63,8 +64,8 @@ func (h *endpointHandler) serveEndpoint(c *call) error {
 		}
 		req.Body = body
 	}
-	answer := &endpointAnswer{call: c, out: c.patientWriter(h.transferTimeout)}
-	err := h.engine.ServeEndpoint(ctx, c.row.ID, req, answer)
+	answer := &endpointAnswer{call: c, out: c.PatientWriter(h.transferTimeout)}
+	err := h.engine.ServeEndpoint(ctx, c.Row.ID, req, answer)
 	if answer.started {
 		if err != nil {
 			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
@@ -73,9 +74,9 @@ func (h *endpointHandler) serveEndpoint(c *call) error {
 	}
 	var method *definition.MethodError
 	if errors.As(err, &method) {
-		c.w.Header().Set("Allow", strings.Join(method.Allow, ", "))
-		if c.r.Method == http.MethodOptions {
-			c.w.WriteHeader(http.StatusNoContent)
+		c.Response.Header().Set("Allow", strings.Join(method.Allow, ", "))
+		if c.Request.Method == http.MethodOptions {
+			c.Response.WriteHeader(http.StatusNoContent)
 			return nil
 		}
 	}
@@ -90,8 +91,8 @@ func endpointURL(r *http.Request) string {
 
 // endpointAnswer sends the answer of an endpoint, with secrets removed (ENV-03).
 type endpointAnswer struct {
-	call    *call
-	out     *patientWriter
+	call    *call.Call
+	out     *call.PatientWriter
 	started bool
 	mute    bool   // the answer has no body
 	held    string // the end of the data so far, which may be the beginning of a secret
@@ -100,13 +101,13 @@ type endpointAnswer struct {
 // Head implements engine.EndpointAnswer.
 func (a *endpointAnswer) Head(endpoint string, status int, headers [][2]string) error {
 	c := a.call
-	h := c.w.Header()
+	h := c.Response.Header()
 	for _, pair := range headers {
 		if answerHeader(pair[0]) {
-			h.Set(pair[0], c.secrets.Text(c.namespace, pair[1]))
+			h.Set(pair[0], c.Secrets.Text(c.Namespace, pair[1]))
 		}
 	}
-	a.mute = c.r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
+	a.mute = c.Request.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 	if h.Get("Content-Type") == "" && !a.mute {
 		h.Set("Content-Type", "application/octet-stream")
 	}
@@ -123,21 +124,21 @@ func (a *endpointAnswer) Write(piece []byte) error {
 		return nil
 	}
 	ready := ""
-	ready, a.held = a.call.secrets.Stream(a.call.namespace, a.held+string(piece))
+	ready, a.held = a.call.Secrets.Stream(a.call.Namespace, a.held+string(piece))
 	if ready == "" {
 		return nil
 	}
 	if _, err := io.WriteString(a.out, ready); err != nil {
 		return errors.New("the client has gone")
 	}
-	_ = a.out.control.Flush() // a transport that does not flush sends the data later
+	_ = a.out.FlushError()
 	return nil
 }
 
 // end sends the data that was held back.
 func (a *endpointAnswer) end() error {
 	if a.held != "" {
-		_, _ = io.WriteString(a.out, a.call.secrets.Text(a.call.namespace, a.held)) // an error means that the client has gone
+		_, _ = io.WriteString(a.out, a.call.Secrets.Text(a.call.Namespace, a.held)) // an error means that the client has gone
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -18,39 +19,39 @@ type envHandler struct {
 }
 
 // listEnv answers GET env: every variable that the thread sees, with values for texts only.
-func (h *envHandler) listEnv(c *call) error {
-	q, err := c.query()
+func (h *envHandler) listEnv(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	side := q.oneOf("side", "a", "b")
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	side := q.OneOf("side", "a", "b")
+	if err := q.Check(); err != nil {
 		return err
 	}
-	all, err := c.thread.ListEnv(c.r.Context(), side)
+	all, err := c.Thread.ListEnv(c.Context(), side)
 	if errors.Is(err, thread.ErrOneSide) {
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "side", err.Error())
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "side", err.Error())
 	}
 	if err != nil {
 		return err
 	}
-	page, more := cut(all, limit, offset)
+	page, more := call.Cut(all, limit, offset)
 	list := runtimev1.EnvVarList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvVarList), Variables: make([]runtimev1.EnvVar, len(page)), HasMore: more}
 	for i := range page {
 		list.Variables[i] = envVarOf(&page[i])
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 // getEnv answers GET env/{name}, and GET env/pending with the variables that the thread waits for.
-func (h *envHandler) getEnv(c *call) error {
-	if c.rest() == runtimev1.EnvRequestPath {
+func (h *envHandler) getEnv(c *call.Call) error {
+	if c.Rest() == runtimev1.EnvRequestPath {
 		return h.getEnvRequest(c)
 	}
-	v, err := c.thread.EnvValue(c.r.Context(), c.rest())
+	v, err := c.Thread.EnvValue(c.Context(), c.Rest())
 	if errors.Is(err, thread.ErrEnvUnknown) {
-		return status.NotFound(c.name, "thread %q sees no variable %q", c.name, c.rest())
+		return status.NotFound(c.Name, "thread %q sees no variable %q", c.Name, c.Rest())
 	}
 	if err != nil {
 		return err
@@ -58,23 +59,23 @@ func (h *envHandler) getEnv(c *call) error {
 	out := envVarOf(v)
 	out.Side = "" // the value is that of the thread, not of a side
 	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindEnvVar)
-	return c.writeJSON(http.StatusOK, out)
+	return c.WriteJSON(http.StatusOK, out)
 }
 
 // getEnvRequest answers with the variables that the thread waits for (ENV-06).
-func (h *envHandler) getEnvRequest(c *call) error {
-	ctx := c.r.Context()
+func (h *envHandler) getEnvRequest(c *call.Call) error {
+	ctx := c.Context()
 	out := runtimev1.EnvRequest{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvRequest), Variables: []runtimev1.EnvWanted{}}
-	run, err := h.threads.Store().Run(ctx, c.row.ID, "")
+	run, err := h.threads.Store().Run(ctx, c.Row.ID, "")
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return c.writeJSON(http.StatusOK, out)
+		return c.WriteJSON(http.StatusOK, out)
 	case err != nil:
 		return err
 	case run.Status != store.RunWaiting || run.Reason != store.ReasonEnvMissing:
-		return c.writeJSON(http.StatusOK, out)
+		return c.WriteJSON(http.StatusOK, out)
 	}
-	missing, err := c.thread.PendingEnv(ctx)
+	missing, err := c.Thread.PendingEnv(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,20 +83,20 @@ func (h *envHandler) getEnvRequest(c *call) error {
 	for _, d := range missing {
 		out.Variables = append(out.Variables, runtimev1.EnvWanted{Name: d.Name, Type: string(d.Type), Scoped: d.Scoped, Description: d.Description})
 	}
-	return c.writeJSON(http.StatusOK, out)
+	return c.WriteJSON(http.StatusOK, out)
 }
 
 // putEnv answers PUT env/{name} (ENV-02, ENV-04). The answer holds no secret, not even the one that was sent.
-func (h *envHandler) putEnv(c *call) error {
+func (h *envHandler) putEnv(c *call.Call) error {
 	var body runtimev1.NewEnvValue
-	if err := c.decode(&body, false); err != nil {
+	if err := c.Decode(&body, false); err != nil {
 		return err
 	}
 	if body.Value == nil {
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "value", "set it to a text; to remove the variable use DELETE")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueRequired, "value", "set it to a text; to remove the variable use DELETE")
 	}
-	ctx := c.r.Context()
-	if err := c.thread.SetEnv(ctx, c.rest(), *body.Value, store.EnvType(body.Type)); err != nil {
+	ctx := c.Context()
+	if err := c.Thread.SetEnv(ctx, c.Rest(), *body.Value, store.EnvType(body.Type)); err != nil {
 		return err
 	}
 	return h.getEnv(c)
@@ -103,15 +104,15 @@ func (h *envHandler) putEnv(c *call) error {
 
 // deleteEnv answers DELETE env/{name}: it removes the thread's own value, so that an inherited value of that name
 // applies again.
-func (h *envHandler) deleteEnv(c *call) error {
-	removed, err := c.thread.UnsetEnv(c.r.Context(), c.rest())
+func (h *envHandler) deleteEnv(c *call.Call) error {
+	removed, err := c.Thread.UnsetEnv(c.Context(), c.Rest())
 	if err != nil {
 		return err
 	}
 	if !removed {
-		return status.NotFound(c.name, "thread %q has no variable %q of its own", c.name, c.rest())
+		return status.NotFound(c.Name, "thread %q has no variable %q of its own", c.Name, c.Rest())
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }
 
 func envVarOf(v *thread.EnvValue) runtimev1.EnvVar {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -44,45 +45,45 @@ type sink interface {
 
 // streamEvents answers GET events (EVT-01, EVT-03): the events after a sequence number, then new events until the
 // client disconnects. With follow=false it ends at the present end of the log.
-func (h *streamHandler) streamEvents(c *call) error {
-	q, err := c.query()
+func (h *streamHandler) streamEvents(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	f := &follower{handler: h, threadID: c.row.ID, follow: q.flag("follow", true)}
-	f.after = afterParameter(q, c.r.Header.Get("Last-Event-ID"), c.row.LastSeq)
-	if err := q.check(); err != nil {
+	f := &follower{handler: h, threadID: c.Row.ID, follow: q.Flag("follow", true)}
+	f.after = afterParameter(q, c.Request.Header.Get("Last-Event-ID"), c.Row.LastSeq)
+	if err := q.Check(); err != nil {
 		return err
 	}
-	if c.isWebSocket() {
+	if c.IsWebSocket() {
 		return h.serveWebSocket(c, f)
 	}
 	return h.serveSSE(c, f)
 }
 
 // streamLogs answers GET logs: the log lines of a thread, or of one of its runs.
-func (h *streamHandler) streamLogs(c *call) error {
-	q, err := c.query()
+func (h *streamHandler) streamLogs(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	f := &follower{handler: h, threadID: c.row.ID, follow: q.flag("follow", false), lines: true}
-	f.after = afterParameter(q, c.r.Header.Get("Last-Event-ID"), c.row.LastSeq)
-	f.runID = q.text("runId")
-	f.tail = q.number("tail", 0, 0, runtimev1.MaxPageSize)
-	if err := q.check(); err != nil {
+	f := &follower{handler: h, threadID: c.Row.ID, follow: q.Flag("follow", false), lines: true}
+	f.after = afterParameter(q, c.Request.Header.Get("Last-Event-ID"), c.Row.LastSeq)
+	f.runID = q.Text("runId")
+	f.tail = q.Number("tail", 0, 0, runtimev1.MaxPageSize)
+	if err := q.Check(); err != nil {
 		return err
 	}
 	if f.runID != "" {
-		_, err := h.threads.Store().Run(c.r.Context(), c.row.ID, f.runID)
+		_, err := h.threads.Store().Run(c.Context(), c.Row.ID, f.runID)
 		if errors.Is(err, store.ErrNotFound) {
-			return status.NotFound(c.name, "thread %q has no run %q: GET runs lists them", c.name, f.runID)
+			return status.NotFound(c.Name, "thread %q has no run %q: GET runs lists them", c.Name, f.runID)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if c.isWebSocket() {
+	if c.IsWebSocket() {
 		return h.serveWebSocket(c, f)
 	}
 	return h.serveSSE(c, f)
@@ -90,8 +91,8 @@ func (h *streamHandler) streamLogs(c *call) error {
 
 // afterParameter returns where the stream begins. Last-Event-ID takes precedence over the parameter after, because a
 // browser that reconnects repeats the parameter and Last-Event-ID is newer.
-func afterParameter(q *query, lastEventID string, newest int64) int64 {
-	field, v := "after", q.text("after")
+func afterParameter(q *call.Query, lastEventID string, newest int64) int64 {
+	field, v := "after", q.Text("after")
 	if lastEventID != "" {
 		field, v = "Last-Event-ID", lastEventID
 	}
@@ -104,9 +105,9 @@ func afterParameter(q *query, lastEventID string, newest int64) int64 {
 	n, err := strconv.ParseInt(v, 10, 64)
 	switch {
 	case err != nil || n < 0:
-		q.bad(field, "%q is neither the sequence number of an event nor %q", v, runtimev1.AfterLatest)
+		q.Bad(field, "%q is neither the sequence number of an event nor %q", v, runtimev1.AfterLatest)
 	case n > newest:
-		q.bad(field, "the newest event is %d: %d has not happened in this thread", newest, n)
+		q.Bad(field, "the newest event is %d: %d has not happened in this thread", newest, n)
 	}
 	return n
 }
@@ -231,16 +232,16 @@ func (f *follower) why(reason, message string) *runtimev1.StreamClosed {
 }
 
 // emitEvent answers POST events: the event reaches every client that follows the thread (EVT-01).
-func (h *streamHandler) emitEvent(c *call) error {
+func (h *streamHandler) emitEvent(c *call.Call) error {
 	var in runtimev1.NewEvent
-	if err := c.decode(&in, false); err != nil {
+	if err := c.Decode(&in, false); err != nil {
 		return err
 	}
 	if len(in.Data) == 0 {
 		in.Data = json.RawMessage("null")
 	}
-	if err := c.thread.Emit(c.r.Context(), in.Event, in.Data); err != nil {
+	if err := c.Thread.Emit(c.Context(), in.Event, in.Data); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -22,18 +23,18 @@ type transferHandler struct {
 }
 
 // exportThread answers GET export: it streams the conversation as lines of JSON (LOG-01).
-func (h *transferHandler) exportThread(c *call) error {
-	q, err := c.query()
+func (h *transferHandler) exportThread(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	c.w.Header().Set("Content-Type", runtimev1.MediaTypeJSONL)
-	c.w.Header().Set("X-Content-Type-Options", "nosniff")
-	out := c.patientWriter(h.transferTimeout)
-	wrote, err := c.thread.Export(c.r.Context(), out)
+	c.Response.Header().Set("Content-Type", runtimev1.MediaTypeJSONL)
+	c.Response.Header().Set("X-Content-Type-Options", "nosniff")
+	out := c.PatientWriter(h.transferTimeout)
+	wrote, err := c.Thread.Export(c.Context(), out)
 	if err == nil {
 		return nil
 	}
@@ -51,9 +52,9 @@ var importMedia = map[string]bool{
 
 // importThread answers POST import. The body is the output of export, and the thread must be empty (LOG-02). The
 // import is all or nothing.
-func (h *transferHandler) importThread(c *call) error {
+func (h *transferHandler) importThread(c *call.Call) error {
 	media := ""
-	if ct := c.r.Header.Get("Content-Type"); ct != "" {
+	if ct := c.Request.Header.Get("Content-Type"); ct != "" {
 		var err error
 		if media, _, err = mime.ParseMediaType(ct); err != nil {
 			media = ct
@@ -65,20 +66,20 @@ func (h *transferHandler) importThread(c *call) error {
 			Message: "the body must be lines of JSON: send it with Content-Type: " + runtimev1.MediaTypeJSONL,
 		}}
 	}
-	in := c.patientBody(h.transferTimeout)
-	r, err := c.thread.Import(c.r.Context(), in)
+	in := c.PatientBody(h.transferTimeout)
+	r, err := c.Thread.Import(c.Context(), in)
 	var wrong *thread.ImportError
 	switch {
-	case in.err != nil:
+	case in.Err != nil:
 		return apierrors.NewBadRequest("nothing was imported: the body was cut off or came too slowly: send it again")
 	case errors.As(err, &wrong):
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "body", "nothing was imported: "+wrong.Error())
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "body", "nothing was imported: "+wrong.Error())
 	case errors.Is(err, store.ErrNotEmpty):
-		return apierrors.NewConflict(status.ThreadsResource, c.name, errors.New("it has a conversation already, or something waits in its queue: import into a new Thread, or destroy the conversation first"))
+		return apierrors.NewConflict(status.ThreadsResource, c.Name, errors.New("it has a conversation already, or something waits in its queue: import into a new Thread, or destroy the conversation first"))
 	case err != nil:
 		return err
 	}
-	return c.writeJSON(http.StatusCreated, runtimev1.ImportResult{
+	return c.WriteJSON(http.StatusCreated, runtimev1.ImportResult{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindImportResult), Messages: r.Messages, Events: r.Events, LastEvent: r.LastSeq,
 	})
 }

@@ -11,34 +11,35 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // getChild answers GET children/{reference}: one entry of the registry (SUB-05).
-func (h *familyHandler) getChild(c *call) error {
-	all, err := h.children.List(c.r.Context(), c.row)
+func (h *familyHandler) getChild(c *call.Call) error {
+	all, err := h.children.List(c.Context(), c.Row)
 	if err != nil {
 		return err
 	}
 	for i := range all {
-		if all[i].Reference == c.rest() {
-			return c.writeJSON(http.StatusOK, childOf(all[i]))
+		if all[i].Reference == c.Rest() {
+			return c.WriteJSON(http.StatusOK, childOf(all[i]))
 		}
 	}
-	return status.NotFound(c.name, "thread %q has no child %q", c.name, c.rest())
+	return status.NotFound(c.Name, "thread %q has no child %q", c.Name, c.Rest())
 }
 
 // getParent answers GET parent: the record of this thread's parent, or null when there is none (SUB-05).
-func (h *familyHandler) getParent(c *call) error {
-	if c.row.ParentID == "" {
-		return c.writeJSON(http.StatusOK, nil)
+func (h *familyHandler) getParent(c *call.Call) error {
+	if c.Row.ParentID == "" {
+		return c.WriteJSON(http.StatusOK, nil)
 	}
-	ctx := c.r.Context()
-	parent, err := h.threads.Store().Thread(ctx, c.row.ParentID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && parent.Namespace != c.namespace { // rights are granted by namespace
-		return c.writeJSON(http.StatusOK, nil)
+	ctx := c.Context()
+	parent, err := h.threads.Store().Thread(ctx, c.Row.ParentID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && parent.Namespace != c.Namespace { // rights are granted by namespace
+		return c.WriteJSON(http.StatusOK, nil)
 	}
 	if err != nil {
 		return err
@@ -49,55 +50,55 @@ func (h *familyHandler) getParent(c *call) error {
 	} else if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, threadRecord(parent, last))
+	return c.WriteJSON(http.StatusOK, threadRecord(parent, last))
 }
 
 // notifyParent answers POST notify: it sends the parent a silent message, which starts the parent (SUB-05).
-func (h *familyHandler) notifyParent(c *call) error {
+func (h *familyHandler) notifyParent(c *call.Call) error {
 	var in runtimev1.Notification
-	if err := c.decode(&in, false); err != nil {
+	if err := c.Decode(&in, false); err != nil {
 		return err
 	}
 	switch {
 	case in.Content == "":
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "content", "set it to a text that is not empty")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueRequired, "content", "set it to a text that is not empty")
 	case len(in.Content) > runtimev1.MaxContentBytes:
-		return status.Invalid(c.name, metav1.CauseTypeTooLong, "content",
+		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "content",
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(in.Content), runtimev1.MaxContentBytes))
 	}
 	if err := childOnly(c); err != nil {
 		return err
 	}
-	if err := h.engine.NotifyParent(c.r.Context(), c.row.ID, c.idempotencyKey(in.IdempotencyKey), in.Content); err != nil {
+	if err := h.engine.NotifyParent(c.Context(), c.Row.ID, c.IdempotencyKey(in.IdempotencyKey), in.Content); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }
 
 // getStatus answers GET status: the thread's status in its parent's registry.
-func (h *familyHandler) getStatus(c *call) error {
-	return c.writeJSON(http.StatusOK, runtimev1.RegistryStatus{Status: c.row.RegistryStatus})
+func (h *familyHandler) getStatus(c *call.Call) error {
+	return c.WriteJSON(http.StatusOK, runtimev1.RegistryStatus{Status: c.Row.RegistryStatus})
 }
 
 // setStatus answers PUT status (SUB-05).
-func (h *familyHandler) setStatus(c *call) error {
+func (h *familyHandler) setStatus(c *call.Call) error {
 	var in runtimev1.RegistryStatus
-	if err := c.decode(&in, false); err != nil {
+	if err := c.Decode(&in, false); err != nil {
 		return err
 	}
 	if err := childOnly(c); err != nil {
 		return err
 	}
-	if err := h.engine.SetStatus(c.r.Context(), c.row.ID, in.Status); err != nil {
+	if err := h.engine.SetStatus(c.Context(), c.Row.ID, in.Status); err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, in)
+	return c.WriteJSON(http.StatusOK, in)
 }
 
 // childOnly refuses a call that only a child may make.
-func childOnly(c *call) error {
-	if c.row.ParentID == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("thread %q has no parent: this is for subagents", c.name))
+func childOnly(c *call.Call) error {
+	if c.Row.ParentID == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("thread %q has no parent: this is for subagents", c.Name))
 	}
 	return nil
 }
@@ -121,23 +122,23 @@ type familyHandler struct {
 }
 
 // listChildren answers GET children: the registry of the thread (SUB-01).
-func (h *familyHandler) listChildren(c *call) error {
-	q, err := c.query()
+func (h *familyHandler) listChildren(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
 		return err
 	}
-	all, err := h.children.List(c.r.Context(), c.row)
+	all, err := h.children.List(c.Context(), c.Row)
 	if err != nil {
 		return err
 	}
-	page, more := cut(all, limit, offset)
+	page, more := call.Cut(all, limit, offset)
 	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: []runtimev1.Child{}, HasMore: more}
 	for _, child := range page {
 		list.Children = append(list.Children, childOf(child))
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }

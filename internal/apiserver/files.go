@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -29,17 +30,17 @@ func fileOf(r *thread.FileRecord) runtimev1.FileRecord { return runtimev1.FileRe
 // readFile answers GET and HEAD files/{path}: it streams the bytes, or returns what stat, thumbnail or chunked
 // requests. It supports ranges, so that an interrupted transfer can continue. The entity tag shows whether the
 // content is still the same.
-func (h *fileHandler) readFile(c *call) error {
-	q, err := c.query()
+func (h *fileHandler) readFile(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	stat, chunked, small := q.flag("stat", false), q.flag("chunked", false), q.flag("thumbnail", false)
-	o := thread.ThumbnailOptions{Width: q.number("width", 0, 1, thread.MaxThumbnail), Height: q.number("height", 0, 1, thread.MaxThumbnail)}
+	stat, chunked, small := q.Flag("stat", false), q.Flag("chunked", false), q.Flag("thumbnail", false)
+	o := thread.ThumbnailOptions{Width: q.Number("width", 0, 1, thread.MaxThumbnail), Height: q.Number("height", 0, 1, thread.MaxThumbnail)}
 	if !small && o != (thread.ThumbnailOptions{}) {
-		q.bad("width", "width and height are for thumbnails only: set thumbnail=true too")
+		q.Bad("width", "width and height are for thumbnails only: set thumbnail=true too")
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
 	switch {
@@ -50,7 +51,7 @@ func (h *fileHandler) readFile(c *call) error {
 	case small:
 		return h.thumbnail(c, o)
 	}
-	rc, rec, sum, err := c.thread.OpenContents(c.r.Context(), c.rest())
+	rc, rec, sum, err := c.Thread.OpenContents(c.Context(), c.Rest())
 	if errors.Is(err, store.ErrFolder) {
 		return isFolder(c)
 	}
@@ -58,7 +59,7 @@ func (h *fileHandler) readFile(c *call) error {
 		return err
 	}
 	if rc == nil {
-		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
 	}
 	defer func() { _ = rc.Close() }()
 	wire := fileOf(rec)
@@ -66,21 +67,21 @@ func (h *fileHandler) readFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	header := c.w.Header()
+	header := c.Response.Header()
 	header.Set("Content-Type", orOctets(rec.MimeType))
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("ETag", `"`+sum+`"`)
 	if len(meta) <= maxRecordHeader { // clients may refuse larger headers; the list has the metadata
 		header.Set(runtimev1.HeaderFileRecord, string(meta))
 	}
-	out := c.patientWriter(h.transferTimeout)
+	out := c.PatientWriter(h.transferTimeout)
 	if seeker, ok := rc.(io.ReadSeeker); ok {
-		http.ServeContent(out, c.r, path.Base(rec.Path), time.UnixMicro(rec.CreatedAt), seeker)
+		http.ServeContent(out, c.Request, path.Base(rec.Path), time.UnixMicro(rec.CreatedAt), seeker)
 		return nil
 	}
 	header.Set("Content-Length", strconv.FormatInt(rec.Size, 10))
-	c.w.WriteHeader(http.StatusOK)
-	if c.r.Method == http.MethodHead {
+	c.Response.WriteHeader(http.StatusOK)
+	if c.Request.Method == http.MethodHead {
 		return nil
 	}
 	if _, err := io.Copy(out, rc); err != nil {
@@ -92,7 +93,7 @@ func (h *fileHandler) readFile(c *call) error {
 const maxRecordHeader = 16 << 10
 
 // filePath returns the path of a file as the caller wrote it.
-func filePath(c *call) string { return "/" + c.rest() }
+func filePath(c *call.Call) string { return "/" + c.Rest() }
 
 func orOctets(mimeType string) string {
 	if mimeType == "" {
@@ -104,87 +105,87 @@ func orOctets(mimeType string) string {
 // writeFile answers PUT files/{path}: the body is the file, streamed in bounded memory, and its Content-Type is the
 // mimeType. With directory=true it creates a folder. With upload and part the body is one part of the file. With
 // upload and parts it assembles the file from that many parts.
-func (h *fileHandler) writeFile(c *call) error {
-	q, err := c.query()
+func (h *fileHandler) writeFile(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	dir, upload := q.flag("directory", false), q.text("upload")
-	part, parts := q.number("part", -1, 0, thread.MaxParts-1), q.number("parts", 0, 1, thread.MaxParts)
+	dir, upload := q.Flag("directory", false), q.Text("upload")
+	part, parts := q.Number("part", -1, 0, thread.MaxParts-1), q.Number("parts", 0, 1, thread.MaxParts)
 	switch {
 	case upload == "" && (part >= 0 || parts > 0):
-		q.bad("upload", "set it to the id of the upload that the part belongs to")
+		q.Bad("upload", "set it to the id of the upload that the part belongs to")
 	case upload != "" && (dir || part >= 0 == (parts > 0)):
-		q.bad("upload", "set part to send the bytes of one part, or parts to assemble the file from that many")
+		q.Bad("upload", "set part to send the bytes of one part, or parts to assemble the file from that many")
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	ctx := c.r.Context()
+	ctx := c.Context()
 	if upload != "" && part >= 0 {
 		return h.putPart(c, upload, part)
 	}
 	if dir {
-		rec, err := c.thread.Mkdir(ctx, c.rest())
+		rec, err := c.Thread.Mkdir(ctx, c.Rest())
 		if err != nil {
 			return err
 		}
-		return c.writeJSON(http.StatusCreated, fileOf(rec))
+		return c.WriteJSON(http.StatusCreated, fileOf(rec))
 	}
-	opts := thread.WriteFileOptions{MimeType: c.r.Header.Get("Content-Type")}
-	if meta := c.r.Header.Get(runtimev1.HeaderFileMetadata); meta != "" {
+	opts := thread.WriteFileOptions{MimeType: c.Request.Header.Get("Content-Type")}
+	if meta := c.Request.Header.Get(runtimev1.HeaderFileMetadata); meta != "" {
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(meta), &object); err != nil || object == nil {
-			return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, textproto.CanonicalMIMEHeaderKey(runtimev1.HeaderFileMetadata), "give a JSON object")
+			return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, textproto.CanonicalMIMEHeaderKey(runtimev1.HeaderFileMetadata), "give a JSON object")
 		}
 		opts.Metadata = json.RawMessage(meta)
 	}
 	if upload != "" {
 		return completeUpload(c, upload, parts, opts)
 	}
-	in := c.patientBody(h.transferTimeout)
-	rec, err := c.thread.WriteFile(ctx, c.rest(), in, opts)
-	if in.err != nil {
+	in := c.PatientBody(h.transferTimeout)
+	rec, err := c.Thread.WriteFile(ctx, c.Rest(), in, opts)
+	if in.Err != nil {
 		return errCutOff
 	}
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusCreated, fileOf(rec))
+	return c.WriteJSON(http.StatusCreated, fileOf(rec))
 }
 
 // deleteFile answers DELETE files/{path}: it removes a file or an empty folder. The parameter directory requires it
 // to be a folder, or not to be one. With upload it removes the parts of an unfinished upload.
-func (h *fileHandler) deleteFile(c *call) error {
-	ctx := c.r.Context()
-	q, err := c.query()
+func (h *fileHandler) deleteFile(c *call.Call) error {
+	ctx := c.Context()
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	kind, upload := q.oneOf("directory", "true", "false"), q.text("upload")
-	if err := q.check(); err != nil {
+	kind, upload := q.OneOf("directory", "true", "false"), q.Text("upload")
+	if err := q.Check(); err != nil {
 		return err
 	}
 	if upload != "" {
 		return abortUpload(c, upload)
 	}
-	rec, err := c.thread.StatFile(ctx, c.rest())
+	rec, err := c.Thread.StatFile(ctx, c.Rest())
 	if err != nil {
 		return err
 	}
 	if rec == nil {
-		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
 	}
 	if kind == "true" || kind == "" && rec.IsDirectory {
-		err = c.thread.Rmdir(ctx, rec.Path)
+		err = c.Thread.Rmdir(ctx, rec.Path)
 	} else {
-		err = c.thread.Unlink(ctx, rec.Path)
+		err = c.Thread.Unlink(ctx, rec.Path)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.name, "thread %q has no file %q", c.name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
 	}
 	if err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -23,37 +24,37 @@ type historyHandler struct {
 
 // listHistory answers GET history, of one namespace or of all: threads by their newest activity, without their
 // messages (THR-08, THR-15).
-func (h *historyHandler) listHistory(c *call) error {
-	q, err := c.query()
+func (h *historyHandler) listHistory(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
 	tq := store.ThreadQuery{
-		Namespace: c.namespace,
-		Agent:     q.text("agent"), UserID: q.text("user"), TaskID: q.text("task"),
-		Limit:  q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize),
-		Offset: q.number("offset", 0, 0, math.MaxInt32),
+		Namespace: c.Namespace,
+		Agent:     q.Text("agent"), UserID: q.Text("user"), TaskID: q.Text("task"),
+		Limit:  q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize),
+		Offset: q.Number("offset", 0, 0, math.MaxInt32),
 		After:  cursor(q, "continue"),
 	}
-	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.oneOf("archived", "false", "true", "all")]
-	if err := q.check(); err != nil {
+	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.OneOf("archived", "false", "true", "all")]
+	if err := q.Check(); err != nil {
 		return err
 	}
 	limit := tq.Limit
 	tq.Limit++
-	threads, err := h.threads.Store().Threads(c.r.Context(), tq)
+	threads, err := h.threads.Store().Threads(c.Context(), tq)
 	if err != nil {
 		return err
 	}
-	page, more := cut(threads, limit, 0)
+	page, more := call.Cut(threads, limit, 0)
 	list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), HasMore: more}
 	if more {
 		list.Continue = cursorOf(&page[len(page)-1])
 	}
-	if list.Items, err = h.historyOf(c.r.Context(), page); err != nil {
+	if list.Items, err = h.historyOf(c.Context(), page); err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 func (h *historyHandler) historyOf(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error) {
@@ -101,15 +102,15 @@ func historyItem(t *store.Thread, parents []store.Relationship) runtimev1.Thread
 func cursorOf(t *store.Thread) string { return strconv.FormatInt(t.LastActivityAt, 10) + "." + t.ID }
 
 // cursor parses such a cursor. It returns nil when the parameter is absent.
-func cursor(q *query, key string) *store.ThreadCursor {
-	v, ok := q.get(key)
+func cursor(q *call.Query, key string) *store.ThreadCursor {
+	v, ok := q.Get(key)
 	if !ok || v == "" {
 		return nil
 	}
 	at, id, found := strings.Cut(v, ".")
 	n, err := strconv.ParseInt(at, 10, 64)
 	if !found || err != nil || n < 0 || id == "" {
-		q.bad(key, "%q is not the value of metadata.continue in the previous page", v)
+		q.Bad(key, "%q is not the value of metadata.continue in the previous page", v)
 		return nil
 	}
 	return &store.ThreadCursor{LastActivityAt: n, ID: id}

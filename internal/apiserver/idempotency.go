@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 )
 
@@ -83,19 +84,19 @@ type answer struct {
 	Headers http.Header `json:"headers,omitempty"`
 }
 
-func (rs *repeats) serve(c *call, r route, key string, h handler) error {
-	ctx := c.r.Context()
-	end, ok := rs.begin(ctx, c.row.ID+" "+key)
+func (rs *repeats) serve(c *call.Call, r route, key string, h call.Handler) error {
+	ctx := c.Context()
+	end, ok := rs.begin(ctx, c.Row.ID+" "+key)
 	if !ok {
-		e := apierrors.NewConflict(status.ThreadsResource, c.name, fmt.Errorf("a request under this Idempotency-Key is in progress: repeat it later"))
+		e := apierrors.NewConflict(status.ThreadsResource, c.Name, fmt.Errorf("a request under this Idempotency-Key is in progress: repeat it later"))
 		e.ErrStatus.Details.RetryAfterSeconds = status.RetrySoon
 		return e
 	}
 	defer end()
 
 	body := newHashed(c, r)
-	c.r.Body = body
-	kept, err := c.thread.Answer(ctx, key, body.whole)
+	c.Request.Body = body
+	kept, err := c.Thread.Answer(ctx, key, body.whole)
 	if err == nil {
 		err = body.err
 	}
@@ -103,24 +104,24 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 		return err
 	}
 	if kept != nil {
-		return c.replay(kept)
+		return replay(c, kept)
 	}
-	bound, err := c.thread.Idempotent(key, body.soFar)
+	bound, err := c.Thread.Idempotent(key, body.soFar)
 	if err != nil {
 		return err
 	}
-	plain, w, before := c.thread, &recorder{ResponseWriter: c.w}, c.w.Header().Clone()
-	c.thread, c.w = bound, w
+	plain, w, before := c.Thread, &recorder{ResponseWriter: c.Response}, c.Response.Header().Clone()
+	c.Thread, c.Response = bound, w
 	if err := h(c); err != nil {
-		c.w = w.ResponseWriter
+		c.Response = w.ResponseWriter
 		return err
 	}
-	c.w = w.ResponseWriter
+	c.Response = w.ResponseWriter
 	if w.passed {
 		return nil
 	}
 	if w.code < 300 {
-		keep, cancel := keepContext(c.r)
+		keep, cancel := keepContext(c.Request)
 		defer cancel()
 		given := answer{Code: w.code, ContentType: w.Header().Get("Content-Type"), Body: w.body.Bytes()}
 		if r.foreign {
@@ -132,11 +133,11 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 		if err = errors.Join(err, body.err); err == nil {
 			var first json.RawMessage
 			if first, err = plain.KeepAnswer(keep, key, fingerprint, data); err == nil && !bytes.Equal(first, data) {
-				return c.replay(first) // another replica stored its answer first
+				return replay(c, first) // another replica stored its answer first
 			}
 		}
 		if err != nil { // the write has happened, and its transactions prevent a second one
-			klog.FromContext(ctx).Error(err, "The answer to a request under an idempotency key could not be stored", "thread", c.row.ID)
+			klog.FromContext(ctx).Error(err, "The answer to a request under an idempotency key could not be stored", "thread", c.Row.ID)
 		}
 	}
 	w.flush()
@@ -144,18 +145,18 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 }
 
 // replay sends a stored answer again.
-func (c *call) replay(kept json.RawMessage) error {
+func replay(c *call.Call, kept json.RawMessage) error {
 	var a answer
 	if err := json.Unmarshal(kept, &a); err != nil {
 		return fmt.Errorf("the answer stored under an idempotency key is damaged: %w", err)
 	}
-	maps.Copy(c.w.Header(), a.Headers)
+	maps.Copy(c.Response.Header(), a.Headers)
 	if a.ContentType != "" {
-		c.w.Header().Set("Content-Type", a.ContentType)
+		c.Response.Header().Set("Content-Type", a.ContentType)
 	}
-	c.w.Header().Set(runtimev1.HeaderIdempotentReplayed, "true")
-	c.w.WriteHeader(a.Code)
-	_, _ = c.w.Write(a.Body) // an error means that the client has gone
+	c.Response.Header().Set(runtimev1.HeaderIdempotentReplayed, "true")
+	c.Response.WriteHeader(a.Code)
+	_, _ = c.Response.Write(a.Body) // an error means that the client has gone
 	return nil
 }
 
@@ -170,12 +171,12 @@ type hashed struct {
 	err     error
 }
 
-func newHashed(c *call, r route) *hashed {
-	body := &hashed{ReadCloser: c.r.Body, sum: sha256.New(), limit: runtimev1.MaxBodyBytes + 1, secret: r.secret}
+func newHashed(c *call.Call, r route) *hashed {
+	body := &hashed{ReadCloser: c.Request.Body, sum: sha256.New(), limit: runtimev1.MaxBodyBytes + 1, secret: r.secret}
 	if r.longRunning { // files and other bodies that only their handler limits
 		body.limit = 1 << 40
 	}
-	body.request = fmt.Sprintf("%s %q %q %q", c.verb, c.subresource, c.rest(), c.r.URL.RawQuery)
+	body.request = fmt.Sprintf("%s %q %q %q", c.Verb, c.Subresource, c.Rest(), c.Request.URL.RawQuery)
 	return body
 }
 

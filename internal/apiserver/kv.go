@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -14,61 +15,61 @@ import (
 type valueHandler struct{}
 
 // getValue answers GET kv/{key} with the value itself, or null when there is none (KVS-01).
-func (h *valueHandler) getValue(c *call) error {
-	v, err := c.thread.Value(c.r.Context(), c.rest())
+func (h *valueHandler) getValue(c *call.Call) error {
+	v, err := c.Thread.Value(c.Context(), c.Rest())
 	if err != nil {
 		return err
 	}
 	if v == nil {
 		v = json.RawMessage("null")
 	}
-	return c.writeJSON(http.StatusOK, v)
+	return c.WriteJSON(http.StatusOK, v)
 }
 
 // putValue answers PUT kv/{key}: the body is the value, and null removes the key.
-func (h *valueHandler) putValue(c *call) error {
-	body, err := c.readBody()
+func (h *valueHandler) putValue(c *call.Call) error {
+	body, err := c.ReadBody()
 	if err != nil {
 		return err
 	}
 	if len(body) == 0 {
 		return apierrors.NewBadRequest("the body is empty: send a JSON value, null to remove the key")
 	}
-	if err := c.thread.SetValue(c.r.Context(), c.rest(), body); err != nil {
+	if err := c.Thread.SetValue(c.Context(), c.Rest(), body); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }
 
 // deleteValue answers DELETE kv/{key}; a missing key is no error.
-func (h *valueHandler) deleteValue(c *call) error {
-	if err := c.thread.SetValue(c.r.Context(), c.rest(), nil); err != nil {
+func (h *valueHandler) deleteValue(c *call.Call) error {
+	if err := c.Thread.SetValue(c.Context(), c.Rest(), nil); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }
 
 // keyQuery reads the parameters of a list of keys.
-func keyQuery(c *call) (store.KeyQuery, error) {
-	q, err := c.query()
+func keyQuery(c *call.Call) (store.KeyQuery, error) {
+	q, err := c.Query()
 	if err != nil {
 		return store.KeyQuery{}, err
 	}
-	k := store.KeyQuery{Prefix: q.text("prefix"), After: q.text("after"), Limit: q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)}
-	return k, q.check()
+	k := store.KeyQuery{Prefix: q.Text("prefix"), After: q.Text("after"), Limit: q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)}
+	return k, q.Check()
 }
 
-func writeKeys(c *call, page *store.KeyPage) error {
-	return c.writeJSON(http.StatusOK, runtimev1.KeyList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindKeyList), Keys: page.Keys, HasMore: page.HasMore})
+func writeKeys(c *call.Call, page *store.KeyPage) error {
+	return c.WriteJSON(http.StatusOK, runtimev1.KeyList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindKeyList), Keys: page.Keys, HasMore: page.HasMore})
 }
 
 // listKeys answers GET kv: the keys of the thread's key-value store (KVS-01).
-func (h *valueHandler) listKeys(c *call) error {
+func (h *valueHandler) listKeys(c *call.Call) error {
 	q, err := keyQuery(c)
 	if err != nil {
 		return err
 	}
-	page, err := c.thread.ValueKeys(c.r.Context(), q)
+	page, err := c.Thread.ValueKeys(c.Context(), q)
 	if err != nil {
 		return err
 	}

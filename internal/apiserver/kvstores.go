@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -17,12 +18,12 @@ type kvStoreHandler struct {
 }
 
 // listKVKeys answers GET kvstores/{store}/values (STA-07).
-func (h *kvStoreHandler) listKVKeys(c *call) error {
+func (h *kvStoreHandler) listKVKeys(c *call.Call) error {
 	q, err := keyQuery(c)
 	if err != nil {
 		return err
 	}
-	page, err := h.threads.KV(c.namespace).Keys(c.r.Context(), c.name, q)
+	page, err := h.threads.KV(c.Namespace).Keys(c.Context(), c.Name, q)
 	if err != nil {
 		return err
 	}
@@ -30,12 +31,12 @@ func (h *kvStoreHandler) listKVKeys(c *call) error {
 }
 
 // getKV answers GET kvstores/{store}/values/{key} with {exists, data}.
-func (h *kvStoreHandler) getKV(c *call) error {
-	v, err := h.threads.KV(c.namespace).Get(c.r.Context(), c.name, c.rest())
+func (h *kvStoreHandler) getKV(c *call.Call) error {
+	v, err := h.threads.KV(c.Namespace).Get(c.Context(), c.Name, c.Rest())
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.ValueRecord{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindValueRecord), Exists: v.Exists, Data: v.Data, ExpiresAt: v.ExpiresAt})
+	return c.WriteJSON(http.StatusOK, runtimev1.ValueRecord{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindValueRecord), Exists: v.Exists, Data: v.Data, ExpiresAt: v.ExpiresAt})
 }
 
 // maxTTL is a hundred years, in seconds.
@@ -43,36 +44,36 @@ const maxTTL = 100 * 365 * 24 * 3600
 
 // putKV answers PUT kvstores/{store}/values/{key}: the body is the value. It is kept for ttl seconds, or forever
 // without ttl.
-func (h *kvStoreHandler) putKV(c *call) error {
-	q, err := c.query()
+func (h *kvStoreHandler) putKV(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	ttl := q.number("ttl", 0, 0, maxTTL)
-	if err := q.check(); err != nil {
+	ttl := q.Number("ttl", 0, 0, maxTTL)
+	if err := q.Check(); err != nil {
 		return err
 	}
-	body, err := c.readBody()
+	body, err := c.ReadBody()
 	if err != nil {
 		return err
 	}
 	if len(body) == 0 {
 		return apierrors.NewBadRequest("the body is empty: send a JSON value")
 	}
-	if err := h.threads.KV(c.namespace).Set(c.r.Context(), c.name, c.rest(), body, time.Duration(ttl)*time.Second); err != nil {
+	if err := h.threads.KV(c.Namespace).Set(c.Context(), c.Name, c.Rest(), body, time.Duration(ttl)*time.Second); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }
 
 // deleteKV answers DELETE kvstores/{store}/values/{key}, with 404 when there is no value.
-func (h *kvStoreHandler) deleteKV(c *call) error {
-	there, err := h.threads.KV(c.namespace).Delete(c.r.Context(), c.name, c.rest())
+func (h *kvStoreHandler) deleteKV(c *call.Call) error {
+	there, err := h.threads.KV(c.Namespace).Delete(c.Context(), c.Name, c.Rest())
 	if err != nil {
 		return err
 	}
 	if !there {
-		return status.NotFound(c.name, "the store %q has no value %q", c.name, c.rest())
+		return status.NotFound(c.Name, "the store %q has no value %q", c.Name, c.Rest())
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }

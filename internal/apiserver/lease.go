@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -20,12 +21,12 @@ type leaseHandler struct {
 }
 
 // acquireLease answers POST lease: the exclusive right to write the thread, for a term (THR-12).
-func (h *leaseHandler) acquireLease(c *call) error {
+func (h *leaseHandler) acquireLease(c *call.Call) error {
 	ttl, err := leaseTerm(c)
 	if err != nil {
 		return err
 	}
-	w, err := h.threads.Acquire(c.r.Context(), c.row.ID, ttl)
+	w, err := h.threads.Acquire(c.Context(), c.Row.ID, ttl)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (h *leaseHandler) acquireLease(c *call) error {
 }
 
 // renewLease answers PUT lease: it extends the lease in the header Skein-Lease.
-func (h *leaseHandler) renewLease(c *call) error {
+func (h *leaseHandler) renewLease(c *call.Call) error {
 	ttl, err := leaseTerm(c)
 	if err != nil {
 		return err
@@ -42,35 +43,35 @@ func (h *leaseHandler) renewLease(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Renew(c.r.Context(), ttl); err != nil {
+	if err := w.Renew(c.Context(), ttl); err != nil {
 		return err
 	}
 	return writeLease(c, http.StatusOK, w, ttl)
 }
 
 // releaseLease answers DELETE lease: it ends the lease in the header Skein-Lease. Repeating it is no error.
-func (h *leaseHandler) releaseLease(c *call) error {
+func (h *leaseHandler) releaseLease(c *call.Call) error {
 	w, err := h.leaseOf(c)
 	if err != nil {
 		return err
 	}
-	if err := w.Release(c.r.Context()); err != nil {
+	if err := w.Release(c.Context()); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }
 
-func (h *leaseHandler) leaseOf(c *call) (*thread.Writer, error) {
-	token := c.r.Header.Get(runtimev1.HeaderLease)
+func (h *leaseHandler) leaseOf(c *call.Call) (*thread.Writer, error) {
+	token := c.Request.Header.Get(runtimev1.HeaderLease)
 	if token == "" {
-		return nil, status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "set it to the token that POST lease returned")
+		return nil, status.Invalid(c.Name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "set it to the token that POST lease returned")
 	}
-	return h.threads.WriterOf(c.row.ID, token)
+	return h.threads.WriterOf(c.Row.ID, token)
 }
 
-func leaseTerm(c *call) (time.Duration, error) {
+func leaseTerm(c *call.Call) (time.Duration, error) {
 	body := runtimev1.NewLease{TTLSeconds: defaultLease}
-	if err := c.decode(&body, true); err != nil {
+	if err := c.Decode(&body, true); err != nil {
 		return 0, err
 	}
 	if body.TTLSeconds > int64(time.Hour.Seconds()) { // before the multiplication overflows
@@ -79,8 +80,8 @@ func leaseTerm(c *call) (time.Duration, error) {
 	return time.Duration(body.TTLSeconds) * time.Second, nil
 }
 
-func writeLease(c *call, code int, w *thread.Writer, ttl time.Duration) error {
-	return c.writeJSON(code, runtimev1.Lease{
+func writeLease(c *call.Call, code int, w *thread.Writer, ttl time.Duration) error {
+	return c.WriteJSON(code, runtimev1.Lease{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLease), Token: w.Token(), Epoch: w.Epoch(), ExpiresAt: time.Now().Add(ttl).UnixMicro(),
 	})
 }

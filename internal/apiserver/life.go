@@ -5,6 +5,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 )
 
 // lifeEngine is the part of the engine that ends runs and threads.
@@ -21,12 +22,12 @@ type lifeHandler struct {
 }
 
 // destroyThread answers POST destroy: it clears the conversation, but keeps the thread (THR-06).
-func (h *lifeHandler) destroyThread(c *call) error {
+func (h *lifeHandler) destroyThread(c *call.Call) error {
 	var body runtimev1.Stop
-	if err := c.decode(&body, true); err != nil {
+	if err := c.Decode(&body, true); err != nil {
 		return err
 	}
-	if err := h.engine.Destroy(c.r.Context(), c.row.ID); err != nil {
+	if err := h.engine.Destroy(c.Context(), c.Row.ID); err != nil {
 		return err
 	}
 	return h.records.writeThread(c)
@@ -34,36 +35,36 @@ func (h *lifeHandler) destroyThread(c *call) error {
 
 // continueThread answers POST continue: messages that have been parked since a user's stop are processed (MSG-08).
 // When nothing is parked it does nothing.
-func (h *lifeHandler) continueThread(c *call) error {
+func (h *lifeHandler) continueThread(c *call.Call) error {
 	var body runtimev1.Stop
-	if err := c.decode(&body, true); err != nil {
+	if err := c.Decode(&body, true); err != nil {
 		return err
 	}
-	if _, err := c.thread.Continue(c.r.Context()); err != nil {
+	if _, err := c.Thread.Continue(c.Context()); err != nil {
 		return err
 	}
 	return h.records.writeThread(c)
 }
 
 // stopThread answers POST stop: it ends the current run, not the thread.
-func (h *lifeHandler) stopThread(c *call) error {
+func (h *lifeHandler) stopThread(c *call.Call) error {
 	var body runtimev1.Stop
-	if err := c.decode(&body, true); err != nil {
+	if err := c.Decode(&body, true); err != nil {
 		return err
 	}
-	if err := h.engine.Stop(c.r.Context(), c.row.ID, body.Message); err != nil {
+	if err := h.engine.Stop(c.Context(), c.Row.ID, body.Message); err != nil {
 		return err
 	}
 	return h.records.writeThread(c)
 }
 
 // terminateThread answers POST terminate (THR-05, SUB-08). Repeating it is no error.
-func (h *lifeHandler) terminateThread(c *call) error {
+func (h *lifeHandler) terminateThread(c *call.Call) error {
 	var body runtimev1.Stop
-	if err := c.decode(&body, true); err != nil {
+	if err := c.Decode(&body, true); err != nil {
 		return err
 	}
-	if err := h.engine.Terminate(c.r.Context(), c.row.ID, skeinv1.ReasonTerminatedByRequest); err != nil {
+	if err := h.engine.Terminate(c.Context(), c.Row.ID, skeinv1.ReasonTerminatedByRequest); err != nil {
 		return err
 	}
 	return h.records.writeThread(c)

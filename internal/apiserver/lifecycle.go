@@ -8,42 +8,43 @@ import (
 	"k8s.io/klog/v2"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // lifecycleQuery reads where the list begins. after is the cursor of an event, or latest.
-func lifecycleQuery(c *call, follow bool) (o thread.LifecycleOptions, limit int, err error) {
-	q, err := c.query()
+func lifecycleQuery(c *call.Call, follow bool) (o thread.LifecycleOptions, limit int, err error) {
+	q, err := c.Query()
 	if err != nil {
 		return o, 0, err
 	}
-	q.flag("watch", false)
-	o = thread.LifecycleOptions{Namespace: c.namespace, After: q.text("after"), Follow: follow}
+	q.Flag("watch", false)
+	o = thread.LifecycleOptions{Namespace: c.Namespace, After: q.Text("after"), Follow: follow}
 	if !follow {
-		limit = q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	} else if id := c.r.Header.Get("Last-Event-ID"); id != "" { // a browser that reconnects sends it; it is newer than the parameter
+		limit = q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	} else if id := c.Request.Header.Get("Last-Event-ID"); id != "" { // a browser that reconnects sends it; it is newer than the parameter
 		o.After = id
 	}
 	if o.After == runtimev1.AfterLatest {
 		o.After, o.Latest = "", true
 	}
-	return o, limit, q.check()
+	return o, limit, q.Check()
 }
 
 // listLifecycle answers GET lifecycle: the lifecycle events of the namespace's threads and sessions (STA-06).
-func (h *streamHandler) listLifecycle(c *call) error {
+func (h *streamHandler) listLifecycle(c *call.Call) error {
 	o, limit, err := lifecycleQuery(c, false)
 	if err != nil {
 		return err
 	}
 	list := runtimev1.LifecycleList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLifecycleList), Events: []runtimev1.LifecycleEvent{}, Next: o.After}
 	if o.Latest {
-		if list.Next, err = h.threads.LifecycleEnd(c.r.Context()); err != nil {
+		if list.Next, err = h.threads.LifecycleEnd(c.Context()); err != nil {
 			return err
 		}
-		return c.writeJSON(http.StatusOK, list)
+		return c.WriteJSON(http.StatusOK, list)
 	}
-	for e, err := range h.threads.Lifecycle(c.r.Context(), o) {
+	for e, err := range h.threads.Lifecycle(c.Context(), o) {
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func (h *streamHandler) listLifecycle(c *call) error {
 		}
 		list.Events, list.Next = append(list.Events, lifecycleOf(e)), e.Cursor
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 func lifecycleOf(e thread.LifecycleEvent) runtimev1.LifecycleEvent {
@@ -64,12 +65,12 @@ func lifecycleOf(e thread.LifecycleEvent) runtimev1.LifecycleEvent {
 
 // watchLifecycle answers GET lifecycle?watch=true: the events as server-sent events, until the client disconnects. It
 // continues after the cursor that the client names, so that no event is lost or sent twice.
-func (h *streamHandler) watchLifecycle(c *call) error {
+func (h *streamHandler) watchLifecycle(c *call.Call) error {
 	o, _, err := lifecycleQuery(c, true)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(c.r.Context())
+	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
 	if o.Latest { // fixed before the answer begins, so that a client that has seen its head misses no later event
 		if o.After, err = h.threads.LifecycleEnd(ctx); err != nil {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -29,16 +30,16 @@ type lookupHandler struct {
 
 // getLookup answers GET lookups/{id}: the thread that any form of an id means, in any namespace, among the threads
 // that the caller may get (IDS-01, THR-16). Other threads do not exist for the caller.
-func (h *lookupHandler) getLookup(c *call) error {
-	ctx := c.r.Context()
-	q, err := c.query()
+func (h *lookupHandler) getLookup(c *call.Call) error {
+	ctx := c.Context()
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	found, err := h.readable(ctx, c.name)
+	found, err := h.readable(ctx, c.Name)
 	if err != nil {
 		return err
 	}
@@ -46,8 +47,8 @@ func (h *lookupHandler) getLookup(c *call) error {
 	case 0:
 		return store.ErrNotFound
 	case 1:
-		c.row = &found[0]
-		if c.thread, err = h.threads.Open(ctx, c.row.ID); err != nil {
+		c.Row = &found[0]
+		if c.Thread, err = h.threads.Open(ctx, c.Row.ID); err != nil {
 			return err
 		}
 		return h.records.writeThread(c)
@@ -59,7 +60,7 @@ func (h *lookupHandler) getLookup(c *call) error {
 	if len(found) > maxNamed {
 		texts = append(texts, "…")
 	}
-	return status.Ambiguous(c.name, ": "+strings.Join(texts, ", "))
+	return status.Ambiguous(c.Name, ": "+strings.Join(texts, ", "))
 }
 
 // readable returns the threads that a name or a spelling of an id means and that the caller may get. A whole id takes

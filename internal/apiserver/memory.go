@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/tool"
@@ -18,34 +19,34 @@ const defaultMemoryHits = 10
 
 // searchMemory answers GET memory?q=: it searches the threads of the same agent and user, among those in which the
 // caller may get threads/messages (RUN-08).
-func (h *searchHandler) searchMemory(c *call) error {
-	ctx := c.r.Context()
-	q, err := c.query()
+func (h *searchHandler) searchMemory(c *call.Call) error {
+	ctx := c.Context()
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	mq := tool.MemoryQuery{Text: q.text("q"), Limit: q.number("limit", defaultMemoryHits, 1, runtimev1.MaxMemoryHits)}
+	mq := tool.MemoryQuery{Text: q.Text("q"), Limit: q.Number("limit", defaultMemoryHits, 1, runtimev1.MaxMemoryHits)}
 	for key, into := range map[string]*int64{"since": &mq.Since, "until": &mq.Until} {
-		text, given := q.get(key)
+		text, given := q.Get(key)
 		if !given {
 			continue
 		}
 		at, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
-			q.bad(key, "it must be a time such as 2026-03-01T00:00:00Z")
+			q.Bad(key, "it must be a time such as 2026-03-01T00:00:00Z")
 		}
 		*into = at.UnixMicro()
 	}
 	switch {
 	case strings.TrimSpace(mq.Text) == "":
-		q.bad("q", "set it to a text to search for")
+		q.Bad("q", "set it to a text to search for")
 	case len(mq.Text) > runtimev1.MaxMemoryQuery:
-		q.bad("q", "the text has %d bytes, more than %d", len(mq.Text), runtimev1.MaxMemoryQuery)
+		q.Bad("q", "the text has %d bytes, more than %d", len(mq.Text), runtimev1.MaxMemoryQuery)
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	found, err := h.engine.SearchMemory(ctx, c.row, mq)
+	found, err := h.engine.SearchMemory(ctx, c.Row, mq)
 	if err != nil {
 		return memoryError(err)
 	}
@@ -55,7 +56,7 @@ func (h *searchHandler) searchMemory(c *call) error {
 		f := &found[i]
 		ok, asked := readable[f.Name]
 		if !asked {
-			if ok, err = h.access.may(ctx, "get", runtimev1.SubresourceMessages, c.namespace, f.Name); err != nil {
+			if ok, err = h.access.may(ctx, "get", runtimev1.SubresourceMessages, c.Namespace, f.Name); err != nil {
 				return err
 			}
 			readable[f.Name] = ok
@@ -66,7 +67,7 @@ func (h *searchHandler) searchMemory(c *call) error {
 			})
 		}
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 func memoryError(err error) error {

@@ -12,6 +12,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -35,60 +36,60 @@ type messageHandler struct {
 const allDepths = -1
 
 // listMessages answers GET messages (MSG-02, MSG-05).
-func (h *messageHandler) listMessages(c *call) error {
-	q, err := c.query()
+func (h *messageHandler) listMessages(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	mq := store.MessageQuery{Limit: limit, Offset: offset, Order: q.oneOf("order", "asc", "desc"), IncludeSilent: q.flag("includeSilent", false)}
-	if depth := q.number("maxDepth", 0, allDepths, math.MaxInt32); depth == allDepths {
+	limit, offset := q.Page()
+	mq := store.MessageQuery{Limit: limit, Offset: offset, Order: q.OneOf("order", "asc", "desc"), IncludeSilent: q.Flag("includeSilent", false)}
+	if depth := q.Number("maxDepth", 0, allDepths, math.MaxInt32); depth == allDepths {
 		mq.AllDepths = true
 	} else {
 		mq.MaxDepth = depth
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	page, err := c.thread.Messages(c.r.Context(), mq)
+	page, err := c.Thread.Messages(c.Context(), mq)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.MessageList{
+	return c.WriteJSON(http.StatusOK, runtimev1.MessageList{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: messagesOf(page.Messages), Total: page.Total, HasMore: page.HasMore,
 	})
 }
 
 // getMessage answers GET messages/{id}.
-func (h *messageHandler) getMessage(c *call) error {
-	m, err := c.thread.Message(c.r.Context(), c.rest())
+func (h *messageHandler) getMessage(c *call.Call) error {
+	m, err := c.Thread.Message(c.Context(), c.Rest())
 	if err != nil {
 		return err
 	}
 	if m == nil {
-		return status.NotFound(c.name, "thread %q has no message %q", c.name, c.rest())
+		return status.NotFound(c.Name, "thread %q has no message %q", c.Name, c.Rest())
 	}
-	return c.writeJSON(http.StatusOK, messageOf(m))
+	return c.WriteJSON(http.StatusOK, messageOf(m))
 }
 
 // injectMessage answers POST messages: it stores a message and never starts execution (MSG-04).
-func (h *messageHandler) injectMessage(c *call) error {
+func (h *messageHandler) injectMessage(c *call.Call) error {
 	n, policy, err := newMessage(c)
 	if err != nil {
 		return err
 	}
 	if policy != "" {
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message does not affect runs: leave the policy out, or queue the message")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message does not affect runs: leave the policy out, or queue the message")
 	}
-	m, err := h.hooked(c).Inject(c.r.Context(), n)
+	m, err := h.hooked(c).Inject(c.Context(), n)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusCreated, messageOf(m))
+	return c.WriteJSON(http.StatusCreated, messageOf(m))
 }
 
 // queueMessage answers POST queue: it queues a message durably and starts execution (MSG-05).
-func (h *messageHandler) queueMessage(c *call) error {
+func (h *messageHandler) queueMessage(c *call.Call) error {
 	n, policy, err := newMessage(c)
 	if err != nil {
 		return err
@@ -98,81 +99,81 @@ func (h *messageHandler) queueMessage(c *call) error {
 	}
 	switch {
 	case n.Role != "" && n.Role != store.RoleUser && n.Role != store.RoleSystem && n.Role != runtimev1.RoleInfo:
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "role", "a queued message is from the user or the system; inject others with POST messages")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotSupported, "role", "a queued message is from the user or the system; inject others with POST messages")
 	case n.ParentID != "" || n.Depth != 0 || n.Status != "" || n.ReasoningContent != "":
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "status", "a queued message has no parent, depth, status or reasoning; inject those with POST messages")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "status", "a queued message has no parent, depth, status or reasoning; inject those with POST messages")
 	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
 	}
-	m, err := h.engine.Queue(c.r.Context(), h.hooked(c), c.row, n, policy)
+	m, err := h.engine.Queue(c.Context(), h.hooked(c), c.Row, n, policy)
 	if errors.Is(err, store.ErrRunning) {
-		e := status.Conflict(c.name, "a run is under way or about to start, and the policy reject refuses the message in that case: wait until the run has ended, or use the policy enqueue, interrupt or rollback")
+		e := status.Conflict(c.Name, "a run is under way or about to start, and the policy reject refuses the message in that case: wait until the run has ended, or use the policy enqueue, interrupt or rollback")
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseBusy, Message: "a run is under way"}}
 		return e
 	}
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusCreated, messageOf(m))
+	return c.WriteJSON(http.StatusCreated, messageOf(m))
 }
 
 // mayEnd refuses an unknown policy. It also refuses a policy that ends a run when the caller may not stop runs.
-func (h *messageHandler) mayEnd(c *call, policy skeinv1.RunPolicy) error {
+func (h *messageHandler) mayEnd(c *call.Call, policy skeinv1.RunPolicy) error {
 	switch policy {
 	case "", skeinv1.RunPolicyEnqueue, skeinv1.RunPolicyReject:
 		return nil
 	case skeinv1.RunPolicyInterrupt, skeinv1.RunPolicyRollback:
-		allowed, err := h.access.may(c.r.Context(), "create", runtimev1.SubresourceStop, c.namespace, c.name)
+		allowed, err := h.access.may(c.Context(), "create", runtimev1.SubresourceStop, c.Namespace, c.Name)
 		if err != nil || allowed {
 			return err
 		}
-		return apierrors.NewForbidden(status.ThreadsResource, c.name, fmt.Errorf("the policy %s ends a run, which needs the right to create threads/stop", policy))
+		return apierrors.NewForbidden(status.ThreadsResource, c.Name, fmt.Errorf("the policy %s ends a run, which needs the right to create threads/stop", policy))
 	}
-	return status.Invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "policy", "it must be enqueue, reject, interrupt or rollback; or leave it out")
+	return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotSupported, "policy", "it must be enqueue, reject, interrupt or rollback; or leave it out")
 }
 
 // listQueue answers GET queue: the waiting messages, in order.
-func (h *messageHandler) listQueue(c *call) error {
-	q, err := c.query()
+func (h *messageHandler) listQueue(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
 		return err
 	}
-	waiting, err := c.thread.Queued(c.r.Context())
+	waiting, err := c.Thread.Queued(c.Context())
 	if err != nil {
 		return err
 	}
-	page, more := cut(waiting, limit, offset)
-	return c.writeJSON(http.StatusOK, runtimev1.MessageList{
+	page, more := call.Cut(waiting, limit, offset)
+	return c.WriteJSON(http.StatusOK, runtimev1.MessageList{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: messagesOf(page), Total: int64(len(waiting)), HasMore: more,
 	})
 }
 
 // hooked returns the call's thread. Messages written through it pass the hooks of its agent (HOK-01).
-func (h *messageHandler) hooked(c *call) *thread.State {
-	if hooks := h.engine.MessageHooks(c.r.Context(), c.row); hooks != nil {
-		return c.thread.WithHooks(hooks)
+func (h *messageHandler) hooked(c *call.Call) *thread.State {
+	if hooks := h.engine.MessageHooks(c.Context(), c.Row); hooks != nil {
+		return c.Thread.WithHooks(hooks)
 	}
-	return c.thread
+	return c.Thread
 }
 
 // newMessage decodes and converts the body of a write.
-func newMessage(c *call) (thread.NewMessage, skeinv1.RunPolicy, error) {
+func newMessage(c *call.Call) (thread.NewMessage, skeinv1.RunPolicy, error) {
 	var n runtimev1.NewMessage
-	if err := c.decode(&n, false); err != nil {
+	if err := c.Decode(&n, false); err != nil {
 		return thread.NewMessage{}, "", err
 	}
 	if len(n.Content) > runtimev1.MaxContentBytes {
-		return thread.NewMessage{}, "", tooLong(c.name, len(n.Content))
+		return thread.NewMessage{}, "", tooLong(c.Name, len(n.Content))
 	}
 	m := thread.NewMessage{
 		ID: n.ID, Role: store.Role(n.Role), Name: n.Name, Silent: n.Silent, Metadata: n.Metadata,
 		Attachments: mapped(n.Attachments, func(a runtimev1.Attachment) store.Attachment { return store.Attachment(a) }),
 		ToolCalls:   mapped(n.ToolCalls, func(t runtimev1.ToolCall) store.ToolCall { return store.ToolCall(t) }),
-		ToolCallID:  n.ToolCallID, ToolStatus: n.ToolStatus, IdempotencyKey: c.idempotencyKey(n.IdempotencyKey),
+		ToolCallID:  n.ToolCallID, ToolStatus: n.ToolStatus, IdempotencyKey: c.IdempotencyKey(n.IdempotencyKey),
 		ParentID: n.ParentID, Depth: n.Depth, Status: store.MessageStatus(n.Status), ReasoningContent: n.ReasoningContent,
 	}
 	if n.Content != "" || len(n.ToolCalls) == 0 && len(n.Attachments) == 0 && n.ToolCallID != "" {

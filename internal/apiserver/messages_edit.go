@@ -8,39 +8,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // updateMessage answers PATCH messages/{id}: it merges metadata and replaces the given fields (MSG-06).
-func (h *messageHandler) updateMessage(c *call) error {
+func (h *messageHandler) updateMessage(c *call.Call) error {
 	var u runtimev1.MessageUpdates
-	if err := c.decode(&u, false); err != nil {
+	if err := c.Decode(&u, false); err != nil {
 		return err
 	}
 	if u.Content != nil && len(*u.Content) > runtimev1.MaxContentBytes {
-		return tooLong(c.name, len(*u.Content))
+		return tooLong(c.Name, len(*u.Content))
 	}
-	m, err := h.hooked(c).UpdateMessage(c.r.Context(), c.rest(), thread.MessageUpdate{
+	m, err := h.hooked(c).UpdateMessage(c.Context(), c.Rest(), thread.MessageUpdate{
 		Content: u.Content, Metadata: u.Metadata, Status: (*store.MessageStatus)(u.Status), ToolStatus: u.ToolStatus, Silent: u.Silent,
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.name, "thread %q has no message %q", c.name, c.rest())
+		return status.NotFound(c.Name, "thread %q has no message %q", c.Name, c.Rest())
 	}
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, messageOf(m))
+	return c.WriteJSON(http.StatusOK, messageOf(m))
 }
 
 // deleteMessage answers DELETE messages/{id}. A missing message is no error (MSG-06).
-func (h *messageHandler) deleteMessage(c *call) error {
-	deleted, err := c.thread.DeleteMessage(c.r.Context(), c.rest())
+func (h *messageHandler) deleteMessage(c *call.Call) error {
+	deleted, err := c.Thread.DeleteMessage(c.Context(), c.Rest())
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.MessageDeletion{Deleted: deleted})
+	return c.WriteJSON(http.StatusOK, runtimev1.MessageDeletion{Deleted: deleted})
 }
 
 // tooLong returns the error for message content that is too long.
@@ -50,23 +51,23 @@ func tooLong(name string, bytes int) error {
 }
 
 // truncateThread answers POST truncate (MSG-11).
-func (h *messageHandler) truncateThread(c *call) error {
+func (h *messageHandler) truncateThread(c *call.Call) error {
 	var body runtimev1.Truncate
-	if err := c.decode(&body, false); err != nil {
+	if err := c.Decode(&body, false); err != nil {
 		return err
 	}
 	at := thread.Truncation{MessageID: body.MessageID, ExpectVersion: body.V}
 	switch {
 	case (body.MessageID == "") == (body.MessageIndex == nil):
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueRequired, "messageIndex", "set it to the index of the last message to keep, or messageId to its id; -1 removes all")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueRequired, "messageIndex", "set it to the index of the last message to keep, or messageId to its id; -1 removes all")
 	case body.MessageIndex != nil && *body.MessageIndex < -1:
-		return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "messageIndex", "it must be -1, which removes all messages, or more")
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "messageIndex", "it must be -1, which removes all messages, or more")
 	case body.MessageIndex != nil:
 		at.Index = *body.MessageIndex
 	}
-	index, removed, err := c.thread.Truncate(c.r.Context(), at)
+	index, removed, err := c.Thread.Truncate(c.Context(), at)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.Truncated{MessageIndex: index, Removed: removed})
+	return c.WriteJSON(http.StatusOK, runtimev1.Truncated{MessageIndex: index, Removed: removed})
 }

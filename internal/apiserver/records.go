@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -22,24 +23,24 @@ type recordHandler struct {
 }
 
 // getThread answers GET of the thread itself (THR-02).
-func (h *recordHandler) getThread(c *call) error { return h.writeThread(c) }
+func (h *recordHandler) getThread(c *call.Call) error { return h.writeThread(c) }
 
-func (h *recordHandler) writeThread(c *call) error {
-	row, err := c.thread.Info(c.r.Context())
+func (h *recordHandler) writeThread(c *call.Call) error {
+	row, err := c.Thread.Info(c.Context())
 	if err != nil {
 		return err
 	}
-	last, err := h.threads.Store().Run(c.r.Context(), row.ID, "")
+	last, err := h.threads.Store().Run(c.Context(), row.ID, "")
 	if errors.Is(err, store.ErrNotFound) {
 		last = nil
 	} else if err != nil {
 		return err
 	}
 	record := threadRecord(row, last)
-	if err := h.addRelated(c.r.Context(), c.thread, row, record); err != nil {
+	if err := h.addRelated(c.Context(), c.Thread, row, record); err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, record)
+	return c.WriteJSON(http.StatusOK, record)
 }
 
 // shownOfEach bounds each list within a thread's record.
@@ -65,25 +66,25 @@ func (h *recordHandler) addRelated(ctx context.Context, st *thread.State, row *s
 }
 
 // patchThread answers PATCH of the thread itself (THR-08, THR-11, THR-14).
-func (h *recordHandler) patchThread(c *call) error {
+func (h *recordHandler) patchThread(c *call.Call) error {
 	var body threadPatch
-	if err := c.decode(&body, false); err != nil {
+	if err := c.Decode(&body, false); err != nil {
 		return err
 	}
-	u, err := body.update(c.name)
+	u, err := body.update(c.Name)
 	if err != nil {
 		return err
 	}
 	if u.Title != nil {
-		obj, err := h.find.object(c.r.Context(), c.row.Namespace, c.row.Name)
+		obj, err := h.find.object(c.Context(), c.Row.Namespace, c.Row.Name)
 		if err != nil {
 			return err
 		}
 		if obj != nil && obj.Spec.Title != "" && obj.Spec.Title != *u.Title {
-			return status.Invalid(c.name, metav1.CauseTypeForbidden, "title", "the Thread object sets the title: change its spec.title, or remove it there")
+			return status.Invalid(c.Name, metav1.CauseTypeForbidden, "title", "the Thread object sets the title: change its spec.title, or remove it there")
 		}
 	}
-	if err := c.thread.Update(c.r.Context(), u); err != nil {
+	if err := c.Thread.Update(c.Context(), u); err != nil {
 		return err
 	}
 	return h.writeThread(c)
@@ -140,7 +141,7 @@ func (p *threadPatch) workspace(name string) (trees *[]json.RawMessage, tags *[]
 		Trees json.RawMessage `json:"trees"`
 		Tags  json.RawMessage `json:"tags"`
 	}
-	if err := decodeStrict(name, p.Workspace, &w); err != nil {
+	if err := call.DecodeStrict(name, p.Workspace, &w); err != nil {
 		return nil, nil, err
 	}
 	if trees, err = patched[[]json.RawMessage](name, "workspace.trees", w.Trees); err != nil {

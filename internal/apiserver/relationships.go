@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -16,20 +17,20 @@ type relationshipHandler struct {
 }
 
 // listRelationships answers GET relationships (REL-01).
-func (h *relationshipHandler) listRelationships(c *call) error {
-	q, err := c.query()
+func (h *relationshipHandler) listRelationships(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
 		return err
 	}
-	rs, total, err := c.thread.Relationships(c.r.Context(), limit, offset)
+	rs, total, err := c.Thread.Relationships(c.Context(), limit, offset)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.RelationshipList{
+	return c.WriteJSON(http.StatusOK, runtimev1.RelationshipList{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRelationshipList), Relationships: relationshipsOf(rs), Total: total,
 		HasMore: int64(offset+len(rs)) < total,
 	})
@@ -37,16 +38,16 @@ func (h *relationshipHandler) listRelationships(c *call) error {
 
 // addRelationship answers POST relationships: it links two threads of the namespace, and stores the link at both
 // ends.
-func (h *relationshipHandler) addRelationship(c *call) error {
+func (h *relationshipHandler) addRelationship(c *call.Call) error {
 	var body runtimev1.Relationship
-	if err := c.decode(&body, false); err != nil {
+	if err := c.Decode(&body, false); err != nil {
 		return err
 	}
-	ctx := c.r.Context()
-	_, peer, err := h.find.open(ctx, c.namespace, body.ThreadID) // rights are granted by namespace, so the caller has them for this thread too
+	ctx := c.Context()
+	_, peer, err := h.find.open(ctx, c.Namespace, body.ThreadID) // rights are granted by namespace, so the caller has them for this thread too
 	if err != nil {
-		if status.Of(ctx, c.name, err).ErrStatus.Code == http.StatusNotFound {
-			return status.Invalid(c.name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
+		if status.Of(ctx, c.Name, err).ErrStatus.Code == http.StatusNotFound {
+			return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
 		}
 		return err
 	}
@@ -54,7 +55,7 @@ func (h *relationshipHandler) addRelationship(c *call) error {
 	if body.MessageIndex != nil {
 		r.MessageIndex = *body.MessageIndex
 	}
-	kept, existed, err := c.thread.Relate(ctx, r)
+	kept, existed, err := c.Thread.Relate(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -62,5 +63,5 @@ func (h *relationshipHandler) addRelationship(c *call) error {
 	if existed {
 		code = http.StatusOK
 	}
-	return c.writeJSON(code, relationshipOf(kept))
+	return c.WriteJSON(code, relationshipOf(kept))
 }

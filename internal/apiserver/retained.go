@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -14,41 +15,41 @@ type retainedHandler struct {
 }
 
 // listRetained answers GET retained: the threads of a namespace that have no object (THR-09).
-func (h *retainedHandler) listRetained(c *call) error {
-	q, err := c.query()
+func (h *retainedHandler) listRetained(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	after := q.text("after")
+	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	after := q.Text("after")
 	if id, ok := parseThreadID(after); ok {
 		after = id
 	} else if after != "" {
-		q.bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
+		q.Bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	threads, err := h.threads.Store().Retained(c.r.Context(), c.namespace, after, limit+1)
+	threads, err := h.threads.Store().Retained(c.Context(), c.Namespace, after, limit+1)
 	if err != nil {
 		return err
 	}
-	page, more := cut(threads, limit, 0)
+	page, more := call.Cut(threads, limit, 0)
 	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
 	for i := range page {
 		list.Threads[i] = *threadRecord(&page[i], nil)
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 // purgeRetained answers DELETE retained/{id}: it removes the retained data for good.
-func (h *retainedHandler) purgeRetained(c *call) error {
-	id, ok := parseThreadID(c.name)
+func (h *retainedHandler) purgeRetained(c *call.Call) error {
+	id, ok := parseThreadID(c.Name)
 	if !ok {
-		return status.NotFound(c.name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.name)
+		return status.NotFound(c.Name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.Name)
 	}
-	if err := h.threads.PurgeRetained(c.r.Context(), c.namespace, id); err != nil {
+	if err := h.threads.PurgeRetained(c.Context(), c.Namespace, id); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }

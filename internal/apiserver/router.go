@@ -12,6 +12,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/redact"
 )
@@ -21,8 +22,8 @@ import (
 type route struct {
 	kind string
 	// plain handles verbs without a path below the subresource, nested those with one.
-	plain  map[string]handler
-	nested map[string]handler
+	plain  map[string]call.Handler
+	nested map[string]call.Handler
 	// longRunning requests have no deadline and do not count against the in-flight limit.
 	longRunning bool
 	// secret means that the bodies of its writes hold secrets. Then only the URL identifies a repeat under an
@@ -34,7 +35,7 @@ type route struct {
 
 func (r route) verbs() metav1.Verbs { return verbsOf(r.plain, r.nested) }
 
-func verbsOf(tables ...verbs) metav1.Verbs {
+func verbsOf(tables ...call.Verbs) metav1.Verbs {
 	v := []string{}
 	for _, m := range tables {
 		for verb := range m {
@@ -71,74 +72,73 @@ func (rt *router) longRunning(_ *http.Request, info *apirequest.RequestInfo) boo
 
 // ServeHTTP implements http.Handler.
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r, secrets: rt.secrets}
+	c := &call.Call{Response: w, Request: r, Secrets: rt.secrets}
 	if err := rt.serve(c); err != nil {
-		failed := status.Of(r.Context(), c.name, err)
-		c.secrets.Value(c.namespace, &failed.ErrStatus)
+		failed := status.Of(r.Context(), c.Name, err)
+		c.Secrets.Value(c.Namespace, &failed.ErrStatus)
 		writeStatus(w, r, failed)
 	}
 }
 
-func (rt *router) serve(c *call) error {
-	ctx := c.r.Context()
+func (rt *router) serve(c *call.Call) error {
+	ctx := c.Context()
 	info, ok := apirequest.RequestInfoFrom(ctx)
 	if !ok || !info.IsResourceRequest {
-		return status.NoSuchPath(c.r)
+		return status.NoSuchPath(c.Request)
 	}
 	if info.APIGroup != runtimev1.GroupVersion.Group || info.APIVersion != runtimev1.GroupVersion.Version {
-		return status.NoSuchPath(c.r)
+		return status.NoSuchPath(c.Request)
 	}
-	c.namespace, c.name, c.verb = info.Namespace, info.Name, info.Verb
+	c.Namespace, c.Name, c.Verb = info.Namespace, info.Name, info.Verb
 	if len(info.Parts) > 3 {
-		c.path = info.Parts[3:]
+		c.Path = info.Parts[3:]
 	}
 	if v, ok := rt.views[runtimev1.View(info.Resource)]; ok {
 		return rt.serveView(c, v, info)
 	}
 	if info.Resource != runtimev1.ThreadsResource {
-		return status.NoSuchPath(c.r)
+		return status.NoSuchPath(c.Request)
 	}
 	if info.Name == "" {
-		return status.NoLists(c.verb)
+		return status.NoLists(c.Verb)
 	}
 	if info.Namespace == "" {
-		return status.NoSuchPath(c.r)
+		return status.NoSuchPath(c.Request)
 	}
 	rte, ok := rt.routes[runtimev1.Subresource(info.Subresource)]
 	if !ok {
-		return status.NoSuchPath(c.r)
+		return status.NoSuchPath(c.Request)
 	}
-	h, err := c.handler(rte.of(c), info)
+	h, err := handlerOf(c, rte.of(c), info)
 	if err != nil {
 		return err
 	}
-	if c.thread, c.row, err = rt.lookup.open(ctx, c.namespace, c.name); err != nil {
+	if c.Thread, c.Row, err = rt.lookup.open(ctx, c.Namespace, c.Name); err != nil {
 		return err
 	}
-	c.subresource = runtimev1.Subresource(info.Subresource)
-	c.managesLease = c.subresource == runtimev1.SubresourceLease
+	c.Subresource = runtimev1.Subresource(info.Subresource)
 	return rt.serveThread(c, rte, h)
 }
 
 // of returns the handlers of the route for a call.
-func (r route) of(c *call) verbs {
-	if len(c.path) > 0 {
+func (r route) of(c *call.Call) call.Verbs {
+	if len(c.Path) > 0 {
 		return r.nested
 	}
 	return r.plain
 }
 
-// handler chooses the handler by the authorized verb.
-func (c *call) handler(by verbs, info *apirequest.RequestInfo) (handler, error) {
-	if h, ok := by[c.verb]; ok {
+// handlerOf chooses the handler by the authorized verb.
+func handlerOf(c *call.Call, by call.Verbs, info *apirequest.RequestInfo) (call.Handler, error) {
+	if h, ok := by[c.Verb]; ok {
 		return h, nil
 	}
 	if len(by) == 0 {
-		return nil, status.NoSuchPath(c.r)
+		return nil, status.NoSuchPath(c.Request)
 	}
 	return nil, apierrors.NewMethodNotSupported(schema.GroupResource{
 		Group: status.ThreadsResource.Group, Resource: strings.TrimSuffix(info.Resource+"/"+info.Subresource, "/"),
-	}, c.verb)
+	}, c.Verb)
 }
 
 // writeStatus answers with an error as JSON.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
@@ -27,75 +28,75 @@ type runHandler struct {
 }
 
 // listRuns answers GET runs, newest first.
-func (h *runHandler) listRuns(c *call) error {
-	q, err := c.query()
+func (h *runHandler) listRuns(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	offset := q.number("offset", 0, 0, math.MaxInt32)
-	if err := q.check(); err != nil {
+	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	offset := q.Number("offset", 0, 0, math.MaxInt32)
+	if err := q.Check(); err != nil {
 		return err
 	}
-	runs, err := h.threads.Store().Runs(c.r.Context(), c.row.ID, limit+1, offset)
+	runs, err := h.threads.Store().Runs(c.Context(), c.Row.ID, limit+1, offset)
 	if err != nil {
 		return err
 	}
-	page, more := cut(runs, limit, 0)
+	page, more := call.Cut(runs, limit, 0)
 	list := runtimev1.RunList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRunList), Runs: make([]runtimev1.Run, len(page)), HasMore: more}
 	for i := range page {
 		list.Runs[i] = runOf(&page[i])
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 // getRun answers GET runs/{id}.
-func (h *runHandler) getRun(c *call) error {
-	run, err := h.threads.Store().Run(c.r.Context(), c.row.ID, c.rest())
+func (h *runHandler) getRun(c *call.Call) error {
+	run, err := h.threads.Store().Run(c.Context(), c.Row.ID, c.Rest())
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.name, "thread %q has no run %q", c.name, c.rest())
+		return status.NotFound(c.Name, "thread %q has no run %q", c.Name, c.Rest())
 	}
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runOf(run))
+	return c.WriteJSON(http.StatusOK, runOf(run))
 }
 
 // cancelRun answers POST runs/{id}/cancel: it ends this run and nothing else (RUN-10).
-func (h *runHandler) cancelRun(c *call) error {
-	if len(c.path) != 2 || c.path[1] != runtimev1.ActionCancel {
-		return status.NoSuchPath(c.r)
+func (h *runHandler) cancelRun(c *call.Call) error {
+	if len(c.Path) != 2 || c.Path[1] != runtimev1.ActionCancel {
+		return status.NoSuchPath(c.Request)
 	}
 	var body runtimev1.Stop
-	if err := c.decode(&body, true); err != nil {
+	if err := c.Decode(&body, true); err != nil {
 		return err
 	}
-	err := h.engine.CancelRun(c.r.Context(), c.row.ID, c.path[0], body.Message)
+	err := h.engine.CancelRun(c.Context(), c.Row.ID, c.Path[0], body.Message)
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.name, "thread %q has no run %q", c.name, c.path[0])
+		return status.NotFound(c.Name, "thread %q has no run %q", c.Name, c.Path[0])
 	}
 	if err != nil {
 		return err
 	}
-	run, err := h.threads.Store().Run(c.r.Context(), c.row.ID, c.path[0])
+	run, err := h.threads.Store().Run(c.Context(), c.Row.ID, c.Path[0])
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runOf(run))
+	return c.WriteJSON(http.StatusOK, runOf(run))
 }
 
 // getExecution answers GET execution: the current run, or null when the thread rests (RUN-03).
-func (h *runHandler) getExecution(c *call) error {
-	run, err := h.threads.Store().Run(c.r.Context(), c.row.ID, "")
+func (h *runHandler) getExecution(c *call.Call) error {
+	run, err := h.threads.Store().Run(c.Context(), c.Row.ID, "")
 	if errors.Is(err, store.ErrNotFound) || err == nil && run.Status.Ended() {
-		return c.writeJSON(http.StatusOK, nil)
+		return c.WriteJSON(http.StatusOK, nil)
 	}
 	if err != nil {
 		return err
 	}
 	x := executionOf(run)
-	x.Stopped = h.engine.Stopping(c.row.ID)
-	return c.writeJSON(http.StatusOK, x)
+	x.Stopped = h.engine.Stopping(c.Row.ID)
+	return c.WriteJSON(http.StatusOK, x)
 }
 
 func executionOf(r *store.Run) *runtimev1.ExecutionState {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -31,17 +32,17 @@ type searchHandler struct {
 
 // searchMessages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
 // (THR-16). Other namespaces give no results and no error.
-func (h *searchHandler) searchMessages(c *call) error {
-	ctx := c.r.Context()
-	q, err := c.query()
+func (h *searchHandler) searchMessages(c *call.Call) error {
+	ctx := c.Context()
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	offset := q.number("offset", 0, 0, maxSearchOffset)
-	sq := store.SearchQuery{Text: q.text("q"), Role: store.Role(q.text("role")), Limit: limit, Offset: offset}
-	namespace, name := q.text("namespace"), q.text("thread")
-	if err := q.check(); err != nil {
+	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	offset := q.Number("offset", 0, 0, maxSearchOffset)
+	sq := store.SearchQuery{Text: q.Text("q"), Role: store.Role(q.Text("role")), Limit: limit, Offset: offset}
+	namespace, name := q.Text("namespace"), q.Text("thread")
+	if err := q.Check(); err != nil {
 		return err
 	}
 	if sq.Namespaces, err = h.searchable(c, namespace); err != nil {
@@ -61,7 +62,7 @@ func (h *searchHandler) searchMessages(c *call) error {
 		})
 		switch len(found) {
 		case 0:
-			return c.writeJSON(http.StatusOK, list) // for the caller the thread does not exist
+			return c.WriteJSON(http.StatusOK, list) // for the caller the thread does not exist
 		case 1:
 			sq.ThreadID = found[0].ID
 		default:
@@ -79,12 +80,12 @@ func (h *searchHandler) searchMessages(c *call) error {
 			Namespace: h.Namespace, Thread: h.Name, ThreadID: h.ThreadID, Title: h.Title, Snippet: h.Snippet, Rank: h.Rank, Message: messageOf(&h.Message),
 		})
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 // searchable returns the namespaces that a search covers, or nil for all.
-func (h *searchHandler) searchable(c *call, namespace string) ([]string, error) {
-	ctx := c.r.Context()
+func (h *searchHandler) searchable(c *call.Call, namespace string) ([]string, error) {
+	ctx := c.Context()
 	if namespace != "" {
 		ok, err := h.access.may(ctx, "get", runtimev1.SubresourceMessages, namespace, "")
 		if err != nil || !ok {

@@ -7,28 +7,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // activateSkill answers POST skills: it records an activation once per name, and a repeat returns the first record
 // (AGT-08).
-func (h *toolHandler) activateSkill(c *call) error {
+func (h *toolHandler) activateSkill(c *call.Call) error {
 	var body runtimev1.SkillActivation
-	if err := c.decode(&body, false); err != nil {
+	if err := c.Decode(&body, false); err != nil {
 		return err
 	}
-	active := slices.ContainsFunc(c.row.Fields.ActivatedSkills, func(a store.SkillActivation) bool { return a.Name == body.Name })
+	active := slices.ContainsFunc(c.Row.Fields.ActivatedSkills, func(a store.SkillActivation) bool { return a.Name == body.Name })
 	if !active { // a repeat keeps the first arguments
-		wrong, err := h.engine.CheckSkill(c.r.Context(), c.row, store.SkillActivation(body))
+		wrong, err := h.engine.CheckSkill(c.Context(), c.Row, store.SkillActivation(body))
 		if err != nil {
 			return err
 		}
 		if wrong != "" {
-			return status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, "arguments", wrong)
+			return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "arguments", wrong)
 		}
 	}
-	skill, recorded, err := c.thread.ActivateSkill(c.r.Context(), body.Name, body.Arguments)
+	skill, recorded, err := c.Thread.ActivateSkill(c.Context(), body.Name, body.Arguments)
 	if err != nil {
 		return err
 	}
@@ -36,5 +37,5 @@ func (h *toolHandler) activateSkill(c *call) error {
 	if recorded {
 		code = http.StatusCreated
 	}
-	return c.writeJSON(code, runtimev1.SkillActivation(skill))
+	return c.WriteJSON(code, runtimev1.SkillActivation(skill))
 }

@@ -9,28 +9,29 @@ import (
 	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // reconnectAfter is how long a browser waits before it reconnects, in milliseconds.
 const reconnectAfter = 1000
 
-func (h *streamHandler) serveSSE(c *call, f *follower) error {
+func (h *streamHandler) serveSSE(c *call.Call, f *follower) error {
 	out := h.startSSE(c)
 	if out.retry() == nil {
-		f.run(c.r.Context(), out)
+		f.run(c.Context(), out)
 	}
 	return nil
 }
 
 // startSSE begins an answer of server-sent events.
-func (h *streamHandler) startSSE(c *call) *sseSink {
-	header := c.w.Header()
+func (h *streamHandler) startSSE(c *call.Call) *sseSink {
+	header := c.Response.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // proxies must not buffer events
-	c.w.WriteHeader(http.StatusOK)
-	return &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: h.transferTimeout, clean: c.clean}
+	c.Response.WriteHeader(http.StatusOK)
+	return &sseSink{w: c.Response, control: http.NewResponseController(c.Response), timeout: h.transferTimeout, clean: c.Clean}
 }
 
 // retry sends the browser its reconnection time, and with it the head of the answer.
@@ -56,7 +57,7 @@ func (s *sseSink) send(_ context.Context, events []store.Event) error {
 }
 
 func (s *sseSink) append(id, event string, data any) error {
-	body, err := marshal(data) // one line, because encoding/json escapes line breaks
+	body, err := call.Marshal(data) // one line, because encoding/json escapes line breaks
 	if err != nil {
 		return err
 	}

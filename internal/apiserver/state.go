@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -14,16 +15,16 @@ import (
 type stateHandler struct{}
 
 // listState answers GET state: a page of the thread's state (STA-02).
-func (h *stateHandler) listState(c *call) error {
-	q, err := c.query()
+func (h *stateHandler) listState(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
 		return err
 	}
-	page, err := c.thread.StateEntries(c.r.Context(), store.StateQuery{Limit: limit, Offset: offset})
+	page, err := c.Thread.StateEntries(c.Context(), store.StateQuery{Limit: limit, Offset: offset})
 	if err != nil {
 		return err
 	}
@@ -34,42 +35,42 @@ func (h *stateHandler) listState(c *call) error {
 	for _, e := range page.Entries {
 		list.Entries = append(list.Entries, runtimev1.StateEntry(e))
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 // getState answers GET state/{key} with the value, or 404 when there is none, because null may be a value.
-func (h *stateHandler) getState(c *call) error {
-	v, ok, err := c.thread.StateValue(c.r.Context(), c.rest())
+func (h *stateHandler) getState(c *call.Call) error {
+	v, ok, err := c.Thread.StateValue(c.Context(), c.Rest())
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return status.NotFound(c.name, "the state of thread %q has no key %q", c.name, c.rest())
+		return status.NotFound(c.Name, "the state of thread %q has no key %q", c.Name, c.Rest())
 	}
-	return c.writeJSON(http.StatusOK, v)
+	return c.WriteJSON(http.StatusOK, v)
 }
 
 // putState answers PUT state/{key}: the body is the value, null included.
-func (h *stateHandler) putState(c *call) error {
-	body, err := c.readBody()
+func (h *stateHandler) putState(c *call.Call) error {
+	body, err := c.ReadBody()
 	if err != nil {
 		return err
 	}
 	if len(body) == 0 {
 		return apierrors.NewBadRequest("the body is empty: send a JSON value")
 	}
-	return h.mergeState(c, store.StateChange{Verb: store.StateSet, Key: c.rest(), Value: body})
+	return h.mergeState(c, store.StateChange{Verb: store.StateSet, Key: c.Rest(), Value: body})
 }
 
 // deleteState answers DELETE state/{key}; a missing key is no error.
-func (h *stateHandler) deleteState(c *call) error {
-	return h.mergeState(c, store.StateChange{Verb: store.StateDelete, Key: c.rest()})
+func (h *stateHandler) deleteState(c *call.Call) error {
+	return h.mergeState(c, store.StateChange{Verb: store.StateDelete, Key: c.Rest()})
 }
 
 // changeState answers POST state: a batch of changes, all or nothing (STA-03).
-func (h *stateHandler) changeState(c *call) error {
+func (h *stateHandler) changeState(c *call.Call) error {
 	var in runtimev1.StateChanges
-	if err := c.decode(&in, false); err != nil {
+	if err := c.Decode(&in, false); err != nil {
 		return err
 	}
 	if len(in.Ops) == 0 {
@@ -82,10 +83,10 @@ func (h *stateHandler) changeState(c *call) error {
 	return h.mergeState(c, changes...)
 }
 
-func (h *stateHandler) mergeState(c *call, changes ...store.StateChange) error {
-	bytes, err := c.thread.MergeState(c.r.Context(), changes)
+func (h *stateHandler) mergeState(c *call.Call, changes ...store.StateChange) error {
+	bytes, err := c.Thread.MergeState(c.Context(), changes)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.StateSize{Bytes: bytes})
+	return c.WriteJSON(http.StatusOK, runtimev1.StateSize{Bytes: bytes})
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -30,29 +31,29 @@ type toolHandler struct {
 
 // callTool answers POST tools/{name}: invokeTool and queueTool (TOL-01). A request that waits for a result lasts as
 // long as the call, and a client that disconnects ends the call.
-func (h *toolHandler) callTool(c *call) error {
-	if len(c.path) != 1 {
-		return status.NoSuchPath(c.r)
+func (h *toolHandler) callTool(c *call.Call) error {
+	if len(c.Path) != 1 {
+		return status.NoSuchPath(c.Request)
 	}
 	var in runtimev1.ToolRequest
-	if err := c.decode(&in, true); err != nil {
+	if err := c.Decode(&in, true); err != nil {
 		return err
 	}
-	args, err := objectOf(c.name, "arguments", in.Arguments)
+	args, err := call.Object(c.Name, "arguments", in.Arguments)
 	if err != nil {
 		return err
 	}
-	ctx, key := c.r.Context(), c.idempotencyKey(in.IdempotencyKey)
+	ctx, key := c.Context(), c.IdempotencyKey(in.IdempotencyKey)
 	out := runtimev1.ToolResult{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindToolResult)}
 	switch in.Mode {
 	case runtimev1.ToolQueue:
-		if err := h.engine.QueueTool(ctx, c.row.ID, key, c.path[0], args); err != nil {
+		if err := h.engine.QueueTool(ctx, c.Row.ID, key, c.Path[0], args); err != nil {
 			return err
 		}
 		out.Status = runtimev1.ToolQueued
-		return c.writeJSON(http.StatusAccepted, out)
+		return c.WriteJSON(http.StatusAccepted, out)
 	case "", runtimev1.ToolInvoke:
-		res, err := h.engine.InvokeTool(ctx, c.row.ID, key, c.path[0], args)
+		res, err := h.engine.InvokeTool(ctx, c.Row.ID, key, c.Path[0], args)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (h *toolHandler) callTool(c *call) error {
 		out.Logs = mapped(res.Logs, func(l store.CodeLine) runtimev1.CodeLog {
 			return runtimev1.CodeLog{Level: l.Level, Message: l.Message, Time: l.Time}
 		})
-		return c.writeJSON(http.StatusOK, out)
+		return c.WriteJSON(http.StatusOK, out)
 	}
-	return status.Invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "mode", "it must be invoke, which waits for the result, or queue, which does not")
+	return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotSupported, "mode", "it must be invoke, which waits for the result, or queue, which does not")
 }

@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -15,41 +16,41 @@ import (
 var errCutOff = apierrors.NewBadRequest("the file was not stored: its bytes were cut off or came too slowly: send it again")
 
 // putPart answers PUT files/{path}?upload=&part=.
-func (h *fileHandler) putPart(c *call, id string, part int) error {
-	u, err := c.thread.Upload(c.rest(), id)
+func (h *fileHandler) putPart(c *call.Call, id string, part int) error {
+	u, err := c.Thread.Upload(c.Rest(), id)
 	if err != nil {
 		return err
 	}
-	in := c.patientBody(h.transferTimeout)
-	size, err := u.Put(c.r.Context(), part, in)
-	if in.err != nil {
+	in := c.PatientBody(h.transferTimeout)
+	size, err := u.Put(c.Context(), part, in)
+	if in.Err != nil {
 		return errCutOff
 	}
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.FilePart{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFilePart), Upload: id, Part: part, Size: size})
+	return c.WriteJSON(http.StatusOK, runtimev1.FilePart{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFilePart), Upload: id, Part: part, Size: size})
 }
 
-func completeUpload(c *call, id string, parts int, o thread.WriteFileOptions) error {
-	u, err := c.thread.Upload(c.rest(), id)
+func completeUpload(c *call.Call, id string, parts int, o thread.WriteFileOptions) error {
+	u, err := c.Thread.Upload(c.Rest(), id)
 	if err != nil {
 		return err
 	}
-	rec, err := u.Complete(c.r.Context(), parts, o)
+	rec, err := u.Complete(c.Context(), parts, o)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusCreated, fileOf(rec))
+	return c.WriteJSON(http.StatusCreated, fileOf(rec))
 }
 
-func abortUpload(c *call, id string) error {
-	u, err := c.thread.Upload(c.rest(), id)
+func abortUpload(c *call.Call, id string) error {
+	u, err := c.Thread.Upload(c.Rest(), id)
 	if err != nil {
 		return err
 	}
-	if err := u.Abort(c.r.Context()); err != nil {
+	if err := u.Abort(c.Context()); err != nil {
 		return err
 	}
-	return c.writeSuccess()
+	return c.WriteSuccess()
 }

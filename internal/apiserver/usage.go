@@ -5,46 +5,47 @@ import (
 	"strings"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // getUsage answers GET usage of a thread: what its ended runs used, and with subtree=true also those of its
 // descendants (LOG-03).
-func (h *runHandler) getUsage(c *call) error {
-	q, err := c.query()
+func (h *runHandler) getUsage(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	subtree := q.flag("subtree", false)
-	if err := q.check(); err != nil {
+	subtree := q.Flag("subtree", false)
+	if err := q.Check(); err != nil {
 		return err
 	}
-	u, err := c.thread.Usage(c.r.Context(), subtree)
+	u, err := c.Thread.Usage(c.Context(), subtree)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, usageOf(u))
+	return c.WriteJSON(http.StatusOK, usageOf(u))
 }
 
 // namespaceUsage answers GET usage of a namespace, or of one agent in it.
-func (h *runHandler) namespaceUsage(c *call) error {
-	q, err := c.query()
+func (h *runHandler) namespaceUsage(c *call.Call) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	agent := q.text("agent")
+	agent := q.Text("agent")
 	if strings.ContainsRune(agent, 0) {
-		q.bad("agent", "it must be the name of an Agent")
+		q.Bad("agent", "it must be the name of an Agent")
 	}
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	u, err := h.threads.Usage(c.r.Context(), c.namespace, agent)
+	u, err := h.threads.Usage(c.Context(), c.Namespace, agent)
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, usageOf(u))
+	return c.WriteJSON(http.StatusOK, usageOf(u))
 }
 
 func usageOf(u *store.UsageSum) runtimev1.Usage {
@@ -57,19 +58,19 @@ func usageOf(u *store.UsageSum) runtimev1.Usage {
 
 // listUsage answers GET usage/records: the usage of each ended run of a thread and of each task that followed a run,
 // newest first (RUN-07).
-func (h *runHandler) listUsage(c *call) error {
-	if c.rest() != runtimev1.UsageRecords {
-		return status.NoSuchPath(c.r)
+func (h *runHandler) listUsage(c *call.Call) error {
+	if c.Rest() != runtimev1.UsageRecords {
+		return status.NoSuchPath(c.Request)
 	}
-	q, err := c.query()
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
-	limit, offset := q.page()
-	if err := q.check(); err != nil {
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
 		return err
 	}
-	records, err := c.thread.UsageRecords(c.r.Context(), limit+1, offset)
+	records, err := c.Thread.UsageRecords(c.Context(), limit+1, offset)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (h *runHandler) listUsage(c *call) error {
 	for i := range records {
 		list.Records = append(list.Records, usageRecordOf(&records[i]))
 	}
-	return c.writeJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, list)
 }
 
 func usageRecordOf(r *store.UsageRecord) runtimev1.UsageRecord {

@@ -5,6 +5,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 )
 
 // view is a resource beside threads that covers many threads. Its calls have no thread.
@@ -13,19 +14,19 @@ type view struct {
 	// namespaced views are below namespaces/{namespace}, the others at the top.
 	namespaced bool
 	// collection handles requests without a name, named those with one.
-	collection verbs
-	named      verbs
+	collection call.Verbs
+	named      call.Verbs
 	// across handles the collection of a namespaced view over all namespaces, for callers with the right in all of
 	// them.
-	across verbs
+	across call.Verbs
 	// below holds the subresources of a name: {name}/{subresource}[/{path}].
 	below map[string]route
 	// longRunning requests have no deadline and do not count against the in-flight limit.
 	longRunning bool
 }
 
-func (rt *router) serveView(c *call, v view, info *apirequest.RequestInfo) error {
-	h, err := c.handler(v.of(c, info), info)
+func (rt *router) serveView(c *call.Call, v view, info *apirequest.RequestInfo) error {
+	h, err := handlerOf(c, v.of(c, info), info)
 	if err != nil {
 		return err
 	}
@@ -33,14 +34,14 @@ func (rt *router) serveView(c *call, v view, info *apirequest.RequestInfo) error
 }
 
 // of returns the handlers of the view for a call.
-func (v view) of(c *call, info *apirequest.RequestInfo) verbs {
+func (v view) of(c *call.Call, info *apirequest.RequestInfo) call.Verbs {
 	switch {
-	case v.namespaced && c.namespace == "":
+	case v.namespaced && c.Namespace == "":
 		if info.Name == "" && info.Subresource == "" {
 			return v.across
 		}
 		return nil
-	case !v.namespaced && c.namespace != "":
+	case !v.namespaced && c.Namespace != "":
 		return nil
 	case info.Subresource != "":
 		return v.below[info.Subresource].of(c)

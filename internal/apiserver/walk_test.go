@@ -13,6 +13,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/life"
 )
@@ -233,7 +234,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 
 		var ways []string
 		for name, v := range (&Server{}).handlers().views() {
-			for _, table := range []verbs{v.collection, v.across, v.named} {
+			for _, table := range []call.Verbs{v.collection, v.across, v.named} {
 				for verb := range table {
 					ways = append(ways, verb+" "+string(name))
 				}

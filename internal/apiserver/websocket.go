@@ -8,17 +8,18 @@ import (
 	"github.com/coder/websocket"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-func (h *streamHandler) serveWebSocket(c *call, f *follower) error {
-	conn, err := c.acceptWebSocket(runtimev1.EventsSubprotocol)
+func (h *streamHandler) serveWebSocket(c *call.Call, f *follower) error {
+	conn, err := c.AcceptWebSocket(runtimev1.EventsSubprotocol)
 	if err != nil {
 		return nil // Accept has answered
 	}
 	defer func() { _ = conn.CloseNow() }()
-	ctx := conn.CloseRead(c.r.Context()) // the client sends nothing; ctx ends when it disconnects
-	f.run(ctx, &wsSink{conn: conn, timeout: h.transferTimeout, clean: c.clean})
+	ctx := conn.CloseRead(c.Context()) // the client sends nothing; ctx ends when it disconnects
+	f.run(ctx, &wsSink{conn: conn, timeout: h.transferTimeout, clean: c.Clean})
 	return nil
 }
 
@@ -33,7 +34,7 @@ func (s *wsSink) send(ctx context.Context, events []store.Event) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errSlow)
 	defer cancel()
 	for i := range events {
-		body, err := marshal(eventOf(&events[i]))
+		body, err := call.Marshal(eventOf(&events[i]))
 		if err != nil {
 			return err
 		}

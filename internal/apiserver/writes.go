@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -17,71 +18,68 @@ import (
 // and the key that makes it happen once (Idempotency-Key). The router applies them to the thread that the handler
 // gets, so handlers do not handle them.
 
-// writeVerbs are the verbs that change something.
-var writeVerbs = map[string]bool{"create": true, "update": true, "patch": true, "delete": true, "deletecollection": true}
-
 // serveThread answers a call on a thread.
-func (rt *router) serveThread(c *call, r route, h handler) error {
-	if !writeVerbs[c.verb] {
-		if err := c.admit(); err != nil {
+func (rt *router) serveThread(c *call.Call, r route, h call.Handler) error {
+	if !c.Writes() {
+		if err := admit(c); err != nil {
 			return err
 		}
 		return h(c)
 	}
-	key := c.r.Header.Get(runtimev1.HeaderIdempotencyKey)
+	key := c.Request.Header.Get(runtimev1.HeaderIdempotencyKey)
 	if key == "" {
 		return rt.serveWrite(c, r, h)
 	}
-	return rt.repeats.serve(c, r, key, func(c *call) error { return rt.serveWrite(c, r, h) })
+	return rt.repeats.serve(c, r, key, func(c *call.Call) error { return rt.serveWrite(c, r, h) })
 }
 
 // serveWrite binds the call's thread to its lease and its expected version. It checks both here for writes that do
 // not go through the store. Writes that do are checked again in their transaction.
-func (rt *router) serveWrite(c *call, r route, h handler) error {
-	ctx := c.r.Context()
-	if err := c.admit(); err != nil { // after the check for a repeat under an idempotency key, which must get its stored answer
+func (rt *router) serveWrite(c *call.Call, r route, h call.Handler) error {
+	ctx := c.Context()
+	if err := admit(c); err != nil { // after the check for a repeat under an idempotency key, which must get its stored answer
 		return err
 	}
-	if token := c.r.Header.Get(runtimev1.HeaderLease); token != "" && !c.managesLease {
-		w, err := rt.lookup.threads.WriterOf(c.row.ID, token)
+	if token := c.Request.Header.Get(runtimev1.HeaderLease); token != "" && c.Subresource != runtimev1.SubresourceLease { // the calls of lease manage the lease in the header
+		w, err := rt.lookup.threads.WriterOf(c.Row.ID, token)
 		if err != nil {
 			return err
 		}
-		c.thread = c.thread.WithFence(w.Fence())
-		if err := rt.lookup.threads.Store().Apply(ctx, c.row.ID, w.Fence()); err != nil {
+		c.Thread = c.Thread.WithFence(w.Fence())
+		if err := rt.lookup.threads.Store().Apply(ctx, c.Row.ID, w.Fence()); err != nil {
 			return err
 		}
 	}
 	if r.foreign {
 		return h(c)
 	}
-	expected, err := c.expectedVersion()
+	expected, err := expectedVersion(c)
 	if err != nil || expected == nil {
 		if err != nil {
 			return err
 		}
 		return h(c)
 	}
-	row, err := c.thread.Info(ctx)
+	row, err := c.Thread.Info(ctx)
 	if err != nil {
 		return err
 	}
 	if row.Version != *expected {
 		return &store.VersionError{ThreadID: row.ID, Expected: *expected, Current: row.Version}
 	}
-	c.thread = c.thread.Expecting(*expected)
+	c.Thread = c.Thread.Expecting(*expected)
 	return h(c)
 }
 
 // expectedVersion returns the version that the caller expects, or nil when the request names none.
-func (c *call) expectedVersion() (*int64, error) {
-	values, ok := c.r.URL.Query()[status.VersionParameter]
+func expectedVersion(c *call.Call) (*int64, error) {
+	values, ok := c.Request.URL.Query()[status.VersionParameter]
 	if !ok {
 		return nil, nil
 	}
 	v, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || v < 0 || len(values) > 1 {
-		return nil, status.Invalid(c.name, metav1.CauseTypeFieldValueInvalid, status.VersionParameter, "set it once, to the version that you have read: a whole number of 0 or more")
+		return nil, status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, status.VersionParameter, "set it once, to the version that you have read: a whole number of 0 or more")
 	}
 	return &v, nil
 }

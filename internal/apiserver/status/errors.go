@@ -17,10 +17,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-var (
-	ThreadsResource = schema.GroupResource{Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource}
-	threadKind      = schema.GroupKind{Group: runtimev1.GroupVersion.Group, Kind: "Thread"}
-)
+// ThreadsResource is the resource that errors name.
+var ThreadsResource = schema.GroupResource{Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource}
+
+var threadKind = schema.GroupKind{Group: runtimev1.GroupVersion.Group, Kind: "Thread"}
 
 // RetrySoon is the Retry-After, in seconds, for conditions that last only a moment.
 const RetrySoon = 1

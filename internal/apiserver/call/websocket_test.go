@@ -1,4 +1,4 @@
-package apiserver
+package call
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package apiserver
+package call
 
 import (
 	"net/http"
@@ -7,15 +7,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// isWebSocket reports whether the client opens a WebSocket.
-func (c *call) isWebSocket() bool {
-	return strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket")
+// IsWebSocket reports whether the client opens a WebSocket.
+func (c *Call) IsWebSocket() bool {
+	return strings.EqualFold(c.Request.Header.Get("Upgrade"), "websocket")
 }
 
-// acceptWebSocket opens the WebSocket, or answers with the reason why it does not. It refuses other origins, because
+// AcceptWebSocket opens the WebSocket, or answers with the reason why it does not. It refuses other origins, because
 // browsers send client certificates by themselves.
-func (c *call) acceptWebSocket(subprotocol string) (*websocket.Conn, error) {
-	return websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: subprotocols(c.r, subprotocol)})
+func (c *Call) AcceptWebSocket(subprotocol string) (*websocket.Conn, error) {
+	return websocket.Accept(c.Response, c.Request, &websocket.AcceptOptions{Subprotocols: subprotocols(c.Request, subprotocol)})
 }
 
 // bearerSubprotocol is the prefix of the subprotocol in which a browser, which cannot set Authorization, sends its

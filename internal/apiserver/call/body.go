@@ -1,4 +1,4 @@
-package apiserver
+package call
 
 import (
 	"encoding/json"
@@ -16,11 +16,11 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/status"
 )
 
-// readBody returns the body of a JSON request, up to its maximum size.
-func (c *call) readBody() ([]byte, error) {
-	if ct := c.r.Header.Get("Content-Type"); ct != "" {
+// ReadBody returns the body of a JSON request, up to its maximum size.
+func (c *Call) ReadBody() ([]byte, error) {
+	if ct := c.Request.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)
-		merge := c.r.Method == http.MethodPatch && media == "application/merge-patch+json"
+		merge := c.Request.Method == http.MethodPatch && media == "application/merge-patch+json"
 		if err != nil || media != "application/json" && !merge {
 			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 				Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
@@ -28,27 +28,28 @@ func (c *call) readBody() ([]byte, error) {
 			}}
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, runtimev1.MaxBodyBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response, c.Request.Body, runtimev1.MaxBodyBytes))
 	if err != nil {
 		return nil, err
 	}
 	return body, nil
 }
 
-// decode reads a JSON body strictly: unknown and repeated fields are errors that name them. When optional is true, a
+// Decode reads a JSON body strictly: unknown and repeated fields are errors that name them. When optional is true, a
 // request without a body leaves into unchanged.
-func (c *call) decode(into any, optional bool) error {
-	body, err := c.readBody()
+func (c *Call) Decode(into any, optional bool) error {
+	body, err := c.ReadBody()
 	if err != nil {
 		return err
 	}
 	if len(body) == 0 && optional {
 		return nil
 	}
-	return decodeStrict(c.name, body, into)
+	return DecodeStrict(c.Name, body, into)
 }
 
-func decodeStrict(name string, body []byte, into any) error {
+// DecodeStrict is Decode for JSON that came in another way. name is the thread as the caller wrote it.
+func DecodeStrict(name string, body []byte, into any) error {
 	if len(body) == 0 {
 		return apierrors.NewBadRequest("the body is empty: send a JSON object")
 	}
@@ -80,16 +81,16 @@ func decodeStrict(name string, body []byte, into any) error {
 	return nil
 }
 
-// idempotencyKey returns the idempotency key of a write: the body's, or else the header's.
-func (c *call) idempotencyKey(inBody string) string {
+// IdempotencyKey returns the idempotency key of a write: the body's, or else the header's.
+func (c *Call) IdempotencyKey(inBody string) string {
 	if inBody != "" {
 		return inBody
 	}
-	return c.r.Header.Get(runtimev1.HeaderIdempotencyKey)
+	return c.Request.Header.Get(runtimev1.HeaderIdempotencyKey)
 }
 
-// objectOf returns a field that must be a JSON object, or {} when it is absent.
-func objectOf(name, field string, raw json.RawMessage) (json.RawMessage, error) {
+// Object returns a field that must be a JSON object, or {} when it is absent.
+func Object(name, field string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return json.RawMessage("{}"), nil
 	}
