@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 const (
@@ -28,30 +27,6 @@ const (
 	// reviewTimeout bounds one such request.
 	reviewTimeout = 10 * time.Second
 )
-
-// authenticate sets the authenticator and the authorizer. The genericoptions of k8s.io/apiserver do the same but read
-// kubeconfig files, and the credentials in a manager's configuration must not be written to disk.
-func (s *Server) authenticate(cfg *genericapiserver.Config) error {
-	if s.opts.Kubeconfig == nil {
-		cfg.Authentication.Authenticator, cfg.Authorization.Authorizer = s.opts.Authenticator, s.opts.Authorizer
-		return nil
-	}
-	kube := rest.CopyConfig(s.opts.Kubeconfig)
-	kube.QPS, kube.Burst = 200, 400 // each new token and right costs a request
-	clients, err := kubernetes.NewForConfig(kube)
-	if err != nil {
-		return err
-	}
-	if err := delegateAuthentication(cfg, clients); err != nil {
-		return err
-	}
-	kube.Timeout = reviewTimeout
-	if clients, err = kubernetes.NewForConfig(kube); err != nil {
-		return err
-	}
-	cfg.Authorization.Authorizer, err = delegateAuthorization(clients)
-	return err
-}
 
 // delegateAuthentication trusts the headers of the front proxy, client certificates of the cluster, and what
 // TokenReview says about bearer tokens.

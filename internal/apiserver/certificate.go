@@ -9,10 +9,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
-	"fmt"
 	"math/big"
 	"net"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -255,30 +253,4 @@ func SelfSigned(names ...string) (*Certificate, error) {
 		return nil, err
 	}
 	return &Certificate{pair: pair, ca: authority.cert}, nil
-}
-
-// loadCertificate chooses the serving certificate.
-func (s *Server) loadCertificate() error {
-	if s.opts.Certificate == nil && s.opts.CertDir != "" {
-		c, err := dynamiccertificates.NewDynamicServingContentFromFiles("runtime-api",
-			filepath.Join(s.opts.CertDir, "tls.crt"), filepath.Join(s.opts.CertDir, "tls.key"))
-		if err != nil {
-			return fmt.Errorf("certificate: %w", err)
-		}
-		s.certificate = c
-		return nil
-	}
-	c := s.opts.Certificate
-	if c == nil {
-		names := []string{"localhost", "127.0.0.1", "::1"}
-		if a, ok := s.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsUnspecified() && !a.IP.IsLoopback() {
-			names = append(names, a.IP.String())
-		}
-		var err error
-		if c, err = SelfSigned(names...); err != nil {
-			return err
-		}
-	}
-	s.certificate = c
-	return nil
 }

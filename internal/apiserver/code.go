@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -26,7 +27,7 @@ type codeEngine interface {
 // codeHandler runs code in the sandbox of a thread.
 type codeHandler struct {
 	engine codeEngine
-	access *reviews
+	access *access.Reviews
 	codeOptions
 }
 

@@ -27,7 +27,7 @@ func (h *codeHandler) attendCode(c *call.Call) error {
 		return apierrors.NewBadRequest("GET code is a WebSocket: connect with a WebSocket client, or use POST for code that calls no functions of yours")
 	}
 	// A WebSocket can only be opened with GET, but running code changes things.
-	allowed, err := h.access.may(c.Context(), "create", runtimev1.SubresourceCode, c.Namespace, c.Name)
+	allowed, err := h.access.May(c.Context(), "create", runtimev1.SubresourceCode, c.Namespace, c.Name)
 	if err != nil {
 		return err
 	}

@@ -245,3 +245,5 @@ func (h *streamHandler) emitEvent(c *call.Call) error {
 	}
 	return c.WriteSuccess()
 }
+
+func eventOf(e *store.Event) runtimev1.Event { return runtimev1.Event(*e) }

@@ -12,6 +12,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -50,7 +51,7 @@ func (h *familyHandler) getParent(c *call.Call) error {
 	} else if err != nil {
 		return err
 	}
-	return c.WriteJSON(http.StatusOK, threadRecord(parent, last))
+	return c.WriteJSON(http.StatusOK, convert.ThreadRecord(parent, last))
 }
 
 // notifyParent answers POST notify: it sends the parent a silent message, which starts the parent (SUB-05).
@@ -141,4 +142,12 @@ func (h *familyHandler) listChildren(c *call.Call) error {
 		list.Children = append(list.Children, childOf(child))
 	}
 	return c.WriteJSON(http.StatusOK, list)
+}
+
+func childOf(c skeinv1.ChildStatus) runtimev1.Child {
+	return runtimev1.Child{
+		Reference: c.Reference, Name: c.Name, Title: c.Title, Description: c.Description, Resumable: c.Resumable, Blocking: c.Blocking,
+		ThreadName: c.ThreadName, ThreadID: c.ThreadID, SpawnGroupID: c.SpawnGroupID, CreatedAt: c.CreatedAt, Status: c.Status,
+		ParentCommunication: string(c.ParentCommunication),
+	}
 }

@@ -1,5 +1,9 @@
 package apiserver
 
+import (
+	"github.com/skein-dev/skein/internal/apiserver/access"
+)
+
 // handlers holds a handler for each resource of the API.
 type handlers struct {
 	messages      *messageHandler
@@ -30,7 +34,7 @@ type handlers struct {
 // handlers gives each handler what it needs.
 func (s *Server) handlers() *handlers {
 	o := &s.opts
-	access := &reviews{authorizer: s.authorizer, threads: o.Threads}
+	reviews := &access.Reviews{Authorizer: s.authorizer, Threads: o.Threads}
 	records := &recordHandler{threads: o.Threads, find: s.lookup}
 	return &handlers{
 		records:   records,
@@ -38,12 +42,12 @@ func (s *Server) handlers() *handlers {
 		retained:  &retainedHandler{threads: o.Threads},
 		leases:    &leaseHandler{threads: o.Threads},
 		transfers: &transferHandler{transferTimeout: o.transferTimeout},
-		lookups:   &lookupHandler{threads: o.Threads, reader: o.Reader, find: s.lookup, access: access, records: records},
+		lookups:   &lookupHandler{threads: o.Threads, reader: o.Reader, find: s.lookup, access: reviews, records: records},
 		history:   &historyHandler{threads: o.Threads},
 		runs:      &runHandler{threads: o.Threads, engine: o.Engine},
 
-		messages: &messageHandler{engine: o.Engine, access: access},
-		searches: &searchHandler{threads: o.Threads, engine: o.Engine, find: s.lookup, access: access},
+		messages: &messageHandler{engine: o.Engine, access: reviews},
+		searches: &searchHandler{threads: o.Threads, engine: o.Engine, find: s.lookup, access: reviews},
 		files:    &fileHandler{transferTimeout: o.transferTimeout},
 		state:    &stateHandler{},
 		values:   &valueHandler{},
@@ -53,7 +57,7 @@ func (s *Server) handlers() *handlers {
 			heartbeat: o.heartbeat, slowClient: o.slowClient, transferTimeout: o.transferTimeout, stopping: s.stopping,
 		}},
 
-		code: &codeHandler{engine: o.Engine, access: access, codeOptions: codeOptions{
+		code: &codeHandler{engine: o.Engine, access: reviews, codeOptions: codeOptions{
 			heartbeat: o.heartbeat, transferTimeout: o.transferTimeout, stopping: s.stopping,
 		}},
 		endpoints:     &endpointHandler{engine: o.Engine, transferTimeout: o.transferTimeout},

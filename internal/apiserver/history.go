@@ -13,6 +13,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -80,9 +81,9 @@ func historyItem(t *store.Thread, parents []store.Relationship) runtimev1.Thread
 			Name: t.Name, Namespace: t.Namespace, UID: types.UID(t.ID), CreationTimestamp: metav1.NewTime(time.UnixMicro(t.CreatedAt)),
 		},
 		ThreadID: t.ID, V: t.Version, Created: t.CreatedAt, AgentID: t.Agent, TaskID: t.TaskID,
-		UserLastInteractedAt: userInteraction(t), LastActivityAt: t.LastActivityAt,
-		Workspace: workspaceOf(t.Fields.Workspace), OriginThreadID: t.OriginID, MainThreadID: mainOf(t),
-		ParentRelationships: relationshipsOf(parents),
+		UserLastInteractedAt: convert.UserInteraction(t), LastActivityAt: t.LastActivityAt,
+		Workspace: convert.Workspace(t.Fields.Workspace), OriginThreadID: t.OriginID, MainThreadID: convert.MainThread(t),
+		ParentRelationships: convert.Relationships(parents),
 		SummaryStats:        runtimev1.SummaryStats{DiffStats: runtimev1.DiffStats(t.Diff), MessageCount: t.Messages},
 		AgentMode:           t.Fields.AgentMode, Archived: t.ArchivedAt != 0,
 	}

@@ -10,7 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -23,8 +25,8 @@ const maxNamed = 10
 type lookupHandler struct {
 	threads *thread.Service
 	reader  client.Reader // finds Thread objects
-	find    *lookup
-	access  *reviews
+	find    *lookup.Finder
+	access  *access.Reviews
 	records *recordHandler
 }
 
@@ -66,15 +68,15 @@ func (h *lookupHandler) getLookup(c *call.Call) error {
 // readable returns the threads that a name or a spelling of an id means and that the caller may get. A whole id takes
 // precedence over a name that looks like one.
 func (h *lookupHandler) readable(ctx context.Context, name string) ([]store.Thread, error) {
-	candidates, err := h.find.stored(ctx, store.FindQuery{Limit: maxCandidates}, name)
+	candidates, err := h.find.Stored(ctx, store.FindQuery{Limit: lookup.MaxCandidates}, name)
 	if err != nil {
 		return nil, err
 	}
 	found, err := h.keepReadable(ctx, candidates)
-	if _, whole := parseThreadID(name); err != nil || whole && len(found) > 0 {
+	if _, whole := lookup.ParseID(name); err != nil || whole && len(found) > 0 {
 		return found, err
 	}
-	named, err := h.threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Limit: maxCandidates})
+	named, err := h.threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Limit: lookup.MaxCandidates})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ func (h *lookupHandler) readable(ctx context.Context, name string) ([]store.Thre
 
 func (h *lookupHandler) keepReadable(ctx context.Context, threads []store.Thread) (kept []store.Thread, err error) {
 	for _, t := range threads {
-		ok, err := h.access.may(ctx, "get", "", t.Namespace, t.Name)
+		ok, err := h.access.May(ctx, "get", "", t.Namespace, t.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/tool"
@@ -56,14 +57,14 @@ func (h *searchHandler) searchMemory(c *call.Call) error {
 		f := &found[i]
 		ok, asked := readable[f.Name]
 		if !asked {
-			if ok, err = h.access.may(ctx, "get", runtimev1.SubresourceMessages, c.Namespace, f.Name); err != nil {
+			if ok, err = h.access.May(ctx, "get", runtimev1.SubresourceMessages, c.Namespace, f.Name); err != nil {
 				return err
 			}
 			readable[f.Name] = ok
 		}
 		if ok {
 			list.Hits = append(list.Hits, runtimev1.MemoryHit{
-				Thread: f.Name, ThreadID: f.ThreadID, Title: f.Title, Score: f.Score, Message: messageOf(&f.Message),
+				Thread: f.Name, ThreadID: f.ThreadID, Title: f.Title, Score: f.Score, Message: convert.Message(&f.Message),
 			})
 		}
 	}

@@ -12,7 +12,9 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -29,7 +31,7 @@ type messageEngine interface {
 // messageHandler serves the messages of a thread and its queue.
 type messageHandler struct {
 	engine messageEngine
-	access *reviews
+	access *access.Reviews
 }
 
 // allDepths is the value of maxDepth that selects messages of every depth.
@@ -56,7 +58,7 @@ func (h *messageHandler) listMessages(c *call.Call) error {
 		return err
 	}
 	return c.WriteJSON(http.StatusOK, runtimev1.MessageList{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: messagesOf(page.Messages), Total: page.Total, HasMore: page.HasMore,
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: convert.Messages(page.Messages), Total: page.Total, HasMore: page.HasMore,
 	})
 }
 
@@ -69,7 +71,7 @@ func (h *messageHandler) getMessage(c *call.Call) error {
 	if m == nil {
 		return status.NotFound(c.Name, "thread %q has no message %q", c.Name, c.Rest())
 	}
-	return c.WriteJSON(http.StatusOK, messageOf(m))
+	return c.WriteJSON(http.StatusOK, convert.Message(m))
 }
 
 // injectMessage answers POST messages: it stores a message and never starts execution (MSG-04).
@@ -85,7 +87,7 @@ func (h *messageHandler) injectMessage(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.WriteJSON(http.StatusCreated, messageOf(m))
+	return c.WriteJSON(http.StatusCreated, convert.Message(m))
 }
 
 // queueMessage answers POST queue: it queues a message durably and starts execution (MSG-05).
@@ -114,7 +116,7 @@ func (h *messageHandler) queueMessage(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.WriteJSON(http.StatusCreated, messageOf(m))
+	return c.WriteJSON(http.StatusCreated, convert.Message(m))
 }
 
 // mayEnd refuses an unknown policy. It also refuses a policy that ends a run when the caller may not stop runs.
@@ -123,7 +125,7 @@ func (h *messageHandler) mayEnd(c *call.Call, policy skeinv1.RunPolicy) error {
 	case "", skeinv1.RunPolicyEnqueue, skeinv1.RunPolicyReject:
 		return nil
 	case skeinv1.RunPolicyInterrupt, skeinv1.RunPolicyRollback:
-		allowed, err := h.access.may(c.Context(), "create", runtimev1.SubresourceStop, c.Namespace, c.Name)
+		allowed, err := h.access.May(c.Context(), "create", runtimev1.SubresourceStop, c.Namespace, c.Name)
 		if err != nil || allowed {
 			return err
 		}
@@ -148,7 +150,7 @@ func (h *messageHandler) listQueue(c *call.Call) error {
 	}
 	page, more := call.Cut(waiting, limit, offset)
 	return c.WriteJSON(http.StatusOK, runtimev1.MessageList{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: messagesOf(page), Total: int64(len(waiting)), HasMore: more,
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: convert.Messages(page), Total: int64(len(waiting)), HasMore: more,
 	})
 }
 
@@ -171,8 +173,8 @@ func newMessage(c *call.Call) (thread.NewMessage, skeinv1.RunPolicy, error) {
 	}
 	m := thread.NewMessage{
 		ID: n.ID, Role: store.Role(n.Role), Name: n.Name, Silent: n.Silent, Metadata: n.Metadata,
-		Attachments: mapped(n.Attachments, func(a runtimev1.Attachment) store.Attachment { return store.Attachment(a) }),
-		ToolCalls:   mapped(n.ToolCalls, func(t runtimev1.ToolCall) store.ToolCall { return store.ToolCall(t) }),
+		Attachments: convert.Slice(n.Attachments, func(a runtimev1.Attachment) store.Attachment { return store.Attachment(a) }),
+		ToolCalls:   convert.Slice(n.ToolCalls, func(t runtimev1.ToolCall) store.ToolCall { return store.ToolCall(t) }),
 		ToolCallID:  n.ToolCallID, ToolStatus: n.ToolStatus, IdempotencyKey: c.IdempotencyKey(n.IdempotencyKey),
 		ParentID: n.ParentID, Depth: n.Depth, Status: store.MessageStatus(n.Status), ReasoningContent: n.ReasoningContent,
 	}

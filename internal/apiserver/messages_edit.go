@@ -9,6 +9,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -32,7 +33,7 @@ func (h *messageHandler) updateMessage(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.WriteJSON(http.StatusOK, messageOf(m))
+	return c.WriteJSON(http.StatusOK, convert.Message(m))
 }
 
 // deleteMessage answers DELETE messages/{id}. A missing message is no error (MSG-06).

@@ -11,6 +11,8 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -19,7 +21,7 @@ import (
 // recordHandler serves the record of a thread.
 type recordHandler struct {
 	threads *thread.Service
-	find    *lookup
+	find    *lookup.Finder
 }
 
 // getThread answers GET of the thread itself (THR-02).
@@ -36,7 +38,7 @@ func (h *recordHandler) writeThread(c *call.Call) error {
 	} else if err != nil {
 		return err
 	}
-	record := threadRecord(row, last)
+	record := convert.ThreadRecord(row, last)
 	if err := h.addRelated(c.Context(), c.Thread, row, record); err != nil {
 		return err
 	}
@@ -53,14 +55,14 @@ func (h *recordHandler) addRelated(ctx context.Context, st *thread.State, row *s
 		if err != nil {
 			return err
 		}
-		r.QueuedMessages = messagesOf(waiting[:min(len(waiting), shownOfEach)])
+		r.QueuedMessages = convert.Messages(waiting[:min(len(waiting), shownOfEach)])
 	}
 	rs, _, err := h.threads.Store().Relationships(ctx, row.ID, shownOfEach, 0)
 	if err != nil {
 		return err
 	}
 	if len(rs) > 0 {
-		r.Relationships = relationshipsOf(rs)
+		r.Relationships = convert.Relationships(rs)
 	}
 	return nil
 }
@@ -76,7 +78,7 @@ func (h *recordHandler) patchThread(c *call.Call) error {
 		return err
 	}
 	if u.Title != nil {
-		obj, err := h.find.object(c.Context(), c.Row.Namespace, c.Row.Name)
+		obj, err := h.find.Object(c.Context(), c.Row.Namespace, c.Row.Name)
 		if err != nil {
 			return err
 		}

@@ -7,13 +7,15 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // relationshipHandler serves the links between threads.
 type relationshipHandler struct {
-	find *lookup
+	find *lookup.Finder
 }
 
 // listRelationships answers GET relationships (REL-01).
@@ -31,7 +33,7 @@ func (h *relationshipHandler) listRelationships(c *call.Call) error {
 		return err
 	}
 	return c.WriteJSON(http.StatusOK, runtimev1.RelationshipList{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRelationshipList), Relationships: relationshipsOf(rs), Total: total,
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRelationshipList), Relationships: convert.Relationships(rs), Total: total,
 		HasMore: int64(offset+len(rs)) < total,
 	})
 }
@@ -44,7 +46,7 @@ func (h *relationshipHandler) addRelationship(c *call.Call) error {
 		return err
 	}
 	ctx := c.Context()
-	_, peer, err := h.find.open(ctx, c.Namespace, body.ThreadID) // rights are granted by namespace, so the caller has them for this thread too
+	_, peer, err := h.find.Open(ctx, c.Namespace, body.ThreadID) // rights are granted by namespace, so the caller has them for this thread too
 	if err != nil {
 		if status.Of(ctx, c.Name, err).ErrStatus.Code == http.StatusNotFound {
 			return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
@@ -63,5 +65,5 @@ func (h *relationshipHandler) addRelationship(c *call.Call) error {
 	if existed {
 		code = http.StatusOK
 	}
-	return c.WriteJSON(code, relationshipOf(kept))
+	return c.WriteJSON(code, convert.Relationship(kept))
 }

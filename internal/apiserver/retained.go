@@ -5,6 +5,8 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -22,7 +24,7 @@ func (h *retainedHandler) listRetained(c *call.Call) error {
 	}
 	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
 	after := q.Text("after")
-	if id, ok := parseThreadID(after); ok {
+	if id, ok := lookup.ParseID(after); ok {
 		after = id
 	} else if after != "" {
 		q.Bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
@@ -37,14 +39,14 @@ func (h *retainedHandler) listRetained(c *call.Call) error {
 	page, more := call.Cut(threads, limit, 0)
 	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
 	for i := range page {
-		list.Threads[i] = *threadRecord(&page[i], nil)
+		list.Threads[i] = *convert.ThreadRecord(&page[i], nil)
 	}
 	return c.WriteJSON(http.StatusOK, list)
 }
 
 // purgeRetained answers DELETE retained/{id}: it removes the retained data for good.
 func (h *retainedHandler) purgeRetained(c *call.Call) error {
-	id, ok := parseThreadID(c.Name)
+	id, ok := lookup.ParseID(c.Name)
 	if !ok {
 		return status.NotFound(c.Name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.Name)
 	}

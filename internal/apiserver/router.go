@@ -13,6 +13,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/redact"
 )
@@ -50,7 +51,7 @@ func verbsOf(tables ...call.Verbs) metav1.Verbs {
 
 // router dispatches requests below the group and version.
 type router struct {
-	lookup *lookup
+	lookup *lookup.Finder
 	routes map[runtimev1.Subresource]route
 	views  map[runtimev1.View]view
 	// secrets are removed from every answer. It may be nil.
@@ -113,7 +114,7 @@ func (rt *router) serve(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	if c.Thread, c.Row, err = rt.lookup.open(ctx, c.Namespace, c.Name); err != nil {
+	if c.Thread, c.Row, err = rt.lookup.Open(ctx, c.Namespace, c.Name); err != nil {
 		return err
 	}
 	c.Subresource = runtimev1.Subresource(info.Subresource)

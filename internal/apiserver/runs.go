@@ -8,6 +8,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
@@ -45,7 +46,7 @@ func (h *runHandler) listRuns(c *call.Call) error {
 	page, more := call.Cut(runs, limit, 0)
 	list := runtimev1.RunList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRunList), Runs: make([]runtimev1.Run, len(page)), HasMore: more}
 	for i := range page {
-		list.Runs[i] = runOf(&page[i])
+		list.Runs[i] = convert.Run(&page[i])
 	}
 	return c.WriteJSON(http.StatusOK, list)
 }
@@ -59,7 +60,7 @@ func (h *runHandler) getRun(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.WriteJSON(http.StatusOK, runOf(run))
+	return c.WriteJSON(http.StatusOK, convert.Run(run))
 }
 
 // cancelRun answers POST runs/{id}/cancel: it ends this run and nothing else (RUN-10).
@@ -82,7 +83,7 @@ func (h *runHandler) cancelRun(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.WriteJSON(http.StatusOK, runOf(run))
+	return c.WriteJSON(http.StatusOK, convert.Run(run))
 }
 
 // getExecution answers GET execution: the current run, or null when the thread rests (RUN-03).

@@ -6,7 +6,10 @@ import (
 	"slices"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -26,8 +29,8 @@ type searchEngine interface {
 type searchHandler struct {
 	threads *thread.Service
 	engine  searchEngine
-	find    *lookup
-	access  *reviews
+	find    *lookup.Finder
+	access  *access.Reviews
 }
 
 // searchMessages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
@@ -50,9 +53,9 @@ func (h *searchHandler) searchMessages(c *call.Call) error {
 	}
 	list := runtimev1.SearchHitList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindSearchHitList), Hits: []runtimev1.SearchHit{}}
 	if name != "" {
-		found, err := h.find.stored(ctx, store.FindQuery{Namespace: namespace, Limit: maxCandidates}, name)
+		found, err := h.find.Stored(ctx, store.FindQuery{Namespace: namespace, Limit: lookup.MaxCandidates}, name)
 		if err == nil && len(found) == 0 {
-			found, err = h.threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Namespace: namespace, Limit: maxCandidates})
+			found, err = h.threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Namespace: namespace, Limit: lookup.MaxCandidates})
 		}
 		if err != nil {
 			return err
@@ -77,7 +80,7 @@ func (h *searchHandler) searchMessages(c *call.Call) error {
 	for i := range hits {
 		h := &hits[i]
 		list.Hits = append(list.Hits, runtimev1.SearchHit{
-			Namespace: h.Namespace, Thread: h.Name, ThreadID: h.ThreadID, Title: h.Title, Snippet: h.Snippet, Rank: h.Rank, Message: messageOf(&h.Message),
+			Namespace: h.Namespace, Thread: h.Name, ThreadID: h.ThreadID, Title: h.Title, Snippet: h.Snippet, Rank: h.Rank, Message: convert.Message(&h.Message),
 		})
 	}
 	return c.WriteJSON(http.StatusOK, list)
@@ -87,13 +90,13 @@ func (h *searchHandler) searchMessages(c *call.Call) error {
 func (h *searchHandler) searchable(c *call.Call, namespace string) ([]string, error) {
 	ctx := c.Context()
 	if namespace != "" {
-		ok, err := h.access.may(ctx, "get", runtimev1.SubresourceMessages, namespace, "")
+		ok, err := h.access.May(ctx, "get", runtimev1.SubresourceMessages, namespace, "")
 		if err != nil || !ok {
 			return []string{}, err
 		}
 		return []string{namespace}, nil
 	}
-	allowed, all, err := h.access.allowedNamespaces(ctx, "get", runtimev1.SubresourceMessages)
+	allowed, all, err := h.access.Namespaces(ctx, "get", runtimev1.SubresourceMessages)
 	if err != nil || all {
 		return nil, err
 	}

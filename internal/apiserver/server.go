@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -16,10 +17,12 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -101,7 +104,7 @@ type Server struct {
 	listener    net.Listener
 	certificate dynamiccertificates.CertKeyContentProvider
 	generic     *genericapiserver.GenericAPIServer
-	lookup      *lookup
+	lookup      *lookup.Finder
 	authorizer  authorizer.Authorizer
 	stopping    chan struct{} // closed when Start's context ends
 }
@@ -166,7 +169,7 @@ func (s *Server) setUp() error {
 
 // router returns the router of all routes. It needs the authorizer.
 func (s *Server) router() *router {
-	s.lookup = &lookup{threads: s.opts.Threads, reader: s.opts.Reader, live: s.opts.LiveReader, setupWait: s.opts.setupWait}
+	s.lookup = &lookup.Finder{Threads: s.opts.Threads, Reader: s.opts.Reader, Live: s.opts.LiveReader, SetupWait: s.opts.setupWait}
 	h := s.handlers()
 	return &router{lookup: s.lookup, routes: h.routes(), views: h.views(), secrets: s.opts.Secrets}
 }
@@ -190,4 +193,54 @@ func (s *Server) CABundle() []byte {
 		return c.CABundle()
 	}
 	return nil
+}
+
+// loadCertificate chooses the serving certificate.
+func (s *Server) loadCertificate() error {
+	if s.opts.Certificate == nil && s.opts.CertDir != "" {
+		c, err := dynamiccertificates.NewDynamicServingContentFromFiles("runtime-api",
+			filepath.Join(s.opts.CertDir, "tls.crt"), filepath.Join(s.opts.CertDir, "tls.key"))
+		if err != nil {
+			return fmt.Errorf("certificate: %w", err)
+		}
+		s.certificate = c
+		return nil
+	}
+	c := s.opts.Certificate
+	if c == nil {
+		names := []string{"localhost", "127.0.0.1", "::1"}
+		if a, ok := s.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsUnspecified() && !a.IP.IsLoopback() {
+			names = append(names, a.IP.String())
+		}
+		var err error
+		if c, err = SelfSigned(names...); err != nil {
+			return err
+		}
+	}
+	s.certificate = c
+	return nil
+}
+
+// authenticate sets the authenticator and the authorizer. The genericoptions of k8s.io/apiserver do the same but read
+// kubeconfig files, and the credentials in a manager's configuration must not be written to disk.
+func (s *Server) authenticate(cfg *genericapiserver.Config) error {
+	if s.opts.Kubeconfig == nil {
+		cfg.Authentication.Authenticator, cfg.Authorization.Authorizer = s.opts.Authenticator, s.opts.Authorizer
+		return nil
+	}
+	kube := rest.CopyConfig(s.opts.Kubeconfig)
+	kube.QPS, kube.Burst = 200, 400 // each new token and right costs a request
+	clients, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return err
+	}
+	if err := delegateAuthentication(cfg, clients); err != nil {
+		return err
+	}
+	kube.Timeout = reviewTimeout
+	if clients, err = kubernetes.NewForConfig(kube); err != nil {
+		return err
+	}
+	cfg.Authorization.Authorizer, err = delegateAuthorization(clients)
+	return err
 }

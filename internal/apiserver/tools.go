@@ -9,6 +9,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -63,8 +64,8 @@ func (h *toolHandler) callTool(c *call.Call) error {
 		} else {
 			out.Result = res.Content
 		}
-		out.Attachments = mapped(res.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) })
-		out.Logs = mapped(res.Logs, func(l store.CodeLine) runtimev1.CodeLog {
+		out.Attachments = convert.Slice(res.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) })
+		out.Logs = convert.Slice(res.Logs, func(l store.CodeLine) runtimev1.CodeLog {
 			return runtimev1.CodeLog{Level: l.Level, Message: l.Message, Time: l.Time}
 		})
 		return c.WriteJSON(http.StatusOK, out)

@@ -17,6 +17,7 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -138,8 +139,8 @@ var _ = Describe("the namespaces that a caller may read", func() {
 	allowed := func(e *env, name string) ([]string, bool) {
 		GinkgoHelper()
 		ctx := apirequest.WithUser(context.Background(), &user.DefaultInfo{Name: name})
-		access := &reviews{authorizer: authorizer.AuthorizerFunc(e.rights.authorize), threads: e.svc}
-		list, all, err := access.allowedNamespaces(ctx, "get", "messages")
+		access := &access.Reviews{Authorizer: authorizer.AuthorizerFunc(e.rights.authorize), Threads: e.svc}
+		list, all, err := access.Namespaces(ctx, "get", "messages")
 		Expect(err).NotTo(HaveOccurred())
 		return list, all
 	}

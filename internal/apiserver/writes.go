@@ -41,12 +41,12 @@ func (rt *router) serveWrite(c *call.Call, r route, h call.Handler) error {
 		return err
 	}
 	if token := c.Request.Header.Get(runtimev1.HeaderLease); token != "" && c.Subresource != runtimev1.SubresourceLease { // the calls of lease manage the lease in the header
-		w, err := rt.lookup.threads.WriterOf(c.Row.ID, token)
+		w, err := rt.lookup.Threads.WriterOf(c.Row.ID, token)
 		if err != nil {
 			return err
 		}
 		c.Thread = c.Thread.WithFence(w.Fence())
-		if err := rt.lookup.threads.Store().Apply(ctx, c.Row.ID, w.Fence()); err != nil {
+		if err := rt.lookup.Threads.Store().Apply(ctx, c.Row.ID, w.Fence()); err != nil {
 			return err
 		}
 	}

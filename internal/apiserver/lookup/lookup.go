@@ -1,4 +1,5 @@
-package apiserver
+// Package lookup finds threads by the name of an object or by an id.
+package lookup
 
 import (
 	"context"
@@ -15,23 +16,23 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// maxCandidates bounds how many threads of one name are examined.
-const maxCandidates = 1000
+// MaxCandidates bounds how many threads of one name are examined.
+const MaxCandidates = 1000
 
-// lookup finds threads by name or by id.
-type lookup struct {
-	threads *thread.Service
-	reader  client.Reader // cached
-	live    client.Reader // may be nil; read when the cache does not have a name
-	// setupWait bounds how long a request waits until a Thread object's conversation is set up. That takes
+// Finder finds threads by name or by id.
+type Finder struct {
+	Threads *thread.Service
+	Reader  client.Reader // cached
+	Live    client.Reader // may be nil; read when the cache does not have a name
+	// SetupWait bounds how long a request waits until a Thread object's conversation is set up. That takes
 	// milliseconds, so a message sent directly after a create just works.
-	setupWait time.Duration
+	SetupWait time.Duration
 }
 
-// open returns the thread that name means within the namespace. The name of an object takes precedence over an id: a
+// Open returns the thread that name means within the namespace. The name of an object takes precedence over an id: a
 // caller who was authorized for an object of that name must get no other thread.
-func (l *lookup) open(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
-	obj, err := l.object(ctx, namespace, name)
+func (l *Finder) Open(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
+	obj, err := l.Object(ctx, namespace, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,13 +46,13 @@ func (l *lookup) open(ctx context.Context, namespace, name string) (*thread.Stat
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := l.threads.Open(ctx, row.ID)
+	st, err := l.Threads.Open(ctx, row.ID)
 	return st, row, err
 }
 
-// object returns the Thread object of that name, or nil when there is none.
-func (l *lookup) object(ctx context.Context, namespace, name string) (*skeinv1.Thread, error) {
-	for _, r := range []client.Reader{l.reader, l.live} {
+// Object returns the Thread object of that name, or nil when there is none.
+func (l *Finder) Object(ctx context.Context, namespace, name string) (*skeinv1.Thread, error) {
+	for _, r := range []client.Reader{l.Reader, l.Live} {
 		if r == nil {
 			continue
 		}
@@ -63,15 +64,15 @@ func (l *lookup) object(ctx context.Context, namespace, name string) (*skeinv1.T
 		if !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		if _, isID := parseThreadID(name); isID {
+		if _, isID := ParseID(name); isID {
 			return nil, nil // an object whose name looks like an id is rare, so it may wait for the cache
 		}
 	}
 	return nil, nil
 }
 
-func (l *lookup) byID(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
-	rows, err := l.stored(ctx, store.FindQuery{Namespace: namespace}, name)
+func (l *Finder) byID(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
+	rows, err := l.Stored(ctx, store.FindQuery{Namespace: namespace}, name)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -80,15 +81,15 @@ func (l *lookup) byID(ctx context.Context, namespace, name string) (*thread.Stat
 	case len(rows) > 1:
 		return nil, nil, status.Ambiguous(name, "")
 	}
-	st, err := l.threads.Open(ctx, rows[0].ID)
+	st, err := l.Threads.Open(ctx, rows[0].ID)
 	return st, &rows[0], err
 }
 
-// stored returns the threads that a spelling of an id means within the query's namespace. Only a short id can mean
+// Stored returns the threads that a spelling of an id means within the query's namespace. Only a short id can mean
 // more than one.
-func (l *lookup) stored(ctx context.Context, q store.FindQuery, name string) ([]store.Thread, error) {
-	if id, ok := parseThreadID(name); ok {
-		row, err := l.threads.Store().Thread(ctx, id)
+func (l *Finder) Stored(ctx context.Context, q store.FindQuery, name string) ([]store.Thread, error) {
+	if id, ok := ParseID(name); ok {
+		row, err := l.Threads.Store().Thread(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, nil
 		}
@@ -105,16 +106,16 @@ func (l *lookup) stored(ctx context.Context, q store.FindQuery, name string) ([]
 		return nil, nil
 	}
 	q.ShortID = short
-	return l.threads.Store().FindThreads(ctx, q)
+	return l.Threads.Store().FindThreads(ctx, q)
 }
 
 // awaitStored returns the stored thread of an object. It waits a moment for a thread that is being set up. It never
 // returns a thread that belongs to another object, although spec.threadID may name any: a caller who was authorized
 // for an object of that name must get no other thread.
-func (l *lookup) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
+func (l *Finder) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
 	id := obj.ThreadID()
 	read := func() (*store.Thread, error) {
-		row, err := l.threads.Store().Thread(ctx, id)
+		row, err := l.Threads.Store().Thread(ctx, id)
 		if err == nil && !row.HeldBy(string(obj.UID)) {
 			return nil, store.ErrNotFound
 		}
@@ -125,7 +126,7 @@ func (l *lookup) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.T
 		return row, err
 	}
 	changed := make(chan struct{}, 1)
-	stop := l.threads.Store().Subscribe(func(h store.Notification) {
+	stop := l.Threads.Store().Subscribe(func(h store.Notification) {
 		if h.About(id) {
 			select {
 			case changed <- struct{}{}:
@@ -134,7 +135,7 @@ func (l *lookup) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.T
 		}
 	})
 	defer stop()
-	timer := time.NewTimer(l.setupWait)
+	timer := time.NewTimer(l.SetupWait)
 	defer timer.Stop()
 	for {
 		row, err := read()

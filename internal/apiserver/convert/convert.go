@@ -1,4 +1,5 @@
-package apiserver
+// Package convert makes wire types of the runtime API from records of the store.
+package convert
 
 import (
 	"encoding/json"
@@ -8,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
+// ThreadRecord returns the record of a thread. last is its newest run, or nil.
+func ThreadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 	r := &runtimev1.ThreadRecord{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadRecord),
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,49 +46,42 @@ func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 	}
 	r.IdleExpiry, r.Parked = t.IdleExpiry, t.Parked
 	if last != nil {
-		run := runOf(last)
+		run := Run(last)
 		r.LastRun = &run
 	}
 	return r
 }
 
-func runOf(r *store.Run) runtimev1.Run {
+// Run converts a run.
+func Run(r *store.Run) runtimev1.Run {
 	return runtimev1.Run{
 		ID: r.ID, Agent: r.Agent, Status: string(r.Status), Reason: r.Reason, Message: r.Message,
 		Steps: r.Steps, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Usage: r.Usage, SessionState: r.SessionState,
 	}
 }
 
-func messageOf(m *store.Message) runtimev1.Message {
+// Message converts a message.
+func Message(m *store.Message) runtimev1.Message {
 	return runtimev1.Message{
 		ID: m.ID, Role: string(m.Role), Content: m.Content, Name: m.Name,
-		ToolCalls: mapped(m.ToolCalls, func(t store.ToolCall) runtimev1.ToolCall { return runtimev1.ToolCall(t) }), ToolCallID: m.ToolCallID,
+		ToolCalls: Slice(m.ToolCalls, func(t store.ToolCall) runtimev1.ToolCall { return runtimev1.ToolCall(t) }), ToolCallID: m.ToolCallID,
 		CreatedAt: m.CreatedAt, ParentID: m.ParentID, Depth: m.Depth, Silent: m.Silent, Metadata: m.Metadata,
-		Attachments: mapped(m.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) }),
+		Attachments: Slice(m.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) }),
 		Status:      string(m.Status), ToolStatus: m.ToolStatus, ReasoningContent: m.ReasoningContent, Side: m.Side, RunID: m.RunID, Usage: m.Usage,
 	}
 }
 
-func messagesOf(list []store.Message) []runtimev1.Message {
+// Messages converts messages.
+func Messages(list []store.Message) []runtimev1.Message {
 	out := make([]runtimev1.Message, len(list))
 	for i := range list {
-		out[i] = messageOf(&list[i])
+		out[i] = Message(&list[i])
 	}
 	return out
 }
 
-func eventOf(e *store.Event) runtimev1.Event { return runtimev1.Event(*e) }
-
-func childOf(c skeinv1.ChildStatus) runtimev1.Child {
-	return runtimev1.Child{
-		Reference: c.Reference, Name: c.Name, Title: c.Title, Description: c.Description, Resumable: c.Resumable, Blocking: c.Blocking,
-		ThreadName: c.ThreadName, ThreadID: c.ThreadID, SpawnGroupID: c.SpawnGroupID, CreatedAt: c.CreatedAt, Status: c.Status,
-		ParentCommunication: string(c.ParentCommunication),
-	}
-}
-
-// mapped converts each element of a slice. nil stays nil, so that JSON omits it.
-func mapped[A, B any](in []A, f func(A) B) []B {
+// Slice converts each element of a slice. nil stays nil, so that JSON omits it.
+func Slice[A, B any](in []A, f func(A) B) []B {
 	if in == nil {
 		return nil
 	}
@@ -102,9 +96,9 @@ func mapped[A, B any](in []A, f func(A) B) []B {
 func fieldsOf(t *store.Thread) runtimev1.ThreadFields {
 	f := runtimev1.ThreadFields{
 		Archived: t.ArchivedAt != 0, Draft: t.Fields.Draft, AutoSubmitDraft: t.Fields.AutoSubmitDraft, AgentMode: t.Fields.AgentMode,
-		MaxTokens: t.Fields.MaxTokens, Workspace: workspaceOf(t.Fields.Workspace), NextMessageID: t.Appended + 1,
-		ActivatedSkills: mapped(t.Fields.ActivatedSkills, func(s store.SkillActivation) runtimev1.SkillActivation { return runtimev1.SkillActivation(s) }),
-		OriginThreadID:  t.OriginID, MainThreadID: mainOf(t), UserLastInteractedAt: userInteraction(t),
+		MaxTokens: t.Fields.MaxTokens, Workspace: Workspace(t.Fields.Workspace), NextMessageID: t.Appended + 1,
+		ActivatedSkills: Slice(t.Fields.ActivatedSkills, func(s store.SkillActivation) runtimev1.SkillActivation { return runtimev1.SkillActivation(s) }),
+		OriginThreadID:  t.OriginID, MainThreadID: MainThread(t), UserLastInteractedAt: UserInteraction(t),
 	}
 	if t.OriginID != "" {
 		f.ForkPointIndex = &t.ForkIndex
@@ -112,28 +106,31 @@ func fieldsOf(t *store.Thread) runtimev1.ThreadFields {
 	return f
 }
 
-func workspaceOf(w *store.Workspace) *runtimev1.Workspace { return (*runtimev1.Workspace)(w) }
+// Workspace converts a workspace. nil stays nil.
+func Workspace(w *store.Workspace) *runtimev1.Workspace { return (*runtimev1.Workspace)(w) }
 
-// mainOf returns the id of the outermost ancestor of a subagent's thread.
-func mainOf(t *store.Thread) string {
+// MainThread returns the id of the outermost ancestor of a subagent's thread.
+func MainThread(t *store.Thread) string {
 	if t.ParentID == "" {
 		return ""
 	}
 	return t.RootID
 }
 
-// userInteraction returns when a user last sent a message, or else when the thread was created.
-func userInteraction(t *store.Thread) int64 { return max(t.UserActivityAt, t.CreatedAt) }
+// UserInteraction returns when a user last sent a message, or else when the thread was created.
+func UserInteraction(t *store.Thread) int64 { return max(t.UserActivityAt, t.CreatedAt) }
 
-func relationshipsOf(rs []store.Relationship) []runtimev1.Relationship {
+// Relationships converts the links of a thread.
+func Relationships(rs []store.Relationship) []runtimev1.Relationship {
 	out := make([]runtimev1.Relationship, len(rs))
 	for i := range rs {
-		out[i] = relationshipOf(&rs[i])
+		out[i] = Relationship(&rs[i])
 	}
 	return out
 }
 
-func relationshipOf(r *store.Relationship) runtimev1.Relationship {
+// Relationship converts one link of a thread.
+func Relationship(r *store.Relationship) runtimev1.Relationship {
 	out := runtimev1.Relationship{ThreadID: r.ThreadID, Type: string(r.Type), Role: r.Role, CreatedAt: r.CreatedAt, Comment: r.Comment}
 	if r.MessageIndex >= 0 {
 		out.MessageIndex = &r.MessageIndex

@@ -1,4 +1,4 @@
-package apiserver
+package lookup
 
 import (
 	"strings"
@@ -6,9 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// parseThreadID returns the UUID for a spelling of a thread's id (IDS-01): the UUID itself, T-<uuid>
+// ParseID returns the UUID for a spelling of a thread's id (IDS-01): the UUID itself, T-<uuid>
 // (case-insensitive) or thrd_<32 hex digits>.
-func parseThreadID(s string) (id string, ok bool) {
+func ParseID(s string) (id string, ok bool) {
 	if hex, found := strings.CutPrefix(s, "thrd_"); found {
 		if len(hex) != 32 {
 			return "", false

@@ -1,4 +1,4 @@
-package apiserver
+package convert
 
 import (
 	"testing"
@@ -10,11 +10,11 @@ import (
 // A field that is added to messages or runs must not be forgotten in the wire types.
 func TestEachFieldReachesTheWire(t *testing.T) {
 	m := storetest.Filled[store.Message]()
-	for _, name := range storetest.Unset(messageOf(&m)) {
-		t.Errorf("messageOf leaves %s empty", name)
+	for _, name := range storetest.Unset(Message(&m)) {
+		t.Errorf("Message leaves %s empty", name)
 	}
 	r := storetest.Filled[store.Run]()
-	for _, name := range storetest.Unset(runOf(&r)) {
-		t.Errorf("runOf leaves %s empty", name)
+	for _, name := range storetest.Unset(Run(&r)) {
+		t.Errorf("Run leaves %s empty", name)
 	}
 }

@@ -1,4 +1,8 @@
-package apiserver
+// Package access decides what a caller may do besides what the request was authorized for.
+//
+// Views return data of namespaces that their URL does not name. What the caller may see of them is decided by the
+// same authorizer that admits requests. It caches its answers for a few seconds.
+package access
 
 import (
 	"context"
@@ -13,26 +17,23 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Views return data of namespaces that their URL does not name. What the caller may see of them is decided by the
-// same authorizer that admits requests. It caches its answers for a few seconds.
-
 // reviewsAtOnce bounds the concurrent access reviews of one request.
 const reviewsAtOnce = 8
 
-// reviews decides what a caller may do besides what the request was authorized for.
-type reviews struct {
-	authorizer authorizer.Authorizer
-	threads    *thread.Service
+// Reviews asks the authorizer about rights of the caller.
+type Reviews struct {
+	Authorizer authorizer.Authorizer
+	Threads    *thread.Service // knows the namespaces that have threads
 }
 
-// may reports whether the caller has a right on threads, or on one of their subresources. An empty name means all
+// May reports whether the caller has a right on threads, or on one of their subresources. An empty name means all
 // threads of the namespace; an empty namespace means all namespaces.
-func (r *reviews) may(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
+func (r *Reviews) May(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
 	user, ok := apirequest.UserFrom(ctx)
 	if !ok {
 		return false, errors.New("the request has no user")
 	}
-	decision, _, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+	decision, _, err := r.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: user, Verb: verb, Namespace: namespace, Name: name, ResourceRequest: true,
 		APIGroup: runtimev1.GroupVersion.Group, APIVersion: runtimev1.GroupVersion.Version,
 		Resource: runtimev1.ThreadsResource, Subresource: string(sub),
@@ -43,14 +44,14 @@ func (r *reviews) may(ctx context.Context, verb string, sub runtimev1.Subresourc
 	return false, err
 }
 
-// allowedNamespaces returns, sorted, the namespaces with threads in which the caller has a right on threads, or on
+// Namespaces returns, sorted, the namespaces with threads in which the caller has a right on threads, or on
 // one of their subresources. When the caller has the right in all namespaces, all is true and the list is empty.
 // Answers over many namespaces are limited to this result.
-func (r *reviews) allowedNamespaces(ctx context.Context, verb string, sub runtimev1.Subresource) (namespaces []string, all bool, err error) {
-	if all, err = r.may(ctx, verb, sub, "", ""); all || err != nil {
+func (r *Reviews) Namespaces(ctx context.Context, verb string, sub runtimev1.Subresource) (namespaces []string, all bool, err error) {
+	if all, err = r.May(ctx, verb, sub, "", ""); all || err != nil {
 		return nil, all, err
 	}
-	candidates, err := r.threads.Store().Namespaces(ctx)
+	candidates, err := r.Threads.Store().Namespaces(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -59,7 +60,7 @@ func (r *reviews) allowedNamespaces(ctx context.Context, verb string, sub runtim
 	group.SetLimit(reviewsAtOnce)
 	for i, ns := range candidates {
 		group.Go(func() (err error) {
-			allowed[i], err = r.may(ctx, verb, sub, ns, "")
+			allowed[i], err = r.May(ctx, verb, sub, ns, "")
 			return err
 		})
 	}
