@@ -17,12 +17,13 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/compatibility"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skein-dev/skein/internal/apiserver/auth"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -59,7 +60,7 @@ type Options struct {
 	// Certificate is the serving certificate, as EnsureServing returns it. When nil, the server uses tls.crt and
 	// tls.key in CertDir and reads them again when they change. Without a CertDir it uses a self-signed certificate
 	// (see CABundle).
-	Certificate *Certificate
+	Certificate *serving.Certificate
 	CertDir     string
 
 	// Audit writes audit events when it is set (policy file, log path).
@@ -189,7 +190,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // CABundle returns the PEM of the authority that signed the serving certificate. It is unknown only with a CertDir.
 func (s *Server) CABundle() []byte {
-	if c, ok := s.certificate.(*Certificate); ok {
+	if c, ok := s.certificate.(*serving.Certificate); ok {
 		return c.CABundle()
 	}
 	return nil
@@ -213,7 +214,7 @@ func (s *Server) loadCertificate() error {
 			names = append(names, a.IP.String())
 		}
 		var err error
-		if c, err = SelfSigned(names...); err != nil {
+		if c, err = serving.SelfSigned(names...); err != nil {
 			return err
 		}
 	}
@@ -221,26 +222,11 @@ func (s *Server) loadCertificate() error {
 	return nil
 }
 
-// authenticate sets the authenticator and the authorizer. The genericoptions of k8s.io/apiserver do the same but read
-// kubeconfig files, and the credentials in a manager's configuration must not be written to disk.
+// authenticate sets the authenticator and the authorizer.
 func (s *Server) authenticate(cfg *genericapiserver.Config) error {
 	if s.opts.Kubeconfig == nil {
 		cfg.Authentication.Authenticator, cfg.Authorization.Authorizer = s.opts.Authenticator, s.opts.Authorizer
 		return nil
 	}
-	kube := rest.CopyConfig(s.opts.Kubeconfig)
-	kube.QPS, kube.Burst = 200, 400 // each new token and right costs a request
-	clients, err := kubernetes.NewForConfig(kube)
-	if err != nil {
-		return err
-	}
-	if err := delegateAuthentication(cfg, clients); err != nil {
-		return err
-	}
-	kube.Timeout = reviewTimeout
-	if clients, err = kubernetes.NewForConfig(kube); err != nil {
-		return err
-	}
-	cfg.Authorization.Authorizer, err = delegateAuthorization(clients)
-	return err
+	return auth.Delegate(cfg, s.opts.Kubeconfig)
 }

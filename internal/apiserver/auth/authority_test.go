@@ -1,4 +1,4 @@
-package apiserver
+package auth
 
 import (
 	"crypto/ecdsa"
@@ -18,6 +18,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -50,7 +52,7 @@ var _ = Describe("whom the API server lets us believe", Label("K8S-04"), func() 
 		})
 		clients, err := kubernetes.NewForConfig(&rest.Config{Host: kube.URL})
 		Expect(err).NotTo(HaveOccurred())
-		cfg := genericapiserver.NewConfig(codecs)
+		cfg := genericapiserver.NewConfig(serializer.NewCodecFactory(runtime.NewScheme()))
 		cfg.SecureServing = &genericapiserver.SecureServingInfo{}
 		Expect(delegateAuthentication(cfg, clients)).To(Succeed())
 

@@ -1,4 +1,5 @@
-package apiserver
+// Package auth makes the API server of the cluster authenticate and authorize requests of the runtime API.
+package auth
 
 import (
 	"context"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -27,6 +29,27 @@ const (
 	// reviewTimeout bounds one such request.
 	reviewTimeout = 10 * time.Second
 )
+
+// Delegate makes the API server that kubeconfig reaches authenticate and authorize requests. The genericoptions of
+// k8s.io/apiserver do the same but read kubeconfig files, and the credentials in a manager's configuration must not be
+// written to disk.
+func Delegate(cfg *genericapiserver.Config, kubeconfig *rest.Config) error {
+	kube := rest.CopyConfig(kubeconfig)
+	kube.QPS, kube.Burst = 200, 400 // each new token and right costs a request
+	clients, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return err
+	}
+	if err := delegateAuthentication(cfg, clients); err != nil {
+		return err
+	}
+	kube.Timeout = reviewTimeout
+	if clients, err = kubernetes.NewForConfig(kube); err != nil {
+		return err
+	}
+	cfg.Authorization.Authorizer, err = delegateAuthorization(clients)
+	return err
+}
 
 // delegateAuthentication trusts the headers of the front proxy, client certificates of the cluster, and what
 // TokenReview says about bearer tokens.

@@ -1,9 +1,8 @@
-package apiserver
+package serving
 
 import (
 	"context"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"time"
 
@@ -27,7 +26,7 @@ var _ = Describe("the serving certificate", func() {
 		kube = fake.NewClientBuilder().WithScheme(servingScheme).Build()
 	})
 	registrarOf := func(c client.Client) *registrar {
-		o := ServingOptions{now: func() time.Time { return now }}
+		o := Options{now: func() time.Time { return now }}
 		o.setDefaults()
 		return &registrar{client: c, opts: o, certificate: &Certificate{}}
 	}
@@ -131,20 +130,3 @@ var _ = Describe("the serving certificate", func() {
 type listener struct{ times int }
 
 func (l *listener) Enqueue() { l.times++ }
-
-var _ = Describe("a server that stops", Label("K8S-05"), func() {
-	It("does not wait for what a client has begun to ask", func() {
-		e := newEnv()
-		conn := e.dial()
-		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n", at("hello", "/messages")) // and nothing more
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_, _ = conn.Read(make([]byte, 1))
-		}()
-		e.status("GET", at("nobody", "/messages"), "") // proves that the server has read what came before
-		e.stop()
-		Eventually(e.stopped).Should(BeClosed())
-		Expect(ended).NotTo(BeClosed(), "the server stopped because it was told to, and not because the client's time was over")
-	})
-})

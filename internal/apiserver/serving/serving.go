@@ -1,4 +1,5 @@
-package apiserver
+// Package serving has the certificate of the runtime API and registers the API with the cluster.
+package serving
 
 import (
 	"bytes"
@@ -48,8 +49,8 @@ func init() {
 	utilruntime.Must(apiregistrationv1.AddToScheme(servingScheme))
 }
 
-// ServingOptions say how the cluster's API server reaches this one. Zero fields get the default named beside them.
-type ServingOptions struct {
+// Options say how the cluster's API server reaches this one. Zero fields get the default named beside them.
+type Options struct {
 	Namespace string // of the Service and the Secret; skein-system
 	Service   string // skein-runtime-api
 	Secret    string // skein-runtime-api-tls
@@ -64,7 +65,7 @@ type ServingOptions struct {
 	now func() time.Time
 }
 
-func (o *ServingOptions) setDefaults() {
+func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		v   *string
 		def string
@@ -83,7 +84,7 @@ func (o *ServingOptions) setDefaults() {
 
 // names returns the names in the certificate. The API server verifies <service>.<namespace>.svc whatever address it
 // dials.
-func (o *ServingOptions) names() []string {
+func (o *Options) names() []string {
 	svc := o.Service + "." + o.Namespace + ".svc"
 	names := []string{svc, svc + ".cluster.local", "localhost", "127.0.0.1", "::1"}
 	if a, ok := o.External.(*net.TCPAddr); ok && !a.IP.IsLoopback() && !a.IP.IsUnspecified() {
@@ -92,11 +93,11 @@ func (o *ServingOptions) names() []string {
 	return names
 }
 
-// EnsureServing makes the runtime API reachable through the Kubernetes API. It keeps an authority and a serving
+// Ensure makes the runtime API reachable through the Kubernetes API. It keeps an authority and a serving
 // certificate in a Secret that all replicas share, and an APIService that trusts the authority. Outside the cluster
 // it also creates the Service. Pass the Certificate to the Server, and add it to the manager so that it is renewed in
 // time.
-func EnsureServing(ctx context.Context, cfg *rest.Config, o ServingOptions) (*Certificate, error) {
+func Ensure(ctx context.Context, cfg *rest.Config, o Options) (*Certificate, error) {
 	o.setDefaults()
 	c, err := client.New(cfg, client.Options{Scheme: servingScheme})
 	if err != nil {
@@ -116,7 +117,7 @@ func EnsureServing(ctx context.Context, cfg *rest.Config, o ServingOptions) (*Ce
 // registrar maintains the objects of the registration.
 type registrar struct {
 	client      client.Client
-	opts        ServingOptions
+	opts        Options
 	certificate *Certificate
 }
 
