@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("endpoints", Label("END-01"), func() {
-	var e *env
+	var e *testEnv
 	var asked engine.EndpointRequest
 	var secrets *redact.Registry
 	BeforeEach(func() {

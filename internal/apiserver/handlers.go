@@ -2,69 +2,83 @@ package apiserver
 
 import (
 	"github.com/skein-dev/skein/internal/apiserver/access"
+	"github.com/skein-dev/skein/internal/apiserver/approvals"
+	"github.com/skein-dev/skein/internal/apiserver/code"
+	"github.com/skein-dev/skein/internal/apiserver/effects"
+	"github.com/skein-dev/skein/internal/apiserver/endpoints"
+	"github.com/skein-dev/skein/internal/apiserver/env"
+	"github.com/skein-dev/skein/internal/apiserver/family"
+	"github.com/skein-dev/skein/internal/apiserver/files"
+	"github.com/skein-dev/skein/internal/apiserver/messages"
+	"github.com/skein-dev/skein/internal/apiserver/runs"
+	"github.com/skein-dev/skein/internal/apiserver/search"
+	"github.com/skein-dev/skein/internal/apiserver/state"
+	"github.com/skein-dev/skein/internal/apiserver/streams"
+	"github.com/skein-dev/skein/internal/apiserver/threads"
+	"github.com/skein-dev/skein/internal/apiserver/tools"
 )
 
 // handlers holds a handler for each resource of the API.
 type handlers struct {
-	messages      *messageHandler
-	files         *fileHandler
-	state         *stateHandler
-	values        *valueHandler
-	kvStores      *kvStoreHandler
-	env           *envHandler
-	streams       *streamHandler
-	code          *codeHandler
-	endpoints     *endpointHandler
-	approvals     *approvalHandler
-	tools         *toolHandler
-	effects       *effectHandler
-	family        *familyHandler
-	relationships *relationshipHandler
-	records       *recordHandler
-	life          *lifeHandler
-	retained      *retainedHandler
-	leases        *leaseHandler
-	transfers     *transferHandler
-	lookups       *lookupHandler
-	history       *historyHandler
-	runs          *runHandler
-	searches      *searchHandler
+	messages      *messages.Handler
+	files         *files.Handler
+	state         *state.Handler
+	values        *state.Values
+	kvStores      *state.Stores
+	env           *env.Handler
+	streams       *streams.Handler
+	code          *code.Handler
+	endpoints     *endpoints.Handler
+	approvals     *approvals.Handler
+	tools         *tools.Handler
+	effects       *effects.Handler
+	family        *family.Handler
+	relationships *family.Relationships
+	records       *threads.Records
+	life          *threads.Life
+	retained      *threads.Retained
+	leases        *threads.Leases
+	transfers     *threads.Transfers
+	lookups       *threads.Lookups
+	history       *threads.History
+	runs          *runs.Handler
+	searches      *search.Handler
 }
 
 // handlers gives each handler what it needs.
 func (s *Server) handlers() *handlers {
 	o := &s.opts
 	reviews := &access.Reviews{Authorizer: s.authorizer, Threads: o.Threads}
-	records := &recordHandler{threads: o.Threads, find: s.lookup}
+	records := &threads.Records{Threads: o.Threads, Find: s.lookup}
 	return &handlers{
 		records:   records,
-		life:      &lifeHandler{engine: o.Engine, records: records},
-		retained:  &retainedHandler{threads: o.Threads},
-		leases:    &leaseHandler{threads: o.Threads},
-		transfers: &transferHandler{transferTimeout: o.transferTimeout},
-		lookups:   &lookupHandler{threads: o.Threads, reader: o.Reader, find: s.lookup, access: reviews, records: records},
-		history:   &historyHandler{threads: o.Threads},
-		runs:      &runHandler{threads: o.Threads, engine: o.Engine},
+		life:      &threads.Life{Engine: o.Engine, Records: records},
+		retained:  &threads.Retained{Threads: o.Threads},
+		leases:    &threads.Leases{Threads: o.Threads},
+		transfers: &threads.Transfers{TransferTimeout: o.transferTimeout},
+		lookups:   &threads.Lookups{Threads: o.Threads, Reader: o.Reader, Find: s.lookup, Access: reviews, Records: records},
+		history:   &threads.History{Threads: o.Threads},
+		runs:      &runs.Handler{Threads: o.Threads, Engine: o.Engine},
 
-		messages: &messageHandler{engine: o.Engine, access: reviews},
-		searches: &searchHandler{threads: o.Threads, engine: o.Engine, find: s.lookup, access: reviews},
-		files:    &fileHandler{transferTimeout: o.transferTimeout},
-		state:    &stateHandler{},
-		values:   &valueHandler{},
-		kvStores: &kvStoreHandler{threads: o.Threads},
-		env:      &envHandler{threads: o.Threads},
-		streams: &streamHandler{threads: o.Threads, streamOptions: streamOptions{
-			heartbeat: o.heartbeat, slowClient: o.slowClient, transferTimeout: o.transferTimeout, stopping: s.stopping,
+		messages: &messages.Handler{Engine: o.Engine, Access: reviews},
+		searches: &search.Handler{Threads: o.Threads, Engine: o.Engine, Find: s.lookup, Access: reviews},
+		files:    &files.Handler{TransferTimeout: o.transferTimeout},
+		state:    &state.Handler{},
+		values:   &state.Values{},
+		kvStores: &state.Stores{Threads: o.Threads},
+		env:      &env.Handler{Threads: o.Threads},
+		streams: &streams.Handler{Threads: o.Threads, Options: streams.Options{
+			Heartbeat: o.heartbeat, SlowClient: o.slowClient, TransferTimeout: o.transferTimeout, Stopping: s.stopping,
 		}},
 
-		code: &codeHandler{engine: o.Engine, access: reviews, codeOptions: codeOptions{
-			heartbeat: o.heartbeat, transferTimeout: o.transferTimeout, stopping: s.stopping,
+		code: &code.Handler{Engine: o.Engine, Access: reviews, Options: code.Options{
+			Heartbeat: o.heartbeat, TransferTimeout: o.transferTimeout, Stopping: s.stopping,
 		}},
-		endpoints:     &endpointHandler{engine: o.Engine, transferTimeout: o.transferTimeout},
-		tools:         &toolHandler{engine: o.Engine},
-		approvals:     &approvalHandler{engine: o.Engine, recorder: o.Recorder},
-		effects:       &effectHandler{effects: o.Effects},
-		family:        &familyHandler{threads: o.Threads, engine: o.Engine, children: o.Children},
-		relationships: &relationshipHandler{find: s.lookup},
+		endpoints:     &endpoints.Handler{Engine: o.Engine, TransferTimeout: o.transferTimeout},
+		tools:         &tools.Handler{Engine: o.Engine},
+		approvals:     &approvals.Handler{Engine: o.Engine, Recorder: o.Recorder},
+		effects:       &effects.Handler{Effects: o.Effects},
+		family:        &family.Handler{Threads: o.Threads, Engine: o.Engine, Children: o.Children},
+		relationships: &family.Relationships{Find: s.lookup},
 	}
 }

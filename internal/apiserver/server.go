@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skein-dev/skein/internal/apiserver/auth"
+	"github.com/skein-dev/skein/internal/apiserver/endpoints"
+	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/redact"
@@ -33,7 +35,7 @@ import (
 type Options struct {
 	Threads  *thread.Service
 	Engine   Engine
-	Children Children
+	Children family.Children
 	Effects  Effects
 	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
@@ -146,7 +148,7 @@ func (s *Server) setUp() error {
 	// Requests are answered first; then connections have two seconds to end. Without this, a connection that has sent
 	// part of a request would delay the end of the process for as long as a request may take.
 	cfg.ShutdownSendRetryAfter = true
-	cfg.RequestInfoResolver = optionsAsGet{genericapiserver.NewRequestInfoResolver(cfg)}
+	cfg.RequestInfoResolver = endpoints.OptionsAsGet{RequestInfoResolver: genericapiserver.NewRequestInfoResolver(cfg)}
 	cfg.ReadyzChecks = append(cfg.ReadyzChecks, healthz.NamedCheck("store", func(r *http.Request) error {
 		return s.opts.Threads.Store().Ping(r.Context())
 	}))

@@ -23,7 +23,7 @@ import (
 )
 
 // threadOf creates a thread of a namespace with a given id, with its object or without.
-func (e *env) threadOf(namespace, name, id string, withObject bool) {
+func (e *testEnv) threadOf(namespace, name, id string, withObject bool) {
 	GinkgoHelper()
 	if withObject {
 		Expect(e.kube.Create(context.Background(), &skeinv1.Thread{
@@ -34,7 +34,7 @@ func (e *env) threadOf(namespace, name, id string, withObject bool) {
 }
 
 // as returns a client of a user with rights.
-func (e *env) as(name string, allow ...string) *runtimeclient.Client {
+func (e *testEnv) as(name string, allow ...string) *runtimeclient.Client {
 	GinkgoHelper()
 	e.rights.mu.Lock()
 	if e.rights.allow == nil {
@@ -136,7 +136,7 @@ var _ = Describe("lookups", Label("THR-16", "IDS-01"), func() {
 })
 
 var _ = Describe("the namespaces that a caller may read", func() {
-	allowed := func(e *env, name string) ([]string, bool) {
+	allowed := func(e *testEnv, name string) ([]string, bool) {
 		GinkgoHelper()
 		ctx := apirequest.WithUser(context.Background(), &user.DefaultInfo{Name: name})
 		access := &access.Reviews{Authorizer: authorizer.AuthorizerFunc(e.rights.authorize), Threads: e.svc}

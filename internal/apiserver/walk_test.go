@@ -125,14 +125,14 @@ func eachWrite(f func(key, method, path string, w write)) {
 }
 
 // refused sends a request that must be refused and returns the Status.
-func (e *env) refused(user, method, path, body, contentType string) metav1.Status {
+func (e *testEnv) refused(user, method, path, body, contentType string) metav1.Status {
 	GinkgoHelper()
 	return e.status(method, path, body, "Authorization", "Bearer "+user, "Content-Type", contentType)
 }
 
 var _ = Describe("every way to write", Label("THR-18"), func() {
 	const asJSON = "application/json"
-	parentAndChild := func() (*env, string) {
+	parentAndChild := func() (*testEnv, string) {
 		e := newEnv()
 		parent, _ := e.thread("parent")
 		e.child("hello", parent)

@@ -29,6 +29,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
@@ -59,7 +60,7 @@ type Env struct {
 type Parts struct {
 	// Engine returns the engine for the domain service.
 	Engine   func(*thread.Service) apiserver.Engine
-	Children apiserver.Children
+	Children family.Children
 	Effects  apiserver.Effects
 }
 
