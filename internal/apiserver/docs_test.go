@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	"github.com/skein-dev/skein/internal/apiserver/call"
 )
 
 // granted returns what the installation's roles allow on subresources of threads: "threads/queue create".
@@ -51,7 +50,7 @@ var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 	It("grant each verb of each subresource to somebody", func() {
 		roles := granted()
 		for sub, r := range (&Server{}).handlers().routes() {
-			for _, verb := range r.verbs() {
+			for _, verb := range r.Verbs() {
 				resource := strings.TrimSuffix(runtimev1.ThreadsResource+"/"+string(sub), "/")
 				Expect(roles).To(HaveKey(resource+" "+verb), "add it to config/rbac/conversation_*_role.yaml")
 			}
@@ -112,22 +111,22 @@ var _ = Describe("the guide to the runtime API", func() {
 
 	It("has a row for each way to call it, and none besides", func() {
 		served := map[string]bool{}
-		add := func(table call.Verbs, path string) {
+		add := func(table verbs, path string) {
 			for verb := range table {
 				served[methods[verb]+" "+path] = true
 			}
 		}
 		for sub, r := range (&Server{}).handlers().routes() {
-			add(r.plain, string(sub))
-			add(r.nested, string(sub)+"/")
+			add(r.Plain, string(sub))
+			add(r.Nested, string(sub)+"/")
 		}
 		for name, v := range (&Server{}).handlers().views() {
-			add(v.collection, string(name))
-			add(v.across, string(name))
-			add(v.named, string(name)+"/")
-			for _, r := range v.below {
-				add(r.plain, string(name)+"/")
-				add(r.nested, string(name)+"/")
+			add(v.Collection, string(name))
+			add(v.Across, string(name))
+			add(v.Named, string(name)+"/")
+			for _, r := range v.Below {
+				add(r.Plain, string(name)+"/")
+				add(r.Nested, string(name)+"/")
 			}
 		}
 		rows := documented()

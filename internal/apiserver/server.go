@@ -25,6 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/endpoints"
 	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/apiserver/router"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/thread"
@@ -137,7 +138,7 @@ func (s *Server) setUp() error {
 	if err := s.loadCertificate(); err != nil {
 		return err
 	}
-	cfg := genericapiserver.NewConfig(codecs)
+	cfg := genericapiserver.NewConfig(router.Codecs)
 	cfg.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	cfg.ExternalAddress = s.listener.Addr().String()
 	cfg.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate}
@@ -157,7 +158,7 @@ func (s *Server) setUp() error {
 	}
 	s.authorizer = cfg.Authorization.Authorizer
 	rt := s.router()
-	cfg.LongRunningFunc = rt.longRunning
+	cfg.LongRunningFunc = rt.LongRunning
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {
 			return fmt.Errorf("audit: %w", err)
@@ -167,14 +168,14 @@ func (s *Server) setUp() error {
 	if s.generic, err = cfg.Complete(nil).New("skein-runtime-api", genericapiserver.NewEmptyDelegate()); err != nil {
 		return err
 	}
-	return rt.install(s.generic)
+	return rt.Install(s.generic)
 }
 
 // router returns the router of all routes. It needs the authorizer.
-func (s *Server) router() *router {
+func (s *Server) router() *router.Router {
 	s.lookup = &lookup.Finder{Threads: s.opts.Threads, Reader: s.opts.Reader, Live: s.opts.LiveReader, SetupWait: s.opts.setupWait}
 	h := s.handlers()
-	return &router{lookup: s.lookup, routes: h.routes(), views: h.views(), secrets: s.opts.Secrets}
+	return &router.Router{Find: s.lookup, Routes: h.routes(), Views: h.views(), Actions: actions, Secrets: s.opts.Secrets}
 }
 
 // Start serves until ctx ends. It returns when all requests have been answered.

@@ -13,7 +13,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/router"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/life"
 )
@@ -92,10 +92,10 @@ var writing = map[string]string{"create": http.MethodPost, "update": http.Method
 // served returns every way to write that the router has.
 func served() (keys []string) {
 	for sub, r := range (&Server{}).handlers().routes() {
-		for verb := range r.plain {
+		for verb := range r.Plain {
 			keys = append(keys, verb+" "+string(sub))
 		}
-		for verb := range r.nested {
+		for verb := range r.Nested {
 			keys = append(keys, verb+" "+string(sub)+"/")
 		}
 	}
@@ -234,13 +234,13 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 
 		var ways []string
 		for name, v := range (&Server{}).handlers().views() {
-			for _, table := range []call.Verbs{v.collection, v.across, v.named} {
+			for _, table := range []verbs{v.Collection, v.Across, v.Named} {
 				for verb := range table {
 					ways = append(ways, verb+" "+string(name))
 				}
 			}
-			for sub, r := range v.below {
-				for _, verb := range r.verbs() {
+			for sub, r := range v.Below {
+				for _, verb := range r.Verbs() {
 					ways = append(ways, verb+" "+string(name)+"/"+sub)
 				}
 			}
@@ -252,11 +252,11 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 	It("has an action, as every way to read has", Label("THR-05"), func() {
 		var routed, decided []string
 		for sub, r := range (&Server{}).handlers().routes() {
-			for verb := range r.plain {
-				routed = append(routed, actionKey(verb, sub, false))
+			for verb := range r.Plain {
+				routed = append(routed, router.ActionKey(verb, sub, false))
 			}
-			for verb := range r.nested {
-				routed = append(routed, actionKey(verb, sub, true))
+			for verb := range r.Nested {
+				routed = append(routed, router.ActionKey(verb, sub, true))
 			}
 		}
 		for key := range actions {

@@ -1,4 +1,4 @@
-package apiserver
+package router
 
 import (
 	"bytes"
@@ -84,7 +84,7 @@ type answer struct {
 	Headers http.Header `json:"headers,omitempty"`
 }
 
-func (rs *repeats) serve(c *call.Call, r route, key string, h call.Handler) error {
+func (rs *repeats) serve(c *call.Call, r Route, key string, h call.Handler) error {
 	ctx := c.Context()
 	end, ok := rs.begin(ctx, c.Row.ID+" "+key)
 	if !ok {
@@ -124,7 +124,7 @@ func (rs *repeats) serve(c *call.Call, r route, key string, h call.Handler) erro
 		keep, cancel := keepContext(c.Request)
 		defer cancel()
 		given := answer{Code: w.code, ContentType: w.Header().Get("Content-Type"), Body: w.body.Bytes()}
-		if r.foreign {
+		if r.Foreign {
 			given.Headers = maps.Clone(w.Header())
 			maps.DeleteFunc(given.Headers, func(name string, values []string) bool { return slices.Equal(before[name], values) })
 		}
@@ -171,9 +171,9 @@ type hashed struct {
 	err     error
 }
 
-func newHashed(c *call.Call, r route) *hashed {
-	body := &hashed{ReadCloser: c.Request.Body, sum: sha256.New(), limit: runtimev1.MaxBodyBytes + 1, secret: r.secret}
-	if r.longRunning { // files and other bodies that only their handler limits
+func newHashed(c *call.Call, r Route) *hashed {
+	body := &hashed{ReadCloser: c.Request.Body, sum: sha256.New(), limit: runtimev1.MaxBodyBytes + 1, secret: r.Secret}
+	if r.LongRunning { // files and other bodies that only their handler limits
 		body.limit = 1 << 40
 	}
 	body.request = fmt.Sprintf("%s %q %q %q", c.Verb, c.Subresource, c.Rest(), c.Request.URL.RawQuery)

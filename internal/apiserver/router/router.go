@@ -1,4 +1,6 @@
-package apiserver
+// Package router dispatches the requests of the runtime API to the handlers of its routes, and describes the routes for
+// discovery. It applies to every write the expected version, the lease and the idempotency key.
+package router
 
 import (
 	"net/http"
@@ -16,25 +18,27 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/thread/life"
 )
 
-// route is one subresource: its kind in discovery and the handlers of its verbs. These are the verbs that were
+// Route is one subresource: its kind in discovery and the handlers of its verbs. These are the verbs that were
 // authorized, so discovery, RBAC and the choice of the handler always agree.
-type route struct {
-	kind string
-	// plain handles verbs without a path below the subresource, nested those with one.
-	plain  map[string]call.Handler
-	nested map[string]call.Handler
-	// longRunning requests have no deadline and do not count against the in-flight limit.
-	longRunning bool
-	// secret means that the bodies of its writes hold secrets. Then only the URL identifies a repeat under an
+type Route struct {
+	Kind string
+	// Plain handles verbs without a path below the subresource, Nested those with one.
+	Plain  call.Verbs
+	Nested call.Verbs
+	// LongRunning requests have no deadline and do not count against the in-flight limit.
+	LongRunning bool
+	// Secret means that the bodies of its writes hold secrets. Then only the URL identifies a repeat under an
 	// idempotency key.
-	secret bool
-	// foreign means that the query and the headers of the answer belong to an endpoint's code.
-	foreign bool
+	Secret bool
+	// Foreign means that the query and the headers of the answer belong to an endpoint's code.
+	Foreign bool
 }
 
-func (r route) verbs() metav1.Verbs { return verbsOf(r.plain, r.nested) }
+// Verbs returns the verbs that the route has, sorted.
+func (r Route) Verbs() metav1.Verbs { return verbsOf(r.Plain, r.Nested) }
 
 func verbsOf(tables ...call.Verbs) metav1.Verbs {
 	v := []string{}
@@ -49,31 +53,33 @@ func verbsOf(tables ...call.Verbs) metav1.Verbs {
 	return v
 }
 
-// router dispatches requests below the group and version.
-type router struct {
-	lookup *lookup.Finder
-	routes map[runtimev1.Subresource]route
-	views  map[runtimev1.View]view
-	// secrets are removed from every answer. It may be nil.
-	secrets *redact.Registry
+// Router dispatches requests below the group and version.
+type Router struct {
+	Find   *lookup.Finder // finds the thread of a call
+	Routes map[runtimev1.Subresource]Route
+	Views  map[runtimev1.View]View
+	// Actions says what each call does to a thread. Its keys are those of ActionKey.
+	Actions map[string]life.Action
+	// Secrets are removed from every answer. It may be nil.
+	Secrets *redact.Registry
 
 	repeats repeats
 }
 
-// longRunning implements apirequest.LongRunningRequestCheck.
-func (rt *router) longRunning(_ *http.Request, info *apirequest.RequestInfo) bool {
+// LongRunning implements apirequest.LongRunningRequestCheck.
+func (rt *Router) LongRunning(_ *http.Request, info *apirequest.RequestInfo) bool {
 	if !info.IsResourceRequest || info.APIGroup != runtimev1.GroupVersion.Group {
 		return false
 	}
 	if info.Resource != runtimev1.ThreadsResource {
-		return rt.views[runtimev1.View(info.Resource)].longRunning
+		return rt.Views[runtimev1.View(info.Resource)].LongRunning
 	}
-	return rt.routes[runtimev1.Subresource(info.Subresource)].longRunning
+	return rt.Routes[runtimev1.Subresource(info.Subresource)].LongRunning
 }
 
 // ServeHTTP implements http.Handler.
-func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call.Call{Response: w, Request: r, Secrets: rt.secrets}
+func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call.Call{Response: w, Request: r, Secrets: rt.Secrets}
 	if err := rt.serve(c); err != nil {
 		failed := status.Of(r.Context(), c.Name, err)
 		c.Secrets.Value(c.Namespace, &failed.ErrStatus)
@@ -81,7 +87,7 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (rt *router) serve(c *call.Call) error {
+func (rt *Router) serve(c *call.Call) error {
 	ctx := c.Context()
 	info, ok := apirequest.RequestInfoFrom(ctx)
 	if !ok || !info.IsResourceRequest {
@@ -94,7 +100,7 @@ func (rt *router) serve(c *call.Call) error {
 	if len(info.Parts) > 3 {
 		c.Path = info.Parts[3:]
 	}
-	if v, ok := rt.views[runtimev1.View(info.Resource)]; ok {
+	if v, ok := rt.Views[runtimev1.View(info.Resource)]; ok {
 		return rt.serveView(c, v, info)
 	}
 	if info.Resource != runtimev1.ThreadsResource {
@@ -106,7 +112,7 @@ func (rt *router) serve(c *call.Call) error {
 	if info.Namespace == "" {
 		return status.NoSuchPath(c.Request)
 	}
-	rte, ok := rt.routes[runtimev1.Subresource(info.Subresource)]
+	rte, ok := rt.Routes[runtimev1.Subresource(info.Subresource)]
 	if !ok {
 		return status.NoSuchPath(c.Request)
 	}
@@ -114,7 +120,7 @@ func (rt *router) serve(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	if c.Thread, c.Row, err = rt.lookup.Open(ctx, c.Namespace, c.Name); err != nil {
+	if c.Thread, c.Row, err = rt.Find.Open(ctx, c.Namespace, c.Name); err != nil {
 		return err
 	}
 	c.Subresource = runtimev1.Subresource(info.Subresource)
@@ -122,11 +128,11 @@ func (rt *router) serve(c *call.Call) error {
 }
 
 // of returns the handlers of the route for a call.
-func (r route) of(c *call.Call) call.Verbs {
+func (r Route) of(c *call.Call) call.Verbs {
 	if len(c.Path) > 0 {
-		return r.nested
+		return r.Nested
 	}
-	return r.plain
+	return r.Plain
 }
 
 // handlerOf chooses the handler by the authorized verb.
@@ -144,5 +150,5 @@ func handlerOf(c *call.Call, by call.Verbs, info *apirequest.RequestInfo) (call.
 
 // writeStatus answers with an error as JSON.
 func writeStatus(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError) {
-	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{}, w, r)
+	responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{}, w, r)
 }

@@ -1,4 +1,4 @@
-package apiserver
+package router
 
 import (
 	"slices"
@@ -20,28 +20,28 @@ import (
 // too. Namespace deletion and the garbage collector process every resource that can be deleted, listed and watched,
 // and they must process the objects of skein.dev instead, which have the same name. `kubectl get threads` also means
 // those objects, because their group has the higher priority (config/runtimeapi).
-func (rt *router) resources() []metav1.APIResource {
+func (rt *Router) resources() []metav1.APIResource {
 	var list []metav1.APIResource
-	for sub, r := range rt.routes {
+	for sub, r := range rt.Routes {
 		resource := metav1.APIResource{
 			Name:  runtimev1.ThreadsResource + "/" + string(sub),
 			Group: runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version,
-			Namespaced: true, Kind: r.kind, Verbs: r.verbs(),
+			Namespaced: true, Kind: r.Kind, Verbs: r.Verbs(),
 		}
 		if sub == "" {
 			resource.Name, resource.Verbs = runtimev1.ThreadsResource, metav1.Verbs{"get"}
 		}
 		list = append(list, resource)
 	}
-	for name, v := range rt.views {
+	for name, v := range rt.Views {
 		list = append(list, v.resources(name)...)
 	}
 	slices.SortFunc(list, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-// install registers the router and the discovery documents, including the aggregated form.
-func (rt *router) install(s *genericapiserver.GenericAPIServer) error {
+// Install registers the router and the discovery documents, including the aggregated form.
+func (rt *Router) Install(s *genericapiserver.GenericAPIServer) error {
 	gv := runtimev1.GroupVersion
 	version := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
 	group := metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
@@ -57,8 +57,8 @@ func (rt *router) install(s *genericapiserver.GenericAPIServer) error {
 	})
 
 	mux := s.Handler.NonGoRestfulMux
-	groupHandler := discovery.NewAPIGroupHandler(codecs, group)
-	versionHandler := discovery.NewAPIVersionHandler(codecs, gv, discovery.APIResourceListerFunc(func() []metav1.APIResource { return resources }))
+	groupHandler := discovery.NewAPIGroupHandler(Codecs, group)
+	versionHandler := discovery.NewAPIVersionHandler(Codecs, gv, discovery.APIResourceListerFunc(func() []metav1.APIResource { return resources }))
 	root := "/apis/" + gv.Group
 	mux.Handle(root, groupHandler)
 	mux.Handle(root+"/", groupHandler)

@@ -1,4 +1,4 @@
-package apiserver
+package router
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 // gets, so handlers do not handle them.
 
 // serveThread answers a call on a thread.
-func (rt *router) serveThread(c *call.Call, r route, h call.Handler) error {
+func (rt *Router) serveThread(c *call.Call, r Route, h call.Handler) error {
 	if !c.Writes() {
-		if err := admit(c); err != nil {
+		if err := rt.admit(c); err != nil {
 			return err
 		}
 		return h(c)
@@ -35,22 +35,22 @@ func (rt *router) serveThread(c *call.Call, r route, h call.Handler) error {
 
 // serveWrite binds the call's thread to its lease and its expected version. It checks both here for writes that do
 // not go through the store. Writes that do are checked again in their transaction.
-func (rt *router) serveWrite(c *call.Call, r route, h call.Handler) error {
+func (rt *Router) serveWrite(c *call.Call, r Route, h call.Handler) error {
 	ctx := c.Context()
-	if err := admit(c); err != nil { // after the check for a repeat under an idempotency key, which must get its stored answer
+	if err := rt.admit(c); err != nil { // after the check for a repeat under an idempotency key, which must get its stored answer
 		return err
 	}
 	if token := c.Request.Header.Get(runtimev1.HeaderLease); token != "" && c.Subresource != runtimev1.SubresourceLease { // the calls of lease manage the lease in the header
-		w, err := rt.lookup.Threads.WriterOf(c.Row.ID, token)
+		w, err := rt.Find.Threads.WriterOf(c.Row.ID, token)
 		if err != nil {
 			return err
 		}
 		c.Thread = c.Thread.WithFence(w.Fence())
-		if err := rt.lookup.Threads.Store().Apply(ctx, c.Row.ID, w.Fence()); err != nil {
+		if err := rt.Find.Threads.Store().Apply(ctx, c.Row.ID, w.Fence()); err != nil {
 			return err
 		}
 	}
-	if r.foreign {
+	if r.Foreign {
 		return h(c)
 	}
 	expected, err := expectedVersion(c)

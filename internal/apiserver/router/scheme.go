@@ -1,4 +1,4 @@
-package apiserver
+package router
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,10 +9,10 @@ import (
 
 // scheme holds what the generic server itself answers with: Status and discovery documents. The types of the runtime
 // API are plain JSON and need no scheme.
-var (
-	scheme = runtime.NewScheme()
-	codecs = serializer.NewCodecFactory(scheme)
-)
+var scheme = runtime.NewScheme()
+
+// Codecs encodes what the generic server itself answers with.
+var Codecs = serializer.NewCodecFactory(scheme)
 
 func init() {
 	v1 := schema.GroupVersion{Version: "v1"}
