@@ -141,6 +141,7 @@ func NoLists(verb string) error {
 	return e
 }
 
+// NoSuchPath returns a 404 that says what the API has.
 func NoSuchPath(r *http.Request) error {
 	e := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, ThreadsResource, "", "", 0, false)
 	e.ErrStatus.Reason = metav1.StatusReasonNotFound
