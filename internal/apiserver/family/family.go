@@ -19,6 +19,46 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// Engine is the part of the engine with which a child speaks to its parent.
+type Engine interface {
+	NotifyParent(ctx context.Context, threadID, key, content string) error
+	SetStatus(ctx context.Context, threadID, status string) error
+}
+
+// Children is the part of the registry of children that the runtime API uses.
+type Children interface {
+	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
+}
+
+// Handler serves the children of a thread and its parent.
+type Handler struct {
+	Threads  *thread.Service
+	Engine   Engine
+	Children Children
+}
+
+// ListChildren answers GET children: the registry of the thread (SUB-01).
+func (h *Handler) ListChildren(c *call.Call) error {
+	q, err := c.Query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.Page()
+	if err := q.Check(); err != nil {
+		return err
+	}
+	all, err := h.Children.List(c.Context(), c.Row)
+	if err != nil {
+		return err
+	}
+	page, more := call.Cut(all, limit, offset)
+	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: []runtimev1.Child{}, HasMore: more}
+	for _, child := range page {
+		list.Children = append(list.Children, childOf(child))
+	}
+	return c.WriteJSON(http.StatusOK, list)
+}
+
 // GetChild answers GET children/{reference}: one entry of the registry (SUB-05).
 func (h *Handler) GetChild(c *call.Call) error {
 	all, err := h.Children.List(c.Context(), c.Row)
@@ -31,6 +71,14 @@ func (h *Handler) GetChild(c *call.Call) error {
 		}
 	}
 	return status.NotFound(c.Name, "thread %q has no child %q", c.Name, c.Rest())
+}
+
+func childOf(c skeinv1.ChildStatus) runtimev1.Child {
+	return runtimev1.Child{
+		Reference: c.Reference, Name: c.Name, Title: c.Title, Description: c.Description, Resumable: c.Resumable, Blocking: c.Blocking,
+		ThreadName: c.ThreadName, ThreadID: c.ThreadID, SpawnGroupID: c.SpawnGroupID, CreatedAt: c.CreatedAt, Status: c.Status,
+		ParentCommunication: string(c.ParentCommunication),
+	}
 }
 
 // GetParent answers GET parent: the record of this thread's parent, or null when there is none (SUB-05).
@@ -103,52 +151,4 @@ func childOnly(c *call.Call) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("thread %q has no parent: this is for subagents", c.Name))
 	}
 	return nil
-}
-
-// Engine is the part of the engine with which a child speaks to its parent.
-type Engine interface {
-	NotifyParent(ctx context.Context, threadID, key, content string) error
-	SetStatus(ctx context.Context, threadID, status string) error
-}
-
-// Children is the part of the registry of children that the runtime API uses.
-type Children interface {
-	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
-}
-
-// Handler serves the children of a thread and its parent.
-type Handler struct {
-	Threads  *thread.Service
-	Engine   Engine
-	Children Children
-}
-
-// ListChildren answers GET children: the registry of the thread (SUB-01).
-func (h *Handler) ListChildren(c *call.Call) error {
-	q, err := c.Query()
-	if err != nil {
-		return err
-	}
-	limit, offset := q.Page()
-	if err := q.Check(); err != nil {
-		return err
-	}
-	all, err := h.Children.List(c.Context(), c.Row)
-	if err != nil {
-		return err
-	}
-	page, more := call.Cut(all, limit, offset)
-	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: []runtimev1.Child{}, HasMore: more}
-	for _, child := range page {
-		list.Children = append(list.Children, childOf(child))
-	}
-	return c.WriteJSON(http.StatusOK, list)
-}
-
-func childOf(c skeinv1.ChildStatus) runtimev1.Child {
-	return runtimev1.Child{
-		Reference: c.Reference, Name: c.Name, Title: c.Title, Description: c.Description, Resumable: c.Resumable, Blocking: c.Blocking,
-		ThreadName: c.ThreadName, ThreadID: c.ThreadID, SpawnGroupID: c.SpawnGroupID, CreatedAt: c.CreatedAt, Status: c.Status,
-		ParentCommunication: string(c.ParentCommunication),
-	}
 }

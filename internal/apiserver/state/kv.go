@@ -14,6 +14,19 @@ import (
 // Values serves the key-value store of a thread.
 type Values struct{}
 
+// List answers GET kv: the keys of the thread's key-value store (KVS-01).
+func (h *Values) List(c *call.Call) error {
+	q, err := keyQuery(c)
+	if err != nil {
+		return err
+	}
+	page, err := c.Thread.ValueKeys(c.Context(), q)
+	if err != nil {
+		return err
+	}
+	return writeKeys(c, page)
+}
+
 // Get answers GET kv/{key} with the value itself, or null when there is none (KVS-01).
 func (h *Values) Get(c *call.Call) error {
 	v, err := c.Thread.Value(c.Context(), c.Rest())
@@ -61,17 +74,4 @@ func keyQuery(c *call.Call) (store.KeyQuery, error) {
 
 func writeKeys(c *call.Call, page *store.KeyPage) error {
 	return c.WriteJSON(http.StatusOK, runtimev1.KeyList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindKeyList), Keys: page.Keys, HasMore: page.HasMore})
-}
-
-// List answers GET kv: the keys of the thread's key-value store (KVS-01).
-func (h *Values) List(c *call.Call) error {
-	q, err := keyQuery(c)
-	if err != nil {
-		return err
-	}
-	page, err := c.Thread.ValueKeys(c.Context(), q)
-	if err != nil {
-		return err
-	}
-	return writeKeys(c, page)
 }

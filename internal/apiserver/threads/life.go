@@ -21,13 +21,13 @@ type Life struct {
 	Records *Records
 }
 
-// Destroy answers POST destroy: it clears the conversation, but keeps the thread (THR-06).
-func (h *Life) Destroy(c *call.Call) error {
+// Stop answers POST stop: it ends the current run, not the thread.
+func (h *Life) Stop(c *call.Call) error {
 	var body runtimev1.Stop
 	if err := c.Decode(&body, true); err != nil {
 		return err
 	}
-	if err := h.Engine.Destroy(c.Context(), c.Row.ID); err != nil {
+	if err := h.Engine.Stop(c.Context(), c.Row.ID, body.Message); err != nil {
 		return err
 	}
 	return h.Records.write(c)
@@ -46,18 +46,6 @@ func (h *Life) Continue(c *call.Call) error {
 	return h.Records.write(c)
 }
 
-// Stop answers POST stop: it ends the current run, not the thread.
-func (h *Life) Stop(c *call.Call) error {
-	var body runtimev1.Stop
-	if err := c.Decode(&body, true); err != nil {
-		return err
-	}
-	if err := h.Engine.Stop(c.Context(), c.Row.ID, body.Message); err != nil {
-		return err
-	}
-	return h.Records.write(c)
-}
-
 // Terminate answers POST terminate (THR-05, SUB-08). Repeating it is no error.
 func (h *Life) Terminate(c *call.Call) error {
 	var body runtimev1.Stop
@@ -65,6 +53,18 @@ func (h *Life) Terminate(c *call.Call) error {
 		return err
 	}
 	if err := h.Engine.Terminate(c.Context(), c.Row.ID, skeinv1.ReasonTerminatedByRequest); err != nil {
+		return err
+	}
+	return h.Records.write(c)
+}
+
+// Destroy answers POST destroy: it clears the conversation, but keeps the thread (THR-06).
+func (h *Life) Destroy(c *call.Call) error {
+	var body runtimev1.Stop
+	if err := c.Decode(&body, true); err != nil {
+		return err
+	}
+	if err := h.Engine.Destroy(c.Context(), c.Row.ID); err != nil {
 		return err
 	}
 	return h.Records.write(c)
