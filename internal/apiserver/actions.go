@@ -1,9 +1,6 @@
 package apiserver
 
 import (
-	"fmt"
-
-	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/thread/life"
 )
 
@@ -88,29 +85,4 @@ var actions = map[string]life.Action{
 	"get memory":           life.Read,
 	"get export":           life.Read,
 	"get execution":        life.Read,
-}
-
-// actionKey returns the key of a call in actions.
-func actionKey(verb string, sub runtimev1.Subresource, nested bool) string {
-	if nested {
-		return verb + " " + string(sub) + "/"
-	}
-	return verb + " " + string(sub)
-}
-
-// admit refuses a call that the thread does not allow in its present state. A write that a terminated thread would
-// refuse also fails when the thread is terminated before the write commits.
-func (c *call) admit() error {
-	key := actionKey(c.verb, c.subresource, len(c.path) > 0)
-	action, known := actions[key]
-	if !known {
-		return fmt.Errorf("the runtime API has no action for %q", key)
-	}
-	if err := life.Check(c.row, action); err != nil {
-		return err
-	}
-	if !life.Allows(life.Terminated, action) {
-		c.thread = c.thread.WhileActive()
-	}
-	return nil
 }

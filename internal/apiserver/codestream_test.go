@@ -17,6 +17,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/apiserver/code"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
@@ -24,7 +25,7 @@ import (
 // exchange is a WebSocket of code with the messages of the wire.
 type exchange struct{ conn *websocket.Conn }
 
-func (e *env) codeSocket(ctx context.Context, change ...func(*websocket.DialOptions)) exchange {
+func (e *testEnv) codeSocket(ctx context.Context, change ...func(*websocket.DialOptions)) exchange {
 	GinkgoHelper()
 	o := &websocket.DialOptions{
 		HTTPClient: e.http1(), HTTPHeader: http.Header{"Authorization": {"Bearer alice"}}, Subprotocols: []string{runtimev1.CodeSubprotocol},
@@ -62,7 +63,7 @@ func (x exchange) closed(ctx context.Context) websocket.CloseError {
 }
 
 // code makes the engine run a Go function as code. done reports how its context ended.
-func (e *env) code(f func(ctx context.Context, req sandbox.CodeRequest) any) (cause chan error) {
+func (e *testEnv) code(f func(ctx context.Context, req sandbox.CodeRequest) any) (cause chan error) {
 	cause = make(chan error, 10)
 	e.engine.run = func(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
 		v := f(ctx, req)
@@ -129,7 +130,7 @@ var _ = Describe("the WebSocket of code", func() {
 		Entry("a function that comes twice", `{"source":"1","functions":[{"import":"a","name":"x"},{"import":"a","name":"x"}]}`, `"x" is given twice`),
 	)
 
-	DescribeTable("ends the code", Label("COD-04"), func(ctx SpecContext, end func(*env, exchange), why string, answer OmegaMatcher) {
+	DescribeTable("ends the code", Label("COD-04"), func(ctx SpecContext, end func(*testEnv, exchange), why string, answer OmegaMatcher) {
 		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
 		e.thread("hello")
 		cause := e.code(untilEnded)
@@ -142,11 +143,11 @@ var _ = Describe("the WebSocket of code", func() {
 			Expect(x.hear(ctx)).To(answer)
 		}
 	},
-		Entry("when told to, for the reason given", func(_ *env, x exchange) { x.say(context.Background(), `{"type":"terminate","reason":"enough"}`) },
+		Entry("when told to, for the reason given", func(_ *testEnv, x exchange) { x.say(context.Background(), `{"type":"terminate","reason":"enough"}`) },
 			"enough", And(ContainSubstring(`"status":"terminated"`), ContainSubstring(`"message":"enough"`))),
-		Entry("when the client leaves", func(_ *env, x exchange) { _ = x.conn.Close(websocket.StatusNormalClosure, "") }, errLeft.reason, nil),
-		Entry("when the connection breaks", func(_ *env, x exchange) { _ = x.conn.CloseNow() }, errLeft.reason, nil),
-		Entry("when the server stops", func(e *env, _ exchange) { e.stop() }, errStopping.reason, ContainSubstring(errStopping.reason)),
+		Entry("when the client leaves", func(_ *testEnv, x exchange) { _ = x.conn.Close(websocket.StatusNormalClosure, "") }, code.ErrLeft.Reason, nil),
+		Entry("when the connection breaks", func(_ *testEnv, x exchange) { _ = x.conn.CloseNow() }, code.ErrLeft.Reason, nil),
+		Entry("when the server stops", func(e *testEnv, _ exchange) { e.stop() }, code.ErrStopping.Reason, ContainSubstring(code.ErrStopping.Reason)),
 	)
 
 	It("ends the code when the server stops, also while a client leaves a ping unanswered", Label("COD-04"), func(ctx SpecContext) {
@@ -172,8 +173,8 @@ var _ = Describe("the WebSocket of code", func() {
 		}()
 		Eventually(pinged).Should(Receive())
 		e.stop()
-		Eventually(cause).Should(Receive(MatchError(errStopping)))
-		Eventually(heard).Should(Receive(ContainSubstring(errStopping.reason)))
+		Eventually(cause).Should(Receive(MatchError(code.ErrStopping)))
+		Eventually(heard).Should(Receive(ContainSubstring(code.ErrStopping.Reason)))
 	}, SpecTimeout(2*patience))
 
 	DescribeTable("closes the connection of a client that breaks the protocol, and ends its code", func(ctx SpecContext, message, why string) {
@@ -189,7 +190,7 @@ var _ = Describe("the WebSocket of code", func() {
 			x.say(ctx, message)
 		}
 		Expect(x.closed(ctx)).To(And(HaveField("Code", websocket.StatusPolicyViolation), HaveField("Reason", ContainSubstring(why))))
-		Eventually(cause).Should(Receive(MatchError(errLeft)))
+		Eventually(cause).Should(Receive(MatchError(code.ErrLeft)))
 	},
 		Entry("no JSON", `{`, "cannot be read"),
 		Entry("an unknown type", `{"type":"dance"}`, `"dance"`),

@@ -8,4 +8,7 @@
 // are streams, pages and files, not objects with resource versions. docs/adr/0004-runtime-api-server.md has the
 // reasons. One rule keeps authorization sound: a handler is always chosen from the RequestInfo that was authorized,
 // never by parsing the URL again.
+//
+// This package has the server and the table of its routes (routes.go). Package router dispatches requests, and each
+// resource has a package of its own for its handlers.
 package apiserver

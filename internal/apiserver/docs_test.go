@@ -49,8 +49,8 @@ func granted() map[string]bool {
 var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 	It("grant each verb of each subresource to somebody", func() {
 		roles := granted()
-		for sub, r := range (&Server{}).routes() {
-			for _, verb := range r.verbs() {
+		for sub, r := range (&Server{}).handlers().routes() {
+			for _, verb := range r.Verbs() {
 				resource := strings.TrimSuffix(runtimev1.ThreadsResource+"/"+string(sub), "/")
 				Expect(roles).To(HaveKey(resource+" "+verb), "add it to config/rbac/conversation_*_role.yaml")
 			}
@@ -58,7 +58,7 @@ var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 	})
 
 	It("name no subresource that is not there", func() {
-		routes := (&Server{}).routes()
+		routes := (&Server{}).handlers().routes()
 		for key := range maps.Keys(granted()) {
 			resource, _, _ := strings.Cut(key, " ")
 			if sub, ok := strings.CutPrefix(resource, runtimev1.ThreadsResource+"/"); ok {
@@ -116,17 +116,17 @@ var _ = Describe("the guide to the runtime API", func() {
 				served[methods[verb]+" "+path] = true
 			}
 		}
-		for sub, r := range (&Server{}).routes() {
-			add(r.plain, string(sub))
-			add(r.nested, string(sub)+"/")
+		for sub, r := range (&Server{}).handlers().routes() {
+			add(r.Plain, string(sub))
+			add(r.Nested, string(sub)+"/")
 		}
-		for name, v := range (&Server{}).views() {
-			add(v.collection, string(name))
-			add(v.across, string(name))
-			add(v.named, string(name)+"/")
-			for _, r := range v.below {
-				add(r.plain, string(name)+"/")
-				add(r.nested, string(name)+"/")
+		for name, v := range (&Server{}).handlers().views() {
+			add(v.Collection, string(name))
+			add(v.Across, string(name))
+			add(v.Named, string(name)+"/")
+			for _, r := range v.Below {
+				add(r.Plain, string(name)+"/")
+				add(r.Nested, string(name)+"/")
 			}
 		}
 		rows := documented()

@@ -15,13 +15,14 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/redact"
 )
 
 var _ = Describe("endpoints", Label("END-01"), func() {
-	var e *env
+	var e *testEnv
 	var asked endpoints.Request
 	var secrets *redact.Registry
 	BeforeEach(func() {

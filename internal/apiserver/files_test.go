@@ -145,7 +145,7 @@ var _ = Describe("files", func() {
 })
 
 // dial opens a connection for malformed HTTP/1.1.
-func (e *env) dial() net.Conn {
+func (e *testEnv) dial() net.Conn {
 	GinkgoHelper()
 	cfg := e.http.Transport.(*http.Transport).TLSClientConfig.Clone()
 	cfg.NextProtos = []string{"http/1.1"}

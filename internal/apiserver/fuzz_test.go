@@ -52,8 +52,7 @@ func fuzzRouter(f *testing.F) http.HandlerFunc {
 			return authorizer.DecisionAllow, "", nil
 		}),
 	}
-	server.lookup = &lookup{threads: svc, reader: server.opts.Reader}
-	rt := &router{lookup: server.lookup, routes: server.routes(), views: server.views()}
+	rt := server.router()
 	infos := &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	return func(w http.ResponseWriter, r *http.Request) {
 		info, err := infos.NewRequestInfo(r)

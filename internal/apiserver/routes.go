@@ -1,80 +1,114 @@
 package apiserver
 
-import runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+import (
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/router"
+)
 
 // verbs maps the verb that was authorized to its handler.
-type verbs = map[string]handler
+type verbs = call.Verbs
 
 // routes returns the whole API below threads. The verb watch is a GET below /watch/, which API servers do not time
 // out.
-func (s *Server) routes() map[runtimev1.Subresource]route {
-	return map[runtimev1.Subresource]route{
-		"": {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getThread, "patch": s.patchThread}},
+func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
+	return map[runtimev1.Subresource]router.Route{
+		"": {Kind: runtimev1.KindThreadRecord, Plain: verbs{"get": h.records.Get, "patch": h.records.Patch}},
 		runtimev1.SubresourceMessages: {
-			kind:   runtimev1.KindMessageList,
-			plain:  verbs{"get": s.listMessages, "create": s.injectMessage},
-			nested: verbs{"get": s.getMessage, "patch": s.updateMessage, "delete": s.deleteMessage},
+			Kind:   runtimev1.KindMessageList,
+			Plain:  verbs{"get": h.messages.List, "create": h.messages.Inject},
+			Nested: verbs{"get": h.messages.Get, "patch": h.messages.Update, "delete": h.messages.Delete},
 		},
-		runtimev1.SubresourceQueue: {kind: runtimev1.KindMessageList, plain: verbs{"get": s.listQueue, "create": s.queueMessage}},
+		runtimev1.SubresourceQueue: {Kind: runtimev1.KindMessageList, Plain: verbs{"get": h.messages.ListQueue, "create": h.messages.Queue}},
 		runtimev1.SubresourceFiles: {
-			kind: runtimev1.KindFileList, longRunning: true,
-			plain:  verbs{"get": s.listFiles},
-			nested: verbs{"get": s.readFile, "update": s.writeFile, "delete": s.deleteFile},
+			Kind: runtimev1.KindFileList, LongRunning: true,
+			Plain:  verbs{"get": h.files.List},
+			Nested: verbs{"get": h.files.Read, "update": h.files.Write, "delete": h.files.Delete},
 		},
-		runtimev1.SubresourceEvents:    {kind: "Event", longRunning: true, plain: verbs{"get": s.streamEvents, "watch": s.streamEvents, "create": s.emitEvent}},
-		runtimev1.SubresourceLogs:      {kind: "LogLine", longRunning: true, plain: verbs{"get": s.streamLogs, "watch": s.streamLogs}},
-		runtimev1.SubresourceRuns:      {kind: runtimev1.KindRunList, plain: verbs{"get": s.listRuns}, nested: verbs{"get": s.getRun, "create": s.cancelRun}},
-		runtimev1.SubresourceApprovals: {kind: runtimev1.KindApprovalList, plain: verbs{"get": s.listApprovals}, nested: verbs{"create": s.decideApproval}},
-		runtimev1.SubresourceStop:      {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.stopThread}},
-		runtimev1.SubresourceDestroy:   {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.destroyThread}},
-		runtimev1.SubresourceContinue:  {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.continueThread}},
-		runtimev1.SubresourceTerminate: {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.terminateThread}},
-		runtimev1.SubresourceTruncate:  {kind: "Truncated", plain: verbs{"create": s.truncateThread}},
+		runtimev1.SubresourceEvents:    {Kind: "Event", LongRunning: true, Plain: verbs{"get": h.streams.Events, "watch": h.streams.Events, "create": h.streams.Emit}},
+		runtimev1.SubresourceLogs:      {Kind: "LogLine", LongRunning: true, Plain: verbs{"get": h.streams.Logs, "watch": h.streams.Logs}},
+		runtimev1.SubresourceRuns:      {Kind: runtimev1.KindRunList, Plain: verbs{"get": h.runs.List}, Nested: verbs{"get": h.runs.Get, "create": h.runs.Cancel}},
+		runtimev1.SubresourceApprovals: {Kind: runtimev1.KindApprovalList, Plain: verbs{"get": h.approvals.List}, Nested: verbs{"create": h.approvals.Decide}},
+		runtimev1.SubresourceStop:      {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Stop}},
+		runtimev1.SubresourceDestroy:   {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Destroy}},
+		runtimev1.SubresourceContinue:  {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Continue}},
+		runtimev1.SubresourceTerminate: {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Terminate}},
+		runtimev1.SubresourceTruncate:  {Kind: "Truncated", Plain: verbs{"create": h.messages.Truncate}},
 		runtimev1.SubresourceRelationships: {
-			kind: runtimev1.KindRelationshipList, plain: verbs{"get": s.listRelationships, "create": s.addRelationship},
+			Kind: runtimev1.KindRelationshipList, Plain: verbs{"get": h.relationships.List, "create": h.relationships.Add},
 		},
 		runtimev1.SubresourceKV: {
-			kind:   "Value",
-			plain:  verbs{"get": s.listKeys},
-			nested: verbs{"get": s.getValue, "update": s.putValue, "delete": s.deleteValue},
+			Kind:   "Value",
+			Plain:  verbs{"get": h.values.List},
+			Nested: verbs{"get": h.values.Get, "update": h.values.Put, "delete": h.values.Delete},
 		},
 		runtimev1.SubresourceEnv: {
-			kind: runtimev1.KindEnvVarList, secret: true,
-			plain:  verbs{"get": s.listEnv},
-			nested: verbs{"get": s.getEnv, "update": s.putEnv, "delete": s.deleteEnv},
+			Kind: runtimev1.KindEnvVarList, Secret: true,
+			Plain:  verbs{"get": h.env.List},
+			Nested: verbs{"get": h.env.Get, "update": h.env.Put, "delete": h.env.Delete},
 		},
-		runtimev1.SubresourceCode: {kind: runtimev1.KindCodeResult, longRunning: true, plain: verbs{"create": s.runCode, "get": s.attendCode, "watch": s.attendCode}},
+		runtimev1.SubresourceCode: {Kind: runtimev1.KindCodeResult, LongRunning: true, Plain: verbs{"create": h.code.Run, "get": h.code.Attend, "watch": h.code.Attend}},
 		runtimev1.SubresourceEffects: {
-			kind:   runtimev1.KindEffectList,
-			plain:  verbs{"get": s.listEffects, "create": s.scheduleEffect},
-			nested: verbs{"delete": s.removeEffect},
+			Kind:   runtimev1.KindEffectList,
+			Plain:  verbs{"get": h.effects.List, "create": h.effects.Schedule},
+			Nested: verbs{"delete": h.effects.Remove},
 		},
-		runtimev1.SubresourceChildren: {kind: runtimev1.KindChildList, plain: verbs{"get": s.listChildren}, nested: verbs{"get": s.getChild}},
-		runtimev1.SubresourceSkills:   {kind: "SkillActivation", plain: verbs{"create": s.activateSkill}},
+		runtimev1.SubresourceChildren: {Kind: runtimev1.KindChildList, Plain: verbs{"get": h.family.ListChildren}, Nested: verbs{"get": h.family.GetChild}},
+		runtimev1.SubresourceSkills:   {Kind: "SkillActivation", Plain: verbs{"create": h.tools.ActivateSkill}},
 		runtimev1.SubresourceLease: {
-			kind:  runtimev1.KindLease,
-			plain: verbs{"create": s.acquireLease, "update": s.renewLease, "delete": s.releaseLease},
+			Kind:  runtimev1.KindLease,
+			Plain: verbs{"create": h.leases.Acquire, "update": h.leases.Renew, "delete": h.leases.Release},
 		},
-		runtimev1.SubresourceParent:      {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getParent}},
-		runtimev1.SubresourceNotify:      {kind: "Notification", plain: verbs{"create": s.notifyParent}},
-		runtimev1.SubresourceStatus:      {kind: "RegistryStatus", plain: verbs{"get": s.getStatus, "update": s.setStatus}},
-		runtimev1.SubresourceTools:       {kind: runtimev1.KindToolResult, longRunning: true, nested: verbs{"create": s.callTool}},
-		runtimev1.SubresourceDefinitions: {kind: runtimev1.KindDefinitionNames, nested: verbs{"get": s.getDefinitions}},
+		runtimev1.SubresourceParent:      {Kind: runtimev1.KindThreadRecord, Plain: verbs{"get": h.family.GetParent}},
+		runtimev1.SubresourceNotify:      {Kind: "Notification", Plain: verbs{"create": h.family.NotifyParent}},
+		runtimev1.SubresourceStatus:      {Kind: "RegistryStatus", Plain: verbs{"get": h.family.GetStatus, "update": h.family.SetStatus}},
+		runtimev1.SubresourceTools:       {Kind: runtimev1.KindToolResult, LongRunning: true, Nested: verbs{"create": h.tools.Call}},
+		runtimev1.SubresourceDefinitions: {Kind: runtimev1.KindDefinitionNames, Nested: verbs{"get": h.tools.Definitions}},
 		runtimev1.SubresourceState: {
-			kind:   runtimev1.KindStateList,
-			plain:  verbs{"get": s.listState, "create": s.changeState},
-			nested: verbs{"get": s.getState, "update": s.putState, "delete": s.deleteState},
+			Kind:   runtimev1.KindStateList,
+			Plain:  verbs{"get": h.state.List, "create": h.state.Change},
+			Nested: verbs{"get": h.state.Get, "update": h.state.Put, "delete": h.state.Delete},
 		},
-		runtimev1.SubresourceUsage:     {kind: runtimev1.KindUsage, plain: verbs{"get": s.getUsage}, nested: verbs{"get": s.listUsage}},
-		runtimev1.SubresourceMemory:    {kind: runtimev1.KindMemoryHitList, plain: verbs{"get": s.searchMemory}},
-		runtimev1.SubresourceExport:    {kind: "Export", longRunning: true, plain: verbs{"get": s.exportThread}},
-		runtimev1.SubresourceImport:    {kind: runtimev1.KindImportResult, longRunning: true, plain: verbs{"create": s.importThread}},
-		runtimev1.SubresourceExecution: {kind: runtimev1.KindExecutionState, plain: verbs{"get": s.getExecution}},
-		runtimev1.SubresourceEndpoints: {kind: "Endpoint", longRunning: true, foreign: true, plain: anyMethod(s.serveEndpoint), nested: anyMethod(s.serveEndpoint)},
+		runtimev1.SubresourceUsage:     {Kind: runtimev1.KindUsage, Plain: verbs{"get": h.runs.GetUsage}, Nested: verbs{"get": h.runs.ListUsage}},
+		runtimev1.SubresourceMemory:    {Kind: runtimev1.KindMemoryHitList, Plain: verbs{"get": h.searches.Memory}},
+		runtimev1.SubresourceExport:    {Kind: "Export", LongRunning: true, Plain: verbs{"get": h.transfers.Export}},
+		runtimev1.SubresourceImport:    {Kind: runtimev1.KindImportResult, LongRunning: true, Plain: verbs{"create": h.transfers.Import}},
+		runtimev1.SubresourceExecution: {Kind: runtimev1.KindExecutionState, Plain: verbs{"get": h.runs.GetExecution}},
+		runtimev1.SubresourceEndpoints: {Kind: "Endpoint", LongRunning: true, Foreign: true, Plain: anyMethod(h.endpoints.Serve), Nested: anyMethod(h.endpoints.Serve)},
+	}
+}
+
+// views returns the part of the API that is not below a thread.
+func (h *handlers) views() map[runtimev1.View]router.View {
+	return map[runtimev1.View]router.View{
+		runtimev1.ViewKVStores: {
+			Kind: runtimev1.KindKeyList, Namespaced: true,
+			Below: map[string]router.Route{"values": {
+				Kind:   runtimev1.KindValueRecord,
+				Plain:  verbs{"get": h.kvStores.List},
+				Nested: verbs{"get": h.kvStores.Get, "update": h.kvStores.Put, "delete": h.kvStores.Delete},
+			}},
+		},
+		runtimev1.ViewLifecycle: {
+			Kind: runtimev1.KindLifecycleList, Namespaced: true, LongRunning: true,
+			Collection: verbs{"list": h.streams.ListLifecycle, "watch": h.streams.WatchLifecycle},
+			Across:     verbs{"list": h.streams.ListLifecycle, "watch": h.streams.WatchLifecycle},
+		},
+		runtimev1.ViewUsage:    {Kind: runtimev1.KindUsage, Namespaced: true, Collection: verbs{"list": h.runs.NamespaceUsage}},
+		runtimev1.ViewSearches: {Kind: runtimev1.KindSearchHitList, Collection: verbs{"list": h.searches.Messages}},
+		runtimev1.ViewLookups:  {Kind: runtimev1.KindThreadRecord, Named: verbs{"get": h.lookups.Get}},
+		runtimev1.ViewRetained: {
+			Kind: runtimev1.KindRetainedList, Namespaced: true,
+			Collection: verbs{"list": h.retained.List}, Named: verbs{"delete": h.retained.Purge},
+		},
+		runtimev1.ViewHistory: {
+			Kind: runtimev1.KindThreadHistory, Namespaced: true,
+			Collection: verbs{"list": h.history.List}, Across: verbs{"list": h.history.List},
+		},
 	}
 }
 
 // anyMethod returns the same handler for every verb that authorization derives from a method.
-func anyMethod(h handler) verbs {
+func anyMethod(h call.Handler) verbs {
 	return verbs{"get": h, "create": h, "update": h, "patch": h, "delete": h}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -20,37 +21,22 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/apiserver/auth"
+	"github.com/skein-dev/skein/internal/apiserver/endpoints"
+	"github.com/skein-dev/skein/internal/apiserver/family"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/apiserver/router"
+	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/redact"
-	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
-
-// Engine is the part of the engine that the runtime API uses.
-type Engine interface {
-	Stop(ctx context.Context, threadID, reason string) error
-	Terminate(ctx context.Context, threadID, reason string) error
-	Destroy(ctx context.Context, threadID string) error
-	RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error)
-	Outside
-}
-
-// Children is the part of the registry of children that the runtime API uses.
-type Children interface {
-	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
-}
-
-// Effects is the port for scheduled effects.
-type Effects = engine.Effects
 
 // Options are the options of a Server. Threads, Engine, Children, Effects and Reader are required, and either
 // Kubeconfig or both Authenticator and Authorizer.
 type Options struct {
 	Threads  *thread.Service
 	Engine   Engine
-	Children Children
+	Children family.Children
 	Effects  Effects
 	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
@@ -77,7 +63,7 @@ type Options struct {
 	// Certificate is the serving certificate, as EnsureServing returns it. When nil, the server uses tls.crt and
 	// tls.key in CertDir and reads them again when they change. Without a CertDir it uses a self-signed certificate
 	// (see CABundle).
-	Certificate *Certificate
+	Certificate *serving.Certificate
 	CertDir     string
 
 	// Audit writes audit events when it is set (policy file, log path).
@@ -122,7 +108,7 @@ type Server struct {
 	listener    net.Listener
 	certificate dynamiccertificates.CertKeyContentProvider
 	generic     *genericapiserver.GenericAPIServer
-	lookup      *lookup
+	lookup      *lookup.Finder
 	authorizer  authorizer.Authorizer
 	stopping    chan struct{} // closed when Start's context ends
 }
@@ -152,26 +138,18 @@ func (s *Server) setUp() error {
 	if err := s.loadCertificate(); err != nil {
 		return err
 	}
-	rt := &router{
-		lookup:  &lookup{threads: s.opts.Threads, reader: s.opts.Reader, live: s.opts.LiveReader, setupWait: s.opts.setupWait},
-		routes:  s.routes(),
-		secrets: s.opts.Secrets,
-		views:   s.views(),
-	}
-	s.lookup = rt.lookup
-	cfg := genericapiserver.NewConfig(codecs)
+	cfg := genericapiserver.NewConfig(router.Codecs)
 	cfg.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	cfg.ExternalAddress = s.listener.Addr().String()
 	cfg.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate}
 	cfg.LoopbackClientConfig = &rest.Config{} // no privileged client of our own: without a token nobody can act as it
 	cfg.SkipOpenAPIInstallation = true
 	cfg.EnableProfiling = false
-	cfg.LongRunningFunc = rt.longRunning
 	cfg.RequestTimeout = s.opts.RequestTimeout
 	// Requests are answered first; then connections have two seconds to end. Without this, a connection that has sent
 	// part of a request would delay the end of the process for as long as a request may take.
 	cfg.ShutdownSendRetryAfter = true
-	cfg.RequestInfoResolver = optionsAsGet{genericapiserver.NewRequestInfoResolver(cfg)}
+	cfg.RequestInfoResolver = endpoints.OptionsAsGet{RequestInfoResolver: genericapiserver.NewRequestInfoResolver(cfg)}
 	cfg.ReadyzChecks = append(cfg.ReadyzChecks, healthz.NamedCheck("store", func(r *http.Request) error {
 		return s.opts.Threads.Store().Ping(r.Context())
 	}))
@@ -179,6 +157,8 @@ func (s *Server) setUp() error {
 		return err
 	}
 	s.authorizer = cfg.Authorization.Authorizer
+	rt := s.router()
+	cfg.LongRunningFunc = rt.LongRunning
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {
 			return fmt.Errorf("audit: %w", err)
@@ -188,7 +168,14 @@ func (s *Server) setUp() error {
 	if s.generic, err = cfg.Complete(nil).New("skein-runtime-api", genericapiserver.NewEmptyDelegate()); err != nil {
 		return err
 	}
-	return rt.install(s.generic)
+	return rt.Install(s.generic)
+}
+
+// router returns the router of all routes. It needs the authorizer.
+func (s *Server) router() *router.Router {
+	s.lookup = &lookup.Finder{Threads: s.opts.Threads, Reader: s.opts.Reader, Live: s.opts.LiveReader, SetupWait: s.opts.setupWait}
+	h := s.handlers()
+	return &router.Router{Find: s.lookup, Routes: h.routes(), Views: h.views(), Actions: actions, Secrets: s.opts.Secrets}
 }
 
 // Start serves until ctx ends. It returns when all requests have been answered.
@@ -206,8 +193,43 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // CABundle returns the PEM of the authority that signed the serving certificate. It is unknown only with a CertDir.
 func (s *Server) CABundle() []byte {
-	if c, ok := s.certificate.(*Certificate); ok {
+	if c, ok := s.certificate.(*serving.Certificate); ok {
 		return c.CABundle()
 	}
 	return nil
+}
+
+// loadCertificate chooses the serving certificate.
+func (s *Server) loadCertificate() error {
+	if s.opts.Certificate == nil && s.opts.CertDir != "" {
+		c, err := dynamiccertificates.NewDynamicServingContentFromFiles("runtime-api",
+			filepath.Join(s.opts.CertDir, "tls.crt"), filepath.Join(s.opts.CertDir, "tls.key"))
+		if err != nil {
+			return fmt.Errorf("certificate: %w", err)
+		}
+		s.certificate = c
+		return nil
+	}
+	c := s.opts.Certificate
+	if c == nil {
+		names := []string{"localhost", "127.0.0.1", "::1"}
+		if a, ok := s.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsUnspecified() && !a.IP.IsLoopback() {
+			names = append(names, a.IP.String())
+		}
+		var err error
+		if c, err = serving.SelfSigned(names...); err != nil {
+			return err
+		}
+	}
+	s.certificate = c
+	return nil
+}
+
+// authenticate sets the authenticator and the authorizer.
+func (s *Server) authenticate(cfg *genericapiserver.Config) error {
+	if s.opts.Kubeconfig == nil {
+		cfg.Authentication.Authenticator, cfg.Authorization.Authorizer = s.opts.Authenticator, s.opts.Authorizer
+		return nil
+	}
+	return auth.Delegate(cfg, s.opts.Kubeconfig)
 }

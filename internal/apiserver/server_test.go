@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -231,3 +232,20 @@ var errHidden = &hiddenError{}
 type hiddenError struct{}
 
 func (*hiddenError) Error() string { return "dial postgres://user:hunter2@db" }
+
+var _ = Describe("a server that stops", Label("K8S-05"), func() {
+	It("does not wait for what a client has begun to ask", func() {
+		e := newEnv()
+		conn := e.dial()
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n", at("hello", "/messages")) // and nothing more
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = conn.Read(make([]byte, 1))
+		}()
+		e.status("GET", at("nobody", "/messages"), "") // proves that the server has read what came before
+		e.stop()
+		Eventually(e.stopped).Should(BeClosed())
+		Expect(ended).NotTo(BeClosed(), "the server stopped because it was told to, and not because the client's time was over")
+	})
+})

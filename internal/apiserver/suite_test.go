@@ -54,8 +54,8 @@ func TestAPIServer(t *testing.T) {
 	RunSpecs(t, "Runtime API")
 }
 
-// env is a server over a real store, with Thread objects in a client's memory. The bearer token is the caller's name.
-type env struct {
+// testEnv is a server over a real store, with Thread objects in a client's memory. The bearer token is the caller's name.
+type testEnv struct {
 	svc    *thread.Service
 	kube   client.Client
 	engine *recordingEngine
@@ -74,9 +74,9 @@ type env struct {
 	stopped chan struct{}
 }
 
-func newEnv(change ...func(*Options)) *env {
+func newEnv(change ...func(*Options)) *testEnv {
 	GinkgoHelper()
-	e := &env{rights: &rights{}, stopped: make(chan struct{})}
+	e := &testEnv{rights: &rights{}, stopped: make(chan struct{})}
 	db, err := sqlitetest.Open(context.Background(), sqlstore.SQLiteOptions{Dir: scratch.Folder(GinkgoT())})
 	Expect(err).NotTo(HaveOccurred())
 	bucket, err := thread.OpenBucket(context.Background(), "file://"+scratch.Folder(GinkgoT()))
@@ -133,7 +133,7 @@ func newEnv(change ...func(*Options)) *env {
 }
 
 // outside is a real engine that runs nothing: what it does for callers outside runs needs no loop.
-func (e *env) outside() Outside {
+func (e *testEnv) outside() Outside {
 	GinkgoHelper()
 	e.definitions = enginetest.NewDefinitions()
 	e.definitions.Put("helper", enginetest.Builtin(skeinv1.BuiltinKV))
@@ -160,7 +160,7 @@ func (d inAnyNamespace) Load(ctx context.Context, _, kind, name string) (json.Ra
 }
 
 // child creates a thread whose parent is another.
-func (e *env) child(name string, parent *thread.State) (*thread.State, *runtimeclient.Thread) {
+func (e *testEnv) child(name string, parent *thread.State) (*thread.State, *runtimeclient.Thread) {
 	GinkgoHelper()
 	obj := e.object(name)
 	t, _, err := e.svc.Create(context.Background(), thread.NewThread{Thread: store.Thread{
@@ -174,7 +174,7 @@ func (e *env) child(name string, parent *thread.State) (*thread.State, *runtimec
 }
 
 // thread creates a Thread object and its conversation.
-func (e *env) thread(name string) (*thread.State, *runtimeclient.Thread) {
+func (e *testEnv) thread(name string) (*thread.State, *runtimeclient.Thread) {
 	GinkgoHelper()
 	obj := e.object(name)
 	t, _, err := e.svc.Create(context.Background(), thread.NewThread{Thread: store.Thread{
@@ -186,14 +186,14 @@ func (e *env) thread(name string) (*thread.State, *runtimeclient.Thread) {
 	return st, e.client().Thread("ns", name)
 }
 
-func (e *env) object(name string) *skeinv1.Thread {
+func (e *testEnv) object(name string) *skeinv1.Thread {
 	GinkgoHelper()
 	obj := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uuid.NewString())}}
 	Expect(e.kube.Create(context.Background(), obj)).To(Succeed())
 	return obj
 }
 
-func (e *env) client() *runtimeclient.Client {
+func (e *testEnv) client() *runtimeclient.Client {
 	GinkgoHelper()
 	c, err := runtimeclient.New(e.config)
 	Expect(err).NotTo(HaveOccurred())
@@ -206,7 +206,7 @@ func at(name, rest string) string {
 }
 
 // do sends a plain request as alice.
-func (e *env) do(method, path string, body io.Reader, headers ...string) (*http.Response, string) {
+func (e *testEnv) do(method, path string, body io.Reader, headers ...string) (*http.Response, string) {
 	GinkgoHelper()
 	req, err := http.NewRequest(method, e.base+path, body)
 	Expect(err).NotTo(HaveOccurred())
@@ -223,7 +223,7 @@ func (e *env) do(method, path string, body io.Reader, headers ...string) (*http.
 }
 
 // status sends a request that must fail and returns the Status.
-func (e *env) status(method, path, body string, headers ...string) metav1.Status {
+func (e *testEnv) status(method, path, body string, headers ...string) metav1.Status {
 	GinkgoHelper()
 	resp, data := e.do(method, path, strings.NewReader(body), headers...) //nolint:bodyclose // do has read it and closed it
 	Expect(resp.StatusCode).To(BeNumerically(">=", 400), data)

@@ -11,17 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // threadOf creates a thread of a namespace with a given id, with its object or without.
-func (e *env) threadOf(namespace, name, id string, withObject bool) {
+func (e *testEnv) threadOf(namespace, name, id string, withObject bool) {
 	GinkgoHelper()
 	if withObject {
 		Expect(e.kube.Create(context.Background(), &skeinv1.Thread{
@@ -32,7 +34,7 @@ func (e *env) threadOf(namespace, name, id string, withObject bool) {
 }
 
 // as returns a client of a user with rights.
-func (e *env) as(name string, allow ...string) *runtimeclient.Client {
+func (e *testEnv) as(name string, allow ...string) *runtimeclient.Client {
 	GinkgoHelper()
 	e.rights.mu.Lock()
 	if e.rights.allow == nil {
@@ -134,10 +136,11 @@ var _ = Describe("lookups", Label("THR-16", "IDS-01"), func() {
 })
 
 var _ = Describe("the namespaces that a caller may read", func() {
-	allowed := func(e *env, name string) ([]string, bool) {
+	allowed := func(e *testEnv, name string) ([]string, bool) {
 		GinkgoHelper()
 		ctx := apirequest.WithUser(context.Background(), &user.DefaultInfo{Name: name})
-		list, all, err := e.server.allowedNamespaces(ctx, "get", "messages")
+		access := &access.Reviews{Authorizer: authorizer.AuthorizerFunc(e.rights.authorize), Threads: e.svc}
+		list, all, err := access.Namespaces(ctx, "get", "messages")
 		Expect(err).NotTo(HaveOccurred())
 		return list, all
 	}

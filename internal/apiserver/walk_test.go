@@ -13,6 +13,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/router"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/life"
 )
@@ -90,11 +91,11 @@ var writing = map[string]string{"create": http.MethodPost, "update": http.Method
 
 // served returns every way to write that the router has.
 func served() (keys []string) {
-	for sub, r := range (&Server{}).routes() {
-		for verb := range r.plain {
+	for sub, r := range (&Server{}).handlers().routes() {
+		for verb := range r.Plain {
 			keys = append(keys, verb+" "+string(sub))
 		}
-		for verb := range r.nested {
+		for verb := range r.Nested {
 			keys = append(keys, verb+" "+string(sub)+"/")
 		}
 	}
@@ -124,14 +125,14 @@ func eachWrite(f func(key, method, path string, w write)) {
 }
 
 // refused sends a request that must be refused and returns the Status.
-func (e *env) refused(user, method, path, body, contentType string) metav1.Status {
+func (e *testEnv) refused(user, method, path, body, contentType string) metav1.Status {
 	GinkgoHelper()
 	return e.status(method, path, body, "Authorization", "Bearer "+user, "Content-Type", contentType)
 }
 
 var _ = Describe("every way to write", Label("THR-18"), func() {
 	const asJSON = "application/json"
-	parentAndChild := func() (*env, string) {
+	parentAndChild := func() (*testEnv, string) {
 		e := newEnv()
 		parent, _ := e.thread("parent")
 		e.child("hello", parent)
@@ -232,14 +233,14 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		Expect(e.refused("alice", http.MethodDelete, "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/retained/x", ``, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
 
 		var ways []string
-		for name, v := range (&Server{}).views() {
-			for _, table := range []verbs{v.collection, v.across, v.named} {
+		for name, v := range (&Server{}).handlers().views() {
+			for _, table := range []verbs{v.Collection, v.Across, v.Named} {
 				for verb := range table {
 					ways = append(ways, verb+" "+string(name))
 				}
 			}
-			for sub, r := range v.below {
-				for _, verb := range r.verbs() {
+			for sub, r := range v.Below {
+				for _, verb := range r.Verbs() {
 					ways = append(ways, verb+" "+string(name)+"/"+sub)
 				}
 			}
@@ -250,12 +251,12 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 
 	It("has an action, as every way to read has", Label("THR-05"), func() {
 		var routed, decided []string
-		for sub, r := range (&Server{}).routes() {
-			for verb := range r.plain {
-				routed = append(routed, actionKey(verb, sub, false))
+		for sub, r := range (&Server{}).handlers().routes() {
+			for verb := range r.Plain {
+				routed = append(routed, router.ActionKey(verb, sub, false))
 			}
-			for verb := range r.nested {
-				routed = append(routed, actionKey(verb, sub, true))
+			for verb := range r.Nested {
+				routed = append(routed, router.ActionKey(verb, sub, true))
 			}
 		}
 		for key := range actions {

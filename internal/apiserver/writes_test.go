@@ -46,7 +46,7 @@ var _ = Describe("writes under an idempotency key", Label("MSG-10"), func() {
 		"lease":     {"POST", "/lease", `{"ttlSeconds":5}`},
 		"terminate": {"POST", "/terminate", `{}`},
 	}
-	version := func(e *env, st *thread.State) int64 {
+	version := func(e *testEnv, st *thread.State) int64 {
 		GinkgoHelper()
 		t, err := st.Info(context.Background())
 		Expect(err).NotTo(HaveOccurred())
@@ -171,7 +171,7 @@ var _ = Describe("writes that expect a version", Label("THR-11"), func() {
 })
 
 var _ = Describe("leases", Label("THR-12"), func() {
-	acquire := func(e *env, body string) runtimev1.Lease {
+	acquire := func(e *testEnv, body string) runtimev1.Lease {
 		GinkgoHelper()
 		resp, data := e.do("POST", at("hello", "/lease"), strings.NewReader(body))
 		Expect(resp.StatusCode).To(Equal(http.StatusCreated), data)

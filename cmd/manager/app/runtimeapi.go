@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/redact"
@@ -29,11 +30,11 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 	if err != nil {
 		return nil, fmt.Errorf("--runtime-api-bind-address=%s: %w", o.RuntimeAPIBindAddress, err)
 	}
-	serving := apiserver.ServingOptions{Namespace: o.Namespace}
+	registration := serving.Options{Namespace: o.Namespace}
 	if !o.inCluster() {
-		serving.External = listener.Addr()
+		registration.External = listener.Addr()
 	}
-	certificate, err := apiserver.EnsureServing(ctx, cfg, serving)
+	certificate, err := serving.Ensure(ctx, cfg, registration)
 	if err != nil {
 		return nil, closing(listener, err)
 	}

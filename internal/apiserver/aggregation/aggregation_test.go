@@ -39,6 +39,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
+	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -319,7 +320,7 @@ func requests() {
 func registration() {
 	It("keeps what is there, and mends what is broken", func(ctx SpecContext) {
 		first := env.Server.CABundle()
-		again, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+		again, err := serving.Ensure(ctx, env.Admin, env.Serving)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again.CABundle()).To(Equal(first))
 		svc := apiService(ctx)
@@ -328,7 +329,7 @@ func registration() {
 		svc.Spec.CABundle = nil
 		svc.Spec.InsecureSkipTLSVerify = true
 		Expect(env.Client.Patch(ctx, svc, client.MergeFrom(before))).To(Succeed(), "whoever keeps its status may write it meanwhile")
-		_, err = apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+		_, err = serving.Ensure(ctx, env.Admin, env.Serving)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(apiService(ctx).Spec).To(And(HaveField("CABundle", first), HaveField("InsecureSkipTLSVerify", false)))
 	})
@@ -339,19 +340,19 @@ func registration() {
 		Expect(env.Client.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "skein-runtime-api"}, Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": "skein"}, Ports: []corev1.ServicePort{{Port: 443}},
 		}})).To(Succeed())
-		_, err = apiserver.EnsureServing(ctx, env.Admin, apiserver.ServingOptions{Namespace: ns, External: env.Addr})
+		_, err = serving.Ensure(ctx, env.Admin, serving.Options{Namespace: ns, External: env.Addr})
 		Expect(err).To(MatchError(ContainSubstring("remove that installation first")))
 	})
 
 	It("names an endpoint when it is not on loopback, and goes back", func(ctx SpecContext) {
 		DeferCleanup(func(ctx SpecContext) {
-			_, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+			_, err := serving.Ensure(ctx, env.Admin, env.Serving)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(apiserver.WaitAvailable(ctx, env.Admin)).To(Succeed())
+			Expect(serving.WaitAvailable(ctx, env.Admin)).To(Succeed())
 		}, NodeTimeout(patience))
-		elsewhere := apiserver.ServingOptions{External: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7), Port: 8444}}
+		elsewhere := serving.Options{External: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7), Port: 8444}}
 		for range 2 {
-			_, err := apiserver.EnsureServing(ctx, env.Admin, elsewhere)
+			_, err := serving.Ensure(ctx, env.Admin, elsewhere)
 			Expect(err).NotTo(HaveOccurred())
 		}
 		var slices discoveryv1.EndpointSliceList
@@ -365,18 +366,18 @@ func registration() {
 
 	It("says what the API server says when it does not reach us", func(ctx SpecContext) {
 		DeferCleanup(func(ctx SpecContext) {
-			_, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+			_, err := serving.Ensure(ctx, env.Admin, env.Serving)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(apiserver.WaitAvailable(ctx, env.Admin)).To(Succeed())
+			Expect(serving.WaitAvailable(ctx, env.Admin)).To(Succeed())
 		}, NodeTimeout(patience))
-		nobody := apiserver.ServingOptions{External: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
-		_, err := apiserver.EnsureServing(ctx, env.Admin, nobody)
+		nobody := serving.Options{External: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+		_, err := serving.Ensure(ctx, env.Admin, nobody)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() apiregistrationv1.ConditionStatus { return available(apiService(ctx)) }).Should(Equal(apiregistrationv1.ConditionFalse))
 		Eventually(func() error {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
-			return apiserver.WaitAvailable(short, env.Admin)
+			return serving.WaitAvailable(short, env.Admin)
 		}).Should(MatchError(ContainSubstring("connection refused")))
 	}, SpecTimeout(3*patience))
 }
@@ -384,7 +385,7 @@ func registration() {
 func apiService(ctx context.Context) *apiregistrationv1.APIService {
 	GinkgoHelper()
 	s := &apiregistrationv1.APIService{}
-	Expect(env.Client.Get(ctx, client.ObjectKey{Name: apiserver.APIServiceName}, s)).To(Succeed())
+	Expect(env.Client.Get(ctx, client.ObjectKey{Name: serving.APIServiceName}, s)).To(Succeed())
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
@@ -26,10 +27,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	corev1 "k8s.io/api/core/v1"
-
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/apiserver/family"
+	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
@@ -50,7 +51,7 @@ type Env struct {
 	Server *apiserver.Server
 	Addr   net.Addr
 	// Serving holds the options of its registration.
-	Serving apiserver.ServingOptions
+	Serving serving.Options
 
 	stop []func() error
 }
@@ -59,7 +60,7 @@ type Env struct {
 type Parts struct {
 	// Engine returns the engine for the domain service.
 	Engine   func(*thread.Service) apiserver.Engine
-	Children apiserver.Children
+	Children family.Children
 	Effects  apiserver.Effects
 }
 
@@ -82,7 +83,7 @@ func Start(ctx context.Context, dir string, parts Parts) (e *Env, err error) {
 	}
 	waitCtx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not available after %s", patience))
 	defer cancel()
-	return e, apiserver.WaitAvailable(waitCtx, e.Admin)
+	return e, serving.WaitAvailable(waitCtx, e.Admin)
 }
 
 func (e *Env) startControlPlane(dir string) error {
@@ -155,8 +156,8 @@ func (e *Env) startServer(ctx context.Context, dir string, parts Parts) error {
 		return err
 	}
 	e.Addr = listener.Addr()
-	e.Serving = apiserver.ServingOptions{External: e.Addr}
-	certificate, err := apiserver.EnsureServing(ctx, e.Admin, e.Serving)
+	e.Serving = serving.Options{External: e.Addr}
+	certificate, err := serving.Ensure(ctx, e.Admin, e.Serving)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

@@ -1,0 +1,77 @@
+// Package access decides what a caller may do besides what the request was authorized for.
+//
+// Views return data of namespaces that their URL does not name. What the caller may see of them is decided by the
+// same authorizer that admits requests. It caches its answers for a few seconds.
+package access
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// reviewsAtOnce bounds the concurrent access reviews of one request.
+const reviewsAtOnce = 8
+
+// Reviews asks the authorizer about rights of the caller.
+type Reviews struct {
+	Authorizer authorizer.Authorizer
+	Threads    *thread.Service // knows the namespaces that have threads
+}
+
+// May reports whether the caller has a right on threads, or on one of their subresources. An empty name means all
+// threads of the namespace; an empty namespace means all namespaces.
+func (r *Reviews) May(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
+	user, ok := apirequest.UserFrom(ctx)
+	if !ok {
+		return false, errors.New("the request has no user")
+	}
+	decision, _, err := r.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: user, Verb: verb, Namespace: namespace, Name: name, ResourceRequest: true,
+		APIGroup: runtimev1.GroupVersion.Group, APIVersion: runtimev1.GroupVersion.Version,
+		Resource: runtimev1.ThreadsResource, Subresource: string(sub),
+	})
+	if decision == authorizer.DecisionAllow {
+		return true, nil
+	}
+	return false, err
+}
+
+// Namespaces returns, sorted, the namespaces with threads in which the caller has a right on threads, or on
+// one of their subresources. When the caller has the right in all namespaces, all is true and the list is empty.
+// Answers over many namespaces are limited to this result.
+func (r *Reviews) Namespaces(ctx context.Context, verb string, sub runtimev1.Subresource) (namespaces []string, all bool, err error) {
+	if all, err = r.May(ctx, verb, sub, "", ""); all || err != nil {
+		return nil, all, err
+	}
+	candidates, err := r.Threads.Store().Namespaces(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	allowed := make([]bool, len(candidates))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reviewsAtOnce)
+	for i, ns := range candidates {
+		group.Go(func() (err error) {
+			allowed[i], err = r.May(ctx, verb, sub, ns, "")
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, false, err
+	}
+	namespaces = candidates[:0]
+	for i, ns := range candidates {
+		if allowed[i] {
+			namespaces = append(namespaces, ns)
+		}
+	}
+	return slices.Clip(namespaces), false, nil
+}

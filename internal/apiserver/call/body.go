@@ -1,0 +1,102 @@
+package call
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
+)
+
+// ReadBody returns the body of a JSON request, up to its maximum size.
+func (c *Call) ReadBody() ([]byte, error) {
+	if ct := c.Request.Header.Get("Content-Type"); ct != "" {
+		media, _, err := mime.ParseMediaType(ct)
+		merge := c.Request.Method == http.MethodPatch && media == "application/merge-patch+json"
+		if err != nil || media != "application/json" && !merge {
+			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+				Message: "the body must be JSON: send it with Content-Type: application/json",
+			}}
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response, c.Request.Body, runtimev1.MaxBodyBytes))
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// Decode reads a JSON body strictly: unknown and repeated fields are errors that name them. When optional is true, a
+// request without a body leaves into unchanged.
+func (c *Call) Decode(into any, optional bool) error {
+	body, err := c.ReadBody()
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 && optional {
+		return nil
+	}
+	return DecodeStrict(c.Name, body, into)
+}
+
+// DecodeStrict is Decode for JSON that came in another way. name is the thread as the caller wrote it.
+func DecodeStrict(name string, body []byte, into any) error {
+	if len(body) == 0 {
+		return apierrors.NewBadRequest("the body is empty: send a JSON object")
+	}
+	strict, err := kjson.UnmarshalStrict(body, into)
+	if err != nil {
+		var e *json.UnmarshalTypeError
+		if errors.As(err, &e) && e.Field != "" {
+			return status.Invalid(name, metav1.CauseTypeTypeInvalid, e.Field, "a JSON "+e.Value+" cannot be read as "+e.Type.String())
+		}
+		return apierrors.NewBadRequest("the body is not valid JSON for this request: " + err.Error())
+	}
+	if len(strict) > 0 {
+		var texts []string
+		var causes []metav1.StatusCause
+		for _, s := range strict {
+			texts = append(texts, s.Error())
+			cause := metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: s.Error()}
+			var f kjson.FieldError
+			if errors.As(s, &f) {
+				cause.Field = f.FieldPath()
+			}
+			causes = append(causes, cause)
+		}
+		e := status.Invalid(name, "", "", "")
+		e.ErrStatus.Message = "the body has unknown or repeated fields: " + strings.Join(texts, "; ")
+		e.ErrStatus.Details.Causes = causes
+		return e
+	}
+	return nil
+}
+
+// IdempotencyKey returns the idempotency key of a write: the body's, or else the header's.
+func (c *Call) IdempotencyKey(inBody string) string {
+	if inBody != "" {
+		return inBody
+	}
+	return c.Request.Header.Get(runtimev1.HeaderIdempotencyKey)
+}
+
+// Object returns a field that must be a JSON object, or {} when it is absent.
+func Object(name, field string, raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return nil, status.Invalid(name, metav1.CauseTypeTypeInvalid, field, "it must be a JSON object; or leave it out")
+	}
+	return raw, nil
+}

@@ -1,0 +1,161 @@
+// Package lookup finds threads by the name of an object or by an id.
+package lookup
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// MaxCandidates bounds how many threads of one name are examined.
+const MaxCandidates = 1000
+
+// Finder finds threads by name or by id.
+type Finder struct {
+	Threads *thread.Service
+	Reader  client.Reader // cached
+	Live    client.Reader // may be nil; read when the cache does not have a name
+	// SetupWait bounds how long a request waits until a Thread object's conversation is set up. That takes
+	// milliseconds, so a message sent directly after a create just works.
+	SetupWait time.Duration
+}
+
+// Open returns the thread that name means within the namespace. The name of an object takes precedence over an id: a
+// caller who was authorized for an object of that name must get no other thread.
+func (l *Finder) Open(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
+	obj, err := l.Object(ctx, namespace, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if obj == nil {
+		return l.byID(ctx, namespace, name)
+	}
+	row, err := l.awaitStored(ctx, obj)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, status.NotStored(name, notReadyBecause(obj))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := l.Threads.Open(ctx, row.ID)
+	return st, row, err
+}
+
+// Object returns the Thread object of that name, or nil when there is none.
+func (l *Finder) Object(ctx context.Context, namespace, name string) (*skeinv1.Thread, error) {
+	for _, r := range []client.Reader{l.Reader, l.Live} {
+		if r == nil {
+			continue
+		}
+		var obj skeinv1.Thread
+		err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj)
+		if err == nil {
+			return &obj, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		if _, isID := ParseID(name); isID {
+			return nil, nil // an object whose name looks like an id is rare, so it may wait for the cache
+		}
+	}
+	return nil, nil
+}
+
+func (l *Finder) byID(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
+	rows, err := l.Stored(ctx, store.FindQuery{Namespace: namespace}, name)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(rows) == 0:
+		return nil, nil, store.ErrNotFound
+	case len(rows) > 1:
+		return nil, nil, status.Ambiguous(name, "")
+	}
+	st, err := l.Threads.Open(ctx, rows[0].ID)
+	return st, &rows[0], err
+}
+
+// Stored returns the threads that a spelling of an id means within the query's namespace. Only a short id can mean
+// more than one.
+func (l *Finder) Stored(ctx context.Context, q store.FindQuery, name string) ([]store.Thread, error) {
+	if id, ok := ParseID(name); ok {
+		row, err := l.Threads.Store().Thread(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if q.Namespace != "" && row.Namespace != q.Namespace {
+			return nil, nil // the caller was authorized for this namespace only
+		}
+		return []store.Thread{*row}, nil
+	}
+	short, ok := parseShortID(name)
+	if !ok {
+		return nil, nil
+	}
+	q.ShortID = short
+	return l.Threads.Store().FindThreads(ctx, q)
+}
+
+// awaitStored returns the stored thread of an object. It waits a moment for a thread that is being set up. It never
+// returns a thread that belongs to another object, although spec.threadID may name any: a caller who was authorized
+// for an object of that name must get no other thread.
+func (l *Finder) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
+	id := obj.ThreadID()
+	read := func() (*store.Thread, error) {
+		row, err := l.Threads.Store().Thread(ctx, id)
+		if err == nil && !row.HeldBy(string(obj.UID)) {
+			return nil, store.ErrNotFound
+		}
+		return row, err
+	}
+	row, err := read()
+	if !errors.Is(err, store.ErrNotFound) {
+		return row, err
+	}
+	changed := make(chan struct{}, 1)
+	stop := l.Threads.Store().Subscribe(func(h store.Notification) {
+		if h.About(id) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer stop()
+	timer := time.NewTimer(l.SetupWait)
+	defer timer.Stop()
+	for {
+		row, err := read()
+		if !errors.Is(err, store.ErrNotFound) {
+			return row, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return read() // a notification may have been lost
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// notReadyBecause returns the reason and message of the object's Ready condition, or "" when the object is ready.
+func notReadyBecause(obj *skeinv1.Thread) string {
+	if c := meta.FindStatusCondition(obj.Status.Conditions, skeinv1.ConditionReady); c != nil && c.Status != "True" {
+		return c.Reason + ": " + c.Message
+	}
+	return ""
+}

@@ -1,0 +1,105 @@
+// Package search finds messages in many threads.
+package search
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
+	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// maxSearchOffset bounds the offset of a search, because the database sorts everything before it.
+const maxSearchOffset = 10_000
+
+// Engine is the part of the engine that searches the memory of an agent.
+type Engine interface {
+	// SearchMemory searches earlier messages (RUN-08).
+	SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error)
+}
+
+// Handler searches messages of many threads.
+type Handler struct {
+	Threads *thread.Service
+	Engine  Engine
+	Find    *lookup.Finder
+	Access  *access.Reviews
+}
+
+// Messages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
+// (THR-16). Other namespaces give no results and no error.
+func (h *Handler) Messages(c *call.Call) error {
+	ctx := c.Context()
+	q, err := c.Query()
+	if err != nil {
+		return err
+	}
+	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	offset := q.Number("offset", 0, 0, maxSearchOffset)
+	sq := store.SearchQuery{Text: q.Text("q"), Role: store.Role(q.Text("role")), Limit: limit, Offset: offset}
+	namespace, name := q.Text("namespace"), q.Text("thread")
+	if err := q.Check(); err != nil {
+		return err
+	}
+	if sq.Namespaces, err = h.searchable(c, namespace); err != nil {
+		return err
+	}
+	list := runtimev1.SearchHitList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindSearchHitList), Hits: []runtimev1.SearchHit{}}
+	if name != "" {
+		found, err := h.Find.Stored(ctx, store.FindQuery{Namespace: namespace, Limit: lookup.MaxCandidates}, name)
+		if err == nil && len(found) == 0 {
+			found, err = h.Threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Namespace: namespace, Limit: lookup.MaxCandidates})
+		}
+		if err != nil {
+			return err
+		}
+		found = slices.DeleteFunc(found, func(t store.Thread) bool {
+			return sq.Namespaces != nil && !slices.Contains(sq.Namespaces, t.Namespace)
+		})
+		switch len(found) {
+		case 0:
+			return c.WriteJSON(http.StatusOK, list) // for the caller the thread does not exist
+		case 1:
+			sq.ThreadID = found[0].ID
+		default:
+			return status.Ambiguous(name, "")
+		}
+	}
+	hits, more, err := h.Threads.SearchMessages(ctx, sq)
+	if err != nil {
+		return err
+	}
+	list.HasMore = more
+	for i := range hits {
+		h := &hits[i]
+		list.Hits = append(list.Hits, runtimev1.SearchHit{
+			Namespace: h.Namespace, Thread: h.Name, ThreadID: h.ThreadID, Title: h.Title, Snippet: h.Snippet, Rank: h.Rank, Message: convert.Message(&h.Message),
+		})
+	}
+	return c.WriteJSON(http.StatusOK, list)
+}
+
+// searchable returns the namespaces that a search covers, or nil for all.
+func (h *Handler) searchable(c *call.Call, namespace string) ([]string, error) {
+	ctx := c.Context()
+	if namespace != "" {
+		ok, err := h.Access.May(ctx, "get", runtimev1.SubresourceMessages, namespace, "")
+		if err != nil || !ok {
+			return []string{}, err
+		}
+		return []string{namespace}, nil
+	}
+	allowed, all, err := h.Access.Namespaces(ctx, "get", runtimev1.SubresourceMessages)
+	if err != nil || all {
+		return nil, err
+	}
+	return append([]string{}, allowed...), nil
+}

@@ -1,0 +1,118 @@
+package threads
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// History lists threads by their activity.
+type History struct {
+	Threads *thread.Service
+}
+
+// List answers GET history, of one namespace or of all: threads by their newest activity, without their
+// messages (THR-08, THR-15).
+func (h *History) List(c *call.Call) error {
+	q, err := c.Query()
+	if err != nil {
+		return err
+	}
+	tq := store.ThreadQuery{
+		Namespace: c.Namespace,
+		Agent:     q.Text("agent"), UserID: q.Text("user"), TaskID: q.Text("task"),
+		Limit:  q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize),
+		Offset: q.Number("offset", 0, 0, math.MaxInt32),
+		After:  cursor(q, "continue"),
+	}
+	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.OneOf("archived", "false", "true", "all")]
+	if err := q.Check(); err != nil {
+		return err
+	}
+	limit := tq.Limit
+	tq.Limit++
+	threads, err := h.Threads.Store().Threads(c.Context(), tq)
+	if err != nil {
+		return err
+	}
+	page, more := call.Cut(threads, limit, 0)
+	list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), HasMore: more}
+	if more {
+		list.Continue = cursorOf(&page[len(page)-1])
+	}
+	if list.Items, err = h.historyOf(c.Context(), page); err != nil {
+		return err
+	}
+	return c.WriteJSON(http.StatusOK, list)
+}
+
+func (h *History) historyOf(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error) {
+	ids := make([]string, len(threads))
+	for i := range threads {
+		ids[i] = threads[i].ID
+	}
+	parents, err := h.Threads.Store().ParentRelationships(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]runtimev1.ThreadHistory, len(threads))
+	for i := range threads {
+		items[i] = historyItem(&threads[i], parents[threads[i].ID])
+	}
+	return items, nil
+}
+
+func historyItem(t *store.Thread, parents []store.Relationship) runtimev1.ThreadHistory {
+	item := runtimev1.ThreadHistory{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistory),
+		ObjectMeta: metav1.ObjectMeta{
+			Name: t.Name, Namespace: t.Namespace, UID: types.UID(t.ID), CreationTimestamp: metav1.NewTime(time.UnixMicro(t.CreatedAt)),
+		},
+		ThreadID: t.ID, V: t.Version, Created: t.CreatedAt, AgentID: t.Agent, TaskID: t.TaskID,
+		UserLastInteractedAt: convert.UserInteraction(t), LastActivityAt: t.LastActivityAt,
+		Workspace: convert.Workspace(t.Fields.Workspace), OriginThreadID: t.OriginID, MainThreadID: convert.MainThread(t),
+		ParentRelationships: convert.Relationships(parents),
+		SummaryStats:        runtimev1.SummaryStats{DiffStats: runtimev1.DiffStats(t.Diff), MessageCount: t.Messages},
+		AgentMode:           t.Fields.AgentMode, Archived: t.ArchivedAt != 0,
+	}
+	if t.Title != "" {
+		item.Title = &t.Title
+	}
+	if t.UserID != "" {
+		item.UserID = &t.UserID
+	}
+	if t.TerminatedAt != 0 {
+		item.Terminated = &t.TerminatedAt
+	}
+	return item
+}
+
+// cursorOf returns the cursor of a thread's place in the list.
+func cursorOf(t *store.Thread) string { return strconv.FormatInt(t.LastActivityAt, 10) + "." + t.ID }
+
+// cursor parses such a cursor. It returns nil when the parameter is absent.
+func cursor(q *call.Query, key string) *store.ThreadCursor {
+	v, ok := q.Get(key)
+	if !ok || v == "" {
+		return nil
+	}
+	at, id, found := strings.Cut(v, ".")
+	n, err := strconv.ParseInt(at, 10, 64)
+	if !found || err != nil || n < 0 || id == "" {
+		q.Bad(key, "%q is not the value of metadata.continue in the previous page", v)
+		return nil
+	}
+	return &store.ThreadCursor{LastActivityAt: n, ID: id}
+}

@@ -1,0 +1,65 @@
+// Package threads serves the record of a thread, its life from stop to purge, and the lists of threads.
+package threads
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// shownOfEach bounds each list within a thread's record.
+const shownOfEach = 100
+
+// Records serves the record of a thread.
+type Records struct {
+	Threads *thread.Service
+	Find    *lookup.Finder
+}
+
+// Get answers GET of the thread itself (THR-02).
+func (h *Records) Get(c *call.Call) error { return h.write(c) }
+
+// write answers with the record of the thread as it is now.
+func (h *Records) write(c *call.Call) error {
+	row, err := c.Thread.Info(c.Context())
+	if err != nil {
+		return err
+	}
+	last, err := h.Threads.Store().Run(c.Context(), row.ID, "")
+	if errors.Is(err, store.ErrNotFound) {
+		last = nil
+	} else if err != nil {
+		return err
+	}
+	record := convert.ThreadRecord(row, last)
+	if err := h.addRelated(c.Context(), c.Thread, row, record); err != nil {
+		return err
+	}
+	return c.WriteJSON(http.StatusOK, record)
+}
+
+// addRelated adds to a record what is not in the thread's row.
+func (h *Records) addRelated(ctx context.Context, st *thread.State, row *store.Thread, r *runtimev1.ThreadRecord) error {
+	if row.Queued > 0 {
+		waiting, err := st.Queued(ctx)
+		if err != nil {
+			return err
+		}
+		r.QueuedMessages = convert.Messages(waiting[:min(len(waiting), shownOfEach)])
+	}
+	rs, _, err := h.Threads.Store().Relationships(ctx, row.ID, shownOfEach, 0)
+	if err != nil {
+		return err
+	}
+	if len(rs) > 0 {
+		r.Relationships = convert.Relationships(rs)
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package threads
+
+import (
+	"net/http"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Retained serves the threads that have no object.
+type Retained struct {
+	Threads *thread.Service
+}
+
+// List answers GET retained: the threads of a namespace that have no object (THR-09).
+func (h *Retained) List(c *call.Call) error {
+	q, err := c.Query()
+	if err != nil {
+		return err
+	}
+	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	after := q.Text("after")
+	if id, ok := lookup.ParseID(after); ok {
+		after = id
+	} else if after != "" {
+		q.Bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
+	}
+	if err := q.Check(); err != nil {
+		return err
+	}
+	threads, err := h.Threads.Store().Retained(c.Context(), c.Namespace, after, limit+1)
+	if err != nil {
+		return err
+	}
+	page, more := call.Cut(threads, limit, 0)
+	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
+	for i := range page {
+		list.Threads[i] = *convert.ThreadRecord(&page[i], nil)
+	}
+	return c.WriteJSON(http.StatusOK, list)
+}
+
+// Purge answers DELETE retained/{id}: it removes the retained data for good.
+func (h *Retained) Purge(c *call.Call) error {
+	id, ok := lookup.ParseID(c.Name)
+	if !ok {
+		return status.NotFound(c.Name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.Name)
+	}
+	if err := h.Threads.PurgeRetained(c.Context(), c.Namespace, id); err != nil {
+		return err
+	}
+	return c.WriteSuccess()
+}
