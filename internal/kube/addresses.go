@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -27,7 +28,7 @@ func OpenedHosts(reader client.Reader) func(namespace string) []outbound.Host {
 }
 
 func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string) (string, error) {
-	ns := MetadataOf("Namespace")
+	ns := objects.MetadataOf("Namespace")
 	if err := reader.Get(ctx, client.ObjectKey{Name: namespace}, ns, client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("read Namespace %q: %w", namespace, err)
 	}
@@ -63,7 +64,7 @@ func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolve
 	case !errors.As(err, &refused):
 		return err
 	case refused.Final:
-		return notReady(skeinv1.ReasonAddressForbidden, "%s", refused.Message)
+		return objects.NotReady(skeinv1.ReasonAddressForbidden, "%s", refused.Message)
 	}
 	message := refused.Message
 	if text, err := hostsAnnotation(ctx, d.reader, t.Namespace); err == nil {
@@ -71,5 +72,5 @@ func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolve
 			message += fmt.Sprintf(". The annotation of Namespace %q has a mistake: %v", t.Namespace, err)
 		}
 	}
-	return notReady(skeinv1.ReasonAddressNotAllowed, "%s", message)
+	return objects.NotReady(skeinv1.ReasonAddressNotAllowed, "%s", message)
 }

@@ -7,6 +7,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // Fields of an Agent that name the models used after a run.
@@ -17,7 +18,7 @@ const (
 
 // resolveAfter resolves the models that an agent uses after its runs: those of its memory and of its titles.
 func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
-	if out.Memory, err = d.afterModel(ctx, a, MemoryModelRef(a), fieldEmbeddingModel); err != nil {
+	if out.Memory, err = d.afterModel(ctx, a, objects.MemoryModelRef(a), fieldEmbeddingModel); err != nil {
 		return err
 	}
 	if out.Memory != nil {
@@ -54,17 +55,9 @@ func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *ske
 	}
 	resolved, err := d.ResolveModel(ctx, &m)
 	if err != nil {
-		return nil, within("Model", m.Name, err)
+		return nil, objects.Within("Model", m.Name, err)
 	}
 	return resolved, nil
-}
-
-// MemoryModelRef returns the reference to the Model of an agent's memory, or nil when the agent has no memory.
-func MemoryModelRef(a *skeinv1.Agent) *skeinv1.LocalRef {
-	if a.Spec.Memory == nil {
-		return nil
-	}
-	return &a.Spec.Memory.EmbeddingModelRef
 }
 
 // CheckEmbeds returns a *definition.NotReadyError when a Model that is to serve a memory does not return embeddings.
@@ -72,24 +65,14 @@ func CheckEmbeds(name string, m *skeinv1.ModelSpec) error {
 	if m.Capabilities.Embeds() {
 		return nil
 	}
-	return notReady(skeinv1.ReasonInvalidSpec, "Model %q returns no embeddings: name an embedding model in %s, or set spec.capabilities.embeddings: true on this Model if it is one", name, fieldEmbeddingModel)
+	return objects.NotReady(skeinv1.ReasonInvalidSpec, "Model %q returns no embeddings: name an embedding model in %s, or set spec.capabilities.embeddings: true on this Model if it is one", name, fieldEmbeddingModel)
 }
 
 // CheckMemory returns a *definition.NotReadyError when a prompt offers the memory tools but its agent has no memory.
 func CheckMemory(a *skeinv1.Agent, p *skeinv1.Prompt) error {
 	offers := slices.ContainsFunc(p.Spec.Tools, func(t skeinv1.PromptTool) bool { return t.Builtin == skeinv1.BuiltinMemory })
 	if offers && a.Spec.Memory == nil {
-		return notReady(skeinv1.ReasonInvalidSpec, "Prompt %q offers the built-in tools \"memory\", but the agent has no memory: set %s, or remove the tools from the prompt", p.Name, fieldEmbeddingModel)
+		return objects.NotReady(skeinv1.ReasonInvalidSpec, "Prompt %q offers the built-in tools \"memory\", but the agent has no memory: set %s, or remove the tools from the prompt", p.Name, fieldEmbeddingModel)
 	}
 	return nil
-}
-
-// afterModels returns the names of the Models that an Agent itself refers to.
-func afterModels(a *skeinv1.Agent) (names []string) {
-	for _, ref := range []*skeinv1.LocalRef{MemoryModelRef(a), a.Spec.TitleModelRef} {
-		if ref != nil && !slices.Contains(names, ref.Name) {
-			names = append(names, ref.Name)
-		}
-	}
-	return names
 }

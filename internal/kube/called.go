@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -23,7 +24,7 @@ func (d *Definitions) CheckCalledAgent(ctx context.Context, namespace, name, fie
 		return nil, err
 	}
 	if !a.Spec.ExposeAsTool {
-		return nil, notReady(skeinv1.ReasonReferenceNotReady,
+		return nil, objects.NotReady(skeinv1.ReasonReferenceNotReady,
 			"Agent %q is not exposed as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
 	}
 	return &a, nil
@@ -36,7 +37,7 @@ func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode sk
 		Ask: mode == skeinv1.AgentToolAsk || a.Spec.Type != "" && a.Spec.Type != skeinv1.AgentAIHuman,
 	}
 	var schemas []json.RawMessage
-	for _, name := range PromptsOf(&a.Spec) {
+	for _, name := range objects.PromptsOf(&a.Spec) {
 		var p skeinv1.Prompt
 		err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
@@ -92,7 +93,7 @@ func (d *Definitions) CheckCalledPrompt(ctx context.Context, namespace, name, fi
 		return err
 	}
 	if !p.Spec.ExposeAsTool {
-		return notReady(skeinv1.ReasonReferenceNotReady,
+		return objects.NotReady(skeinv1.ReasonReferenceNotReady,
 			"Prompt %q is not exposed as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
 	}
 	return nil

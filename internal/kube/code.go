@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
@@ -65,11 +66,11 @@ func (c *codeCache) get(owner codeOwner, version, filename, source string, lang 
 		module, err := c.compile(filename, source, lang)
 		if err != nil && err.Name == compilerFailed {
 			// The compiler failed, not the source, so the result is not remembered.
-			return nil, notReady(skeinv1.ReasonInternalError, "%s could not be compiled: %s", filename, err.Message)
+			return nil, objects.NotReady(skeinv1.ReasonInternalError, "%s could not be compiled: %s", filename, err.Message)
 		}
 		entry.module = module
 		if err != nil {
-			entry.err = notReady(skeinv1.ReasonCompileFailed, "%s", compileMessage(filename, err))
+			entry.err = objects.NotReady(skeinv1.ReasonCompileFailed, "%s", compileMessage(filename, err))
 		}
 		c.byDigest.Add(digest, entry)
 	}
@@ -106,7 +107,7 @@ func invalidCode(filename, source string, problems []inspect.Problem) *definitio
 		}
 		lines = append(lines, line)
 	}
-	return notReady(skeinv1.ReasonInvalidCode, "%s", strings.Join(lines, "\n"))
+	return objects.NotReady(skeinv1.ReasonInvalidCode, "%s", strings.Join(lines, "\n"))
 }
 
 // position returns the line and the column of an offset, both counted from 1.

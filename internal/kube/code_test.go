@@ -7,6 +7,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -17,8 +19,8 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 	const wrong = "import { nanoid } from 'nanoid';\n\nexport default () => nanoid();"
 	var d *kube.Definitions
 	BeforeEach(func() {
-		c := cluster(interceptor.Funcs{})
-		d = kube.NewDefinitions(c, kube.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+		c := kubetest.Cluster(interceptor.Funcs{})
+		d = kube.NewDefinitions(c, objects.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 			m, failed := compile.Compile(filename, source, lang)
 			if failed == nil {
 				m.Facts = inspect.Module(m.Code)
@@ -33,21 +35,21 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 		for kind, check := range map[string]func() error{
 			"Tool": func() error { _, err := d.ResolveTool(ctx, tool("t", wrong)); return err },
 			"Effect": func() error {
-				_, err := d.ResolveEffect(ctx, &skeinv1.Effect{ObjectMeta: meta("t"), Spec: skeinv1.EffectSpec{Code: code}})
+				_, err := d.ResolveEffect(ctx, &skeinv1.Effect{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.EffectSpec{Code: code}})
 				return err
 			},
 			"ThreadEndpoint": func() error {
-				_, err := d.ResolveEndpoint(ctx, &skeinv1.ThreadEndpoint{ObjectMeta: meta("t"), Spec: skeinv1.ThreadEndpointSpec{Path: "/t", Code: code}})
+				_, err := d.ResolveEndpoint(ctx, &skeinv1.ThreadEndpoint{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.ThreadEndpointSpec{Path: "/t", Code: code}})
 				return err
 			},
 			"Agent": func() error {
-				return d.CheckAgentHooks(ctx, &skeinv1.Agent{ObjectMeta: meta("t"), Spec: skeinv1.AgentSpec{Hooks: hooks}})
+				return d.CheckAgentHooks(ctx, &skeinv1.Agent{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.AgentSpec{Hooks: hooks}})
 			},
 			"Prompt": func() error {
-				return d.CheckPromptHooks(ctx, &skeinv1.Prompt{ObjectMeta: meta("t"), Spec: skeinv1.PromptSpec{Hooks: hooks}})
+				return d.CheckPromptHooks(ctx, &skeinv1.Prompt{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.PromptSpec{Hooks: hooks}})
 			},
 			"handler": func() error {
-				return d.CheckHandler(ctx, &skeinv1.Agent{ObjectMeta: meta("t")}, "spec.sideA", &skeinv1.SideHandler{Code: code})
+				return d.CheckHandler(ctx, &skeinv1.Agent{ObjectMeta: kubetest.Meta("t")}, "spec.sideA", &skeinv1.SideHandler{Code: code})
 			},
 		} {
 			Expect(check()).To(notReady(skeinv1.ReasonInvalidCode, ".ts:1:24: nanoid is not available in sandboxes", "npx esbuild"), kind)
@@ -56,7 +58,7 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 
 	It("is judged as what it is declared as, however often the same text is declared", func(ctx SpecContext) {
 		effect := "import { defineEffect } from '@standardagents/builder';\nexport default defineEffect({ execute: async () => {} });"
-		_, err := d.ResolveEffect(ctx, &skeinv1.Effect{ObjectMeta: meta("t"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: effect}}})
+		_, err := d.ResolveEffect(ctx, &skeinv1.Effect{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: effect}}})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = d.ResolveTool(ctx, tool("t", effect))
 		Expect(err).To(notReady(skeinv1.ReasonInvalidCode, "t.ts: the default export is an effect (defineEffect), but this is the code of a Tool"))

@@ -15,6 +15,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -24,7 +25,7 @@ import (
 // so that a condition and a run always agree on what is wrong.
 type Definitions struct {
 	reader   client.Reader
-	contents *Contents
+	contents *objects.Contents
 	code     *codeCache
 	schemas  *schemaCache
 	models   model.Factory
@@ -37,9 +38,9 @@ var _ engine.Definitions = (*Definitions)(nil)
 
 // NewDefinitions returns the port. reader is a cache of the definitions, contents reads Secrets and ConfigMaps,
 // compile turns source into modules, and models checks whether a Model can be used.
-func NewDefinitions(reader client.Reader, contents *Contents, compile Compile, models model.Factory) *Definitions {
+func NewDefinitions(reader client.Reader, contents *objects.Contents, compile Compile, models model.Factory) *Definitions {
 	return &Definitions{
-		reader:   newDecodedReader(reader),
+		reader:   objects.NewDecodedReader(reader),
 		contents: contents,
 		code:     newCodeCache(compile),
 		schemas:  newSchemaCache(),
@@ -58,20 +59,20 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*defin
 		return nil, err
 	}
 	if err := d.CheckPool(ctx, &a); err != nil {
-		return nil, within("Agent", name, err)
+		return nil, objects.Within("Agent", name, err)
 	}
 	out := &definition.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
 	var err error
 	if out.A, err = d.resolveSide(ctx, &a, "a", "spec.sideA", &a.Spec.SideA); err != nil {
-		return nil, within("Agent", name, err)
+		return nil, objects.Within("Agent", name, err)
 	}
 	if a.Spec.SideB != nil {
 		if out.B, err = d.resolveSide(ctx, &a, "b", "spec.sideB", a.Spec.SideB); err != nil {
-			return nil, within("Agent", name, err)
+			return nil, objects.Within("Agent", name, err)
 		}
 	}
 	if err := d.resolveAfter(ctx, &a, out); err != nil {
-		return nil, within("Agent", name, err)
+		return nil, objects.Within("Agent", name, err)
 	}
 	return out, d.resolveCalled(ctx, &a, out)
 }
@@ -88,22 +89,22 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 	}
 	resolvedPrompt, err := d.ResolvePrompt(ctx, &p)
 	if err != nil {
-		return nil, within("Prompt", p.Name, err)
+		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	out := &definition.Side{Name: name, Spec: *spec, Prompt: *resolvedPrompt}
 	if out.Hooks, err = d.resolveHooks(ctx, a, &p); err != nil {
 		return nil, err
 	}
 	if err := CheckToolNames(&p.Spec); err != nil {
-		return nil, within("Prompt", p.Name, err)
+		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	var m skeinv1.Model
 	if err := d.get(ctx, "Model", namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m); err != nil {
-		return nil, within("Prompt", p.Name, err)
+		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	resolved, err := d.ResolveModel(ctx, &m)
 	if err != nil {
-		return nil, within("Model", m.Name, err)
+		return nil, objects.Within("Model", m.Name, err)
 	}
 	out.Model = *resolved
 	servers := map[string]*skeinv1.MCPServer{}
@@ -111,7 +112,7 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 		if ref.Agent != "" {
 			a, err := d.CheckCalledAgent(ctx, namespace, ref.Agent, fmt.Sprintf("spec.tools[%d].agent", i))
 			if err != nil {
-				return nil, within("Prompt", p.Name, err)
+				return nil, objects.Within("Prompt", p.Name, err)
 			}
 			called, err := d.calledAgent(ctx, a, ref.Mode)
 			if err != nil {
@@ -124,11 +125,11 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 		}
 		var t skeinv1.Tool
 		if err := d.get(ctx, "Tool", namespace, ref.Name, "spec.tools", &t); err != nil {
-			return nil, within("Prompt", p.Name, err)
+			return nil, objects.Within("Prompt", p.Name, err)
 		}
 		tool, err := d.ResolveTool(ctx, &t)
 		if err != nil {
-			return nil, within("Tool", t.Name, err)
+			return nil, objects.Within("Tool", t.Name, err)
 		}
 		out.Tools = append(out.Tools, *tool)
 		if t.Spec.MCP != nil {
@@ -136,7 +137,7 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 		}
 	}
 	if err := CheckServerNames(p.Spec.Tools, servers); err != nil {
-		return nil, within("Prompt", p.Name, err)
+		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	return out, nil
 }
@@ -144,12 +145,12 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 // Effect implements engine.Definitions.
 func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*definition.Effect, error) {
 	var e skeinv1.Effect
-	if err := d.get(ctx, "Effect", namespace, EffectObjectName(name), "the name of the effect", &e); err != nil {
+	if err := d.get(ctx, "Effect", namespace, objects.EffectName(name), "the name of the effect", &e); err != nil {
 		return nil, err
 	}
 	resolved, err := d.ResolveEffect(ctx, &e)
 	if err != nil {
-		return nil, within("Effect", e.Name, err)
+		return nil, objects.Within("Effect", e.Name, err)
 	}
 	return resolved, nil
 }
@@ -167,7 +168,7 @@ func (d *Definitions) RuntimeContext(ctx context.Context, namespace, pool string
 	}
 	var out map[string]any
 	if err := json.Unmarshal(p.Spec.RuntimeContext.Raw, &out); err != nil {
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "SandboxPool %q: spec.runtimeContext is not a JSON object: %v", pool, err)
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "SandboxPool %q: spec.runtimeContext is not a JSON object: %v", pool, err)
 	}
 	return out, nil
 }
@@ -255,7 +256,7 @@ func shownEnv(list []skeinv1.EnvVar) []skeinv1.EnvVar {
 func (d *Definitions) get(ctx context.Context, kind, namespace, name, field string, into client.Object) error {
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		return missing(kind, namespace, name, field)
+		return objects.Missing(kind, namespace, name, field)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s %q: %w", kind, name, err)

@@ -4,36 +4,37 @@ import (
 	"context"
 	"strings"
 
-	"k8s.io/utils/ptr"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
 
 func scripted(name string, steps ...skeinv1.ScriptStep) *skeinv1.Model {
-	return &skeinv1.Model{ObjectMeta: meta(name), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted, Script: &skeinv1.ModelScript{Steps: steps}}}
+	return &skeinv1.Model{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted, Script: &skeinv1.ModelScript{Steps: steps}}}
 }
 
 func withKey(name, secret string) *skeinv1.Model {
-	return &skeinv1.Model{ObjectMeta: meta(name), Spec: skeinv1.ModelSpec{
+	return &skeinv1.Model{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.ModelSpec{
 		Provider: skeinv1.ProviderOpenAI, Model: "m", Endpoint: "http://127.0.0.1:1/v1",
 		Credentials: &skeinv1.ModelCredentials{SecretKeyRef: corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: "apiKey"}},
 	}}
 }
 
 func prompt(name, model string, tools ...string) *skeinv1.Prompt {
-	p := &skeinv1.Prompt{ObjectMeta: meta(name), Spec: skeinv1.PromptSpec{Text: "be kind", ModelRef: skeinv1.LocalRef{Name: model}}}
+	p := &skeinv1.Prompt{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.PromptSpec{Text: "be kind", ModelRef: skeinv1.LocalRef{Name: model}}}
 	for _, t := range tools {
 		p.Spec.Tools = append(p.Spec.Tools, skeinv1.PromptTool{Name: t})
 	}
@@ -41,11 +42,11 @@ func prompt(name, model string, tools ...string) *skeinv1.Prompt {
 }
 
 func agent(name, prompt string) *skeinv1.Agent {
-	return &skeinv1.Agent{ObjectMeta: meta(name), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: prompt}}}}
+	return &skeinv1.Agent{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: prompt}}}}
 }
 
 func tool(name, code string) *skeinv1.Tool {
-	return &skeinv1.Tool{ObjectMeta: meta(name), Spec: skeinv1.ToolSpec{Description: "d", Code: &skeinv1.CodeSource{Inline: code, Language: "typescript"}}}
+	return &skeinv1.Tool{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.ToolSpec{Description: "d", Code: &skeinv1.CodeSource{Inline: code, Language: "typescript"}}}
 }
 
 const goodCode = "export default { execute: async (): Promise<number> => 1 };"
@@ -69,9 +70,9 @@ var _ = Describe("Definitions", func() {
 	BeforeEach(func(c SpecContext) { ctx = c })
 
 	It("resolves an agent with all that it refers to", func() {
-		c := cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), prompt("p", "m", "order-totals", "x.y"), agent("a", "p"),
+		c := kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), prompt("p", "m", "order-totals", "x.y"), agent("a", "p"),
 			tool("order-totals", goodCode), tool("x.y", goodCode))
-		a, err := definitions(c).Agent(ctx, ns, "a")
+		a, err := definitions(c).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(a.A.Prompt.Spec.Text).To(Equal("be kind"))
 		Expect(a.A.Model.Steps).To(HaveLen(1))
@@ -86,20 +87,20 @@ var _ = Describe("Definitions", func() {
 		a.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'agent';")}
 		q.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'q';")}
 		objs := []client.Object{scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, tool("order-totals", goodCode), a}
-		_, err := definitions(cluster(interceptor.Funcs{}, objs...)).Agent(ctx, ns, "a")
+		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Prompt "q" does not exist`, "spec.sideB.promptRef"))
-		got, err := definitions(cluster(interceptor.Funcs{}, append(objs, q)...)).Agent(ctx, ns, "a")
+		got, err := definitions(kubetest.Cluster(interceptor.Funcs{}, append(objs, q)...)).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]string{got.A.Name, got.A.Prompt.Name, got.B.Name, got.B.Prompt.Name, got.B.Spec.Label}).To(Equal([]string{"a", "p", "b", "q", "Critic"}))
 		Expect(got.A.Tools).To(BeEmpty())
 		Expect(got.B.Tools).To(HaveExactElements(HaveField("Name", "order_totals")))
 		Expect(got.A.Hooks[skeinv1.HookAfterCreateMessage].Owner).To(Equal("Agent a"))
 		Expect(got.B.Hooks[skeinv1.HookAfterCreateMessage].Owner).To(Equal("Prompt q"))
-		Expect(kube.PromptsOf(&a.Spec)).To(Equal([]string{"p", "q"}), "by which agents are found when a prompt changes")
+		Expect(objects.PromptsOf(&a.Spec)).To(Equal([]string{"p", "q"}), "by which agents are found when a prompt changes")
 	})
 
 	DescribeTable("says which object is missing and where it is named", func(objs []client.Object, says ...string) {
-		_, err := definitions(cluster(interceptor.Funcs{}, objs...)).Agent(ctx, ns, "a")
+		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, says...))
 	},
 		Entry("the agent", nil, `Agent "a" does not exist`, `"demo"`),
@@ -110,15 +111,15 @@ var _ = Describe("Definitions", func() {
 	)
 
 	It("says where code does not compile", Label("TOL-02"), func() {
-		c := cluster(interceptor.Funcs{})
+		c := kubetest.Cluster(interceptor.Funcs{})
 		_, err := definitions(c).ResolveTool(ctx, tool("t", "export default {\n  a: = 1\n}"))
 		Expect(err).To(notReady(skeinv1.ReasonCompileFailed, "t.ts:2:6:", "line 2, column 6"))
 	})
 
 	It("does not hold a failure of the compiler against the source", func() {
-		c := cluster(interceptor.Funcs{})
+		c := kubetest.Cluster(interceptor.Funcs{})
 		failing := true
-		d := kube.NewDefinitions(c, kube.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+		d := kube.NewDefinitions(c, objects.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 			if failing {
 				return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start"}
 			}
@@ -132,8 +133,8 @@ var _ = Describe("Definitions", func() {
 	})
 
 	It("compiles code of a ConfigMap by the ending of its key, and again when it changes", func() {
-		m := &corev1.ConfigMap{ObjectMeta: meta("code"), Data: map[string]string{"t.js": "export default 1", "t.ts": "export default 1 as number"}}
-		c := cluster(interceptor.Funcs{}, m)
+		m := &corev1.ConfigMap{ObjectMeta: kubetest.Meta("code"), Data: map[string]string{"t.js": "export default 1", "t.ts": "export default 1 as number"}}
+		c := kubetest.Cluster(interceptor.Funcs{}, m)
 		d := definitions(c)
 		from := func(key string) *skeinv1.Tool {
 			t := tool("t-"+strings.ReplaceAll(key, ".", "-"), "")
@@ -157,7 +158,7 @@ var _ = Describe("Definitions", func() {
 
 	It("reads a Secret once a version, and never shows its value", func() {
 		reads := 0
-		c := cluster(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		c := kubetest.Cluster(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, ok := o.(*corev1.Secret); ok {
 				reads++
 			}
@@ -168,8 +169,8 @@ var _ = Describe("Definitions", func() {
 		m.UID, m.Generation = "u", 1
 		_, err := d.ResolveModel(ctx, m)
 		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Secret "s"`))
-		s := &corev1.Secret{ObjectMeta: meta("s"), Data: map[string][]byte{"apiKey": []byte("canary-1\n")}}
-		create(ctx, c, s)
+		s := &corev1.Secret{ObjectMeta: kubetest.Meta("s"), Data: map[string][]byte{"apiKey": []byte("canary-1\n")}}
+		kubetest.Create(ctx, c, s)
 		reads = 0
 		first, err := d.ResolveModel(ctx, m)
 		Expect(err).NotTo(HaveOccurred())
@@ -185,15 +186,15 @@ var _ = Describe("Definitions", func() {
 		Expect(second.APIKey).To(Equal("canary-2"))
 		Expect(second.Version).NotTo(Equal(first.Version), "so that clients are made anew")
 
-		create(ctx, c, m)
-		loaded, err := d.Load(ctx, ns, "model", "m")
+		kubetest.Create(ctx, c, m)
+		loaded, err := d.Load(ctx, kubetest.Namespace, "model", "m")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(loaded)).NotTo(Or(ContainSubstring("canary"), ContainSubstring("secretKeyRef")))
 		Expect(loaded).To(MatchJSON(`{"name":"m","provider":"openai","model":"m","endpoint":"http://127.0.0.1:1/v1"}`))
 	})
 
 	DescribeTable("refuses scripts that cannot be played", func(step skeinv1.ScriptStep, says string) {
-		_, err := definitions(cluster(interceptor.Funcs{})).ResolveModel(ctx, scripted("m", step))
+		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveModel(ctx, scripted("m", step))
 		Expect(err).To(notReady(skeinv1.ReasonInvalidScript, says))
 	},
 		Entry("a bad expression", skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "("}}, "("),
@@ -201,8 +202,8 @@ var _ = Describe("Definitions", func() {
 	)
 
 	It("plays a script of a ConfigMap, and says what is wrong with it", func() {
-		m := &corev1.ConfigMap{ObjectMeta: meta("script"), Data: map[string]string{"good": "- content: hi\n", "bad": "- contents: hi\n", "empty": ""}}
-		d := definitions(cluster(interceptor.Funcs{}, m))
+		m := &corev1.ConfigMap{ObjectMeta: kubetest.Meta("script"), Data: map[string]string{"good": "- content: hi\n", "bad": "- contents: hi\n", "empty": ""}}
+		d := definitions(kubetest.Cluster(interceptor.Funcs{}, m))
 		from := func(key string) *skeinv1.Model {
 			s := scripted("m-" + key)
 			s.Spec.Script = &skeinv1.ModelScript{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "script"}, Key: key}}
@@ -220,7 +221,7 @@ var _ = Describe("Definitions", func() {
 	DescribeTable("refuses schemas that cannot be used", func(schema, says string) {
 		t := tool("t", goodCode)
 		t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(schema)}
-		_, err := definitions(cluster(interceptor.Funcs{})).ResolveTool(ctx, t)
+		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, t)
 		Expect(err).To(notReady(skeinv1.ReasonInvalidSchema, says))
 	},
 		Entry("a wrong keyword value", `{"type":"object","properties":{"a":{"type":"nummer"}}}`, "not a valid JSON Schema"),
@@ -236,32 +237,32 @@ var _ = Describe("Definitions", func() {
 		Expect(kube.CheckToolNames(&skilled.Spec)).To(Succeed())
 		skilled.Spec.Skills = []skeinv1.PromptSkill{{Name: "sql"}}
 		Expect(kube.CheckToolNames(&skilled.Spec)).To(notReady(skeinv1.ReasonInvalidSpec, "the tool of spec.skills", `Tool "skill"`))
-		_, err := definitions(cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
+		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
 		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "65", "64"))
 	})
 
 	It("finds an effect by its plain and its qualified name", Label("EFF-02"), func() {
 		code := skeinv1.CodeSource{Inline: "export default { handler: async () => 1 }"}
-		d := definitions(cluster(interceptor.Funcs{},
-			&skeinv1.Effect{ObjectMeta: meta("remind-me"), Spec: skeinv1.EffectSpec{Code: code}},
-			&skeinv1.Effect{ObjectMeta: meta("acme.remind"), Spec: skeinv1.EffectSpec{Code: code}}))
+		d := definitions(kubetest.Cluster(interceptor.Funcs{},
+			&skeinv1.Effect{ObjectMeta: kubetest.Meta("remind-me"), Spec: skeinv1.EffectSpec{Code: code}},
+			&skeinv1.Effect{ObjectMeta: kubetest.Meta("acme.remind"), Spec: skeinv1.EffectSpec{Code: code}}))
 		for name, object := range map[string]string{"remind-me": "remind-me", "remind_me": "remind-me", "acme/remind": "acme.remind"} {
-			e, err := d.Effect(ctx, ns, name)
+			e, err := d.Effect(ctx, kubetest.Namespace, name)
 			Expect(err).NotTo(HaveOccurred(), name)
 			Expect(e.ObjectName).To(Equal(object))
 		}
-		_, err := d.Effect(ctx, ns, "none")
+		_, err := d.Effect(ctx, kubetest.Namespace, "none")
 		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Effect "none"`))
 	})
 
 	It("lists names and loads by kind, and fails on the unknown", Label("AGT-07"), func() {
-		d := definitions(cluster(interceptor.Funcs{}, agent("b", "p"), agent("a", "p"), prompt("p", "m")))
-		Expect(d.Names(ctx, ns, "agent")).To(Equal([]string{"a", "b"}))
-		Expect(d.Names(ctx, ns, "model")).To(BeEmpty())
-		Expect(d.Load(ctx, ns, "prompt", "p")).To(MatchJSON(`{"name":"p","text":"be kind","modelRef":{"name":"m"}}`))
-		_, err := d.Load(ctx, ns, "agent", "none")
+		d := definitions(kubetest.Cluster(interceptor.Funcs{}, agent("b", "p"), agent("a", "p"), prompt("p", "m")))
+		Expect(d.Names(ctx, kubetest.Namespace, "agent")).To(Equal([]string{"a", "b"}))
+		Expect(d.Names(ctx, kubetest.Namespace, "model")).To(BeEmpty())
+		Expect(d.Load(ctx, kubetest.Namespace, "prompt", "p")).To(MatchJSON(`{"name":"p","text":"be kind","modelRef":{"name":"m"}}`))
+		_, err := d.Load(ctx, kubetest.Namespace, "agent", "none")
 		Expect(err).To(MatchError(ContainSubstring(`agent "none" does not exist`)))
-		_, err = d.Names(ctx, ns, "tool")
+		_, err = d.Names(ctx, kubetest.Namespace, "tool")
 		Expect(err).To(MatchError(ContainSubstring(`"agent", "prompt" or "model"`)))
 	})
 })
@@ -277,7 +278,7 @@ var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
 
 	It("are resolved with it, without their own, and their changes are its", func(ctx SpecContext) {
 		a, b := with(scripted("a", step), "b"), with(scripted("b", step), "a") // each is the fallback of the other
-		c := cluster(interceptor.Funcs{}, a, b)
+		c := kubetest.Cluster(interceptor.Funcs{}, a, b)
 		d := definitions(c)
 		got, err := d.ResolveModel(ctx, a)
 		Expect(err).NotTo(HaveOccurred())
@@ -293,7 +294,7 @@ var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
 	DescribeTable("that cannot be asked are told", func(ctx SpecContext, m *skeinv1.Model, reason, want string) {
 		embeds := scripted("embeds", step)
 		embeds.Spec.Capabilities = &skeinv1.ModelCapabilities{Embeddings: ptr.To(true)}
-		_, err := definitions(cluster(interceptor.Funcs{}, embeds, scripted("b", step), withKey("keyless", "none"))).ResolveModel(ctx, m)
+		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, embeds, scripted("b", step), withKey("keyless", "none"))).ResolveModel(ctx, m)
 		Expect(err).To(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(want))))
 	},
 		Entry("the Model itself", with(scripted("a", step), "b", "a"), skeinv1.ReasonInvalidSpec, "spec.fallbacks[1] is the Model itself"),

@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/endpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
@@ -57,7 +58,7 @@ func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method str
 	}
 	resolved, err := d.ResolveEndpoint(ctx, best.object)
 	if err != nil {
-		return nil, within("ThreadEndpoint", best.object.Name, err)
+		return nil, objects.Within("ThreadEndpoint", best.object.Name, err)
 	}
 	resolved.Params = best.params
 	return resolved, nil
@@ -107,10 +108,10 @@ func noEndpoint(namespace string, path, there []string) string {
 // ResolveEndpoint compiles the code of a ThreadEndpoint and checks its path.
 func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
 	if _, err := endpoint.Parse(e.Spec.Path); err != nil {
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
 	}
 	if t := e.Spec.Timeout; t != nil && t.Duration <= 0 {
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.timeout must be above zero: leave it out for 30s")
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.timeout must be above zero: leave it out for 30s")
 	}
 	c, err := d.compileCode(ctx, codeOwner{"ThreadEndpoint", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code, inspect.Endpoint)
 	if err != nil {
@@ -122,7 +123,7 @@ func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndp
 // CheckEndpointPath returns a *definition.NotReadyError when an older ThreadEndpoint answers the same path and methods.
 func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
 	var list skeinv1.ThreadEndpointList
-	err := d.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{IndexShape: EndpointShape(e)}, client.UnsafeDisableDeepCopy)
+	err := d.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{objects.IndexShape: objects.EndpointShape(e)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list ThreadEndpoints: %w", err)
 	}
@@ -142,21 +143,11 @@ func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEn
 			if o.CreationTimestamp.Equal(&e.CreationTimestamp) {
 				why = "was created in the same second and precedes this one by name"
 			}
-			return notReady(skeinv1.ReasonPathTaken, "ThreadEndpoint %q %s. It also has the path %s and answers %s: change spec.path or spec.methods of one of them, or delete one",
+			return objects.NotReady(skeinv1.ReasonPathTaken, "ThreadEndpoint %q %s. It also has the path %s and answers %s: change spec.path or spec.methods of one of them, or delete one",
 				o.Name, why, o.Spec.Path, strings.Join(both, ", "))
 		}
 	}
 	return nil
-}
-
-// EndpointShape returns the value of IndexShape. Paths that differ only in the names of parameters have the same
-// shape.
-func EndpointShape(e *skeinv1.ThreadEndpoint) string {
-	p, err := endpoint.Parse(e.Spec.Path)
-	if err != nil {
-		return e.Spec.Path
-	}
-	return p.Shape()
 }
 
 // endpointAgent returns the agent to whose threads an endpoint is limited, or "" when it serves all threads.

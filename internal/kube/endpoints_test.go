@@ -15,6 +15,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 )
 
 var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
@@ -27,7 +28,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 		return err
 	}}
 	endpoint := func(name string, at time.Time) *skeinv1.ThreadEndpoint {
-		e := &skeinv1.ThreadEndpoint{ObjectMeta: meta(name), Spec: skeinv1.ThreadEndpointSpec{Path: "/a", Code: skeinv1.CodeSource{Inline: "export default () => '" + name + "'"}}}
+		e := &skeinv1.ThreadEndpoint{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.ThreadEndpointSpec{Path: "/a", Code: skeinv1.CodeSource{Inline: "export default () => '" + name + "'"}}}
 		e.CreationTimestamp = metav1.NewTime(at)
 		return e
 	}
@@ -40,9 +41,9 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 				edit(e)
 				all = append(all, e)
 			}
-			c := cluster(shuffled, all...)
+			c := kubetest.Cluster(shuffled, all...)
 			for range 20 { // each like a manager that starts
-				got, err := definitions(c).Endpoint(ctx, ns, "a", "GET", []string{"a"})
+				got, err := definitions(c).Endpoint(ctx, kubetest.Namespace, "a", "GET", []string{"a"})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(got.ObjectName).To(Equal(first))
 			}
@@ -77,12 +78,12 @@ var _ = Describe("An agent", func() {
 		model := func(name string) *skeinv1.Model {
 			return scripted(name, skeinv1.ScriptStep{Content: "x"})
 		}
-		c := cluster(interceptor.Funcs{}, a, prompt("p", "m"), model("m"))
-		got, err := definitions(c).Agent(ctx, ns, "a")
+		c := kubetest.Cluster(interceptor.Funcs{}, a, prompt("p", "m"), model("m"))
+		got, err := definitions(c).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Titles).To(BeNil())
-		create(ctx, c, model("namer"))
-		got, err = definitions(c).Agent(ctx, ns, "a")
+		kubetest.Create(ctx, c, model("namer"))
+		got, err = definitions(c).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Titles.Name).To(Equal("namer"))
 	})

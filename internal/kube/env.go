@@ -19,6 +19,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -203,7 +204,7 @@ func (d *Definitions) envValue(ctx context.Context, namespace string, v *skeinv1
 		return nil, version, err
 	}
 	if !utf8.Valid(data) {
-		return nil, version, notReady(skeinv1.ReasonInvalidSpec, "%s: the value is not UTF-8 text", field)
+		return nil, version, objects.NotReady(skeinv1.ReasonInvalidSpec, "%s: the value is not UTF-8 text", field)
 	}
 	text := string(data)
 	return &text, version, nil

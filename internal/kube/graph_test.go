@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
@@ -32,9 +33,9 @@ var _ = Describe("What an agent reaches", func() {
 		a, b, c, s := agent("a", "p"), exposed(agent("b", "second")), exposed(agent("c", "p")), agent("s", "p")
 		a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "s", AgentRef: skeinv1.LocalRef{Name: "s"}}}
 		c.Spec.Env, s.Spec.Env = []skeinv1.EnvVar{scoped("OF_C")}, []skeinv1.EnvVar{scoped("OF_S")}
-		d := definitions(cluster(interceptor.Funcs{}, p, called, second, a, b, c, s))
-		Expect(d.ScopedEnv(ctx, ns, "a")).To(Equal([]string{"CALLED", "OF_C", "OF_S", "PROMPT_OF_B"}))
-		Expect(d.ScopedEnv(ctx, ns, "b")).To(Equal([]string{"PROMPT_OF_B"}))
+		d := definitions(kubetest.Cluster(interceptor.Funcs{}, p, called, second, a, b, c, s))
+		Expect(d.ScopedEnv(ctx, kubetest.Namespace, "a")).To(Equal([]string{"CALLED", "OF_C", "OF_S", "PROMPT_OF_B"}))
+		Expect(d.ScopedEnv(ctx, kubetest.Namespace, "b")).To(Equal([]string{"PROMPT_OF_B"}))
 	})
 
 	It("has the variables of prompts that are called as tools, which count while they are", Label("ENV-01", "ENV-06", "AGT-05"), func(ctx SpecContext) {
@@ -43,8 +44,8 @@ var _ = Describe("What an agent reaches", func() {
 		called.Spec.Env = []skeinv1.EnvVar{{Name: "TONE", Value: new("dry"), Type: skeinv1.EnvText},
 			{Name: "GONE", ValueFrom: &skeinv1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "k"}}}}
 		called.Spec.Variables = []skeinv1.VariableDeclaration{{Name: "KEY", Required: true}}
-		c := cluster(interceptor.Funcs{}, p, called, agent("a", "p"))
-		got, err := kube.NewEnv(definitions(c), c).Layers(ctx, &store.Thread{Namespace: ns, Agent: "a"})
+		c := kubetest.Cluster(interceptor.Funcs{}, p, called, agent("a", "p"))
+		got, err := kube.NewEnv(definitions(c), c).Layers(ctx, &store.Thread{Namespace: kubetest.Namespace, Agent: "a"})
 		Expect(err).NotTo(HaveOccurred(), "what is wrong with a called prompt keeps nobody else from working")
 		Expect(got.Values).To(Equal([]domain.EnvValue{
 			{Name: "TONE", Value: "kind", Type: store.EnvSecret, Source: domain.EnvFromPrompt, Side: "a"},
@@ -62,15 +63,15 @@ var _ = Describe("What an agent reaches", func() {
 			hook(skeinv1.HookBeforeCreateMessage, "export default () => 'q';"), hook(skeinv1.HookAfterThreadCreated, "export default () => 'q';"),
 		}
 		p.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookBeforeCreateMessage, "export default () => 'p';")}
-		d := definitions(cluster(interceptor.Funcs{}, p, q, single, exposed(dual(agent("both", "p"), "q")), exposed(dual(agent("one", "single"), "q"))))
-		called, err := d.CalledAgent(ctx, ns, "both")
+		d := definitions(kubetest.Cluster(interceptor.Funcs{}, p, q, single, exposed(dual(agent("both", "p"), "q")), exposed(dual(agent("one", "single"), "q"))))
+		called, err := d.CalledAgent(ctx, kubetest.Namespace, "both")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(called.Ask).To(BeTrue(), "two models have no seat for the person")
 		Expect(called.Arguments).To(MatchJSON(`{"type":"object","allOf":[{"type":"object","required":["a"]},{"type":"object","required":["b"]}]}`))
-		called, err = d.CalledAgent(ctx, ns, "one")
+		called, err = d.CalledAgent(ctx, kubetest.Namespace, "one")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(called.Arguments).To(MatchJSON(`{"type":"object","required":["b"]}`))
-		hooks, err := d.Hooks(ctx, ns, "both")
+		hooks, err := d.Hooks(ctx, kubetest.Namespace, "both")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(hooks).To(HaveLen(2))
 		Expect(hooks[skeinv1.HookBeforeCreateMessage].Owner).To(Equal("Prompt p"), "side a's comes first")

@@ -6,6 +6,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
@@ -32,7 +33,7 @@ func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name
 		}
 		resolved, err := d.ResolveModel(ctx, &m)
 		if err != nil {
-			return nil, within("Model", m.Name, err)
+			return nil, objects.Within("Model", m.Name, err)
 		}
 		out.Handler.Models[ref.Name] = resolved
 	}
@@ -44,7 +45,7 @@ func (d *Definitions) compileHandler(ctx context.Context, a *skeinv1.Agent, fiel
 	owner.field = field + ".handler.code"
 	c, err := d.compileCode(ctx, owner, h.Code, inspect.Handler)
 	if err != nil {
-		return nil, within("the handler", field+".handler", err)
+		return nil, objects.Within("the handler", field+".handler", err)
 	}
 	return c, nil
 }
@@ -54,15 +55,4 @@ func (d *Definitions) compileHandler(ctx context.Context, a *skeinv1.Agent, fiel
 func (d *Definitions) CheckHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) error {
 	_, err := d.compileHandler(ctx, a, field, h)
 	return err
-}
-
-// handlersOf returns the handlers of an agent's sides.
-func handlersOf(spec *skeinv1.AgentSpec) (out []*skeinv1.SideHandler) {
-	if h := spec.SideA.Handler; h != nil {
-		out = append(out, h)
-	}
-	if spec.SideB != nil && spec.SideB.Handler != nil {
-		out = append(out, spec.SideB.Handler)
-	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
@@ -26,7 +27,7 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 		var p skeinv1.Prompt // stays empty for a side that is written in code
 		if side.spec.Handler == nil {
 			if err := d.get(ctx, "Prompt", namespace, side.spec.PromptRef.Name, side.field+".promptRef", &p); err != nil {
-				return nil, within("Agent", agent, err)
+				return nil, objects.Within("Agent", agent, err)
 			}
 		}
 		of, err := d.resolveHooks(ctx, &a, &p)
@@ -54,10 +55,10 @@ func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *ske
 	}
 	hooks := make(map[skeinv1.HookName]*definition.Hook, len(a.Spec.Hooks)+len(p.Spec.Hooks))
 	if err := d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, hooks); err != nil {
-		return nil, within("Prompt", p.Name, err)
+		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	if err := d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, hooks); err != nil {
-		return nil, within("Agent", a.Name, err)
+		return nil, objects.Within("Agent", a.Name, err)
 	}
 	return hooks, nil
 }
@@ -84,7 +85,7 @@ func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []
 		of.name, of.field = owner.name+"."+string(h.Hook), fmt.Sprintf("spec.hooks[%d].code", i)
 		c, err := d.compileCode(ctx, of, h.Code, inspect.Hook)
 		if err != nil {
-			return within("the hook", string(h.Hook), err)
+			return objects.Within("the hook", string(h.Hook), err)
 		}
 		hook := &definition.Hook{Name: h.Hook, Owner: owner.kind + " " + owner.name, Module: c.module}
 		if h.Timeout != nil {

@@ -8,6 +8,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model"
 )
 
@@ -22,10 +23,10 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 	for i, ref := range m.Spec.Fallbacks {
 		field := fmt.Sprintf("spec.fallbacks[%d]", i)
 		if ref.Name == m.Name {
-			return nil, notReady(skeinv1.ReasonInvalidSpec, "%s is the Model itself: remove it", field)
+			return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "%s is the Model itself: remove it", field)
 		}
 		if seen[ref.Name] {
-			return nil, notReady(skeinv1.ReasonInvalidSpec, "%s names Model %q a second time: remove it", field, ref.Name)
+			return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "%s names Model %q a second time: remove it", field, ref.Name)
 		}
 		seen[ref.Name] = true
 		var other skeinv1.Model
@@ -33,11 +34,11 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 			return nil, err
 		}
 		if other.Spec.Capabilities.Embeds() {
-			return nil, notReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which is for embeddings only: name a Model that generates text", field, ref.Name)
+			return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which is for embeddings only: name a Model that generates text", field, ref.Name)
 		}
 		fallback, err := d.resolveModel(ctx, &other)
 		if err != nil {
-			return nil, within("Model", other.Name, err)
+			return nil, objects.Within("Model", other.Name, err)
 		}
 		out.Fallbacks = append(out.Fallbacks, *fallback)
 		out.Version += "|" + fallback.Version
@@ -72,7 +73,7 @@ func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 				return nil, err
 			}
 			if out.Steps, err = parseSteps(text); err != nil {
-				return nil, notReady(skeinv1.ReasonInvalidScript, "key %q of ConfigMap %q: %v", ref.Key, ref.Name, err)
+				return nil, objects.NotReady(skeinv1.ReasonInvalidScript, "key %q of ConfigMap %q: %v", ref.Key, ref.Name, err)
 			}
 			stamps = append(stamps, "script", version)
 		}
@@ -92,8 +93,8 @@ func (d *Definitions) checkModel(namespace string, m *definition.Model) error {
 	case !errors.As(err, &bad):
 		return err
 	case m.Spec.Provider == skeinv1.ProviderScripted:
-		return notReady(skeinv1.ReasonInvalidScript, "%s", bad.Message)
+		return objects.NotReady(skeinv1.ReasonInvalidScript, "%s", bad.Message)
 	default:
-		return notReady(skeinv1.ReasonInvalidSpec, "%s", bad.Message)
+		return objects.NotReady(skeinv1.ReasonInvalidSpec, "%s", bad.Message)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/store"
@@ -61,7 +61,7 @@ var errPodGone = errors.New("it is gone")
 func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
 	var list corev1.PodList
 	err := a.port.Client.List(ctx, &list, client.InNamespace(a.pool.Namespace),
-		client.MatchingFields{IndexSandboxThread: a.thread.ID}, quick, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{objects.IndexSandboxThread: a.thread.ID}, quick, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the sandbox pods of the thread: %w", err)
 	}
@@ -177,10 +177,6 @@ func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string, tim
 	})
 }
 
-func sandboxAddress(p *corev1.Pod) string {
-	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(SandboxPort))
-}
-
 // await connects to the thread's pod as soon as it answers. It removes a pod that does not start in time, so that
 // another one can take its place.
 func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, found string) (*corev1.Pod, sandbox.Sandbox, error) {
@@ -251,4 +247,11 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 			return nil, nil, noSandbox("sandbox pod %q is not ready: %s: %w", key.Name, trouble, ctx.Err())
 		}
 	}
+}
+
+// noSandbox returns an error that says why a thread gets no sandbox. Its text is for the caller: it names pods and
+// repeats what Kubernetes says about them.
+func noSandbox(format string, args ...any) *engine.NoSandboxError {
+	err := fmt.Errorf(format, args...)
+	return &engine.NoSandboxError{Message: err.Error(), Err: errors.Unwrap(err)}
 }

@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -38,7 +39,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		}
 		_, _, err := p.port.Acquire(ctx, thread(1), "")
 		Expect(err).NotTo(HaveOccurred())
-	}, NodeTimeout(patience))
+	}, NodeTimeout(kubetest.Patience))
 
 	It("lets go of the pod that it dialled and another was faster to claim", Label("COD-08"), func(ctx SpecContext) {
 		lost := 0
@@ -98,7 +99,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		_, _, err := next.Acquire(ctx, thread(2), "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(2))), "the very pod")
-	}, NodeTimeout(patience))
+	}, NodeTimeout(kubetest.Patience))
 
 	It("uses no connection made ahead after a sandbox has failed: the next may be on the same lost node", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, running)
@@ -131,13 +132,13 @@ var _ = Describe("A thread's way to its sandbox", func() {
 
 	It("asks a starting pod itself rather than wait for the kubelet's beat", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
-		p.port.StartTimeout = patience
+		p.port.StartTimeout = kubetest.Patience
 		var knocks atomic.Int32
 		began := time.Now()
 		p.port.Dial = func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
 			defer GinkgoRecover()
 			deadline, _ := ctx.Deadline()
-			Expect(deadline).To(BeTemporally(">=", began.Add(patience/2)), "its handshake has time")
+			Expect(deadline).To(BeTemporally(">=", began.Add(kubetest.Patience/2)), "its handshake has time")
 			Expect(e.DialTimeout).To(And(BeNumerically(">", 0), BeNumerically("<", time.Second)), "an address that leads nowhere has little")
 			if knocks.Add(1) < 3 {
 				return nil, errors.New("connection refused")
@@ -148,11 +149,11 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(knocks.Load()).To(BeEquivalentTo(3))
 		Expect(p.writes).To(Equal(map[string]int{"create": 1}))
-	}, NodeTimeout(patience))
+	}, NodeTimeout(kubetest.Patience))
 
 	It("takes a pod that runs before an older one that is still being made", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending})
-		p.port.StartTimeout = patience
+		p.port.StartTimeout = kubetest.Patience
 		var pod *corev1.Pod
 		for _, age := range []time.Duration{2 * time.Second, time.Second, 0} {
 			pod = kube.SandboxPod(p.pool, settings)
@@ -166,11 +167,11 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(p.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 		Expect(*pod).To(ownedBy(thread(1)))
 		Expect(p.all(ctx)).To(HaveLen(3))
-	}, NodeTimeout(patience))
+	}, NodeTimeout(kubetest.Patience))
 
 	It("gives up at once on a pod whose certificate cannot be trusted, and takes another", Label("COD-08"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
-		p.port.StartTimeout = patience
+		p.port.StartTimeout = kubetest.Patience
 		p.port.Dial = func(context.Context, kube.Endpoint) (sandbox.Sandbox, error) {
 			return nil, fmt.Errorf("%w: it belongs to another pool or namespace", sandbox.ErrNotTrusted)
 		}
@@ -178,5 +179,5 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(err).To(MatchError(And(ContainSubstring("sandbox-default"), ContainSubstring("another pool or namespace"))))
 		Expect(p.writes).To(Equal(map[string]int{"create": 3, "delete": 3}))
 		Expect(p.all(ctx)).To(BeEmpty())
-	}, NodeTimeout(patience))
+	}, NodeTimeout(kubetest.Patience))
 })

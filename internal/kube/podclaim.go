@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -27,7 +28,7 @@ const quick = client.DisableReadYourWritesConsistency
 func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	opts = append(opts, client.InNamespace(pool.Namespace),
-		client.MatchingFields{IndexSandbox: SandboxIndex(pool.Name, state)}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{objects.IndexSandbox: objects.SandboxIndex(pool.Name, state)}, client.UnsafeDisableDeepCopy)
 	if err := s.Client.List(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list the sandbox pods of pool %q: %w", pool.Name, err)
 	}
@@ -100,7 +101,7 @@ func claimPatch(p *corev1.Pod, thread *store.Thread) ([]byte, error) {
 		"uid":             p.UID,
 		"resourceVersion": p.ResourceVersion,
 		"labels":          claimLabels(thread),
-		"ownerReferences": []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())},
+		"ownerReferences": []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("encode the claim of pod %q: %w", p.Name, err)
@@ -131,7 +132,7 @@ func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, poo
 	for k, v := range claimLabels(thread) {
 		pod.Labels[k] = v
 	}
-	pod.OwnerReferences = []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())}
+	pod.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())}
 	if err := s.Client.Create(ctx, pod); err != nil {
 		if refused := RefusalOf(err); refused != nil {
 			return nil, noSandbox("no sandbox pod may be started: %s", refused)

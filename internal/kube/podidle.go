@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
@@ -185,7 +186,7 @@ func (s *PodSandboxes) leave(ctx context.Context, namespace, threadID string) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
 	var list corev1.PodList
-	err := s.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{IndexSandboxThread: threadID}, client.UnsafeDisableDeepCopy)
+	err := s.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{objects.IndexSandboxThread: threadID}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		s.Logger.Error(err, "cannot look for the sandbox pods of a thread", "namespace", namespace, "thread", threadID)
 		return

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -107,5 +108,5 @@ var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(sandboxes.begin(next)).To(BeTrue())
 		Expect(p.all(ctx)).To(ConsistOf(HaveField("UID", Not(Equal(first[0].UID)))))
-	}, NodeTimeout(patience))
+	}, NodeTimeout(kubetest.Patience))
 })

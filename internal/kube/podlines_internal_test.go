@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // kept records what a port wants to be connected to.
@@ -56,7 +57,7 @@ func linesPort(g *WithT, pods ...client.Object) (*PodSandboxes, *kept, *skeinv1.
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	g.Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pods...)
-	for _, i := range Indexes() {
+	for _, i := range objects.Indexes() {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	lines := &kept{lines: map[string]string{}}

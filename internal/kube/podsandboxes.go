@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -209,12 +210,12 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 	pool := &skeinv1.SandboxPool{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: thread.Namespace, Name: poolName}, pool, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil, missing("SandboxPool", thread.Namespace, poolName, "spec.sandboxPoolRef of the agent")
+			return nil, objects.Missing("SandboxPool", thread.Namespace, poolName, "spec.sandboxPoolRef of the agent")
 		}
 		return nil, fmt.Errorf("read SandboxPool %q: %w", poolName, err)
 	}
-	if err := CheckDecoded(pool); err != nil {
-		return nil, within("SandboxPool", poolName, err)
+	if err := objects.CheckDecoded(pool); err != nil {
+		return nil, objects.Within("SandboxPool", poolName, err)
 	}
 	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.hasFailed(thread.ID)}
 	var last error

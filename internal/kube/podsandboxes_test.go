@@ -21,6 +21,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -66,7 +67,7 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 	p := &pods{
 		clock:  testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		writes: map[string]int{},
-		pool: &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default", UID: "pool"},
+		pool: &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "default", UID: "pool"},
 			Spec: skeinv1.SandboxPoolSpec{Warm: 1, Max: 3, IdleTimeout: &metav1.Duration{Duration: time.Minute}, MaxWallTime: &metav1.Duration{Duration: 9 * time.Second}}},
 	}
 	count := func(verb string) {
@@ -75,7 +76,7 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 		p.writes[verb]++
 	}
 	patch := funcs.Patch
-	p.client = cluster(interceptor.Funcs{
+	p.client = kubetest.Cluster(interceptor.Funcs{
 		Get:  funcs.Get,
 		List: funcs.List,
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -141,7 +142,7 @@ func (p *pods) all(ctx context.Context) []corev1.Pod {
 }
 
 func thread(n int) *store.Thread {
-	return &store.Thread{ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Namespace: ns, Name: fmt.Sprintf("thread-%d", n)}
+	return &store.Thread{ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Namespace: kubetest.Namespace, Name: fmt.Sprintf("thread-%d", n)}
 }
 
 var _ = Describe("Sandboxes as pods", func() {

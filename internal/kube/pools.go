@@ -8,26 +8,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // RequirePools makes code that no SandboxPool could run count as not ready. Call it before the port is used, unless
 // sandboxes are local processes.
 func (d *Definitions) RequirePools() { d.pools = true }
 
-// PoolOf returns the name of the SandboxPool in which the code of an agent's threads runs.
-func PoolOf(spec *skeinv1.AgentSpec) string {
-	if spec.SandboxPoolRef != nil {
-		return spec.SandboxPoolRef.Name
-	}
-	return skeinv1.DefaultPoolName
-}
-
 // CheckPool returns an error when an agent has code but its SandboxPool does not exist.
 func (d *Definitions) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
 	if !d.pools {
 		return nil
 	}
-	name := PoolOf(&a.Spec)
+	name := objects.PoolOf(&a.Spec)
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, &skeinv1.SandboxPool{}, client.UnsafeDisableDeepCopy)
 	if err == nil {
 		return nil
@@ -43,7 +36,7 @@ func (d *Definitions) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
 	if a.Spec.SandboxPoolRef != nil {
 		other = ", or correct spec.sandboxPoolRef"
 	}
-	return notReady(skeinv1.ReasonReferenceNotFound, "%s needs SandboxPool %q, which does not exist in namespace %q: create it%s: %s",
+	return objects.NotReady(skeinv1.ReasonReferenceNotFound, "%s needs SandboxPool %q, which does not exist in namespace %q: create it%s: %s",
 		code, name, a.Namespace, other, makePool(a.Namespace, name))
 }
 
@@ -60,7 +53,7 @@ func (d *Definitions) CheckAnyPool(ctx context.Context, namespace string) error 
 	if len(list.Items) > 0 {
 		return nil
 	}
-	return notReady(skeinv1.ReasonReferenceNotFound, "its code needs a SandboxPool, and namespace %q has none: create one: %s",
+	return objects.NotReady(skeinv1.ReasonReferenceNotFound, "its code needs a SandboxPool, and namespace %q has none: create one: %s",
 		namespace, makePool(namespace, skeinv1.DefaultPoolName))
 }
 
@@ -74,11 +67,11 @@ func (d *Definitions) codeOf(ctx context.Context, a *skeinv1.Agent) (string, err
 	if len(a.Spec.Hooks) > 0 {
 		return fmt.Sprintf("the hook %s of Agent %q", a.Spec.Hooks[0].Hook, a.Name), nil
 	}
-	if len(handlersOf(&a.Spec)) > 0 {
+	if len(objects.HandlersOf(&a.Spec)) > 0 {
 		return fmt.Sprintf("the handler of Agent %q", a.Name), nil
 	}
 	seen := map[string]bool{}
-	for next := PromptsOf(&a.Spec); len(next) > 0; next = next[1:] {
+	for next := objects.PromptsOf(&a.Spec); len(next) > 0; next = next[1:] {
 		if seen[next[0]] {
 			continue
 		}

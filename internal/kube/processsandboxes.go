@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -81,8 +82,8 @@ func (p *ProcessSandboxes) engine(ctx context.Context, namespace, pool string) (
 	if err := p.client.Get(ctx, key, &object); err != nil {
 		return sandbox.QuickJS, client.IgnoreNotFound(err)
 	}
-	if err := CheckDecoded(&object); err != nil {
-		return "", within("SandboxPool", key.Name, err)
+	if err := objects.CheckDecoded(&object); err != nil {
+		return "", objects.Within("SandboxPool", key.Name, err)
 	}
 	return sandbox.Engine(object.Spec.Engine), nil
 }

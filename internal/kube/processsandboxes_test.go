@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -26,13 +27,13 @@ func (*asked) Close() error   { return nil }
 
 var _ = Describe("Sandboxes that are processes", func() {
 	It("have the engine of the thread's pool, and the default one where there is no pool", func(ctx SpecContext) {
-		fast := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fast"}, Spec: skeinv1.SandboxPoolSpec{Engine: skeinv1.SandboxEngineV8}}
+		fast := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "fast"}, Spec: skeinv1.SandboxPoolSpec{Engine: skeinv1.SandboxEngineV8}}
 		byDefault := fast.DeepCopy()
 		byDefault.Namespace, byDefault.Name = "other", skeinv1.DefaultPoolName
 		pool := &asked{}
-		p := kube.NewProcessSandboxes(pool, fake.NewClientBuilder().WithScheme(scheme).WithObjects(fast, byDefault).Build())
+		p := kube.NewProcessSandboxes(pool, fake.NewClientBuilder().WithScheme(kubetest.Scheme).WithObjects(fast, byDefault).Build())
 		DeferCleanup(p.Close)
-		for _, c := range []struct{ namespace, pool string }{{ns, "fast"}, {ns, ""}, {"other", ""}, {"other", "gone"}} {
+		for _, c := range []struct{ namespace, pool string }{{kubetest.Namespace, "fast"}, {kubetest.Namespace, ""}, {"other", ""}, {"other", "gone"}} {
 			_, release, err := p.Acquire(ctx, &store.Thread{ID: "t", Namespace: c.namespace}, c.pool)
 			Expect(err).NotTo(HaveOccurred())
 			release()

@@ -3,12 +3,12 @@ package kube
 import (
 	"context"
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/prompt"
 )
 
@@ -40,7 +40,7 @@ func (d *Definitions) PromptText(ctx context.Context, namespace, name string) (*
 	}
 	text, err := d.buildPrompt(ctx, &p)
 	if err != nil {
-		return nil, within("Prompt", name, err)
+		return nil, objects.Within("Prompt", name, err)
 	}
 	return text, nil
 }
@@ -49,7 +49,7 @@ func (d *Definitions) buildPrompt(ctx context.Context, p *skeinv1.Prompt) (*prom
 	text, err := prompt.Build(ctx, p.Name, &p.Spec, &promptLoader{d, p.Namespace})
 	var mistake *prompt.Error
 	if errors.As(err, &mistake) {
-		return nil, notReady(mistake.Reason, "%s", mistake.Message)
+		return nil, objects.NotReady(mistake.Reason, "%s", mistake.Message)
 	}
 	return text, err
 }
@@ -85,17 +85,6 @@ func envOf(spec *skeinv1.PromptSpec) []skeinv1.EnvVar {
 	return out
 }
 
-// PromptsOf returns the names of the prompts of an agent's sides.
-func PromptsOf(a *skeinv1.AgentSpec) []string {
-	var names []string
-	for _, s := range []*skeinv1.AgentSide{&a.SideA, a.SideB} {
-		if s != nil && s.Handler == nil && !slices.Contains(names, s.PromptRef.Name) {
-			names = append(names, s.PromptRef.Name)
-		}
-	}
-	return names
-}
-
 // promptLoader reads what the prompts of a namespace include.
 type promptLoader struct {
 	definitions *Definitions
@@ -118,7 +107,7 @@ func (l *promptLoader) ConfigMapKey(ctx context.Context, ref corev1.ConfigMapKey
 func (l *promptLoader) Within(name string, err error) error {
 	var mistake *prompt.Error
 	if errors.As(err, &mistake) {
-		return notReady(mistake.Reason, "Prompt %q: %s", name, mistake.Message)
+		return objects.NotReady(mistake.Reason, "Prompt %q: %s", name, mistake.Message)
 	}
-	return within("Prompt", name, err)
+	return objects.Within("Prompt", name, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/tool"
@@ -58,7 +59,7 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 			return nil, err
 		}
 		if text == nil {
-			return nil, notReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct %s", ref.Key, ref.Name, field)
+			return nil, objects.NotReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct %s", ref.Key, ref.Name, field)
 		}
 		source, filename, lang, version = string(text), ref.Key, sandbox.TypeScript, v
 		if strings.HasSuffix(ref.Key, ".js") || strings.HasSuffix(ref.Key, ".mjs") {
@@ -95,9 +96,9 @@ func CheckToolNames(p *skeinv1.PromptSpec) error {
 		name, called := fmt.Sprintf("%s %q", kind, object), tool.Name(object)
 		switch first, twice := seen[called]; {
 		case twice && first == name:
-			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools names %s twice: remove one", name)
+			return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.tools names %s twice: remove one", name)
 		case twice:
-			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %s and %s by the name %q: rename one of them", first, name, called)
+			return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %s and %s by the name %q: rename one of them", first, name, called)
 		}
 		seen[called] = name
 	}

@@ -2,8 +2,6 @@ package kube
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -193,7 +191,7 @@ func (a *SandboxAuthority) Server(pool, namespace string) (data map[string][]byt
 	}, a.clock.Now().Add(lifetime - lifetime/3), nil
 }
 
-// within limits a lifetime to that of its issuer.
+// Within limits a lifetime to that of its issuer.
 func (a *SandboxAuthority) within(k authorityKeys, lifetime time.Duration) time.Duration {
 	return min(lifetime, k.until.Sub(a.clock.Now()))
 }
@@ -218,12 +216,4 @@ func (a *SandboxAuthority) Client(ctx context.Context) (trusted []byte, own pki.
 		a.ownUntil = now.Add(lifetime - lifetime/3)
 	}
 	return a.keys.trusted, a.own, nil
-}
-
-func hashed(parts ...[]byte) string {
-	h := sha256.New()
-	for _, p := range parts {
-		_, _ = h.Write(p)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:hashLength]
 }

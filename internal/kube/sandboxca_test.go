@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
@@ -26,7 +27,7 @@ var shortTerms = kube.SandboxTerms{Authority: 100 * time.Hour, Renewal: 20 * tim
 // pod's.
 func handshake(at time.Time, trusted []byte, own pki.Pair, pod map[string][]byte) error {
 	now := func() time.Time { return at }
-	cc, err := pki.ClientConfig(trusted, own, pki.ServerName("default", ns))
+	cc, err := pki.ClientConfig(trusted, own, pki.ServerName("default", kubetest.Namespace))
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	BeforeEach(func() {
 		clk = testingclock.NewFakePassiveClock(begin)
-		api = cluster(interceptor.Funcs{})
+		api = kubetest.Cluster(interceptor.Funcs{})
 	})
 	secret := func(ctx context.Context) *corev1.Secret {
 		GinkgoHelper()
@@ -95,7 +96,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 			_, err := leader.Keep(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			if f := leader.Fingerprint(); f != of || !at.Before(renewAt) {
-				data, again, err := leader.Server("default", ns)
+				data, again, err := leader.Server("default", kubetest.Namespace)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(again).To(BeTemporally(">", at))
 				pool, renewAt, of = append(pool, issued{data, at}), again, f
@@ -141,8 +142,8 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 	It("takes over the Secret of an installation that knew no turns", func(ctx SpecContext) {
 		ca, err := pki.NewCA(clk, "skein-sandboxes", 100*time.Hour)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(api.Create(ctx, &corev1.Secret{ObjectMeta: meta(kube.SandboxCASecret), Data: map[string][]byte{"tls.crt": ca.Cert, "tls.key": ca.Key}})).To(Succeed())
-		a := kube.NewSandboxAuthority(api, ns, clk, shortTerms)
+		Expect(api.Create(ctx, &corev1.Secret{ObjectMeta: kubetest.Meta(kube.SandboxCASecret), Data: map[string][]byte{"tls.crt": ca.Cert, "tls.key": ca.Key}})).To(Succeed())
+		a := kube.NewSandboxAuthority(api, kubetest.Namespace, clk, shortTerms)
 		Expect(a.Load(ctx)).To(Succeed())
 		trusted, own, err := a.Client(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -152,7 +153,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 
 	It("makes another where somebody broke it, so that what it issued before is refused", func(ctx SpecContext) {
 		a := loaded(ctx)
-		pod, _, err := a.Server("default", ns)
+		pod, _, err := a.Server("default", kubetest.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(api.Delete(ctx, secret(ctx))).To(Succeed())
 		clk.SetTime(clk.Now().Add(2 * time.Hour))
@@ -163,7 +164,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 
 	It("goes on with what it has while the API server is away", func(ctx SpecContext) {
 		away := false
-		api = cluster(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		api = kubetest.Cluster(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if away {
 				return errors.New("connection refused")
 			}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
@@ -50,7 +51,7 @@ func (k authorityKeys) writeTo(s *corev1.Secret) {
 	}
 }
 
-func (k authorityKeys) fingerprint() string { return hashed(k.present.Cert, k.trusted) }
+func (k authorityKeys) fingerprint() string { return objects.Hash(k.present.Cert, k.trusted) }
 
 // turn brings an authority up to date. It makes the next authority a while before the present one ends. After the
 // overlap the next becomes the present one, and the last one stays trusted until its end.

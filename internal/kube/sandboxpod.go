@@ -1,11 +1,10 @@
 package kube
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -101,8 +101,7 @@ func (t *template) hash() string {
 	if err != nil { // cannot happen: it is plain data
 		panic(err)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])[:hashLength]
+	return objects.Hash(data)
 }
 
 // cutName leaves room for the suffix that the API server adds to a GenerateName.
@@ -273,4 +272,8 @@ func sandboxResources(engine skeinv1.SandboxEngine, given corev1.ResourceRequire
 		}
 	}
 	return out
+}
+
+func sandboxAddress(p *corev1.Pod) string {
+	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(SandboxPort))
 }

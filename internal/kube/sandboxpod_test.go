@@ -10,11 +10,12 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 )
 
 var _ = Describe("A sandbox pod", func() {
 	It("keeps the restricted Pod Security Standard", Label("COD-08"), func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
 		spec := kube.SandboxPod(pool, settings).Spec
 		Expect(spec.AutomountServiceAccountToken).To(HaveValue(BeFalse()))
 		Expect(spec.EnableServiceLinks).To(HaveValue(BeFalse()))
@@ -32,7 +33,7 @@ var _ = Describe("A sandbox pod", func() {
 	})
 
 	It("has limits even where the pool asks for more than the defaults", func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}}}
 		r := kube.SandboxPod(pool, settings).Spec.Containers[0].Resources
 		Expect(r.Limits.Memory().Cmp(*r.Requests.Memory())).To(Equal(0))
@@ -42,7 +43,7 @@ var _ = Describe("A sandbox pod", func() {
 	It("has the engine of its pool, the image of that, and room for it", Label("COD-09"), func() {
 		set := settings
 		set.V8Image = "sandbox-v8:dev"
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
 		plain := kube.SandboxTemplateHash(pool, set)
 		pool.Spec.Engine = skeinv1.SandboxEngineQuickJS
 		Expect(kube.SandboxTemplateHash(pool, set)).To(Equal(plain), "it is the default")
@@ -57,7 +58,7 @@ var _ = Describe("A sandbox pod", func() {
 	})
 
 	It("has another template hash when anything of it differs", func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
 		first := kube.SandboxTemplateHash(pool, settings)
 		pool.Spec.MaxConcurrency = 9
 		Expect(kube.SandboxTemplateHash(pool, settings)).NotTo(Equal(first))
@@ -70,7 +71,7 @@ var _ = Describe("A sandbox pod", func() {
 		affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
 		own := []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](5)}}
 		all := corev1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{}}
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
 			NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: own, Affinity: affinity, PriorityClassName: "low", RuntimeClassName: ptr.To("gvisor"),
 			ImagePullSecrets:          []corev1.LocalObjectReference{{Name: "registry"}},
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "host"}, all},
@@ -91,7 +92,7 @@ var _ = Describe("A sandbox pod", func() {
 	})
 
 	It("has the labels and annotations of its pool, but for Skein's own", func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{PodMetadata: &skeinv1.SandboxPodMetadata{
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{PodMetadata: &skeinv1.SandboxPodMetadata{
 			Labels: map[string]string{"team": "a", skeinv1.LabelPool: "q", skeinv1.LabelSandboxState: "claimed"}, Annotations: map[string]string{"cost": "b"}}}}
 		pod := kube.SandboxPod(pool, settings)
 		Expect(pod.Labels).To(And(HaveKeyWithValue("team", "a"), HaveKeyWithValue(skeinv1.LabelPool, "p"), HaveKeyWithValue(skeinv1.LabelSandboxState, "warm")))

@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // schemaCache remembers which JSON Schemas are valid.
@@ -46,18 +47,18 @@ type schemaKey struct {
 func checkSchema(field string, raw []byte) *definition.NotReadyError {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return notReady(skeinv1.ReasonInvalidSchema, "%s is not JSON: %v", field, err)
+		return objects.NotReady(skeinv1.ReasonInvalidSchema, "%s is not JSON: %v", field, err)
 	}
 	if o, ok := doc.(map[string]any); !ok || (o["type"] != nil && o["type"] != "object") {
-		return notReady(skeinv1.ReasonInvalidSchema, "%s must be the schema of an object: write type: object", field)
+		return objects.NotReady(skeinv1.ReasonInvalidSchema, "%s must be the schema of an object: write type: object", field)
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
 	if err := c.AddResource(field, doc); err != nil {
-		return notReady(skeinv1.ReasonInvalidSchema, "%s: %v", field, err)
+		return objects.NotReady(skeinv1.ReasonInvalidSchema, "%s: %v", field, err)
 	}
 	if _, err := c.Compile(field); err != nil {
-		return notReady(skeinv1.ReasonInvalidSchema, "%s is not a valid JSON Schema: %v", field, err)
+		return objects.NotReady(skeinv1.ReasonInvalidSchema, "%s is not a valid JSON Schema: %v", field, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
@@ -38,19 +39,19 @@ func (d *Definitions) resolveSkill(ctx context.Context, namespace string, spec *
 			return nil, err
 		}
 		if data == nil {
-			return nil, notReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct %s", ref.Key, ref.Name, from)
+			return nil, objects.NotReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct %s", ref.Key, ref.Name, from)
 		}
 		text, from = string(data), fmt.Sprintf("%s: key %q of ConfigMap %q", from, ref.Key, ref.Name)
 	}
 	description, instructions, err := prompt.ParseSkill(text)
 	if err != nil {
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "%s: %v", from, err)
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "%s: %v", from, err)
 	}
 	if spec.Description != "" {
 		description = spec.Description
 	}
 	if description == "" {
-		return nil, notReady(skeinv1.ReasonInvalidSpec,
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec,
 			"%s has no front matter with a description: add one, or set %s.description; the model reads it to decide whether to activate the skill", from, field)
 	}
 	s := &skill.Skill{Name: spec.Name, Description: description, Instructions: instructions}
@@ -58,14 +59,4 @@ func (d *Definitions) resolveSkill(ctx context.Context, namespace string, spec *
 		s.Parameters = spec.Parameters.Raw
 	}
 	return s, nil
-}
-
-// skillConfigMaps returns the names of the ConfigMaps that hold the texts of skills.
-func skillConfigMaps(list []skeinv1.PromptSkill) (names []string) {
-	for i := range list {
-		if ref := list[i].Instructions.ConfigMapKeyRef; ref != nil {
-			names = append(names, ref.Name)
-		}
-	}
-	return names
 }

@@ -8,13 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
 var _ = Describe("The skills of a prompt", Label("AGT-08"), func() {
 	inMap := skeinv1.SkillText{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "texts"}, Key: "SKILL.md"}}
 	texts := func(text string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: meta("texts"), Data: map[string]string{"SKILL.md": text}}
+		return &corev1.ConfigMap{ObjectMeta: kubetest.Meta("texts"), Data: map[string]string{"SKILL.md": text}}
 	}
 
 	It("have their texts inline or in ConfigMaps, and their descriptions in either place", func(ctx SpecContext) {
@@ -23,7 +24,7 @@ var _ = Describe("The skills of a prompt", Label("AGT-08"), func() {
 			{Name: "here", Description: "d", Instructions: skeinv1.SkillText{Inline: "Do."}, Parameters: &runtime.RawExtension{Raw: []byte(`{"type":"object"}`)}},
 			{Name: "there", Instructions: inMap}, {Name: "both", Description: "ours", Instructions: inMap},
 		}
-		got, err := definitions(cluster(interceptor.Funcs{}, texts("---\nname: x\ndescription: theirs\n---\nDo that."))).ResolvePrompt(ctx, p)
+		got, err := definitions(kubetest.Cluster(interceptor.Funcs{}, texts("---\nname: x\ndescription: theirs\n---\nDo that."))).ResolvePrompt(ctx, p)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Skills).To(Equal([]skill.Skill{
 			{Name: "here", Description: "d", Instructions: "Do.", Parameters: []byte(`{"type":"object"}`)},
@@ -34,9 +35,9 @@ var _ = Describe("The skills of a prompt", Label("AGT-08"), func() {
 	DescribeTable("say what is wrong with them", func(ctx SpecContext, s skeinv1.PromptSkill, text, reason string, says ...string) {
 		p := prompt("p", "m")
 		s.Name, p.Spec.Skills = "s", []skeinv1.PromptSkill{{Name: "fine", Description: "d", Instructions: skeinv1.SkillText{Inline: "Do."}}, s}
-		c := cluster(interceptor.Funcs{})
+		c := kubetest.Cluster(interceptor.Funcs{})
 		if text != "" {
-			create(ctx, c, texts(text))
+			kubetest.Create(ctx, c, texts(text))
 		}
 		if s.Parameters != nil {
 			p.Spec.Skills[1].Instructions.Inline = "Do."

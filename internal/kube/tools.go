@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/httptool"
@@ -24,7 +25,7 @@ const maxToolName = 64
 func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*definition.Tool, error) {
 	out := &definition.Tool{ObjectName: t.Name, Name: tool.Name(t.Name), Spec: t.Spec}
 	if len(out.Name) > maxToolName {
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(out.Name), maxToolName)
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(out.Name), maxToolName)
 	}
 	if err := d.schemas.check("spec.parameters", t.Spec.Parameters); err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*defini
 	case t.Spec.MCP != nil:
 		return out, d.resolveMCP(ctx, t, out)
 	default:
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec does not say what the tool does: set code, http or mcp")
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec does not say what the tool does: set code, http or mcp")
 	}
 	return out, nil
 }
@@ -57,7 +58,7 @@ func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *def
 	}
 	var err error
 	if out.HTTP, err = httptool.Compile(t.Spec.HTTP, secrets); err != nil {
-		return notReady(skeinv1.ReasonInvalidSpec, "%v", err)
+		return objects.NotReady(skeinv1.ReasonInvalidSpec, "%v", err)
 	}
 	return nil
 }
@@ -82,22 +83,22 @@ func (d *Definitions) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *defi
 			value = *h.Value
 		}
 		if !httptool.ValidHeader(value) {
-			return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.headers: the value of the header %s has a line break or a control character in it", h.Name)
+			return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.headers: the value of the header %s has a line break or a control character in it", h.Name)
 		}
 		s.Headers.Set(h.Name, value)
 	}
 	name, value, err := httptool.Credential(spec.Auth, secret)
 	if err != nil {
-		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.%v", err)
+		return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.%v", err)
 	}
 	if !httptool.ValidHeader(value) {
-		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth: the value in the Secret has a line break or a control character in it")
+		return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth: the value in the Secret has a line break or a control character in it")
 	}
 	if name != "" {
 		s.Headers.Set(name, value)
 	}
 	if u, err := url.Parse(spec.URL); err != nil || u.Hostname() == "" {
-		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.url is not a URL: use one such as https://tools.example.com/mcp")
+		return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.url is not a URL: use one such as https://tools.example.com/mcp")
 	}
 	out.MCP = s
 	return nil
@@ -132,14 +133,14 @@ func CheckServerNames(tools []skeinv1.PromptTool, servers map[string]*skeinv1.MC
 		prefix := serverPrefix(t.Name, s)
 		if len(s.Tools) == 0 {
 			if first, taken := open[prefix]; taken {
-				return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the tools of the MCP servers %q and %q would both begin with %q: give one of them another spec.mcp.prefix", first, t.Name, prefix)
+				return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.tools: the tools of the MCP servers %q and %q would both begin with %q: give one of them another spec.mcp.prefix", first, t.Name, prefix)
 			}
 			open[prefix] = t.Name
 		}
 		for _, remote := range s.Tools {
 			called := mcptool.CallName(prefix, remote)
 			if first, taken := names[called]; taken {
-				return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %s and the tool %q of the MCP server %q by the name %q: give the server another spec.mcp.prefix", first, remote, t.Name, called)
+				return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %s and the tool %q of the MCP server %q by the name %q: give the server another spec.mcp.prefix", first, remote, t.Name, called)
 			}
 			names[called] = fmt.Sprintf("the tool %q of the MCP server %q", remote, t.Name)
 		}
@@ -187,7 +188,7 @@ func (r *toolSecretsReader) headers(field string, list []skeinv1.ToolHeader) map
 }
 
 func (r *toolSecretsReader) auth(field string, auth *skeinv1.ToolAuth) string {
-	ref := authSecret(auth)
+	ref := objects.AuthSecret(auth)
 	if ref == nil {
 		return ""
 	}
@@ -197,42 +198,4 @@ func (r *toolSecretsReader) auth(field string, auth *skeinv1.ToolAuth) string {
 		r.definitions.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/auth", strings.TrimPrefix(value, "Basic "))
 	}
 	return secret
-}
-
-func authSecret(auth *skeinv1.ToolAuth) *corev1.SecretKeySelector {
-	switch {
-	case auth == nil:
-		return nil
-	case auth.Basic != nil:
-		return &auth.Basic.SecretKeyRef
-	case auth.Bearer != nil:
-		return &auth.Bearer.SecretKeyRef
-	case auth.Header != nil:
-		return &auth.Header.SecretKeyRef
-	}
-	return nil
-}
-
-// toolSecrets returns the names of the Secrets that a Tool's requests need.
-func toolSecrets(spec *skeinv1.ToolSpec) (names []string) {
-	add := func(headers []skeinv1.ToolHeader, auth *skeinv1.ToolAuth) {
-		for i := range headers {
-			if ref := headers[i].SecretKeyRef; ref != nil {
-				names = append(names, ref.Name)
-			}
-		}
-		if ref := authSecret(auth); ref != nil {
-			names = append(names, ref.Name)
-		}
-	}
-	if m := spec.MCP; m != nil {
-		add(m.Headers, m.Auth)
-	}
-	if h := spec.HTTP; h != nil {
-		add(h.Headers, h.Auth)
-		if h.Signing != nil {
-			names = append(names, h.Signing.SecretKeyRef.Name)
-		}
-	}
-	return names
 }

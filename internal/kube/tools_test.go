@@ -9,11 +9,12 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
 )
 
 var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 	secret := func(data map[string]string) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: meta("s"), Data: map[string][]byte{}}
+		s := &corev1.Secret{ObjectMeta: kubetest.Meta("s"), Data: map[string][]byte{}}
 		for k, v := range data {
 			s.Data[k] = []byte(v)
 		}
@@ -23,14 +24,14 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 		return corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: key}
 	}
 	mcp := func(edit func(*skeinv1.MCPServer)) *skeinv1.Tool {
-		t := &skeinv1.Tool{ObjectMeta: meta("my-tools.v2"), Spec: skeinv1.ToolSpec{MCP: &skeinv1.MCPServer{URL: "https://x.test/mcp"}}}
+		t := &skeinv1.Tool{ObjectMeta: kubetest.Meta("my-tools.v2"), Spec: skeinv1.ToolSpec{MCP: &skeinv1.MCPServer{URL: "https://x.test/mcp"}}}
 		edit(t.Spec.MCP)
 		return t
 	}
 
 	It("have the values of their Secrets, without the newline that files end in, and a version that changes with them", func(ctx SpecContext) {
 		s := secret(map[string]string{"key": "k\n", "token": "t\n"})
-		c := cluster(interceptor.Funcs{}, s)
+		c := kubetest.Cluster(interceptor.Funcs{}, s)
 		t := mcp(func(m *skeinv1.MCPServer) {
 			m.Headers = []skeinv1.ToolHeader{{Name: "x-key", SecretKeyRef: ptr.To(ref("key"))}, {Name: "X-Plain", Value: ptr.To("p")}}
 			m.Auth = &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{SecretKeyRef: ref("token")}}
@@ -50,7 +51,7 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 	})
 
 	It("say what is missing or wrong, without the values", func(ctx SpecContext) {
-		d := definitions(cluster(interceptor.Funcs{}, secret(map[string]string{"broken": "a\nb", "empty": ""})))
+		d := definitions(kubetest.Cluster(interceptor.Funcs{}, secret(map[string]string{"broken": "a\nb", "empty": ""})))
 		auth := func(key string) *skeinv1.Tool {
 			return mcp(func(m *skeinv1.MCPServer) {
 				m.Auth = &skeinv1.ToolAuth{Header: &skeinv1.ToolAuthHeader{Name: "X-Key", SecretKeyRef: ref(key)}}
@@ -62,9 +63,9 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "line break"))
 		_, err = d.ResolveTool(ctx, auth("empty"))
 		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "empty"))
-		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: meta("http"), Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: "https://x.test/{{ y }}"}}})
+		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("http"), Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: "https://x.test/{{ y }}"}}})
 		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "spec.http.url", "{{ y }}"))
-		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: meta("none")})
+		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("none")})
 		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "code, http or mcp"))
 	})
 

@@ -18,6 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/after"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -112,7 +113,7 @@ func identity() (string, error) {
 // assemble builds the engine, the controllers and the runtime API, and adds them to the manager.
 func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *sandboxes) error {
 	models := provider.NewFactory(clock.RealClock{}).WithLimits(modellimit.New(data.store, clock.RealClock{}))
-	contents := kube.NewContents(mgr.GetCache(), mgr.GetAPIReader())
+	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	definitions := kube.NewDefinitions(mgr.GetCache(), contents, compile.Compile, models)
 	definitions.TellSecrets(o.secrets)
 	if o.Sandbox == SandboxPods {

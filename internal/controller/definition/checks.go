@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // checker finds what keeps a definition from being used. For a referenced object it uses that object's own Ready
@@ -180,7 +181,7 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 
 // after checks the models that are used after the agent's runs.
 func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
-	if ref := kube.MemoryModelRef(a); ref != nil {
+	if ref := objects.MemoryModelRef(a); ref != nil {
 		var m skeinv1.Model
 		if err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.memory.embeddingModelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 			return err

@@ -24,6 +24,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools,verbs=get;list;watch
@@ -81,7 +82,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	if !r.ProcessMode {
 		b = b.Watches(&corev1.Pod{}, podEvents(), builder.WithPredicates(podTurned())).
 			Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-			Watches(kube.MetadataOf("Secret"), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.SandboxPool{}, handler.OnlyControllerOwner()))
+			Watches(objects.MetadataOf("Secret"), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.SandboxPool{}, handler.OnlyControllerOwner()))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the sandboxpool controller: %w", err)
@@ -122,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // warm pods are deleted through their owner reference, claimed ones with their threads
 	}
 	var failed error
-	invalid := kube.CheckDecoded(s.object)
+	invalid := objects.CheckDecoded(s.object)
 	if invalid != nil { // create nothing from a spec that could not be decoded, and keep what exists
 		s.trouble = kube.Trouble{Reason: invalid.Reason, Text: invalid.Message}
 	} else if !r.ProcessMode {

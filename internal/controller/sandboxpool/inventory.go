@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // startTime is how long a pod may be unready before the pool reports that it does not start.
@@ -46,7 +47,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) error {
 	for _, state := range []string{kube.SandboxWarm, kube.SandboxClaimed} {
 		var list corev1.PodList
 		err := r.Client.List(ctx, &list, client.InNamespace(s.object.Namespace),
-			client.MatchingFields{kube.IndexSandbox: kube.SandboxIndex(s.object.Name, state)}, client.UnsafeDisableDeepCopy)
+			client.MatchingFields{objects.IndexSandbox: objects.SandboxIndex(s.object.Name, state)}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return fmt.Errorf("list the pods of the pool: %w", err)
 		}

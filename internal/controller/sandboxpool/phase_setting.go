@@ -16,6 +16,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // Annotations of a pool's Secret. They show whether it is current without reading its key.
@@ -37,7 +38,7 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	}
 	s.look(next.Sub(s.at))
 	name := kube.SandboxSecret(s.object.Name)
-	have := kube.MetadataOf("Secret")
+	have := objects.MetadataOf("Secret")
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, have)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Secret %q: %w", name, err)

@@ -15,6 +15,7 @@ import (
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/sandboxpool"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 func TestSandboxPool(t *testing.T) {
@@ -123,6 +124,6 @@ func (w *world) ready(ctx context.Context) metav1.Condition {
 func (w *world) claim(ctx context.Context, p corev1.Pod) {
 	GinkgoHelper()
 	p.Labels[skeinv1.LabelSandboxState] = "claimed"
-	p.OwnerReferences = []metav1.OwnerReference{kube.ThreadOwner("t", "00000000-0000-4000-8000-000000009999")}
+	p.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", "00000000-0000-4000-8000-000000009999")}
 	Expect(w.Client.Update(ctx, &p)).To(Succeed())
 }

@@ -1,4 +1,4 @@
-package kube
+package objects
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func (c *Contents) get(ctx context.Context, k contentKey, field string, optional
 		if optional != nil && *optional {
 			return nil, "absent", nil
 		}
-		return nil, "", notReady(skeinv1.ReasonReferenceNotFound,
+		return nil, "", NotReady(skeinv1.ReasonReferenceNotFound,
 			"%s %q with key %q does not exist in namespace %q: create it, or correct %s", k.kind, k.name, k.key, k.namespace, field)
 	}
 	meta := MetadataOf(k.kind)

@@ -1,4 +1,4 @@
-package kube
+package objects
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func Indexes() []Index {
 		{&skeinv1.Agent{}, IndexConfigMap, func(o client.Object) []string {
 			spec := &o.(*skeinv1.Agent).Spec
 			names := append(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks)...)
-			for _, h := range handlersOf(spec) {
+			for _, h := range HandlersOf(spec) {
 				names = append(names, codeConfigMap(h.Code)...)
 			}
 			return names
@@ -148,7 +148,7 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.Agent{}, IndexModel, func(o client.Object) []string {
 			names := afterModels(o.(*skeinv1.Agent))
-			for _, h := range handlersOf(&o.(*skeinv1.Agent).Spec) {
+			for _, h := range HandlersOf(&o.(*skeinv1.Agent).Spec) {
 				for _, m := range h.Models {
 					names = append(names, m.ModelRef.Name)
 				}
@@ -191,7 +191,7 @@ func Indexes() []Index {
 			return nil
 		}},
 		{&skeinv1.ScheduledEffect{}, IndexEffect, func(o client.Object) []string {
-			return []string{EffectObjectName(o.(*skeinv1.ScheduledEffect).Spec.Effect)}
+			return []string{EffectName(o.(*skeinv1.ScheduledEffect).Spec.Effect)}
 		}},
 	}
 }
@@ -208,55 +208,3 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // SandboxIndex returns the value of IndexSandbox for the pods of a pool in a state.
 func SandboxIndex(pool, state string) string { return pool + "/" + state }
-
-// called returns the non-empty names that name finds in a Prompt's tools.
-func called(o client.Object, name func(*skeinv1.PromptTool) string) (names []string) {
-	tools := o.(*skeinv1.Prompt).Spec.Tools
-	for i := range tools {
-		if n := name(&tools[i]); n != "" {
-			names = append(names, n)
-		}
-	}
-	return names
-}
-
-func envSecrets(list []skeinv1.EnvVar) (names []string) {
-	for i := range list {
-		if f := list[i].ValueFrom; f != nil && f.SecretKeyRef != nil {
-			names = append(names, f.SecretKeyRef.Name)
-		}
-	}
-	return names
-}
-
-func envConfigMaps(list []skeinv1.EnvVar) (names []string) {
-	for i := range list {
-		if f := list[i].ValueFrom; f != nil && f.ConfigMapKeyRef != nil {
-			names = append(names, f.ConfigMapKeyRef.Name)
-		}
-	}
-	return names
-}
-
-func hookConfigMaps(list []skeinv1.Hook) (names []string) {
-	for i := range list {
-		names = append(names, codeConfigMap(list[i].Code)...)
-	}
-	return names
-}
-
-func partConfigMaps(list []skeinv1.PromptPart) (names []string) {
-	for i := range list {
-		if ref := list[i].ConfigMapKeyRef; ref != nil {
-			names = append(names, ref.Name)
-		}
-	}
-	return names
-}
-
-func codeConfigMap(c skeinv1.CodeSource) []string {
-	if c.ConfigMapKeyRef == nil {
-		return nil
-	}
-	return []string{c.ConfigMapKeyRef.Name}
-}

@@ -1,4 +1,4 @@
-package kube
+package objects
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type partial interface {
 // not act on such an object: part of its content is unknown.
 func CheckDecoded(o client.Object) *definition.NotReadyError {
 	if p, ok := o.(partial); ok && p.DecodingProblem() != "" {
-		return notReady(skeinv1.ReasonInvalidSpec, "%s", p.DecodingProblem())
+		return NotReady(skeinv1.ReasonInvalidSpec, "%s", p.DecodingProblem())
 	}
 	return nil
 }
@@ -34,7 +34,8 @@ type decodedReader struct {
 	scheme *runtime.Scheme
 }
 
-func newDecodedReader(r client.Reader) client.Reader {
+// NewDecodedReader returns a reader of the objects of r that were decoded completely.
+func NewDecodedReader(r client.Reader) client.Reader {
 	s := runtime.NewScheme()
 	_ = skeinv1.AddToScheme(s) // fails only for types that are registered twice
 	return &decodedReader{Reader: r, scheme: s}
@@ -50,7 +51,7 @@ func (r *decodedReader) Get(ctx context.Context, key client.ObjectKey, o client.
 		if gvk, unknown := apiutil.GVKForObject(o, r.scheme); unknown == nil {
 			kind = gvk.Kind
 		}
-		return notReady(err.Reason, "%s %q: %s", kind, key.Name, err.Message)
+		return NotReady(err.Reason, "%s %q: %s", kind, key.Name, err.Message)
 	}
 	return nil
 }

@@ -1,26 +1,28 @@
-package kube
+package objects
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// hashLength is the number of hex digits that end a derived name: 64 bits, so that two causes do not collide by
-// chance.
+// hashLength is the number of hex digits of a hash: 64 bits, so that two causes do not collide by chance.
 const hashLength = 16
 
 // maxDerived keeps derived names short enough for label values.
 const maxDerived = validation.LabelValueMaxLength
 
-// derivedName returns the same name for the same causes, so that a repeated create fails with a conflict instead of
+// DerivedName returns the same name for the same causes, so that a repeated create fails with a conflict instead of
 // happening twice. prefix makes the name readable, and is cut to fit.
-func derivedName(prefix string, causes ...string) string {
+func DerivedName(prefix string, causes ...string) string {
 	h := sha256.New()
 	for _, c := range causes {
 		h.Write([]byte(c))
@@ -28,8 +30,8 @@ func derivedName(prefix string, causes ...string) string {
 	}
 	hash := hex.EncodeToString(h.Sum(nil))[:hashLength]
 	prefix = cleanName(prefix)
-	if room := maxDerived - hashLength - 1; len(prefix) > room {
-		prefix = strings.TrimRight(prefix[:room], "-.")
+	if limit := maxDerived - hashLength - 1; len(prefix) > limit {
+		prefix = strings.TrimRight(prefix[:limit], "-.")
 	}
 	if prefix == "" {
 		return "t-" + hash
@@ -68,8 +70,29 @@ func RuntimeLabels(t *store.Thread) map[string]string {
 	return l
 }
 
-// EffectObjectName returns the name of the Effect object for a plain or qualified name in code: "_" becomes "-", and
+// EffectName returns the name of the Effect object for a plain or qualified name in code: "_" becomes "-", and
 // "package/effect" becomes "package.effect" (EFF-02).
-func EffectObjectName(name string) string {
+func EffectName(name string) string {
 	return strings.NewReplacer("_", "-", "/", ".").Replace(name)
+}
+
+// ThreadOwner returns an owner reference to a Thread, so that deleting the Thread also deletes the object (SUB-08).
+func ThreadOwner(name, uid string) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion:         skeinv1.GroupVersion.String(),
+		Kind:               "Thread",
+		Name:               name,
+		UID:                types.UID(uid),
+		Controller:         ptr.To(true),
+		BlockOwnerDeletion: ptr.To(true),
+	}
+}
+
+// Hash returns a short hash of the parts, in hex digits.
+func Hash(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:hashLength]
 }
