@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/subagent"
 	"github.com/skein-dev/skein/internal/controller/thread"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
@@ -32,7 +33,7 @@ type Engine interface {
 type Pools struct {
 	// ProcessMode means that pools create no pods.
 	ProcessMode bool
-	Settings    kube.SandboxSettings
+	Settings    sandboxpod.Settings
 	Authority   sandboxpool.Authority
 	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string

@@ -52,7 +52,7 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 				return d.CheckHandler(ctx, &skeinv1.Agent{ObjectMeta: kubetest.Meta("t")}, "spec.sideA", &skeinv1.SideHandler{Code: code})
 			},
 		} {
-			Expect(check()).To(notReady(skeinv1.ReasonInvalidCode, ".ts:1:24: nanoid is not available in sandboxes", "npx esbuild"), kind)
+			Expect(check()).To(kubetest.NotReady(skeinv1.ReasonInvalidCode, ".ts:1:24: nanoid is not available in sandboxes", "npx esbuild"), kind)
 		}
 	})
 
@@ -61,11 +61,11 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 		_, err := d.ResolveEffect(ctx, &skeinv1.Effect{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: effect}}})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = d.ResolveTool(ctx, tool("t", effect))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidCode, "t.ts: the default export is an effect (defineEffect), but this is the code of a Tool"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidCode, "t.ts: the default export is an effect (defineEffect), but this is the code of a Tool"))
 	})
 
 	It("tells all problems at once", func(ctx SpecContext) {
 		_, err := d.ResolveTool(ctx, tool("t", "import { read } from '../lib/files';\nexport const tool = defineTool({ execute: read });"))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidCode, "t.ts:1:22: ../lib/files", "t.ts:2:21: defineTool is not defined", "t.ts: the module has no default export"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidCode, "t.ts:1:22: ../lib/files", "t.ts:2:21: defineTool is not defined", "t.ts: the module has no default export"))
 	})
 })

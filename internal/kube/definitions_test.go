@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
@@ -51,20 +50,6 @@ func tool(name, code string) *skeinv1.Tool {
 
 const goodCode = "export default { execute: async (): Promise<number> => 1 };"
 
-func notReady(reason string, says ...string) OmegaMatcher {
-	texts := []OmegaMatcher{HaveField("Reason", reason)}
-	for _, s := range says {
-		texts = append(texts, HaveField("Message", ContainSubstring(s)))
-	}
-	return WithTransform(func(err error) any {
-		nr, ok := err.(*definition.NotReadyError) //nolint:errorlint // the type itself is the contract
-		if !ok {
-			return definition.NotReadyError{Message: "another error: " + err.Error()}
-		}
-		return *nr
-	}, And(texts...))
-}
-
 var _ = Describe("Definitions", func() {
 	var ctx context.Context
 	BeforeEach(func(c SpecContext) { ctx = c })
@@ -88,7 +73,7 @@ var _ = Describe("Definitions", func() {
 		q.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'q';")}
 		objs := []client.Object{scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, tool("order-totals", goodCode), a}
 		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Prompt "q" does not exist`, "spec.sideB.promptRef"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `Prompt "q" does not exist`, "spec.sideB.promptRef"))
 		got, err := definitions(kubetest.Cluster(interceptor.Funcs{}, append(objs, q)...)).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]string{got.A.Name, got.A.Prompt.Name, got.B.Name, got.B.Prompt.Name, got.B.Spec.Label}).To(Equal([]string{"a", "p", "b", "q", "Critic"}))
@@ -101,7 +86,7 @@ var _ = Describe("Definitions", func() {
 
 	DescribeTable("says which object is missing and where it is named", func(objs []client.Object, says ...string) {
 		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, says...))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, says...))
 	},
 		Entry("the agent", nil, `Agent "a" does not exist`, `"demo"`),
 		Entry("the prompt", []client.Object{agent("a", "p")}, `Agent "a": Prompt "p" does not exist`, "promptRef"),
@@ -113,7 +98,7 @@ var _ = Describe("Definitions", func() {
 	It("says where code does not compile", Label("TOL-02"), func() {
 		c := kubetest.Cluster(interceptor.Funcs{})
 		_, err := definitions(c).ResolveTool(ctx, tool("t", "export default {\n  a: = 1\n}"))
-		Expect(err).To(notReady(skeinv1.ReasonCompileFailed, "t.ts:2:6:", "line 2, column 6"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonCompileFailed, "t.ts:2:6:", "line 2, column 6"))
 	})
 
 	It("does not hold a failure of the compiler against the source", func() {
@@ -126,7 +111,7 @@ var _ = Describe("Definitions", func() {
 			return compile.Compile(filename, source, lang)
 		}, provider.NewFactory(nil))
 		_, err := d.ResolveTool(ctx, tool("t", goodCode))
-		Expect(err).To(notReady(skeinv1.ReasonInternalError, "did not start"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInternalError, "did not start"))
 		failing = false
 		_, err = d.ResolveTool(ctx, tool("t", goodCode))
 		Expect(err).NotTo(HaveOccurred())
@@ -142,7 +127,7 @@ var _ = Describe("Definitions", func() {
 			return t
 		}
 		_, err := d.ResolveTool(ctx, from("none.ts"))
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `ConfigMap "code"`, `"none.ts"`))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `ConfigMap "code"`, `"none.ts"`))
 		first, err := d.ResolveTool(ctx, from("t.ts"))
 		Expect(err).NotTo(HaveOccurred())
 		_, err = d.ResolveTool(ctx, from("t.js"))
@@ -150,7 +135,7 @@ var _ = Describe("Definitions", func() {
 		m.Data = map[string]string{"t.js": "export default 1 as number", "t.ts": "export default 2 as number"}
 		Expect(c.Update(ctx, m)).To(Succeed())
 		_, err = d.ResolveTool(ctx, from("t.js"))
-		Expect(err).To(notReady(skeinv1.ReasonCompileFailed, "t.js:1"), "TypeScript in a .js key")
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonCompileFailed, "t.js:1"), "TypeScript in a .js key")
 		second, err := d.ResolveTool(ctx, from("t.ts"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second.Digest).NotTo(Equal(first.Digest))
@@ -168,7 +153,7 @@ var _ = Describe("Definitions", func() {
 		m := withKey("m", "s")
 		m.UID, m.Generation = "u", 1
 		_, err := d.ResolveModel(ctx, m)
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Secret "s"`))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `Secret "s"`))
 		s := &corev1.Secret{ObjectMeta: kubetest.Meta("s"), Data: map[string][]byte{"apiKey": []byte("canary-1\n")}}
 		kubetest.Create(ctx, c, s)
 		reads = 0
@@ -195,7 +180,7 @@ var _ = Describe("Definitions", func() {
 
 	DescribeTable("refuses scripts that cannot be played", func(step skeinv1.ScriptStep, says string) {
 		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveModel(ctx, scripted("m", step))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidScript, says))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidScript, says))
 	},
 		Entry("a bad expression", skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "("}}, "("),
 		Entry("a bad template", skeinv1.ScriptStep{Content: "{{ .Last"}, "step 1"),
@@ -213,16 +198,16 @@ var _ = Describe("Definitions", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(good.Steps).To(HaveExactElements(HaveField("Content", "hi")))
 		_, err = d.ResolveModel(ctx, from("bad"))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidScript, `key "bad"`, "contents"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidScript, `key "bad"`, "contents"))
 		_, err = d.ResolveModel(ctx, from("empty"))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidScript, "no steps"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidScript, "no steps"))
 	})
 
 	DescribeTable("refuses schemas that cannot be used", func(schema, says string) {
 		t := tool("t", goodCode)
 		t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(schema)}
 		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, t)
-		Expect(err).To(notReady(skeinv1.ReasonInvalidSchema, says))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSchema, says))
 	},
 		Entry("a wrong keyword value", `{"type":"object","properties":{"a":{"type":"nummer"}}}`, "not a valid JSON Schema"),
 		Entry("no object", `{"type":"string"}`, "type: object"),
@@ -230,15 +215,15 @@ var _ = Describe("Definitions", func() {
 	)
 
 	It("refuses tools that a model could not tell apart, and names that it could not say", func() {
-		Expect(kube.CheckToolNames(&prompt("p", "m", "a-b", "a.b").Spec)).To(notReady(skeinv1.ReasonInvalidSpec, `"a-b"`, `"a.b"`, `"a_b"`))
-		Expect(kube.CheckToolNames(&prompt("p", "m", "a", "a").Spec)).To(notReady(skeinv1.ReasonInvalidSpec, "twice"))
+		Expect(kube.CheckToolNames(&prompt("p", "m", "a-b", "a.b").Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, `"a-b"`, `"a.b"`, `"a_b"`))
+		Expect(kube.CheckToolNames(&prompt("p", "m", "a", "a").Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "twice"))
 		Expect(kube.CheckToolNames(&prompt("p", "m", "a", "b").Spec)).To(Succeed())
 		skilled := prompt("p", "m", "skill")
 		Expect(kube.CheckToolNames(&skilled.Spec)).To(Succeed())
 		skilled.Spec.Skills = []skeinv1.PromptSkill{{Name: "sql"}}
-		Expect(kube.CheckToolNames(&skilled.Spec)).To(notReady(skeinv1.ReasonInvalidSpec, "the tool of spec.skills", `Tool "skill"`))
+		Expect(kube.CheckToolNames(&skilled.Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "the tool of spec.skills", `Tool "skill"`))
 		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "65", "64"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "65", "64"))
 	})
 
 	It("finds an effect by its plain and its qualified name", Label("EFF-02"), func() {
@@ -252,7 +237,7 @@ var _ = Describe("Definitions", func() {
 			Expect(e.ObjectName).To(Equal(object))
 		}
 		_, err := d.Effect(ctx, kubetest.Namespace, "none")
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Effect "none"`))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `Effect "none"`))
 	})
 
 	It("lists names and loads by kind, and fails on the unknown", Label("AGT-07"), func() {

@@ -44,7 +44,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 			LocalObjectReference: corev1.LocalObjectReference{Name: "code"}, Key: "hook.js"}}}}
 		d := definitions(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), a))
 		_, err := d.Hooks(ctx, kubetest.Namespace, "a")
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `the hook "after_thread_created"`, `ConfigMap "code"`, "spec.hooks[0].code.configMapKeyRef"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `the hook "after_thread_created"`, `ConfigMap "code"`, "spec.hooks[0].code.configMapKeyRef"))
 		d = definitions(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), a,
 			&corev1.ConfigMap{ObjectMeta: kubetest.Meta("code"), Data: map[string]string{"hook.js": "export default () => 1;"}}))
 		Expect(d.Hooks(ctx, kubetest.Namespace, "a")).To(HaveKeyWithValue(skeinv1.HookAfterThreadCreated, HaveValue(HaveField("Module.Filename", "hook.js"))))
@@ -55,6 +55,6 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		p.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookFilterMessages, "export default (\n  =\n);")}
 		d := definitions(kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, a))
 		_, err := d.Agent(ctx, kubetest.Namespace, "a")
-		Expect(err).To(notReady(skeinv1.ReasonCompileFailed, `Prompt "p"`, `the hook "filter_messages": p.filter_messages.ts:2:3`))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonCompileFailed, `Prompt "p"`, `the hook "filter_messages": p.filter_messages.ts:2:3`))
 	})
 })

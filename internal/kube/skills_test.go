@@ -43,7 +43,7 @@ var _ = Describe("The skills of a prompt", Label("AGT-08"), func() {
 			p.Spec.Skills[1].Instructions.Inline = "Do."
 		}
 		_, err := definitions(c).ResolvePrompt(ctx, p)
-		Expect(err).To(notReady(reason, says...))
+		Expect(err).To(kubetest.NotReady(reason, says...))
 	},
 		Entry("no ConfigMap", skeinv1.PromptSkill{Instructions: inMap}, "", skeinv1.ReasonReferenceNotFound, `ConfigMap "texts" with key "SKILL.md"`, "spec.skills[1].instructions.configMapKeyRef"),
 		Entry("no description", skeinv1.PromptSkill{Instructions: inMap}, "Do.", skeinv1.ReasonInvalidSpec, "no front matter with a description", "spec.skills[1].description"),

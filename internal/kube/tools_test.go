@@ -58,15 +58,15 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 			})
 		}
 		_, err := d.ResolveTool(ctx, auth("none"))
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, "spec.mcp.auth", `"none"`))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, "spec.mcp.auth", `"none"`))
 		_, err = d.ResolveTool(ctx, auth("broken"))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "line break"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "line break"))
 		_, err = d.ResolveTool(ctx, auth("empty"))
-		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "empty"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "empty"))
 		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("http"), Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: "https://x.test/{{ y }}"}}})
-		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "spec.http.url", "{{ y }}"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "spec.http.url", "{{ y }}"))
 		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("none")})
-		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "code, http or mcp"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "code, http or mcp"))
 	})
 
 	DescribeTable("are told apart before anybody asks them", func(wrong string, servers map[string]*skeinv1.MCPServer) {
@@ -75,7 +75,7 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 			Expect(kube.CheckServerNames(tools, servers)).To(Succeed())
 			return
 		}
-		Expect(kube.CheckServerNames(tools, servers)).To(notReady(skeinv1.ReasonInvalidSpec, wrong, "spec.mcp.prefix"))
+		Expect(kube.CheckServerNames(tools, servers)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, wrong, "spec.mcp.prefix"))
 	},
 		Entry("by their own prefixes", "", map[string]*skeinv1.MCPServer{"a": {}, "b": {}}),
 		Entry("the same prefix", `both begin with "p_"`, map[string]*skeinv1.MCPServer{"a": {Prefix: ptr.To("p_")}, "b": {Prefix: ptr.To("p_")}}),

@@ -111,7 +111,7 @@ func identity() (string, error) {
 }
 
 // assemble builds the engine, the controllers and the runtime API, and adds them to the manager.
-func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *sandboxes) error {
+func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *codeRunner) error {
 	models := provider.NewFactory(clock.RealClock{}).WithLimits(modellimit.New(data.store, clock.RealClock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	definitions := kube.NewDefinitions(mgr.GetCache(), contents, compile.Compile, models)

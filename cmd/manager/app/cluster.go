@@ -107,7 +107,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		Client: client.Options{Cache: &client.CacheOptions{
 			EnableReadYourWritesConsistency: ptr.To(true),
 			// The contents of Secrets and ConfigMaps are read on demand; only their metadata is cached
-			// (kube.Contents).
+			// (objects.Contents).
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},

@@ -23,8 +23,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools,verbs=get;list;watch
@@ -50,7 +50,7 @@ type Options struct {
 	Client client.Client
 	// ProcessMode means that the manager runs sandboxes as local processes, so that pools create no pods.
 	ProcessMode bool
-	Settings    kube.SandboxSettings
+	Settings    sandboxpod.Settings
 	Authority   Authority
 	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string
@@ -98,7 +98,7 @@ type scope struct {
 	pods   inventory
 	want   int // how many pods should be warm
 	// trouble is why pods do not start; the zero value means that they do.
-	trouble kube.Trouble
+	trouble sandboxpod.Trouble
 	next    time.Duration // until the next reconcile; 0 means only on an event
 }
 
@@ -125,7 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var failed error
 	invalid := objects.CheckDecoded(s.object)
 	if invalid != nil { // create nothing from a spec that could not be decoded, and keep what exists
-		s.trouble = kube.Trouble{Reason: invalid.Reason, Text: invalid.Message}
+		s.trouble = sandboxpod.Trouble{Reason: invalid.Reason, Text: invalid.Message}
 	} else if !r.ProcessMode {
 		for _, step := range []phase{
 			r.certificate, // pods cannot start without it

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
@@ -57,4 +58,19 @@ func Create(ctx context.Context, c client.Client, objs ...client.Object) {
 	for _, o := range objs {
 		Expect(c.Create(ctx, o)).To(Succeed())
 	}
+}
+
+// NotReady matches an error with a reason for the Ready condition, and texts in its message.
+func NotReady(reason string, says ...string) OmegaMatcher {
+	texts := []OmegaMatcher{HaveField("Reason", reason)}
+	for _, s := range says {
+		texts = append(texts, HaveField("Message", ContainSubstring(s)))
+	}
+	return WithTransform(func(err error) any {
+		nr, ok := err.(*definition.NotReadyError) //nolint:errorlint // the type itself is the contract
+		if !ok {
+			return definition.NotReadyError{Message: "another error: " + err.Error()}
+		}
+		return *nr
+	}, And(texts...))
 }

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -25,7 +26,7 @@ import (
 const quick = client.DisableReadYourWritesConsistency
 
 // pods returns the pods of a pool in a state, from the cache and without copying them.
-func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string, opts ...client.ListOption) ([]corev1.Pod, error) {
+func (s *Pods) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	opts = append(opts, client.InNamespace(pool.Namespace),
 		client.MatchingFields{objects.IndexSandbox: objects.SandboxIndex(pool.Name, state)}, client.UnsafeDisableDeepCopy)
@@ -41,7 +42,7 @@ func readyPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var current, old []*corev1.Pod
 	for _, i := range rand.Perm(len(pods)) {
 		switch p := &pods[i]; {
-		case !PodReady(p):
+		case !sandboxpod.Ready(p):
 		case p.Labels[skeinv1.LabelTemplateHash] == hash:
 			current = append(current, p)
 		default:
@@ -57,7 +58,7 @@ func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var starting []*corev1.Pod
 	for i := range pods {
 		p := &pods[i]
-		if !PodReady(p) && !PodOver(p) && PodTrouble(p) == "" && p.Labels[skeinv1.LabelTemplateHash] == hash {
+		if !sandboxpod.Ready(p) && !sandboxpod.Over(p) && sandboxpod.TroubleText(p) == "" && p.Labels[skeinv1.LabelTemplateHash] == hash {
 			starting = append(starting, p)
 		}
 	}
@@ -78,7 +79,7 @@ func podRuns(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning &&
 
 // patchClaim claims a pod for a thread, on condition that the pod has not changed since it was read. It returns nil
 // when the pod has changed. The caller has reserved the pod.
-func (s *PodSandboxes) patchClaim(ctx context.Context, p *corev1.Pod, thread *store.Thread) (*corev1.Pod, error) {
+func (s *Pods) patchClaim(ctx context.Context, p *corev1.Pod, thread *store.Thread) (*corev1.Pod, error) {
 	patch, err := claimPatch(p, thread)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func claimPatch(p *corev1.Pod, thread *store.Thread) ([]byte, error) {
 }
 
 func claimLabels(thread *store.Thread) map[string]string {
-	l := map[string]string{skeinv1.LabelSandboxState: SandboxClaimed, skeinv1.LabelThreadID: thread.ID}
+	l := map[string]string{skeinv1.LabelSandboxState: sandboxpod.Claimed, skeinv1.LabelThreadID: thread.ID}
 	if len(thread.Name) <= validation.LabelValueMaxLength {
 		l[skeinv1.LabelThread] = thread.Name
 	}
@@ -119,7 +120,7 @@ func claimLabels(thread *store.Thread) map[string]string {
 
 // createCold creates a pod that belongs to the thread from the start. The room lock makes searching for room and
 // creating the pod one step, so that the pool's bound holds.
-func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
 	s.room.Lock()
 	defer s.room.Unlock()
 	if s.isClosed() {
@@ -128,13 +129,13 @@ func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, poo
 	if err := s.makeRoom(ctx, pool); err != nil {
 		return nil, err
 	}
-	pod := SandboxPod(pool, s.Settings)
+	pod := sandboxpod.New(pool, s.Settings)
 	for k, v := range claimLabels(thread) {
 		pod.Labels[k] = v
 	}
 	pod.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())}
 	if err := s.Client.Create(ctx, pod); err != nil {
-		if refused := RefusalOf(err); refused != nil {
+		if refused := sandboxpod.RefusalOf(err); refused != nil {
 			return nil, noSandbox("no sandbox pod may be started: %s", refused)
 		}
 		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
@@ -143,23 +144,23 @@ func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, poo
 }
 
 // makeRoom keeps a pool within spec.max: when the pool is full it gives up the sandbox that has been idle longest.
-func (s *PodSandboxes) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) error {
+func (s *Pods) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) error {
 	limit := int(pool.Spec.Max)
 	if limit == 0 {
 		return nil
 	}
-	claimed, err := s.pods(ctx, pool, SandboxClaimed)
+	claimed, err := s.pods(ctx, pool, sandboxpod.Claimed)
 	if err != nil {
 		return err
 	}
-	warm, err := s.pods(ctx, pool, SandboxWarm)
+	warm, err := s.pods(ctx, pool, sandboxpod.Warm)
 	if err != nil {
 		return err
 	}
 	alive := 0
 	for _, pods := range [][]corev1.Pod{claimed, warm} {
 		for i := range pods {
-			if !PodOver(&pods[i]) && !s.isGone(pods[i].UID) {
+			if !sandboxpod.Over(&pods[i]) && !s.isGone(pods[i].UID) {
 				alive++
 			}
 		}
@@ -174,7 +175,7 @@ func (s *PodSandboxes) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) 
 }
 
 // evictIdle gives up one of the pods that no caller uses, and reports whether it found one.
-func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
+func (s *Pods) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 	for i := range pods {
 		key := client.ObjectKeyFromObject(&pods[i])
 		s.mu.Lock()
@@ -211,7 +212,7 @@ func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 
 // reserve picks a pod for one claim, and reports whether no other claim had picked it. The pod stays reserved until
 // the cache shows that it is no longer warm.
-func (s *PodSandboxes) reserve(key types.NamespacedName) bool {
+func (s *Pods) reserve(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reserved[key] {
@@ -221,7 +222,7 @@ func (s *PodSandboxes) reserve(key types.NamespacedName) bool {
 	return true
 }
 
-func (s *PodSandboxes) unreserve(key types.NamespacedName) {
+func (s *Pods) unreserve(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.reserved, key)

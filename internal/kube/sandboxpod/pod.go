@@ -1,4 +1,6 @@
-package kube
+// Package sandboxpod makes the pods of a SandboxPool, and reads from their status whether they are ready and what keeps
+// them from starting.
+package sandboxpod
 
 import (
 	"encoding/json"
@@ -22,38 +24,38 @@ import (
 
 // Ports of a sandbox pod.
 const (
-	SandboxPort       = 8443 // mTLS, from the manager
-	SandboxHealthPort = 8080 // plain, from the kubelet
+	Port       = 8443 // mTLS, from the manager
+	HealthPort = 8080 // plain, from the kubelet
 )
 
 // Values of skeinv1.LabelSandboxState.
 const (
-	SandboxWarm    = "warm"
-	SandboxClaimed = "claimed"
+	Warm    = "warm"
+	Claimed = "claimed"
 )
 
 const (
-	sandboxUser      = 65532
-	sandboxContainer = "sandbox"
-	sandboxCertDir   = "/certs"
-	certVolume       = "certs"
+	user       = 65532
+	container  = "sandbox"
+	certDir    = "/certs"
+	certVolume = "certs"
 	// killAfter is the grace period of a pod. The caller ends what runs in it, or nobody does.
 	killAfter = 2 * time.Second
 )
 
-// SandboxSettings are the manager's settings for sandbox pods. A pool may override some of them.
-type SandboxSettings struct {
+// Settings are the manager's settings for sandbox pods. A pool may override some of them.
+type Settings struct {
 	Image           string
 	V8Image         string // for pools with the v8 engine
 	ImagePullPolicy corev1.PullPolicy
 }
 
-// SandboxSecret returns the name of the Secret with the server certificate of a pool's sandboxes.
-func SandboxSecret(pool string) string { return "skein-sandbox-" + pool }
+// SecretName returns the name of the Secret with the server certificate of a pool's sandboxes.
+func SecretName(pool string) string { return "skein-sandbox-" + pool }
 
-// SandboxPod returns a warm pod of a pool, under the restricted Pod Security Standard (COD-08).
-func SandboxPod(pool *skeinv1.SandboxPool, set SandboxSettings) *corev1.Pod {
-	t := sandboxTemplate(pool, set)
+// New returns a warm pod of a pool, under the restricted Pod Security Standard (COD-08).
+func New(pool *skeinv1.SandboxPool, set Settings) *corev1.Pod {
+	t := templateOf(pool, set)
 	labels := map[string]string{}
 	maps.Copy(labels, t.Labels)
 	maps.Copy(labels, map[string]string{ // after the pool's own, so that it cannot override them
@@ -61,7 +63,7 @@ func SandboxPod(pool *skeinv1.SandboxPool, set SandboxSettings) *corev1.Pod {
 		"app.kubernetes.io/component": "sandbox",
 		skeinv1.LabelManagedBy:        skeinv1.ManagedByValue,
 		skeinv1.LabelPool:             pool.Name,
-		skeinv1.LabelSandboxState:     SandboxWarm,
+		skeinv1.LabelSandboxState:     Warm,
 		skeinv1.LabelTemplateHash:     t.hash(),
 	})
 	return &corev1.Pod{
@@ -76,9 +78,9 @@ func SandboxPod(pool *skeinv1.SandboxPool, set SandboxSettings) *corev1.Pod {
 	}
 }
 
-// SandboxTemplateHash returns a hash that differs between pods of the present template and pods of an old one.
-func SandboxTemplateHash(pool *skeinv1.SandboxPool, set SandboxSettings) string {
-	return sandboxTemplate(pool, set).hash()
+// TemplateHash returns a hash that differs between pods of the present template and pods of an old one.
+func TemplateHash(pool *skeinv1.SandboxPool, set Settings) string {
+	return templateOf(pool, set).hash()
 }
 
 // template is everything in a sandbox pod that its pool and the manager's settings determine.
@@ -88,8 +90,8 @@ type template struct {
 	Spec        corev1.PodSpec    `json:"spec"`
 }
 
-func sandboxTemplate(pool *skeinv1.SandboxPool, set SandboxSettings) *template {
-	t := &template{Spec: sandboxPodSpec(pool, set)}
+func templateOf(pool *skeinv1.SandboxPool, set Settings) *template {
+	t := &template{Spec: podSpec(pool, set)}
 	if m := pool.Spec.PodMetadata; m != nil {
 		t.Labels, t.Annotations = m.Labels, m.Annotations
 	}
@@ -112,7 +114,7 @@ func cutName(s string) string {
 	return s
 }
 
-func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSpec {
+func podSpec(pool *skeinv1.SandboxPool, set Settings) corev1.PodSpec {
 	image, pull := set.Image, set.ImagePullPolicy
 	if pool.Spec.Engine == skeinv1.SandboxEngineV8 {
 		image = set.V8Image
@@ -137,21 +139,21 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 		ImagePullSecrets:              pool.Spec.ImagePullSecrets,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   ptr.To(true),
-			RunAsUser:      ptr.To(int64(sandboxUser)),
-			RunAsGroup:     ptr.To(int64(sandboxUser)),
-			FSGroup:        ptr.To(int64(sandboxUser)),
+			RunAsUser:      ptr.To(int64(user)),
+			RunAsGroup:     ptr.To(int64(user)),
+			FSGroup:        ptr.To(int64(user)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Containers: []corev1.Container{{
-			Name:            sandboxContainer,
+			Name:            container,
 			Image:           image,
 			ImagePullPolicy: pull,
-			Args:            sandboxArgs(pool),
+			Args:            arguments(pool),
 			Ports: []corev1.ContainerPort{
-				{Name: "sandbox", ContainerPort: SandboxPort},
-				{Name: "health", ContainerPort: SandboxHealthPort},
+				{Name: "sandbox", ContainerPort: Port},
+				{Name: "health", ContainerPort: HealthPort},
 			},
-			Resources: sandboxResources(pool.Spec.Engine, pool.Spec.Resources),
+			Resources: resources(pool.Spec.Engine, pool.Spec.Resources),
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("health")}},
 				PeriodSeconds:    1,
@@ -168,12 +170,12 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 			// The last output of a supervisor that cannot start appears in the pod's status, and so in the pool's
 			// condition.
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			VolumeMounts:             []corev1.VolumeMount{{Name: certVolume, MountPath: sandboxCertDir, ReadOnly: true}},
+			VolumeMounts:             []corev1.VolumeMount{{Name: certVolume, MountPath: certDir, ReadOnly: true}},
 		}},
 		Volumes: []corev1.Volume{{
 			Name: certVolume,
 			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-				SecretName:  SandboxSecret(pool.Name),
+				SecretName:  SecretName(pool.Name),
 				DefaultMode: ptr.To(int32(0o440)),
 			}},
 		}},
@@ -212,12 +214,12 @@ func spread(pool *skeinv1.SandboxPool) []corev1.TopologySpreadConstraint {
 	return out
 }
 
-// sandboxArgs passes the pool's limits to the supervisor. The API server has set the defaults.
-func sandboxArgs(pool *skeinv1.SandboxPool) []string {
+// arguments returns the pool's limits to the supervisor. The API server has set the defaults.
+func arguments(pool *skeinv1.SandboxPool) []string {
 	args := []string{
-		fmt.Sprintf("--listen=:%d", SandboxPort),
-		fmt.Sprintf("--health-listen=:%d", SandboxHealthPort),
-		"--cert-dir=" + sandboxCertDir,
+		fmt.Sprintf("--listen=:%d", Port),
+		fmt.Sprintf("--health-listen=:%d", HealthPort),
+		"--cert-dir=" + certDir,
 	}
 	if pool.Spec.Engine == skeinv1.SandboxEngineV8 {
 		args = append(args, "--engine="+string(sandbox.V8))
@@ -234,9 +236,9 @@ func sandboxArgs(pool *skeinv1.SandboxPool) []string {
 	return args
 }
 
-// sandboxResources returns the given resources with all limits set. Requests are small unless the pool sets them,
+// resources returns the given resources with all limits set. Requests are small unless the pool sets them,
 // because a warm sandbox does nothing.
-func sandboxResources(engine skeinv1.SandboxEngine, given corev1.ResourceRequirements) corev1.ResourceRequirements {
+func resources(engine skeinv1.SandboxEngine, given corev1.ResourceRequirements) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}, Claims: given.Claims}
 	defaults := []struct {
 		name           corev1.ResourceName
@@ -274,6 +276,6 @@ func sandboxResources(engine skeinv1.SandboxEngine, given corev1.ResourceRequire
 	return out
 }
 
-func sandboxAddress(p *corev1.Pod) string {
-	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(SandboxPort))
+func Address(p *corev1.Pod) string {
+	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(Port))
 }

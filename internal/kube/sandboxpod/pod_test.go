@@ -1,4 +1,4 @@
-package kube_test
+package sandboxpod_test
 
 import (
 	. "github.com/onsi/ginkgo/v2"
@@ -9,14 +9,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
+
+var settings = sandboxpod.Settings{Image: "sandbox:dev", ImagePullPolicy: corev1.PullNever}
 
 var _ = Describe("A sandbox pod", func() {
 	It("keeps the restricted Pod Security Standard", Label("COD-08"), func() {
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
-		spec := kube.SandboxPod(pool, settings).Spec
+		spec := sandboxpod.New(pool, settings).Spec
 		Expect(spec.AutomountServiceAccountToken).To(HaveValue(BeFalse()))
 		Expect(spec.EnableServiceLinks).To(HaveValue(BeFalse()))
 		Expect(spec.HostNetwork || spec.HostPID || spec.HostIPC).To(BeFalse())
@@ -35,7 +37,7 @@ var _ = Describe("A sandbox pod", func() {
 	It("has limits even where the pool asks for more than the defaults", func() {
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}}}
-		r := kube.SandboxPod(pool, settings).Spec.Containers[0].Resources
+		r := sandboxpod.New(pool, settings).Spec.Containers[0].Resources
 		Expect(r.Limits.Memory().Cmp(*r.Requests.Memory())).To(Equal(0))
 		Expect(r.Limits.Cpu().String()).To(Equal("1"))
 	})
@@ -44,27 +46,27 @@ var _ = Describe("A sandbox pod", func() {
 		set := settings
 		set.V8Image = "sandbox-v8:dev"
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
-		plain := kube.SandboxTemplateHash(pool, set)
+		plain := sandboxpod.TemplateHash(pool, set)
 		pool.Spec.Engine = skeinv1.SandboxEngineQuickJS
-		Expect(kube.SandboxTemplateHash(pool, set)).To(Equal(plain), "it is the default")
+		Expect(sandboxpod.TemplateHash(pool, set)).To(Equal(plain), "it is the default")
 		pool.Spec.Engine = skeinv1.SandboxEngineV8
-		Expect(kube.SandboxTemplateHash(pool, set)).NotTo(Equal(plain))
-		c := kube.SandboxPod(pool, set).Spec.Containers[0]
+		Expect(sandboxpod.TemplateHash(pool, set)).NotTo(Equal(plain))
+		c := sandboxpod.New(pool, set).Spec.Containers[0]
 		Expect(c.Image).To(Equal("sandbox-v8:dev"))
 		Expect(c.Args).To(ContainElement("--engine=v8"))
 		Expect(c.Resources.Limits.Memory().String()).To(Equal("1Gi"))
 		pool.Spec.Image = "mine:1"
-		Expect(kube.SandboxPod(pool, set).Spec.Containers[0].Image).To(Equal("mine:1"))
+		Expect(sandboxpod.New(pool, set).Spec.Containers[0].Image).To(Equal("mine:1"))
 	})
 
 	It("has another template hash when anything of it differs", func() {
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
-		first := kube.SandboxTemplateHash(pool, settings)
+		first := sandboxpod.TemplateHash(pool, settings)
 		pool.Spec.MaxConcurrency = 9
-		Expect(kube.SandboxTemplateHash(pool, settings)).NotTo(Equal(first))
-		Expect(kube.SandboxPod(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(kube.SandboxTemplateHash(pool, settings)))
+		Expect(sandboxpod.TemplateHash(pool, settings)).NotTo(Equal(first))
+		Expect(sandboxpod.New(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(sandboxpod.TemplateHash(pool, settings)))
 		pool.Spec.Warm = 5
-		Expect(kube.SandboxPod(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(kube.SandboxTemplateHash(pool, settings)), "the number is not part of it")
+		Expect(sandboxpod.New(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(sandboxpod.TemplateHash(pool, settings)), "the number is not part of it")
 	})
 
 	It("goes where the pool says, and leaves a node that is gone within half a minute", Label("COD-09"), func() {
@@ -76,7 +78,7 @@ var _ = Describe("A sandbox pod", func() {
 			ImagePullSecrets:          []corev1.LocalObjectReference{{Name: "registry"}},
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "host"}, all},
 		}}
-		spec := kube.SandboxPod(pool, settings).Spec
+		spec := sandboxpod.New(pool, settings).Spec
 		Expect(spec.NodeSelector).To(HaveKeyWithValue("disk", "ssd"))
 		Expect(spec.Affinity).To(Equal(affinity))
 		Expect(spec.PriorityClassName).To(Equal("low"))
@@ -88,13 +90,13 @@ var _ = Describe("A sandbox pod", func() {
 			And(HaveField("Key", corev1.TaintNodeUnreachable), HaveField("TolerationSeconds", HaveValue(BeEquivalentTo(30))))))
 		Expect(pool.Spec.TopologySpreadConstraints[0].LabelSelector).To(BeNil(), "the pool itself is left as it is")
 		pool.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		Expect(kube.SandboxPod(pool, settings).Spec.Tolerations).To(HaveLen(1), "it stays whatever happens, as it says")
+		Expect(sandboxpod.New(pool, settings).Spec.Tolerations).To(HaveLen(1), "it stays whatever happens, as it says")
 	})
 
 	It("has the labels and annotations of its pool, but for Skein's own", func() {
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{PodMetadata: &skeinv1.SandboxPodMetadata{
 			Labels: map[string]string{"team": "a", skeinv1.LabelPool: "q", skeinv1.LabelSandboxState: "claimed"}, Annotations: map[string]string{"cost": "b"}}}}
-		pod := kube.SandboxPod(pool, settings)
+		pod := sandboxpod.New(pool, settings)
 		Expect(pod.Labels).To(And(HaveKeyWithValue("team", "a"), HaveKeyWithValue(skeinv1.LabelPool, "p"), HaveKeyWithValue(skeinv1.LabelSandboxState, "warm")))
 		Expect(pod.Annotations).To(HaveKeyWithValue("cost", "b"))
 		pod.Annotations["x"] = "y"
@@ -103,7 +105,7 @@ var _ = Describe("A sandbox pod", func() {
 })
 
 var _ = DescribeTable("What keeps a pod from coming up", func(status corev1.PodStatus, reason string, final bool, text ...string) {
-	t := kube.TroubleOf(&corev1.Pod{Status: status})
+	t := sandboxpod.TroubleOf(&corev1.Pod{Status: status})
 	Expect(t.Reason).To(Equal(reason))
 	Expect(t.Final).To(Equal(final))
 	for _, s := range text {

@@ -1,4 +1,4 @@
-package kube_test
+package sandboxes_test
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxes"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -98,7 +99,7 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 		p := newPods(claimed, running)
 		p.warm(ctx, 1)
 		var dials atomic.Int32
-		p.port.Dial = func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		p.port.Dial = func(ctx context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			if dials.Add(1) == 1 {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -148,10 +149,10 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 		impatient, claimed := untilClaimed(ctx)
 		p := newPods(claimed, corev1.PodStatus{Phase: corev1.PodPending})
 		p.port.StartTimeout = 2 * time.Minute
-		p.port.Dial = func(context.Context, kube.Endpoint) (sandbox.Sandbox, error) {
+		p.port.Dial = func(context.Context, sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			return nil, errors.New("nobody listens yet")
 		}
-		pod := kube.SandboxPod(p.pool, settings)
+		pod := sandboxpod.New(p.pool, settings)
 		pod.CreationTimestamp = metav1.NewTime(p.clock.Now())
 		Expect(p.client.Create(ctx, pod)).To(Succeed())
 		_, _, err := p.port.Acquire(impatient, thread(1), "")

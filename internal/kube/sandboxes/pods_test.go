@@ -1,4 +1,4 @@
-package kube_test
+package sandboxes_test
 
 import (
 	"context"
@@ -20,8 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/sandboxes"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -29,7 +30,7 @@ import (
 // connection is a dialled sandbox. The specs here run nothing in it.
 type connection struct {
 	sandbox.Sandbox
-	endpoint kube.Endpoint
+	endpoint sandboxes.Endpoint
 	closed   bool
 	idle     func() (time.Duration, error)
 	retire   func(atLeast, hold time.Duration) time.Duration
@@ -52,7 +53,7 @@ func (c *connection) Close() error { c.closed = true; return nil }
 type pods struct {
 	client client.WithWatch
 	clock  *testingclock.FakeClock
-	port   *kube.PodSandboxes
+	port   *sandboxes.Pods
 	pool   *skeinv1.SandboxPool
 	mu     sync.Mutex
 	writes map[string]int
@@ -61,7 +62,7 @@ type pods struct {
 	dialled func(*connection)
 }
 
-var settings = kube.SandboxSettings{Image: "sandbox:dev", ImagePullPolicy: corev1.PullNever}
+var settings = sandboxpod.Settings{Image: "sandbox:dev", ImagePullPolicy: corev1.PullNever}
 
 func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 	p := &pods{
@@ -108,9 +109,9 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 			return c.Delete(ctx, o, opts...)
 		},
 	}, p.pool)
-	p.port = kube.NewPodSandboxes(kube.PodSandboxesOptions{
+	p.port = sandboxes.NewPods(sandboxes.PodsOptions{
 		Client: p.client, Settings: settings, Clock: p.clock, Logger: logr.Discard(), StartTimeout: 50 * time.Millisecond,
-		Dial: func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		Dial: func(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			c := &connection{endpoint: e}
 			if p.dialled != nil {
 				p.dialled(c)
@@ -127,7 +128,7 @@ var running = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", Cond
 func (p *pods) warm(ctx context.Context, n int) {
 	GinkgoHelper()
 	for range n {
-		Expect(p.client.Create(ctx, kube.SandboxPod(p.pool, settings))).To(Succeed())
+		Expect(p.client.Create(ctx, sandboxpod.New(p.pool, settings))).To(Succeed())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +156,7 @@ var _ = Describe("Sandboxes as pods", func() {
 		endpoint := sbx.(*connection).endpoint
 		Expect(endpoint.Answered).NotTo(BeNil())
 		endpoint.Answered = nil
-		Expect(endpoint).To(Equal(kube.Endpoint{
+		Expect(endpoint).To(Equal(sandboxes.Endpoint{
 			Address: "10.0.0.7:8443", ServerName: "sandbox.default.demo.skein.dev", Line: endpoint.Line, ThreadID: thread(1).ID, MaxWallTime: 9 * time.Second}))
 		again, releaseAgain, err := p.port.Acquire(ctx, thread(1), "default")
 		Expect(err).NotTo(HaveOccurred())
@@ -250,7 +251,7 @@ var _ = Describe("Sandboxes as pods", func() {
 	It("say what to do about a pool that is missing or full", func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, running)
 		_, _, err := p.port.Acquire(ctx, thread(1), "gpu")
-		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `SandboxPool "gpu"`, "create it"))
+		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `SandboxPool "gpu"`, "create it"))
 		for i := range 3 {
 			_, _, err := p.port.Acquire(ctx, thread(i), "")
 			Expect(err).NotTo(HaveOccurred())
@@ -288,7 +289,7 @@ var _ = Describe("Sandboxes as pods", func() {
 		p.warm(ctx, 2)
 		_, _, err := p.port.Acquire(ctx, thread(1), "")
 		Expect(err).NotTo(HaveOccurred())
-		next := kube.NewPodSandboxes(p.port.PodSandboxesOptions)
+		next := sandboxes.NewPods(p.port.PodsOptions)
 		_, _, err = next.Acquire(ctx, thread(1), "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.writes).To(Equal(map[string]int{"patch": 1}), "the second manager claims nothing")

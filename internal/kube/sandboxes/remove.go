@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // remove deletes a pod at once. When that fails, it is tried again after the pod has been idle once more.
-func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
+func (s *Pods) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
 	s.setGone(uid, true)
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err := s.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(0))
@@ -33,7 +33,7 @@ func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid
 
 // setGone marks a deleted pod, so that it is not found in a cache that does not know of the deletion yet. When
 // another replica deleted the pod, the cache learns of it in time.
-func (s *PodSandboxes) setGone(uid types.UID, gone bool) {
+func (s *Pods) setGone(uid types.UID, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if gone {
@@ -43,7 +43,7 @@ func (s *PodSandboxes) setGone(uid types.UID, gone bool) {
 	}
 }
 
-func (s *PodSandboxes) isGone(uid types.UID) bool {
+func (s *Pods) isGone(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gone[uid]

@@ -1,4 +1,6 @@
-package kube
+// Package sandboxca keeps the certificate authority of the sandboxes in a Secret, and issues the certificates with
+// which the manager and its sandboxes authenticate each other.
+package sandboxca
 
 import (
 	"context"
@@ -17,12 +19,12 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// SandboxCASecret is the Secret in the manager's namespace that holds the certificate authority of all sandboxes.
-const SandboxCASecret = "skein-sandbox-ca"
+// SecretName is the Secret in the manager's namespace that holds the certificate authority of all sandboxes.
+const SecretName = "skein-sandbox-ca"
 
-// SandboxTerms are the lifetimes of sandbox certificates. The certificates of servers and managers are replaced when
+// Terms are the lifetimes of sandbox certificates. The certificates of servers and managers are replaced when
 // a third of their time is left.
-type SandboxTerms struct {
+type Terms struct {
 	Authority time.Duration // lifetime of an authority
 	Renewal   time.Duration // how long before an authority ends the next one is made
 	Overlap   time.Duration // how long the next one is trusted before it issues, so that every pod has it
@@ -30,10 +32,10 @@ type SandboxTerms struct {
 	Client    time.Duration // lifetime of the manager's client certificate
 }
 
-// DefaultSandboxTerms returns the terms of an installation.
-func DefaultSandboxTerms() SandboxTerms {
+// DefaultTerms returns the terms of an installation.
+func DefaultTerms() Terms {
 	const day = 24 * time.Hour
-	return SandboxTerms{Authority: 10 * 365 * day, Renewal: 90 * day, Overlap: day, Server: 90 * day, Client: 30 * day}
+	return Terms{Authority: 10 * 365 * day, Renewal: 90 * day, Overlap: day, Server: 90 * day, Client: 30 * day}
 }
 
 const (
@@ -45,15 +47,15 @@ const (
 	rereadTimeout = 5 * time.Second
 )
 
-// SandboxAuthority issues the certificates with which the manager and its sandboxes authenticate each other. Its keys
+// Authority issues the certificates with which the manager and its sandboxes authenticate each other. Its keys
 // stay in the manager and its Secret. Rotation fails no call and ends no run: an authority is replaced before it
 // ends, both sides trust the next one before it issues anything, and they trust the last one as long as any of its
 // certificates is valid.
-type SandboxAuthority struct {
+type Authority struct {
 	client    client.Client // reads from the API server
 	namespace string
 	clock     clock.PassiveClock
-	terms     SandboxTerms
+	terms     Terms
 
 	reading sync.Mutex // held while the Secret is read and written
 
@@ -64,35 +66,35 @@ type SandboxAuthority struct {
 	ownUntil time.Time // when own is replaced
 }
 
-// NewSandboxAuthority returns an authority that is not loaded yet. namespace is the manager's namespace.
-func NewSandboxAuthority(live client.Client, namespace string, clk clock.PassiveClock, terms SandboxTerms) *SandboxAuthority {
-	return &SandboxAuthority{client: live, namespace: namespace, clock: clk, terms: terms}
+// New returns an authority that is not loaded yet. namespace is the manager's namespace.
+func New(live client.Client, namespace string, clk clock.PassiveClock, terms Terms) *Authority {
+	return &Authority{client: live, namespace: namespace, clock: clk, terms: terms}
 }
 
 // Load reads the authority from its Secret, creates it when it is missing, and renews what is due. Replicas that load
 // at the same time agree on what was written first.
-func (a *SandboxAuthority) Load(ctx context.Context) error {
+func (a *Authority) Load(ctx context.Context) error {
 	a.reading.Lock()
 	defer a.reading.Unlock()
 	return a.load(ctx)
 }
 
-func (a *SandboxAuthority) load(ctx context.Context) error {
+func (a *Authority) load(ctx context.Context) error {
 	for range 3 {
 		err := a.loadOnce(ctx)
 		if err == nil {
 			return nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("the authority of the sandboxes in Secret %s/%s: %w", a.namespace, SandboxCASecret, err)
+			return fmt.Errorf("the authority of the sandboxes in Secret %s/%s: %w", a.namespace, SecretName, err)
 		}
 	}
-	return fmt.Errorf("the authority of the sandboxes in Secret %s/%s keeps changing: check whether another manager writes it", a.namespace, SandboxCASecret)
+	return fmt.Errorf("the authority of the sandboxes in Secret %s/%s keeps changing: check whether another manager writes it", a.namespace, SecretName)
 }
 
-func (a *SandboxAuthority) loadOnce(ctx context.Context) error {
+func (a *Authority) loadOnce(ctx context.Context) error {
 	s := &corev1.Secret{}
-	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: SandboxCASecret}, s)
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: SecretName}, s)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
@@ -119,12 +121,12 @@ func (a *SandboxAuthority) loadOnce(ctx context.Context) error {
 	return nil
 }
 
-func (a *SandboxAuthority) write(ctx context.Context, s *corev1.Secret, keys authorityKeys, missing bool) error {
+func (a *Authority) write(ctx context.Context, s *corev1.Secret, keys authorityKeys, missing bool) error {
 	if missing {
 		s = &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: a.namespace,
-				Name:      SandboxCASecret,
+				Name:      SecretName,
 				Labels:    map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue},
 			},
 			Type: corev1.SecretTypeTLS,
@@ -137,14 +139,14 @@ func (a *SandboxAuthority) write(ctx context.Context, s *corev1.Secret, keys aut
 }
 
 // Keep renews what is due, and returns when something is due next. On an error the authority stays as it was.
-func (a *SandboxAuthority) Keep(ctx context.Context) (next time.Time, err error) {
+func (a *Authority) Keep(ctx context.Context) (next time.Time, err error) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
 	return a.keep(ctx)
 }
 
 // keep is Keep with reading held.
-func (a *SandboxAuthority) keep(ctx context.Context) (next time.Time, err error) {
+func (a *Authority) keep(ctx context.Context) (next time.Time, err error) {
 	if next = a.due(); a.clock.Now().Before(next) {
 		return next, nil
 	}
@@ -159,7 +161,7 @@ func (a *SandboxAuthority) keep(ctx context.Context) (next time.Time, err error)
 	return a.due(), nil
 }
 
-func (a *SandboxAuthority) due() time.Time {
+func (a *Authority) due() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.readAt
@@ -167,7 +169,7 @@ func (a *SandboxAuthority) due() time.Time {
 
 // Fingerprint identifies the present authority and everything that is trusted beside it. When it changes, all issued
 // certificates must be issued again.
-func (a *SandboxAuthority) Fingerprint() string {
+func (a *Authority) Fingerprint() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.keys.fingerprint()
@@ -175,7 +177,7 @@ func (a *SandboxAuthority) Fingerprint() string {
 
 // Server issues a certificate for the sandboxes of a pool. It returns the data of a Secret in the form that the
 // supervisor reads, and when to replace it.
-func (a *SandboxAuthority) Server(pool, namespace string) (data map[string][]byte, renewAt time.Time, err error) {
+func (a *Authority) Server(pool, namespace string) (data map[string][]byte, renewAt time.Time, err error) {
 	a.mu.Lock()
 	keys := a.keys
 	a.mu.Unlock()
@@ -192,13 +194,13 @@ func (a *SandboxAuthority) Server(pool, namespace string) (data map[string][]byt
 }
 
 // Within limits a lifetime to that of its issuer.
-func (a *SandboxAuthority) within(k authorityKeys, lifetime time.Duration) time.Duration {
+func (a *Authority) within(k authorityKeys, lifetime time.Duration) time.Duration {
 	return min(lifetime, k.until.Sub(a.clock.Now()))
 }
 
 // Client returns what the manager dials sandboxes with: the trusted certificates, as PEM, and its own key pair. Call
 // it for each connection.
-func (a *SandboxAuthority) Client(ctx context.Context) (trusted []byte, own pki.Pair, err error) {
+func (a *Authority) Client(ctx context.Context) (trusted []byte, own pki.Pair, err error) {
 	if a.reading.TryLock() { // while one caller reads, the others use the keys that are loaded
 		_, err = a.keep(ctx)
 		a.reading.Unlock()

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
 // watchPools follows the pools whose pods are connected ahead of time.
-func (s *PodSandboxes) watchPools(ctx context.Context, informers cache.Informers) error {
+func (s *Pods) watchPools(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &skeinv1.SandboxPool{})
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -42,7 +43,7 @@ func (s *PodSandboxes) watchPools(ctx context.Context, informers cache.Informers
 }
 
 // pool records that a pool exists or is gone.
-func (s *PodSandboxes) pool(ctx context.Context, o any, there bool) {
+func (s *Pods) pool(ctx context.Context, o any, there bool) {
 	pool, ok := o.(*skeinv1.SandboxPool)
 	if !ok {
 		return
@@ -58,10 +59,10 @@ func (s *PodSandboxes) pool(ctx context.Context, o any, there bool) {
 }
 
 // linesOf connects to the warm pods of a pool.
-func (s *PodSandboxes) linesOf(ctx context.Context, pool *skeinv1.SandboxPool) {
+func (s *Pods) linesOf(ctx context.Context, pool *skeinv1.SandboxPool) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
-	pods, err := s.pods(ctx, pool, SandboxWarm, quick)
+	pods, err := s.pods(ctx, pool, sandboxpod.Warm, quick)
 	if err != nil {
 		s.Logger.V(1).Info("cannot connect to the pods of a pool ahead of time", "namespace", pool.Namespace, "pool", pool.Name, "error", err.Error())
 		return
@@ -77,13 +78,13 @@ func (s *PodSandboxes) linesOf(ctx context.Context, pool *skeinv1.SandboxPool) {
 }
 
 // line keeps a connection to a warm pod, and drops the connection to any other pod.
-func (s *PodSandboxes) line(p *corev1.Pod) {
+func (s *Pods) line(p *corev1.Pod) {
 	if s.Lines == nil || p.Labels[skeinv1.LabelPool] == "" {
 		return
 	}
 	s.lining.Lock()
 	defer s.lining.Unlock()
-	if p.Labels[skeinv1.LabelSandboxState] != SandboxWarm || !PodReady(p) {
+	if p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm || !sandboxpod.Ready(p) {
 		s.Lines.Drop(string(p.UID))
 		return
 	}
@@ -91,7 +92,7 @@ func (s *PodSandboxes) line(p *corev1.Pod) {
 }
 
 // unline drops the connection to a pod that is gone.
-func (s *PodSandboxes) unline(p *corev1.Pod) {
+func (s *Pods) unline(p *corev1.Pod) {
 	if s.Lines != nil {
 		s.lining.Lock()
 		defer s.lining.Unlock()
@@ -101,13 +102,13 @@ func (s *PodSandboxes) unline(p *corev1.Pod) {
 
 // keepLine keeps a connection to a pod that a known pool owns. Anyone who may create pods may copy our labels, and
 // the number of connections is limited, so the owner reference decides. lining is held.
-func (s *PodSandboxes) keepLine(p *corev1.Pod) {
+func (s *Pods) keepLine(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
-	if owner == nil || p.Labels[skeinv1.LabelSandboxState] != SandboxWarm || !PodReady(p) {
+	if owner == nil || p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm || !sandboxpod.Ready(p) {
 		return
 	}
 	pool := types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[skeinv1.LabelPool]}
 	if s.pools[owner.UID] == pool {
-		s.Lines.Keep(string(p.UID), sandboxAddress(p), pki.ServerName(pool.Name, pool.Namespace))
+		s.Lines.Keep(string(p.UID), sandboxpod.Address(p), pki.ServerName(pool.Name, pool.Namespace))
 	}
 }

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"cmp"
@@ -8,18 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-// Sandboxes is the engine's port, with a method for the thread controller.
-type Sandboxes interface {
-	engine.Sandboxes
-	// Forget drops the sandbox of a deleted thread, of which no code runs any more. It does not block.
-	Forget(threadID string)
-}
 
 // ProcessPool runs supervisors as local processes, one per thread, and ends those that are idle.
 type ProcessPool interface {
@@ -30,9 +22,9 @@ type ProcessPool interface {
 	Close() error
 }
 
-// ProcessSandboxes implements the port without a node: sandboxes are local processes. It uses only the engine of
+// Processes implements the port without a node: sandboxes are local processes. It uses only the engine of
 // SandboxPools.
-type ProcessSandboxes struct {
+type Processes struct {
 	pool   ProcessPool
 	client client.Reader
 	ends   sync.WaitGroup
@@ -42,15 +34,15 @@ type ProcessSandboxes struct {
 	ending map[string]chan struct{}   // by thread id: closed when a process has ended
 }
 
-var _ Sandboxes = (*ProcessSandboxes)(nil)
+var _ Port = (*Processes)(nil)
 
-// NewProcessSandboxes returns the port over local processes. Close also closes the pool. c reads the SandboxPools.
-func NewProcessSandboxes(pool ProcessPool, c client.Reader) *ProcessSandboxes {
-	return &ProcessSandboxes{pool: pool, client: c, given: map[string]sandbox.Sandbox{}, ending: map[string]chan struct{}{}}
+// NewProcesses returns the port over local processes. Close also closes the pool. c reads the SandboxPools.
+func NewProcesses(pool ProcessPool, c client.Reader) *Processes {
+	return &Processes{pool: pool, client: c, given: map[string]sandbox.Sandbox{}, ending: map[string]chan struct{}{}}
 }
 
 // Acquire implements engine.Sandboxes. The processes detect themselves when they are idle.
-func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
+func (p *Processes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
 	p.mu.Lock()
 	ending := p.ending[thread.ID]
 	p.mu.Unlock()
@@ -76,7 +68,7 @@ func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, po
 }
 
 // engine returns the engine of the thread's pool, which need not exist here.
-func (p *ProcessSandboxes) engine(ctx context.Context, namespace, pool string) (sandbox.Engine, error) {
+func (p *Processes) engine(ctx context.Context, namespace, pool string) (sandbox.Engine, error) {
 	var object skeinv1.SandboxPool
 	key := client.ObjectKey{Namespace: namespace, Name: cmp.Or(pool, skeinv1.DefaultPoolName)}
 	if err := p.client.Get(ctx, key, &object); err != nil {
@@ -90,7 +82,7 @@ func (p *ProcessSandboxes) engine(ctx context.Context, namespace, pool string) (
 
 // Discard implements engine.Sandboxes. When several callers saw a process fail, one of them ends it, and none of them
 // ends the next process.
-func (p *ProcessSandboxes) Discard(_ context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
+func (p *Processes) Discard(_ context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.given[thread.ID] == sbx {
@@ -98,8 +90,8 @@ func (p *ProcessSandboxes) Discard(_ context.Context, thread *store.Thread, sbx 
 	}
 }
 
-// Forget implements Sandboxes.
-func (p *ProcessSandboxes) Forget(threadID string) {
+// Forget implements Port.
+func (p *Processes) Forget(threadID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.given[threadID] != nil {
@@ -108,7 +100,7 @@ func (p *ProcessSandboxes) Forget(threadID string) {
 }
 
 // end ends a process without waiting for it. mu is held.
-func (p *ProcessSandboxes) end(threadID string) {
+func (p *Processes) end(threadID string) {
 	delete(p.given, threadID)
 	done := make(chan struct{})
 	p.ending[threadID] = done
@@ -122,7 +114,7 @@ func (p *ProcessSandboxes) end(threadID string) {
 }
 
 // Close ends every process and waits for them.
-func (p *ProcessSandboxes) Close() error {
+func (p *Processes) Close() error {
 	err := p.pool.Close()
 	p.ends.Wait()
 	return err

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -45,23 +46,23 @@ type Lines interface {
 	Close() error
 }
 
-// PodSandboxesOptions are the options of NewPodSandboxes.
-type PodSandboxesOptions struct {
+// PodsOptions are the options of NewPods.
+type PodsOptions struct {
 	// Client reads pods and pools from the cache, including its own writes.
 	Client   client.Client
 	Dial     Dial
 	Lines    Lines // connections to warm pods, by pod UID; nil means none
-	Settings SandboxSettings
+	Settings sandboxpod.Settings
 	Clock    clock.WithDelayedExecution
 	Logger   logr.Logger
 	// StartTimeout bounds the start of a pod that is created for a claim. 0 means 2 minutes.
 	StartTimeout time.Duration
 }
 
-// PodSandboxes implements the engine's port with pods (COD-08, COD-09). Each thread claims a pod of its own from a
+// Pods implements the engine's port with pods (COD-08, COD-09). Each thread claims a pod of its own from a
 // SandboxPool in its namespace, and keeps it until the pod has been idle for the pool's timeout.
-type PodSandboxes struct {
-	PodSandboxesOptions
+type Pods struct {
+	PodsOptions
 
 	room sync.Mutex // held while a full pool is searched for room and a pod is created
 
@@ -78,14 +79,14 @@ type PodSandboxes struct {
 	closed   bool
 }
 
-var _ Sandboxes = (*PodSandboxes)(nil)
+var _ Port = (*Pods)(nil)
 
 // claim is the pod of one thread.
 type claim struct {
 	threadID string
 	turn     chan struct{} // a semaphore, held while the pod is claimed, dialled or given up
 
-	// PodSandboxes.mu guards the fields below.
+	// Pods.mu guards the fields below.
 	pod         types.NamespacedName
 	uid         types.UID
 	conn        sandbox.Sandbox
@@ -94,20 +95,20 @@ type claim struct {
 	idle        clock.Timer // runs while users is 0
 }
 
-// NewPodSandboxes returns the port.
-func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
+// NewPods returns the port.
+func NewPods(o PodsOptions) *Pods {
 	if o.StartTimeout == 0 {
 		o.StartTimeout = 2 * time.Minute
 	}
-	return &PodSandboxes{
-		PodSandboxesOptions: o,
-		claims:              map[string]*claim{},
-		byPod:               map[types.NamespacedName]string{},
-		reserved:            map[types.NamespacedName]bool{},
-		waiting:             map[types.NamespacedName]chan struct{}{},
-		gone:                map[types.UID]bool{},
-		failed:              map[string]time.Time{},
-		pools:               map[types.UID]types.NamespacedName{},
+	return &Pods{
+		PodsOptions: o,
+		claims:      map[string]*claim{},
+		byPod:       map[types.NamespacedName]string{},
+		reserved:    map[types.NamespacedName]bool{},
+		waiting:     map[types.NamespacedName]chan struct{}{},
+		gone:        map[types.UID]bool{},
+		failed:      map[string]time.Time{},
+		pools:       map[types.UID]types.NamespacedName{},
 	}
 }
 
@@ -115,7 +116,7 @@ func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
 var errPodsClosed = errors.New("the manager is shutting down and starts no more sandboxes")
 
 // Acquire implements engine.Sandboxes.
-func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
+func (s *Pods) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
 	if pool == "" {
 		pool = skeinv1.DefaultPoolName
 	}
@@ -137,7 +138,7 @@ func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool s
 // turnOf waits for the turn of the thread's claim. If the claim is connected, turnOf counts a user and returns the
 // connection. If the claim was dropped meanwhile, turnOf continues with its successor: using both would give the
 // thread two pods.
-func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, sandbox.Sandbox, error) {
+func (s *Pods) turnOf(ctx context.Context, threadID string) (*claim, sandbox.Sandbox, error) {
 	for {
 		c := s.claimOf(threadID)
 		if c == nil {
@@ -159,14 +160,14 @@ func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, san
 	}
 }
 
-func (s *PodSandboxes) isClosed() bool {
+func (s *Pods) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
 }
 
 // claimOf returns the thread's claim, and makes one if necessary. It returns nil once the port is closed.
-func (s *PodSandboxes) claimOf(threadID string) *claim {
+func (s *Pods) claimOf(threadID string) *claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -182,7 +183,7 @@ func (s *PodSandboxes) claimOf(threadID string) *claim {
 
 // use counts a user of a claim's connection and returns the connection, if there is one. ok is false when the claim
 // has been dropped.
-func (s *PodSandboxes) use(c *claim) (conn sandbox.Sandbox, ok bool) {
+func (s *Pods) use(c *claim) (conn sandbox.Sandbox, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.claims[c.threadID] != c {
@@ -194,7 +195,7 @@ func (s *PodSandboxes) use(c *claim) (conn sandbox.Sandbox, ok bool) {
 	return c.conn, true
 }
 
-func (s *PodSandboxes) countUser(c *claim) {
+func (s *Pods) countUser(c *claim) {
 	c.users++
 	if c.idle != nil {
 		c.idle.Stop()
@@ -206,7 +207,7 @@ func (s *PodSandboxes) countUser(c *claim) {
 const maxTries = 3
 
 // connect finds the thread's pod or claims one, and dials it.
-func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thread, poolName string) (sandbox.Sandbox, error) {
+func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, poolName string) (sandbox.Sandbox, error) {
 	pool := &skeinv1.SandboxPool{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: thread.Namespace, Name: poolName}, pool, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -249,7 +250,7 @@ func wallTime(pool *skeinv1.SandboxPool) time.Duration {
 }
 
 // bind gives the claim its pod, its connection and its first user. It returns false once the port is closed.
-func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) bool {
+func (s *Pods) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -270,7 +271,7 @@ func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idl
 const failedFor = time.Minute
 
 // hasFailed reports whether the thread's last sandbox was discarded as failed less than failedFor ago.
-func (s *PodSandboxes) hasFailed(threadID string) bool {
+func (s *Pods) hasFailed(threadID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.failed[threadID]
@@ -278,12 +279,12 @@ func (s *PodSandboxes) hasFailed(threadID string) bool {
 }
 
 // fail records a failure, and forgets old failures of other threads. mu is held.
-func (s *PodSandboxes) fail(threadID string) {
+func (s *Pods) fail(threadID string) {
 	maps.DeleteFunc(s.failed, func(_ string, at time.Time) bool { return s.Clock.Since(at) >= failedFor })
 	s.failed[threadID] = s.Clock.Now()
 }
 
-func (s *PodSandboxes) release(c *claim) {
+func (s *Pods) release(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.users--; c.users <= 0 {
@@ -292,10 +293,10 @@ func (s *PodSandboxes) release(c *claim) {
 }
 
 // drop forgets a claim and closes its connection. The pod stays.
-func (s *PodSandboxes) drop(c *claim) { s.dropIf(c, func() bool { return true }) }
+func (s *Pods) drop(c *claim) { s.dropIf(c, func() bool { return true }) }
 
 // dropIf drops a claim if still returns true. It calls still with mu held.
-func (s *PodSandboxes) dropIf(c *claim, still func() bool) {
+func (s *Pods) dropIf(c *claim, still func() bool) {
 	s.mu.Lock()
 	if !still() {
 		s.mu.Unlock()
@@ -321,7 +322,7 @@ func (s *PodSandboxes) dropIf(c *claim, still func() bool) {
 }
 
 // Discard implements engine.Sandboxes.
-func (s *PodSandboxes) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
+func (s *Pods) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
 	s.mu.Lock()
 	c := s.claims[thread.ID]
 	if c == nil || c.conn != sbx { // another caller has discarded it already
@@ -335,8 +336,8 @@ func (s *PodSandboxes) Discard(ctx context.Context, thread *store.Thread, sbx sa
 	s.remove(context.WithoutCancel(ctx), pod, uid)
 }
 
-// Forget implements Sandboxes. The pod is deleted with its owner, the Thread.
-func (s *PodSandboxes) Forget(threadID string) {
+// Forget implements Port. The pod is deleted with its owner, the Thread.
+func (s *Pods) Forget(threadID string) {
 	s.mu.Lock()
 	c := s.claims[threadID]
 	delete(s.failed, threadID)
@@ -348,7 +349,7 @@ func (s *PodSandboxes) Forget(threadID string) {
 
 // Close closes every connection and refuses new ones. The pods still belong to their threads, and the next manager
 // takes them over.
-func (s *PodSandboxes) Close() error {
+func (s *Pods) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	claims := make([]*claim, 0, len(s.claims))

@@ -1,4 +1,4 @@
-package kube_test
+package sandboxes_test
 
 import (
 	"context"
@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/sandboxes"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -33,7 +34,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 			return c.Patch(ctx, o, pa, opts...)
 		}}, running)
 		p.warm(ctx, 1)
-		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		p.port.Dial = func(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			close(dialling)
 			return &connection{endpoint: e}, nil
 		}
@@ -51,7 +52,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		}}, running)
 		p.warm(ctx, 2)
 		var dialled []*connection
-		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		p.port.Dial = func(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			dialled = append(dialled, &connection{endpoint: e})
 			return dialled[len(dialled)-1], nil
 		}
@@ -95,7 +96,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(p.all(ctx)).To(ConsistOf(HaveField("Labels", HaveKeyWithValue(skeinv1.LabelSandboxState, "warm"))), "a connection takes nothing")
 
 		close(dead)
-		next := kube.NewPodSandboxes(p.port.PodSandboxesOptions)
+		next := sandboxes.NewPods(p.port.PodsOptions)
 		_, _, err := next.Acquire(ctx, thread(2), "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(2))), "the very pod")
@@ -106,7 +107,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		p.warm(ctx, 3)
 		var lines []string
 		fails := 0
-		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		p.port.Dial = func(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			lines = append(lines, e.Line)
 			if fails--; fails >= 0 {
 				return nil, errors.New("no route to host")
@@ -135,7 +136,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		p.port.StartTimeout = kubetest.Patience
 		var knocks atomic.Int32
 		began := time.Now()
-		p.port.Dial = func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		p.port.Dial = func(ctx context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			defer GinkgoRecover()
 			deadline, _ := ctx.Deadline()
 			Expect(deadline).To(BeTemporally(">=", began.Add(kubetest.Patience/2)), "its handshake has time")
@@ -156,7 +157,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		p.port.StartTimeout = kubetest.Patience
 		var pod *corev1.Pod
 		for _, age := range []time.Duration{2 * time.Second, time.Second, 0} {
-			pod = kube.SandboxPod(p.pool, settings)
+			pod = sandboxpod.New(p.pool, settings)
 			pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-age).Truncate(time.Second))
 			Expect(p.client.Create(ctx, pod)).To(Succeed())
 		}
@@ -172,7 +173,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 	It("gives up at once on a pod whose certificate cannot be trusted, and takes another", Label("COD-08"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
 		p.port.StartTimeout = kubetest.Patience
-		p.port.Dial = func(context.Context, kube.Endpoint) (sandbox.Sandbox, error) {
+		p.port.Dial = func(context.Context, sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			return nil, fmt.Errorf("%w: it belongs to another pool or namespace", sandbox.ErrNotTrusted)
 		}
 		_, _, err := p.port.Acquire(ctx, thread(1), "")

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
@@ -43,9 +44,9 @@ func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
 }
 
 // startIdle starts the timer after which an unused pod is given up. mu is held.
-func (s *PodSandboxes) startIdle(c *claim) { s.startIdleFor(c, c.idleTimeout) }
+func (s *Pods) startIdle(c *claim) { s.startIdleFor(c, c.idleTimeout) }
 
-func (s *PodSandboxes) startIdleFor(c *claim, d time.Duration) {
+func (s *Pods) startIdleFor(c *claim, d time.Duration) {
 	if c.pod.Name == "" || s.claims[c.threadID] != c {
 		return
 	}
@@ -56,7 +57,7 @@ func (s *PodSandboxes) startIdleFor(c *claim, d time.Duration) {
 }
 
 // reap gives up a pod that has been idle for its timeout, unless another replica of the manager uses it.
-func (s *PodSandboxes) reap(c *claim) {
+func (s *Pods) reap(c *claim) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	s.mu.Lock()
@@ -85,7 +86,7 @@ func (s *PodSandboxes) reap(c *claim) {
 // A sandbox that cannot answer, because it is gone or unreachable, counts as idle for long enough. The exception is a
 // pod that may still be starting, because the caller for which it was created returns to it, or waits for it in
 // another replica. When asker has ended, the sandbox may be in use, so retire returns 0.
-func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Duration) time.Duration {
+func (s *Pods) retire(asker context.Context, c *claim, enough time.Duration) time.Duration {
 	ctx, cancel := context.WithTimeout(asker, askTimeout)
 	defer cancel()
 	unknown := func() time.Duration {
@@ -119,7 +120,7 @@ func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Durat
 
 // dialAgain connects to the pod of a claim that has no connection. With an error, rest is how much longer the pod may
 // be starting.
-func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sandbox, rest time.Duration, err error) {
+func (s *Pods) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sandbox, rest time.Duration, err error) {
 	s.mu.Lock()
 	key := c.pod
 	s.mu.Unlock()
@@ -128,7 +129,7 @@ func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sa
 		return nil, 0, err
 	}
 	conn, err = s.Dial(ctx, Endpoint{
-		Address:    sandboxAddress(&pod),
+		Address:    sandboxpod.Address(&pod),
 		ServerName: pki.ServerName(pod.Labels[skeinv1.LabelPool], pod.Namespace),
 		ThreadID:   c.threadID,
 	})
@@ -136,9 +137,9 @@ func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sa
 }
 
 // mayStart returns how much longer a pod that does not answer may be starting.
-func (s *PodSandboxes) mayStart(p *corev1.Pod) time.Duration {
+func (s *Pods) mayStart(p *corev1.Pod) time.Duration {
 	age := s.Clock.Since(p.CreationTimestamp.Time)
-	if PodReady(p) || PodOver(p) || TroubleOf(p).Final || age.Abs() >= s.StartTimeout { // Abs, because a clock may be behind
+	if sandboxpod.Ready(p) || sandboxpod.Over(p) || sandboxpod.TroubleOf(p).Final || age.Abs() >= s.StartTimeout { // Abs, because a clock may be behind
 		return 0
 	}
 	return min(s.StartTimeout-age, s.StartTimeout)
@@ -146,9 +147,9 @@ func (s *PodSandboxes) mayStart(p *corev1.Pod) time.Duration {
 
 // adopt takes over a claimed pod that this process does not know, for example from before a restart, so that the pod
 // is given up when it is idle.
-func (s *PodSandboxes) adopt(p *corev1.Pod) {
+func (s *Pods) adopt(p *corev1.Pod) {
 	id := p.Labels[skeinv1.LabelThreadID]
-	if p.Labels[skeinv1.LabelSandboxState] != SandboxClaimed || id == "" {
+	if p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Claimed || id == "" {
 		return
 	}
 	s.mu.Lock()
@@ -164,7 +165,7 @@ func (s *PodSandboxes) adopt(p *corev1.Pod) {
 }
 
 // idleAfterAdoption starts the idle timer of an adopted pod, unless the pod is in use by now.
-func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
+func (s *Pods) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.StartTimeout)
 	defer cancel()
 	var o skeinv1.SandboxPool
@@ -182,7 +183,7 @@ func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 // leave adopts the pods that a dropped claim leaves behind. A pod may belong to the thread although the claimer gave
 // up before it learned that, or although it could not be deleted when the thread already had another pod. There may
 // be no further event that would make such a pod known.
-func (s *PodSandboxes) leave(ctx context.Context, namespace, threadID string) {
+func (s *Pods) leave(ctx context.Context, namespace, threadID string) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
 	var list corev1.PodList
@@ -192,18 +193,18 @@ func (s *PodSandboxes) leave(ctx context.Context, namespace, threadID string) {
 		return
 	}
 	for i := range list.Items {
-		if !PodOver(&list.Items[i]) {
+		if !sandboxpod.Over(&list.Items[i]) {
 			s.adopt(&list.Items[i])
 		}
 	}
 }
 
 // keep adopts a pod that could not be deleted.
-func (s *PodSandboxes) keep(ctx context.Context, key client.ObjectKey) {
+func (s *Pods) keep(ctx context.Context, key client.ObjectKey) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
 	var p corev1.Pod
-	if err := s.Client.Get(ctx, key, &p, client.UnsafeDisableDeepCopy); err == nil && !PodOver(&p) {
+	if err := s.Client.Get(ctx, key, &p, client.UnsafeDisableDeepCopy); err == nil && !sandboxpod.Over(&p) {
 		s.adopt(&p)
 	}
 }

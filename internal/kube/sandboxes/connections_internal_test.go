@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"fmt"
@@ -18,6 +18,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // kept records what a port wants to be connected to.
@@ -52,7 +53,7 @@ func (k *kept) all() map[string]string {
 }
 
 // linesPort returns a port with a pool that it has not seen yet, and pods.
-func linesPort(g *WithT, pods ...client.Object) (*PodSandboxes, *kept, *skeinv1.SandboxPool) {
+func linesPort(g *WithT, pods ...client.Object) (*Pods, *kept, *skeinv1.SandboxPool) {
 	scheme := runtime.NewScheme()
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	g.Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
@@ -61,13 +62,13 @@ func linesPort(g *WithT, pods ...client.Object) (*PodSandboxes, *kept, *skeinv1.
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	lines := &kept{lines: map[string]string{}}
-	s := NewPodSandboxes(PodSandboxesOptions{Client: b.Build(), Clock: testingclock.NewFakeClock(metav1.Now().Time), Logger: logr.Discard(), Lines: lines})
+	s := NewPods(PodsOptions{Client: b.Build(), Clock: testingclock.NewFakeClock(metav1.Now().Time), Logger: logr.Discard(), Lines: lines})
 	return s, lines, &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "default", UID: "pool"}}
 }
 
 func readyPod(uid, pool string, owner *metav1.OwnerReference) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "pod-" + uid, UID: "u", Labels: map[string]string{skeinv1.LabelPool: pool, skeinv1.LabelSandboxState: SandboxWarm}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "pod-" + uid, UID: "u", Labels: map[string]string{skeinv1.LabelPool: pool, skeinv1.LabelSandboxState: sandboxpod.Warm}},
 		Status:     corev1.PodStatus{PodIP: "10.0.0.7", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 	if owner != nil {
@@ -97,7 +98,7 @@ func TestLines(t *testing.T) {
 	g.Expect(lines.all()).To(Equal(waits))
 
 	claimed := ready.DeepCopy()
-	claimed.Labels[skeinv1.LabelSandboxState] = SandboxClaimed
+	claimed.Labels[skeinv1.LabelSandboxState] = sandboxpod.Claimed
 	s.changed(claimed)
 	g.Expect(lines.all()).To(BeEmpty(), "its claimer has taken the connection, or is another manager")
 

@@ -1,4 +1,4 @@
-package kube
+package sandboxpod
 
 import (
 	"fmt"
@@ -12,30 +12,30 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// PodReady reports whether a sandbox pod is ready and not being deleted.
-func PodReady(p *corev1.Pod) bool {
+// Ready reports whether a sandbox pod is ready and not being deleted.
+func Ready(p *corev1.Pod) bool {
 	if !p.DeletionTimestamp.IsZero() || p.Status.PodIP == "" {
 		return false
 	}
-	c := podCondition(p, corev1.PodReady)
+	c := condition(p, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// PodOver reports whether a pod has ended or is being deleted.
-func PodOver(p *corev1.Pod) bool {
+// Over reports whether a pod has ended or is being deleted.
+func Over(p *corev1.Pod) bool {
 	return !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// PodUnreadySince returns since when a pod has not been ready: since its creation, or since it stopped being ready.
-func PodUnreadySince(p *corev1.Pod) time.Time {
+// UnreadySince returns since when a pod has not been ready: since its creation, or since it stopped being ready.
+func UnreadySince(p *corev1.Pod) time.Time {
 	since := p.CreationTimestamp.Time
-	if c := podCondition(p, corev1.PodReady); c != nil && c.LastTransitionTime.After(since) {
+	if c := condition(p, corev1.PodReady); c != nil && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
 	return since
 }
 
-func podCondition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func condition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range p.Status.Conditions {
 		if p.Status.Conditions[i].Type == kind {
 			return &p.Status.Conditions[i]
@@ -56,8 +56,8 @@ type Trouble struct {
 // String returns what is wrong and what to do about it.
 func (t Trouble) String() string { return advise(t.Text, t.Advice) }
 
-// PodTrouble returns why a pod does not start, or "" when no reason is known.
-func PodTrouble(p *corev1.Pod) string { return TroubleOf(p).Text }
+// TroubleText returns why a pod does not start, or "" when no reason is known.
+func TroubleText(p *corev1.Pod) string { return TroubleOf(p).Text }
 
 // imageReasons are the reasons for which a container waits for its image. The value is true when the kubelet has
 // already retried in vain, or cannot succeed.
@@ -87,7 +87,7 @@ func TroubleOf(p *corev1.Pod) Trouble {
 		}
 		return t
 	}
-	if c := podCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+	if c := condition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return Trouble{Reason: skeinv1.ReasonUnschedulable, Text: joinText(c.Reason, c.Message),
 			Advice: "make room on the nodes, or relax what the SandboxPool requires of nodes: resources, nodeSelector, affinity, topologySpreadConstraints, tolerations"}
 	}

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // thread has only one claim, and one pod, at a time.
 func TestOneClaimAThread(t *testing.T) {
 	g := NewWithT(t)
-	s := NewPodSandboxes(PodSandboxesOptions{})
+	s := NewPods(PodsOptions{})
 	old := s.claimOf("t")
 	s.drop(old)
 	next := s.claimOf("t")
@@ -52,7 +52,7 @@ func TestOneClaimAThread(t *testing.T) {
 func TestFailuresAreForgotten(t *testing.T) {
 	g := NewWithT(t)
 	clk := testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	s := NewPodSandboxes(PodSandboxesOptions{Clock: clk})
+	s := NewPods(PodsOptions{Clock: clk})
 	s.fail("a")
 	g.Expect(s.hasFailed("a")).To(BeTrue())
 	clk.Step(failedFor)
@@ -64,7 +64,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 // A run that loses its sandbox because this process ends must not start another pod.
 func TestNoPodAfterClose(t *testing.T) {
 	g := NewWithT(t)
-	s := NewPodSandboxes(PodSandboxesOptions{})
+	s := NewPods(PodsOptions{})
 	g.Expect(s.Close()).To(Succeed())
 	_, _, err := s.Acquire(t.Context(), &store.Thread{ID: "t"}, "")
 	g.Expect(err).To(MatchError(errPodsClosed))

@@ -1,4 +1,4 @@
-package kube_test
+package sandboxes_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/sandboxes"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -24,7 +24,7 @@ type shared struct {
 	held map[string]time.Time // until when, by the pod's UID
 }
 
-func (s *shared) dial(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+func (s *shared) dial(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 	return &connection{endpoint: e, retire: func(atLeast, hold time.Duration) time.Duration {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -43,18 +43,18 @@ func (s *shared) begin(sbx sandbox.Sandbox) bool {
 var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {
 	It("loses nothing that another replica begins between the answer and the deletion, nor where its cache is late", func(ctx SpecContext) {
 		var (
-			sandboxes = &shared{held: map[string]time.Time{}}
-			during    func(deadline time.Time)
-			once      sync.Once
-			late      []corev1.Pod // what the cache of the other replica does not have yet
+			replicas = &shared{held: map[string]time.Time{}}
+			during   func(deadline time.Time)
+			once     sync.Once
+			late     []corev1.Pod // what the cache of the other replica does not have yet
 		)
 		p := newPods(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			deadline, _ := ctx.Deadline()
 			once.Do(func() { during(deadline) })
 			return c.Delete(ctx, o, opts...)
 		}}, running)
-		p.port.Dial = sandboxes.dial
-		o := p.port.PodSandboxesOptions
+		p.port.Dial = replicas.dial
+		o := p.port.PodsOptions
 		o.Client = interceptor.NewClient(p.client, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 				err := c.List(ctx, l, opts...)
@@ -74,7 +74,7 @@ var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {
 				return c.Get(ctx, key, o, opts...)
 			},
 		})
-		other := kube.NewPodSandboxes(o)
+		other := sandboxes.NewPods(o)
 
 		_, release, err := p.port.Acquire(ctx, thread(1), "")
 		Expect(err).NotTo(HaveOccurred())
@@ -96,7 +96,7 @@ var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {
 		release()
 		p.clock.Step(time.Minute)
 		Eventually(ctx, asked).Should(BeClosed())
-		ok, held := sandboxes.begin(theirs), sandboxes.held[string(first[0].UID)]
+		ok, held := replicas.begin(theirs), replicas.held[string(first[0].UID)]
 		close(began)
 		Expect(ok).To(BeFalse(), "it has said that it idles")
 		Expect(deadline).To(BeTemporally("<", held), "who asked gives up before the sandbox takes work again")
@@ -106,7 +106,7 @@ var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {
 		other.Discard(ctx, thread(1), theirs)
 		next, _, err := other.Acquire(ctx, thread(1), "")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(sandboxes.begin(next)).To(BeTrue())
+		Expect(replicas.begin(next)).To(BeTrue())
 		Expect(p.all(ctx)).To(ConsistOf(HaveField("UID", Not(Equal(first[0].UID)))))
 	}, NodeTimeout(kubetest.Patience))
 })

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // Watch makes the port follow the pods of a cache. Call it before the cache starts.
-func (s *PodSandboxes) Watch(ctx context.Context, informers cache.Informers) error {
+func (s *Pods) Watch(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
 		return fmt.Errorf("watch sandbox pods: %w", err)
@@ -44,17 +45,17 @@ func (s *PodSandboxes) Watch(ctx context.Context, informers cache.Informers) err
 	return s.watchPools(ctx, informers)
 }
 
-func (s *PodSandboxes) changed(o any) {
+func (s *Pods) changed(o any) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
 		return
 	}
 	key := client.ObjectKeyFromObject(p)
-	if p.Labels[skeinv1.LabelSandboxState] != SandboxWarm {
+	if p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm {
 		s.unreserve(key)
 	}
 	s.line(p)
-	if PodOver(p) {
+	if sandboxpod.Over(p) {
 		s.lost(key)
 	} else {
 		s.adopt(p)
@@ -64,7 +65,7 @@ func (s *PodSandboxes) changed(o any) {
 
 // lost drops the claim of a pod that has ended, so that the next call gets another pod. Code that runs in the ended
 // pod fails through its connection.
-func (s *PodSandboxes) lost(key types.NamespacedName) {
+func (s *Pods) lost(key types.NamespacedName) {
 	s.mu.Lock()
 	c := s.claims[s.byPod[key]]
 	s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *PodSandboxes) lost(key types.NamespacedName) {
 }
 
 // signal wakes the callers that wait for a pod.
-func (s *PodSandboxes) signal(key types.NamespacedName) {
+func (s *Pods) signal(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ch := s.waiting[key]; ch != nil {
@@ -88,7 +89,7 @@ func (s *PodSandboxes) signal(key types.NamespacedName) {
 }
 
 // await returns a channel that is closed at the next change of a pod.
-func (s *PodSandboxes) await(key types.NamespacedName) <-chan struct{} {
+func (s *Pods) await(key types.NamespacedName) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting[key] == nil {

@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -27,13 +28,13 @@ func TestAdoption(t *testing.T) {
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	g.Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Labels: map[string]string{
-		skeinv1.LabelPool: "default", skeinv1.LabelSandboxState: SandboxClaimed, skeinv1.LabelThreadID: "t"}}, Status: corev1.PodStatus{PodIP: "10.0.0.7"}}
+		skeinv1.LabelPool: "default", skeinv1.LabelSandboxState: sandboxpod.Claimed, skeinv1.LabelThreadID: "t"}}, Status: corev1.PodStatus{PodIP: "10.0.0.7"}}
 	pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "default"},
 		Spec: skeinv1.SandboxPoolSpec{IdleTimeout: &metav1.Duration{Duration: 20 * time.Second}}}
 	clk := testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod, pool).Build()
 	asked := make(chan Endpoint, 1)
-	s := NewPodSandboxes(PodSandboxesOptions{Client: c, Clock: clk, Logger: logr.Discard(), Dial: func(_ context.Context, e Endpoint) (sandbox.Sandbox, error) {
+	s := NewPods(PodsOptions{Client: c, Clock: clk, Logger: logr.Discard(), Dial: func(_ context.Context, e Endpoint) (sandbox.Sandbox, error) {
 		asked <- e
 		return nil, errors.New("nobody answers")
 	}})

@@ -1,4 +1,4 @@
-package kube_test
+package sandboxca_test
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/sandboxca"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
 // shortTerms are short versions of the default terms.
-var shortTerms = kube.SandboxTerms{Authority: 100 * time.Hour, Renewal: 20 * time.Hour, Overlap: 4 * time.Hour, Server: 18 * time.Hour, Client: 6 * time.Hour}
+var shortTerms = sandboxca.Terms{Authority: 100 * time.Hour, Renewal: 20 * time.Hour, Overlap: 4 * time.Hour, Server: 18 * time.Hour, Client: 6 * time.Hour}
 
 // handshake returns the result of a handshake between a manager and a pod at a time: the manager's error, else the
 // pod's.
@@ -69,12 +69,12 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 	secret := func(ctx context.Context) *corev1.Secret {
 		GinkgoHelper()
 		s := &corev1.Secret{}
-		Expect(api.Get(ctx, client.ObjectKey{Namespace: "skein-system", Name: kube.SandboxCASecret}, s)).To(Succeed())
+		Expect(api.Get(ctx, client.ObjectKey{Namespace: "skein-system", Name: sandboxca.SecretName}, s)).To(Succeed())
 		return s
 	}
-	loaded := func(ctx context.Context) *kube.SandboxAuthority {
+	loaded := func(ctx context.Context) *sandboxca.Authority {
 		GinkgoHelper()
-		a := kube.NewSandboxAuthority(api, "skein-system", clk, shortTerms)
+		a := sandboxca.New(api, "skein-system", clk, shortTerms)
 		Expect(a.Load(ctx)).To(Succeed())
 		return a
 	}
@@ -102,7 +102,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 				pool, renewAt, of = append(pool, issued{data, at}), again, f
 			}
 			authorities[string(secret(ctx).Data["tls.crt"])] = true
-			for _, manager := range []*kube.SandboxAuthority{leader, replica} {
+			for _, manager := range []*sandboxca.Authority{leader, replica} {
 				trusted, own, err := manager.Client(ctx)
 				Expect(err).NotTo(HaveOccurred())
 				for i, p := range pool {
@@ -142,8 +142,8 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 	It("takes over the Secret of an installation that knew no turns", func(ctx SpecContext) {
 		ca, err := pki.NewCA(clk, "skein-sandboxes", 100*time.Hour)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(api.Create(ctx, &corev1.Secret{ObjectMeta: kubetest.Meta(kube.SandboxCASecret), Data: map[string][]byte{"tls.crt": ca.Cert, "tls.key": ca.Key}})).To(Succeed())
-		a := kube.NewSandboxAuthority(api, kubetest.Namespace, clk, shortTerms)
+		Expect(api.Create(ctx, &corev1.Secret{ObjectMeta: kubetest.Meta(sandboxca.SecretName), Data: map[string][]byte{"tls.crt": ca.Cert, "tls.key": ca.Key}})).To(Succeed())
+		a := sandboxca.New(api, kubetest.Namespace, clk, shortTerms)
 		Expect(a.Load(ctx)).To(Succeed())
 		trusted, own, err := a.Client(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -182,7 +182,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 		clk.SetTime(next)
 		_, err = a.Keep(ctx)
 		Expect(err).To(MatchError(And(ContainSubstring("skein-sandbox-ca"), ContainSubstring("connection refused"))))
-		_, _, err = kube.NewSandboxAuthority(api, "skein-system", clk, shortTerms).Client(ctx)
+		_, _, err = sandboxca.New(api, "skein-system", clk, shortTerms).Client(ctx)
 		Expect(err).To(MatchError(ContainSubstring("has not been read")))
 	})
 })

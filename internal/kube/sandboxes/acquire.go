@@ -1,4 +1,4 @@
-package kube
+package sandboxes
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/store"
@@ -21,7 +22,7 @@ import (
 
 // acquisition gets one thread its sandbox, from the request to a connection.
 type acquisition struct {
-	port   *PodSandboxes
+	port   *Pods
 	thread *store.Thread
 	pool   *skeinv1.SandboxPool
 	began  time.Time
@@ -67,7 +68,7 @@ func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == SandboxClaimed && !PodOver(p) && !a.port.isGone(p.UID) {
+		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Claimed && !sandboxpod.Over(p) && !a.port.isGone(p.UID) {
 			return p, nil
 		}
 	}
@@ -81,7 +82,7 @@ const maxRounds = 3
 // looks again.
 func (a *acquisition) each(ctx context.Context, candidates func([]corev1.Pod) []*corev1.Pod, try func(*corev1.Pod) (bool, error)) error {
 	for range maxRounds {
-		pods, err := a.port.pods(ctx, a.pool, SandboxWarm, quick) // a stale list is harmless, because the patch is conditional
+		pods, err := a.port.pods(ctx, a.pool, sandboxpod.Warm, quick) // a stale list is harmless, because the patch is conditional
 		if err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (a *acquisition) each(ctx context.Context, candidates func([]corev1.Pod) []
 // claimWarm claims a ready pod for the thread. It dials the pod while the API server handles the claim, because these
 // two take most of the time until the first result.
 func (a *acquisition) claimWarm(ctx context.Context) (pod *corev1.Pod, conn sandbox.Sandbox, err error) {
-	hash := SandboxTemplateHash(a.pool, a.port.Settings)
+	hash := sandboxpod.TemplateHash(a.pool, a.port.Settings)
 	ready := func(pods []corev1.Pod) []*corev1.Pod { return readyPods(pods, hash) }
 	var failed error // the error of the dial
 	err = a.each(ctx, ready, func(p *corev1.Pod) (bool, error) {
@@ -150,7 +151,7 @@ func (a *acquisition) claimAndDial(ctx context.Context, p *corev1.Pod) (pod *cor
 
 // claimStarting claims a pod that will be ready before a new one would be.
 func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err error) {
-	hash := SandboxTemplateHash(a.pool, a.port.Settings)
+	hash := sandboxpod.TemplateHash(a.pool, a.port.Settings)
 	starting := func(pods []corev1.Pod) []*corev1.Pod { return startingPods(pods, hash) }
 	err = a.each(ctx, starting, func(p *corev1.Pod) (had bool, err error) {
 		pod, err = a.port.patchClaim(ctx, p, a.thread)
@@ -167,7 +168,7 @@ func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string, tim
 		line = ""
 	}
 	return a.port.Dial(ctx, Endpoint{
-		Address:     sandboxAddress(p),
+		Address:     sandboxpod.Address(p),
 		ServerName:  pki.ServerName(a.pool.Name, a.pool.Namespace),
 		Line:        line,
 		ThreadID:    a.thread.ID,
@@ -209,7 +210,7 @@ func knocks() *wait.Backoff {
 func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found string) (*corev1.Pod, sandbox.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.port.StartTimeout)
 	defer cancel()
-	trouble := Trouble{Text: "it is still starting"}
+	trouble := sandboxpod.Trouble{Text: "it is still starting"}
 	pause := knocks()
 	for {
 		next := a.port.await(key)
@@ -222,9 +223,9 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return nil, nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
 		case err != nil: // the deadline has passed; reported below
-		case PodOver(pod):
-			return nil, nil, noSandbox("sandbox pod %q did not start: %s", key.Name, TroubleOf(pod))
-		case PodReady(pod):
+		case sandboxpod.Over(pod):
+			return nil, nil, noSandbox("sandbox pod %q did not start: %s", key.Name, sandboxpod.TroubleOf(pod))
+		case sandboxpod.Ready(pod):
 			conn, err := a.dial(ctx, pod, found, 0)
 			return pod, conn, err
 		case pod.Status.PodIP != "":
@@ -234,7 +235,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 			}
 			again = time.After(pause.Step())
 		}
-		if t := TroubleOf(pod); t.Text != "" {
+		if t := sandboxpod.TroubleOf(pod); t.Text != "" {
 			trouble = t
 		}
 		if trouble.Final {

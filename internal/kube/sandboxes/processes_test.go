@@ -1,4 +1,4 @@
-package kube_test
+package sandboxes_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/sandboxes"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -31,7 +31,7 @@ var _ = Describe("Sandboxes that are processes", func() {
 		byDefault := fast.DeepCopy()
 		byDefault.Namespace, byDefault.Name = "other", skeinv1.DefaultPoolName
 		pool := &asked{}
-		p := kube.NewProcessSandboxes(pool, fake.NewClientBuilder().WithScheme(kubetest.Scheme).WithObjects(fast, byDefault).Build())
+		p := sandboxes.NewProcesses(pool, fake.NewClientBuilder().WithScheme(kubetest.Scheme).WithObjects(fast, byDefault).Build())
 		DeferCleanup(p.Close)
 		for _, c := range []struct{ namespace, pool string }{{kubetest.Namespace, "fast"}, {kubetest.Namespace, ""}, {"other", ""}, {"other", "gone"}} {
 			_, release, err := p.Acquire(ctx, &store.Thread{ID: "t", Namespace: c.namespace}, c.pool)

@@ -1,4 +1,4 @@
-package kube
+package sandboxca
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ func (k authorityKeys) fingerprint() string { return objects.Hash(k.present.Cert
 
 // turn brings an authority up to date. It makes the next authority a while before the present one ends. After the
 // overlap the next becomes the present one, and the last one stays trusted until its end.
-func (k authorityKeys) turn(clk clock.PassiveClock, terms SandboxTerms) (out authorityKeys, changed bool, err error) {
+func (k authorityKeys) turn(clk clock.PassiveClock, terms Terms) (out authorityKeys, changed bool, err error) {
 	now := clk.Now()
 	before := k.trusted
 	good := func(p pki.Pair) bool { return pki.Check(clk, p.Cert, p, 0) == nil }
@@ -87,7 +87,7 @@ func (k authorityKeys) turn(clk clock.PassiveClock, terms SandboxTerms) (out aut
 const authorityName = "skein-sandboxes"
 
 // due returns when turn will change something.
-func (k authorityKeys) due(terms SandboxTerms) time.Time {
+func (k authorityKeys) due(terms Terms) time.Time {
 	due := k.until.Add(-terms.Renewal)
 	if len(k.next.Cert) > 0 {
 		due = k.nextAt
