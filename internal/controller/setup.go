@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/controller/subagent"
 	"github.com/skein-dev/skein/internal/controller/thread"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
@@ -43,7 +43,7 @@ type Pools struct {
 type Options struct {
 	Threads     *domain.Service
 	Engine      Engine
-	Definitions *kube.Definitions
+	Definitions *definitions.Resolver
 	Sandboxes   thread.Sandboxes
 	Pools       Pools
 	// Clock is used for due times and paces. nil means the real clock.

@@ -13,7 +13,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
@@ -21,7 +21,7 @@ import (
 // condition. Changes of that condition are watched, so none is missed.
 type checker struct {
 	reader client.Reader
-	defs   *kube.Definitions
+	defs   *definitions.Resolver
 }
 
 func (c *checker) model(ctx context.Context, m *skeinv1.Model) error {
@@ -87,7 +87,7 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if _, err := c.defs.ResolvePrompt(ctx, p); err != nil {
 		return err
 	}
-	if err := kube.CheckToolNames(&p.Spec); err != nil {
+	if err := definitions.CheckToolNames(&p.Spec); err != nil {
 		return err
 	}
 	if err := c.defs.CheckPromptHooks(ctx, p); err != nil {
@@ -120,7 +120,7 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 			servers[t.Name] = t.Spec.MCP
 		}
 	}
-	return kube.CheckServerNames(p.Spec.Tools, servers)
+	return definitions.CheckServerNames(p.Spec.Tools, servers)
 }
 
 func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
@@ -164,7 +164,7 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 		if err := c.ready(ctx, "Prompt", a.Namespace, s.PromptRef.Name, field+".promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
 			return err
 		}
-		return kube.CheckMemory(a, &p)
+		return definitions.CheckMemory(a, &p)
 	}
 	if err := c.defs.CheckHandler(ctx, a, field, h); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
 		if err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.memory.embeddingModelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 			return err
 		}
-		if err := kube.CheckEmbeds(m.Name, &m.Spec); err != nil {
+		if err := definitions.CheckEmbeds(m.Name, &m.Spec); err != nil {
 			return err
 		}
 	}

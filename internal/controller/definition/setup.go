@@ -16,7 +16,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
@@ -29,7 +29,7 @@ import (
 type Options struct {
 	// Client reads from the cache and writes statuses.
 	Client      client.Client
-	Definitions *kube.Definitions
+	Definitions *definitions.Resolver
 	Recorder    events.EventRecorder
 	Clock       clock.PassiveClock
 	// Workers is the number of workers for each kind.

@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -37,10 +37,10 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 
 // JudgeAddresses sets the network against which the addresses of Tools are checked: the one that makes their
 // requests. Call it before the port is used.
-func (d *Definitions) JudgeAddresses(n *outbound.Network) { d.network = n }
+func (d *Resolver) JudgeAddresses(n *outbound.Network) { d.network = n }
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the host of the Tool's URL.
-func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {
+func (d *Resolver) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {
 	var text string
 	switch {
 	case d.network == nil:

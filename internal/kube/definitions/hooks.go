@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // Hooks implements engine.Definitions.
-func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
+func (d *Resolver) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 
 // resolveHooks returns the hooks of an agent that uses this prompt, or nil without any. A hook of the prompt replaces
 // the agent's hook of the same name (HOK-01).
-func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*definition.Hook, error) {
+func (d *Resolver) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*definition.Hook, error) {
 	if len(a.Spec.Hooks)+len(p.Spec.Hooks) == 0 {
 		return nil, nil
 	}
@@ -64,18 +64,18 @@ func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *ske
 }
 
 // CheckAgentHooks returns an error when a hook of an Agent cannot be used, even if a prompt overrides it.
-func (d *Definitions) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
+func (d *Resolver) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
 	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // CheckPromptHooks returns an error when a hook of a Prompt cannot be used.
-func (d *Definitions) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
+func (d *Resolver) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
 	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // compileHooks compiles the hooks of one object and adds them to known. It does not replace hooks that are already
 // there.
-func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*definition.Hook) error {
+func (d *Resolver) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*definition.Hook) error {
 	for i := range list {
 		h := &list[i]
 		if known[h.Hook] != nil {

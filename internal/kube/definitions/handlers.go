@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // resolveHandler compiles a side that is written in code, and resolves the models that it may call (AGT-09). field is
 // the agent's field that holds the side.
-func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
+func (d *Resolver) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
 	out := &definition.Side{Name: name, Spec: *spec}
 	var err error
 	if out.Hooks, err = d.resolveHooks(ctx, a, &skeinv1.Prompt{}); err != nil {
@@ -40,7 +40,7 @@ func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name
 	return out, nil
 }
 
-func (d *Definitions) compileHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) (*compiled, error) {
+func (d *Resolver) compileHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) (*compiled, error) {
 	owner := agentOwner(a)
 	owner.field = field + ".handler.code"
 	c, err := d.compileCode(ctx, owner, h.Code, inspect.Handler)
@@ -52,7 +52,7 @@ func (d *Definitions) compileHandler(ctx context.Context, a *skeinv1.Agent, fiel
 
 // CheckHandler returns an error when the code of a side cannot be used. field is the agent's field that holds the
 // side.
-func (d *Definitions) CheckHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) error {
+func (d *Resolver) CheckHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) error {
 	_, err := d.compileHandler(ctx, a, field, h)
 	return err
 }

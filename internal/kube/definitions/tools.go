@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 const maxToolName = 64
 
 // ResolveTool compiles a Tool, reads the Secrets that it names and checks its schema. It makes no network requests.
-func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*definition.Tool, error) {
+func (d *Resolver) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*definition.Tool, error) {
 	out := &definition.Tool{ObjectName: t.Name, Name: tool.Name(t.Name), Spec: t.Spec}
 	if len(out.Name) > maxToolName {
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(out.Name), maxToolName)
@@ -47,7 +47,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*defini
 	return out, nil
 }
 
-func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
+func (d *Resolver) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
 	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t}
 	secrets := httptool.Secrets{Headers: r.headers("spec.http.headers", t.Spec.HTTP.Headers), Auth: r.auth("spec.http.auth", t.Spec.HTTP.Auth)}
 	if s := t.Spec.HTTP.Signing; s != nil {
@@ -63,7 +63,7 @@ func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *def
 	return nil
 }
 
-func (d *Definitions) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
+func (d *Resolver) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
 	spec := t.Spec.MCP
 	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t, stamps: []string{string(t.UID), fmt.Sprint(t.Generation)}}
 	headers, secret := r.headers("spec.mcp.headers", spec.Headers), r.auth("spec.mcp.auth", spec.Auth)
@@ -150,7 +150,7 @@ func CheckServerNames(tools []skeinv1.PromptTool, servers map[string]*skeinv1.MC
 
 // toolSecretsReader reads the Secrets for a Tool's requests. After the first error it reads no more.
 type toolSecretsReader struct {
-	definitions *Definitions
+	definitions *Resolver
 	ctx         context.Context
 	tool        *skeinv1.Tool
 	stamps      []string // change whenever a value changes

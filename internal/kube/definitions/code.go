@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"crypto/sha256"

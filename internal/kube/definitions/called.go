@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // CheckCalledAgent returns the agent that a prompt lists as a tool, or an error when it does not exist or is not
 // exposed as a tool. It does not check whether the agent is ready, because two agents that name each other would wait
 // for each other forever. The call itself reports that.
-func (d *Definitions) CheckCalledAgent(ctx context.Context, namespace, name, field string) (*skeinv1.Agent, error) {
+func (d *Resolver) CheckCalledAgent(ctx context.Context, namespace, name, field string) (*skeinv1.Agent, error) {
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, name, field, &a); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (d *Definitions) CheckCalledAgent(ctx context.Context, namespace, name, fie
 }
 
 // calledAgent describes an agent as a tool.
-func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skeinv1.AgentToolMode) (*definition.CalledAgent, error) {
+func (d *Resolver) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skeinv1.AgentToolMode) (*definition.CalledAgent, error) {
 	out := &definition.CalledAgent{
 		ObjectName: a.Name, Name: tool.Name(a.Name), Description: a.Spec.ToolDescription,
 		Ask: mode == skeinv1.AgentToolAsk || a.Spec.Type != "" && a.Spec.Type != skeinv1.AgentAIHuman,
@@ -59,7 +59,7 @@ func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode sk
 }
 
 // CalledAgent implements engine.Definitions.
-func (d *Definitions) CalledAgent(ctx context.Context, namespace, name string) (*definition.CalledAgent, error) {
+func (d *Resolver) CalledAgent(ctx context.Context, namespace, name string) (*definition.CalledAgent, error) {
 	var list skeinv1.AgentList
 	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Agents: %w", err)
@@ -73,7 +73,7 @@ func (d *Definitions) CalledAgent(ctx context.Context, namespace, name string) (
 }
 
 // HandoffPolicy implements engine.Definitions.
-func (d *Definitions) HandoffPolicy(ctx context.Context, namespace, thread string) (skeinv1.HandoffPolicy, error) {
+func (d *Resolver) HandoffPolicy(ctx context.Context, namespace, thread string) (skeinv1.HandoffPolicy, error) {
 	var t skeinv1.Thread
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: thread}, &t, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
@@ -87,7 +87,7 @@ func (d *Definitions) HandoffPolicy(ctx context.Context, namespace, thread strin
 
 // CheckCalledPrompt returns an error when a prompt that another one lists as a tool does not exist or is not exposed
 // as a tool.
-func (d *Definitions) CheckCalledPrompt(ctx context.Context, namespace, name, field string) error {
+func (d *Resolver) CheckCalledPrompt(ctx context.Context, namespace, name, field string) error {
 	var p skeinv1.Prompt
 	if err := d.get(ctx, "Prompt", namespace, name, field, &p); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (d *Definitions) CheckCalledPrompt(ctx context.Context, namespace, name, fi
 // resolveCalled resolves the prompts that an agent's prompts call as tools, and the prompts that those call in turn.
 // An error of such a prompt is reported when it is called, because two prompts that name each other would otherwise
 // wait for each other forever.
-func (d *Definitions) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) error {
+func (d *Resolver) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) error {
 	var next []skeinv1.PromptTool
 	for _, side := range []*definition.Side{out.A, out.B} {
 		if side != nil {

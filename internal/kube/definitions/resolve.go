@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func parseSteps(text []byte) ([]skeinv1.ScriptStep, error) {
 }
 
 // ResolveEffect compiles an Effect and checks its schema.
-func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*definition.Effect, error) {
+func (d *Resolver) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*definition.Effect, error) {
 	if err := d.schemas.check("spec.parameters", e.Spec.Parameters); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*de
 
 // compileCode finds the source and compiles it, or returns the remembered module. It refuses code that cannot be used
 // for its declared purpose.
-func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skeinv1.CodeSource, use inspect.Use) (*compiled, error) {
+func (d *Resolver) compileCode(ctx context.Context, owner codeOwner, src skeinv1.CodeSource, use inspect.Use) (*compiled, error) {
 	source, filename, lang := src.Inline, owner.name+".ts", sandbox.TypeScript
 	if src.Language == string(sandbox.JavaScript) {
 		filename, lang = owner.name+".js", sandbox.JavaScript

@@ -1,4 +1,4 @@
-package kube_test
+package definitions_test
 
 import (
 	"time"
@@ -24,7 +24,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		slow := hook(skeinv1.HookFilterMessages, "export default () => 'agent';")
 		slow.Timeout = &metav1.Duration{Duration: time.Minute}
 		a.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'agent';"), slow}
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, a))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, a))
 		got, err := d.Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.A.Hooks).To(HaveLen(2))
@@ -34,7 +34,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 	})
 
 	It("are none without any", func(ctx SpecContext) {
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), agent("a", "p")))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), agent("a", "p")))
 		Expect(d.Hooks(ctx, kubetest.Namespace, "a")).To(BeNil())
 	})
 
@@ -42,10 +42,10 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		a := agent("a", "p")
 		a.Spec.Hooks = []skeinv1.Hook{{Hook: skeinv1.HookAfterThreadCreated, Code: skeinv1.CodeSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "code"}, Key: "hook.js"}}}}
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), a))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), a))
 		_, err := d.Hooks(ctx, kubetest.Namespace, "a")
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `the hook "after_thread_created"`, `ConfigMap "code"`, "spec.hooks[0].code.configMapKeyRef"))
-		d = definitions(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), a,
+		d = resolver(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), a,
 			&corev1.ConfigMap{ObjectMeta: kubetest.Meta("code"), Data: map[string]string{"hook.js": "export default () => 1;"}}))
 		Expect(d.Hooks(ctx, kubetest.Namespace, "a")).To(HaveKeyWithValue(skeinv1.HookAfterThreadCreated, HaveValue(HaveField("Module.Filename", "hook.js"))))
 	})
@@ -53,7 +53,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 	It("that do not compile keep their agent from being used, and say where", func(ctx SpecContext) {
 		p, a := prompt("p", "m"), agent("a", "p")
 		p.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookFilterMessages, "export default (\n  =\n);")}
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, a))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, a))
 		_, err := d.Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonCompileFailed, `Prompt "p"`, `the hook "filter_messages": p.filter_messages.ts:2:3`))
 	})

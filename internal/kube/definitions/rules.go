@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // Rules implements engine.Definitions.
-func (d *Definitions) Rules(ctx context.Context, namespace, thread, agent string) (definition.Rules, error) {
+func (d *Resolver) Rules(ctx context.Context, namespace, thread, agent string) (definition.Rules, error) {
 	var rules definition.Rules
 	var t skeinv1.Thread
 	var a skeinv1.Agent

@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -17,7 +17,7 @@ const (
 )
 
 // resolveAfter resolves the models that an agent uses after its runs: those of its memory and of its titles.
-func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
+func (d *Resolver) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
 	if out.Memory, err = d.afterModel(ctx, a, objects.MemoryModelRef(a), fieldEmbeddingModel); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *d
 	return nil
 }
 
-func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*definition.Model, error) {
+func (d *Resolver) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*definition.Model, error) {
 	if ref == nil {
 		return nil, nil
 	}

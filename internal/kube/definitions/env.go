@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"cmp"
@@ -27,14 +27,14 @@ import (
 // Env finds the variables that a thread inherits (ENV-01): those of its user and of the instance, from labelled
 // Secrets and ConfigMaps, and those of its agent and its prompts.
 type Env struct {
-	definitions *Definitions
+	definitions *Resolver
 	labelled    client.Reader
 }
 
 var _ thread.EnvLayerer = (*Env)(nil)
 
 // NewEnv returns the port. labelled is a cache of the Secrets and ConfigMaps that carry the label of a scope.
-func NewEnv(d *Definitions, labelled client.Reader) *Env {
+func NewEnv(d *Resolver, labelled client.Reader) *Env {
 	return &Env{definitions: d, labelled: labelled}
 }
 
@@ -134,7 +134,7 @@ type envOwner struct {
 
 // envOwners returns the variables of an agent, of the prompts of its sides, and of the prompts that those call. It
 // skips objects that do not exist. agents lists the agents that this one reaches as subagents and as tools.
-func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (owners []envOwner, agents []string, err error) {
+func (d *Resolver) envOwners(ctx context.Context, namespace, agent string) (owners []envOwner, agents []string, err error) {
 	var a skeinv1.Agent
 	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agent}, &a, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
@@ -189,7 +189,7 @@ func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (o
 
 // envValue returns the value of an entry, and a version that changes with the object that the entry refers to. The
 // value is nil when the entry has none. A reference must resolve unless it is optional.
-func (d *Definitions) envValue(ctx context.Context, namespace string, v *skeinv1.EnvVar, field string) (value *string, version string, err error) {
+func (d *Resolver) envValue(ctx context.Context, namespace string, v *skeinv1.EnvVar, field string) (value *string, version string, err error) {
 	if v.Value != nil || v.ValueFrom == nil {
 		return v.Value, "", nil
 	}
@@ -211,7 +211,7 @@ func (d *Definitions) envValue(ctx context.Context, namespace string, v *skeinv1
 }
 
 // CheckEnv returns an error when an entry refers to something that does not exist.
-func (d *Definitions) CheckEnv(ctx context.Context, namespace string, list []skeinv1.EnvVar) error {
+func (d *Resolver) CheckEnv(ctx context.Context, namespace string, list []skeinv1.EnvVar) error {
 	for i := range list {
 		if _, _, err := d.envValue(ctx, namespace, &list[i], "spec.env"); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (d *Definitions) CheckEnv(ctx context.Context, namespace string, list []ske
 }
 
 // ThreadEnv resolves the entries of a Thread's spec.env.
-func (d *Definitions) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error) {
+func (d *Resolver) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error) {
 	var out []thread.SpecEnv
 	for i := range t.Spec.Env {
 		v := &t.Spec.Env[i]
@@ -244,7 +244,7 @@ func (d *Definitions) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]threa
 
 // ScopedEnv returns the sorted names that are marked as scoped in an agent's graph (ENV-04): by the agent, by the
 // agents that it reaches as subagents and as tools, and by the prompts of all of these.
-func (d *Definitions) ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error) {
+func (d *Resolver) ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error) {
 	names := map[string]bool{}
 	seen := map[string]bool{agent: true}
 	for next := []string{agent}; len(next) > 0; next = next[1:] {

@@ -1,4 +1,4 @@
-package kube_test
+package definitions_test
 
 import (
 	. "github.com/onsi/ginkgo/v2"
@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 )
 
@@ -37,21 +37,21 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 			m.Auth = &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{SecretKeyRef: ref("token")}}
 		})
 		t.Generation = 3
-		first, err := definitions(c).ResolveTool(ctx, t)
+		first, err := resolver(c).ResolveTool(ctx, t)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.MCP.Generation).To(Equal(int64(3)))
 		Expect(first.MCP.Headers).To(And(HaveKeyWithValue("X-Key", []string{"k"}), HaveKeyWithValue("X-Plain", []string{"p"}), HaveKeyWithValue("Authorization", []string{"Bearer t"})))
 		Expect(first.MCP.Prefix).To(Equal("my_tools_v2_"))
 		s.Data["token"] = []byte("other")
 		Expect(c.Update(ctx, s)).To(Succeed())
-		second, err := definitions(c).ResolveTool(ctx, t)
+		second, err := resolver(c).ResolveTool(ctx, t)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second.MCP.Version).NotTo(Equal(first.MCP.Version))
 		Expect(second.MCP.Headers.Get("Authorization")).To(Equal("Bearer other"))
 	})
 
 	It("say what is missing or wrong, without the values", func(ctx SpecContext) {
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, secret(map[string]string{"broken": "a\nb", "empty": ""})))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, secret(map[string]string{"broken": "a\nb", "empty": ""})))
 		auth := func(key string) *skeinv1.Tool {
 			return mcp(func(m *skeinv1.MCPServer) {
 				m.Auth = &skeinv1.ToolAuth{Header: &skeinv1.ToolAuthHeader{Name: "X-Key", SecretKeyRef: ref(key)}}
@@ -72,10 +72,10 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 	DescribeTable("are told apart before anybody asks them", func(wrong string, servers map[string]*skeinv1.MCPServer) {
 		tools := []skeinv1.PromptTool{{Name: "a"}, {Name: "b"}, {Name: "x-y"}}
 		if wrong == "" {
-			Expect(kube.CheckServerNames(tools, servers)).To(Succeed())
+			Expect(definitions.CheckServerNames(tools, servers)).To(Succeed())
 			return
 		}
-		Expect(kube.CheckServerNames(tools, servers)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, wrong, "spec.mcp.prefix"))
+		Expect(definitions.CheckServerNames(tools, servers)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, wrong, "spec.mcp.prefix"))
 	},
 		Entry("by their own prefixes", "", map[string]*skeinv1.MCPServer{"a": {}, "b": {}}),
 		Entry("the same prefix", `both begin with "p_"`, map[string]*skeinv1.MCPServer{"a": {Prefix: ptr.To("p_")}, "b": {Prefix: ptr.To("p_")}}),

@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // ResolveModel reads what a Model and its fallbacks refer to, and checks whether the Model can be used. A mistake of
 // the user or a missing reference is a *definition.NotReadyError, whose text never contains the key.
-func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
+func (d *Resolver) ResolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
 	out, err := d.resolveModel(ctx, m)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 }
 
 // resolveModel reads what a Model itself refers to, without its fallbacks.
-func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
+func (d *Resolver) resolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
 	out := &definition.Model{Name: m.Name, Spec: m.Spec}
 	stamps := []string{string(m.UID), fmt.Sprint(m.Generation)}
 	if c := m.Spec.Credentials; c != nil {
@@ -84,7 +84,7 @@ func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 
 // checkModel asks the model's factory for a client. Clients are cached by version, so checking a good Model again
 // costs nothing.
-func (d *Definitions) checkModel(namespace string, m *definition.Model) error {
+func (d *Resolver) checkModel(namespace string, m *definition.Model) error {
 	_, err := d.models.Client(m.Config(namespace))
 	var bad *model.Error
 	switch {

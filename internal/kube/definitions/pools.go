@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 
 // RequirePools makes code that no SandboxPool could run count as not ready. Call it before the port is used, unless
 // sandboxes are local processes.
-func (d *Definitions) RequirePools() { d.pools = true }
+func (d *Resolver) RequirePools() { d.pools = true }
 
 // CheckPool returns an error when an agent has code but its SandboxPool does not exist.
-func (d *Definitions) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
+func (d *Resolver) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
 	if !d.pools {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (d *Definitions) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
 
 // CheckAnyPool returns an error when a namespace has no SandboxPool at all. The agent that uses a piece of code
 // decides which pool runs it, but without any pool nothing can run.
-func (d *Definitions) CheckAnyPool(ctx context.Context, namespace string) error {
+func (d *Resolver) CheckAnyPool(ctx context.Context, namespace string) error {
 	if !d.pools {
 		return nil
 	}
@@ -63,7 +63,7 @@ func makePool(namespace, name string) string {
 }
 
 // codeOf names something of an agent that runs in a sandbox. It returns "" when nothing does.
-func (d *Definitions) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error) {
+func (d *Resolver) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error) {
 	if len(a.Spec.Hooks) > 0 {
 		return fmt.Sprintf("the hook %s of Agent %q", a.Spec.Hooks[0].Hook, a.Name), nil
 	}
@@ -95,7 +95,7 @@ func (d *Definitions) codeOf(ctx context.Context, a *skeinv1.Agent) (string, err
 
 // codeOfPrompt names something of a prompt that runs in a sandbox. Otherwise it returns the prompts that this one
 // calls.
-func (d *Definitions) codeOfPrompt(ctx context.Context, p *skeinv1.Prompt) (code string, called []string, err error) {
+func (d *Resolver) codeOfPrompt(ctx context.Context, p *skeinv1.Prompt) (code string, called []string, err error) {
 	if len(p.Spec.Hooks) > 0 {
 		return fmt.Sprintf("the hook %s of Prompt %q", p.Spec.Hooks[0].Hook, p.Name), nil, nil
 	}

@@ -1,4 +1,4 @@
-package kube_test
+package definitions_test
 
 import (
 	. "github.com/onsi/ginkgo/v2"
@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
@@ -33,7 +33,7 @@ var _ = Describe("What an agent reaches", func() {
 		a, b, c, s := agent("a", "p"), exposed(agent("b", "second")), exposed(agent("c", "p")), agent("s", "p")
 		a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "s", AgentRef: skeinv1.LocalRef{Name: "s"}}}
 		c.Spec.Env, s.Spec.Env = []skeinv1.EnvVar{scoped("OF_C")}, []skeinv1.EnvVar{scoped("OF_S")}
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, p, called, second, a, b, c, s))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, p, called, second, a, b, c, s))
 		Expect(d.ScopedEnv(ctx, kubetest.Namespace, "a")).To(Equal([]string{"CALLED", "OF_C", "OF_S", "PROMPT_OF_B"}))
 		Expect(d.ScopedEnv(ctx, kubetest.Namespace, "b")).To(Equal([]string{"PROMPT_OF_B"}))
 	})
@@ -45,7 +45,7 @@ var _ = Describe("What an agent reaches", func() {
 			{Name: "GONE", ValueFrom: &skeinv1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "k"}}}}
 		called.Spec.Variables = []skeinv1.VariableDeclaration{{Name: "KEY", Required: true}}
 		c := kubetest.Cluster(interceptor.Funcs{}, p, called, agent("a", "p"))
-		got, err := kube.NewEnv(definitions(c), c).Layers(ctx, &store.Thread{Namespace: kubetest.Namespace, Agent: "a"})
+		got, err := definitions.NewEnv(resolver(c), c).Layers(ctx, &store.Thread{Namespace: kubetest.Namespace, Agent: "a"})
 		Expect(err).NotTo(HaveOccurred(), "what is wrong with a called prompt keeps nobody else from working")
 		Expect(got.Values).To(Equal([]domain.EnvValue{
 			{Name: "TONE", Value: "kind", Type: store.EnvSecret, Source: domain.EnvFromPrompt, Side: "a"},
@@ -63,7 +63,7 @@ var _ = Describe("What an agent reaches", func() {
 			hook(skeinv1.HookBeforeCreateMessage, "export default () => 'q';"), hook(skeinv1.HookAfterThreadCreated, "export default () => 'q';"),
 		}
 		p.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookBeforeCreateMessage, "export default () => 'p';")}
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, p, q, single, exposed(dual(agent("both", "p"), "q")), exposed(dual(agent("one", "single"), "q"))))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, p, q, single, exposed(dual(agent("both", "p"), "q")), exposed(dual(agent("one", "single"), "q"))))
 		called, err := d.CalledAgent(ctx, kubetest.Namespace, "both")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(called.Ask).To(BeTrue(), "two models have no seat for the person")

@@ -1,4 +1,4 @@
-package kube_test
+package definitions_test
 
 import (
 	. "github.com/onsi/ginkgo/v2"
@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
@@ -17,10 +17,10 @@ import (
 
 var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"), func() {
 	const wrong = "import { nanoid } from 'nanoid';\n\nexport default () => nanoid();"
-	var d *kube.Definitions
+	var d *definitions.Resolver
 	BeforeEach(func() {
 		c := kubetest.Cluster(interceptor.Funcs{})
-		d = kube.NewDefinitions(c, objects.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+		d = definitions.New(c, objects.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 			m, failed := compile.Compile(filename, source, lang)
 			if failed == nil {
 				m.Facts = inspect.Module(m.Code)

@@ -1,4 +1,4 @@
-package kube_test
+package definitions_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
@@ -57,7 +57,7 @@ var _ = Describe("Definitions", func() {
 	It("resolves an agent with all that it refers to", func() {
 		c := kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), prompt("p", "m", "order-totals", "x.y"), agent("a", "p"),
 			tool("order-totals", goodCode), tool("x.y", goodCode))
-		a, err := definitions(c).Agent(ctx, kubetest.Namespace, "a")
+		a, err := resolver(c).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(a.A.Prompt.Spec.Text).To(Equal("be kind"))
 		Expect(a.A.Model.Steps).To(HaveLen(1))
@@ -72,9 +72,9 @@ var _ = Describe("Definitions", func() {
 		a.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'agent';")}
 		q.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'q';")}
 		objs := []client.Object{scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, tool("order-totals", goodCode), a}
-		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `Prompt "q" does not exist`, "spec.sideB.promptRef"))
-		got, err := definitions(kubetest.Cluster(interceptor.Funcs{}, append(objs, q)...)).Agent(ctx, kubetest.Namespace, "a")
+		got, err := resolver(kubetest.Cluster(interceptor.Funcs{}, append(objs, q)...)).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]string{got.A.Name, got.A.Prompt.Name, got.B.Name, got.B.Prompt.Name, got.B.Spec.Label}).To(Equal([]string{"a", "p", "b", "q", "Critic"}))
 		Expect(got.A.Tools).To(BeEmpty())
@@ -85,7 +85,7 @@ var _ = Describe("Definitions", func() {
 	})
 
 	DescribeTable("says which object is missing and where it is named", func(objs []client.Object, says ...string) {
-		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{}, objs...)).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, says...))
 	},
 		Entry("the agent", nil, `Agent "a" does not exist`, `"demo"`),
@@ -97,14 +97,14 @@ var _ = Describe("Definitions", func() {
 
 	It("says where code does not compile", Label("TOL-02"), func() {
 		c := kubetest.Cluster(interceptor.Funcs{})
-		_, err := definitions(c).ResolveTool(ctx, tool("t", "export default {\n  a: = 1\n}"))
+		_, err := resolver(c).ResolveTool(ctx, tool("t", "export default {\n  a: = 1\n}"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonCompileFailed, "t.ts:2:6:", "line 2, column 6"))
 	})
 
 	It("does not hold a failure of the compiler against the source", func() {
 		c := kubetest.Cluster(interceptor.Funcs{})
 		failing := true
-		d := kube.NewDefinitions(c, objects.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+		d := definitions.New(c, objects.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 			if failing {
 				return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start"}
 			}
@@ -120,7 +120,7 @@ var _ = Describe("Definitions", func() {
 	It("compiles code of a ConfigMap by the ending of its key, and again when it changes", func() {
 		m := &corev1.ConfigMap{ObjectMeta: kubetest.Meta("code"), Data: map[string]string{"t.js": "export default 1", "t.ts": "export default 1 as number"}}
 		c := kubetest.Cluster(interceptor.Funcs{}, m)
-		d := definitions(c)
+		d := resolver(c)
 		from := func(key string) *skeinv1.Tool {
 			t := tool("t-"+strings.ReplaceAll(key, ".", "-"), "")
 			t.Spec.Code = &skeinv1.CodeSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "code"}, Key: key}}
@@ -149,7 +149,7 @@ var _ = Describe("Definitions", func() {
 			}
 			return c.Get(ctx, key, o, opts...)
 		}})
-		d := definitions(c)
+		d := resolver(c)
 		m := withKey("m", "s")
 		m.UID, m.Generation = "u", 1
 		_, err := d.ResolveModel(ctx, m)
@@ -179,7 +179,7 @@ var _ = Describe("Definitions", func() {
 	})
 
 	DescribeTable("refuses scripts that cannot be played", func(step skeinv1.ScriptStep, says string) {
-		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveModel(ctx, scripted("m", step))
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).ResolveModel(ctx, scripted("m", step))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidScript, says))
 	},
 		Entry("a bad expression", skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "("}}, "("),
@@ -188,7 +188,7 @@ var _ = Describe("Definitions", func() {
 
 	It("plays a script of a ConfigMap, and says what is wrong with it", func() {
 		m := &corev1.ConfigMap{ObjectMeta: kubetest.Meta("script"), Data: map[string]string{"good": "- content: hi\n", "bad": "- contents: hi\n", "empty": ""}}
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, m))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, m))
 		from := func(key string) *skeinv1.Model {
 			s := scripted("m-" + key)
 			s.Spec.Script = &skeinv1.ModelScript{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "script"}, Key: key}}
@@ -206,7 +206,7 @@ var _ = Describe("Definitions", func() {
 	DescribeTable("refuses schemas that cannot be used", func(schema, says string) {
 		t := tool("t", goodCode)
 		t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(schema)}
-		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, t)
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, t)
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSchema, says))
 	},
 		Entry("a wrong keyword value", `{"type":"object","properties":{"a":{"type":"nummer"}}}`, "not a valid JSON Schema"),
@@ -215,20 +215,20 @@ var _ = Describe("Definitions", func() {
 	)
 
 	It("refuses tools that a model could not tell apart, and names that it could not say", func() {
-		Expect(kube.CheckToolNames(&prompt("p", "m", "a-b", "a.b").Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, `"a-b"`, `"a.b"`, `"a_b"`))
-		Expect(kube.CheckToolNames(&prompt("p", "m", "a", "a").Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "twice"))
-		Expect(kube.CheckToolNames(&prompt("p", "m", "a", "b").Spec)).To(Succeed())
+		Expect(definitions.CheckToolNames(&prompt("p", "m", "a-b", "a.b").Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, `"a-b"`, `"a.b"`, `"a_b"`))
+		Expect(definitions.CheckToolNames(&prompt("p", "m", "a", "a").Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "twice"))
+		Expect(definitions.CheckToolNames(&prompt("p", "m", "a", "b").Spec)).To(Succeed())
 		skilled := prompt("p", "m", "skill")
-		Expect(kube.CheckToolNames(&skilled.Spec)).To(Succeed())
+		Expect(definitions.CheckToolNames(&skilled.Spec)).To(Succeed())
 		skilled.Spec.Skills = []skeinv1.PromptSkill{{Name: "sql"}}
-		Expect(kube.CheckToolNames(&skilled.Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "the tool of spec.skills", `Tool "skill"`))
-		_, err := definitions(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
+		Expect(definitions.CheckToolNames(&skilled.Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "the tool of spec.skills", `Tool "skill"`))
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "65", "64"))
 	})
 
 	It("finds an effect by its plain and its qualified name", Label("EFF-02"), func() {
 		code := skeinv1.CodeSource{Inline: "export default { handler: async () => 1 }"}
-		d := definitions(kubetest.Cluster(interceptor.Funcs{},
+		d := resolver(kubetest.Cluster(interceptor.Funcs{},
 			&skeinv1.Effect{ObjectMeta: kubetest.Meta("remind-me"), Spec: skeinv1.EffectSpec{Code: code}},
 			&skeinv1.Effect{ObjectMeta: kubetest.Meta("acme.remind"), Spec: skeinv1.EffectSpec{Code: code}}))
 		for name, object := range map[string]string{"remind-me": "remind-me", "remind_me": "remind-me", "acme/remind": "acme.remind"} {
@@ -241,7 +241,7 @@ var _ = Describe("Definitions", func() {
 	})
 
 	It("lists names and loads by kind, and fails on the unknown", Label("AGT-07"), func() {
-		d := definitions(kubetest.Cluster(interceptor.Funcs{}, agent("b", "p"), agent("a", "p"), prompt("p", "m")))
+		d := resolver(kubetest.Cluster(interceptor.Funcs{}, agent("b", "p"), agent("a", "p"), prompt("p", "m")))
 		Expect(d.Names(ctx, kubetest.Namespace, "agent")).To(Equal([]string{"a", "b"}))
 		Expect(d.Names(ctx, kubetest.Namespace, "model")).To(BeEmpty())
 		Expect(d.Load(ctx, kubetest.Namespace, "prompt", "p")).To(MatchJSON(`{"name":"p","text":"be kind","modelRef":{"name":"m"}}`))
@@ -264,7 +264,7 @@ var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
 	It("are resolved with it, without their own, and their changes are its", func(ctx SpecContext) {
 		a, b := with(scripted("a", step), "b"), with(scripted("b", step), "a") // each is the fallback of the other
 		c := kubetest.Cluster(interceptor.Funcs{}, a, b)
-		d := definitions(c)
+		d := resolver(c)
 		got, err := d.ResolveModel(ctx, a)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Fallbacks).To(HaveLen(1))
@@ -279,7 +279,7 @@ var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
 	DescribeTable("that cannot be asked are told", func(ctx SpecContext, m *skeinv1.Model, reason, want string) {
 		embeds := scripted("embeds", step)
 		embeds.Spec.Capabilities = &skeinv1.ModelCapabilities{Embeddings: ptr.To(true)}
-		_, err := definitions(kubetest.Cluster(interceptor.Funcs{}, embeds, scripted("b", step), withKey("keyless", "none"))).ResolveModel(ctx, m)
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{}, embeds, scripted("b", step), withKey("keyless", "none"))).ResolveModel(ctx, m)
 		Expect(err).To(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(want))))
 	},
 		Entry("the Model itself", with(scripted("a", step), "b", "a"), skeinv1.ReasonInvalidSpec, "spec.fallbacks[1] is the Model itself"),

@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 const maxPathsShown = 20
 
 // Endpoint implements engine.Definitions.
-func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
+func (d *Resolver) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
 	var list skeinv1.ThreadEndpointList
 	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ThreadEndpoints: %w", err)
@@ -106,7 +106,7 @@ func noEndpoint(namespace string, path, there []string) string {
 }
 
 // ResolveEndpoint compiles the code of a ThreadEndpoint and checks its path.
-func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
+func (d *Resolver) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
 	if _, err := endpoint.Parse(e.Spec.Path); err != nil {
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
 	}
@@ -121,7 +121,7 @@ func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndp
 }
 
 // CheckEndpointPath returns a *definition.NotReadyError when an older ThreadEndpoint answers the same path and methods.
-func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
+func (d *Resolver) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
 	var list skeinv1.ThreadEndpointList
 	err := d.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{objects.IndexShape: objects.EndpointShape(e)}, client.UnsafeDisableDeepCopy)
 	if err != nil {

@@ -1,4 +1,4 @@
-package kube_test
+package definitions_test
 
 import (
 	"context"
@@ -43,7 +43,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 			}
 			c := kubetest.Cluster(shuffled, all...)
 			for range 20 { // each like a manager that starts
-				got, err := definitions(c).Endpoint(ctx, kubetest.Namespace, "a", "GET", []string{"a"})
+				got, err := resolver(c).Endpoint(ctx, kubetest.Namespace, "a", "GET", []string{"a"})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(got.ObjectName).To(Equal(first))
 			}
@@ -51,7 +51,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 			for _, o := range all {
 				var e skeinv1.ThreadEndpoint
 				Expect(c.Get(ctx, client.ObjectKeyFromObject(o), &e)).To(Succeed())
-				err := definitions(c).CheckEndpointPath(ctx, &e)
+				err := resolver(c).CheckEndpointPath(ctx, &e)
 				var taken *definition.NotReadyError
 				if err == nil {
 					free = append(free, e.Name)
@@ -79,11 +79,11 @@ var _ = Describe("An agent", func() {
 			return scripted(name, skeinv1.ScriptStep{Content: "x"})
 		}
 		c := kubetest.Cluster(interceptor.Funcs{}, a, prompt("p", "m"), model("m"))
-		got, err := definitions(c).Agent(ctx, kubetest.Namespace, "a")
+		got, err := resolver(c).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Titles).To(BeNil())
 		kubetest.Create(ctx, c, model("namer"))
-		got, err = definitions(c).Agent(ctx, kubetest.Namespace, "a")
+		got, err = resolver(c).Agent(ctx, kubetest.Namespace, "a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Titles.Name).To(Equal("namer"))
 	})

@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // resolveSkills reads the texts of a Prompt's skills and checks their schemas (AGT-08).
-func (d *Definitions) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skill.Skill, error) {
+func (d *Resolver) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skill.Skill, error) {
 	if len(p.Spec.Skills) == 0 {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func (d *Definitions) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]s
 	return out, nil
 }
 
-func (d *Definitions) resolveSkill(ctx context.Context, namespace string, spec *skeinv1.PromptSkill, field string) (*skill.Skill, error) {
+func (d *Resolver) resolveSkill(ctx context.Context, namespace string, spec *skeinv1.PromptSkill, field string) (*skill.Skill, error) {
 	text, from := spec.Instructions.Inline, field+".instructions.inline"
 	if ref := spec.Instructions.ConfigMapKeyRef; ref != nil {
 		from = field + ".instructions.configMapKeyRef"

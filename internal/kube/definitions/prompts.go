@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // ResolvePrompt assembles a Prompt's text, reads its skills and checks its schemas. It reads the included prompts
 // again each time, so that an edit of one applies from the next run on.
-func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*definition.Prompt, error) {
+func (d *Resolver) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*definition.Prompt, error) {
 	text, err := d.buildPrompt(ctx, p)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*de
 }
 
 // PromptText implements engine.Definitions.
-func (d *Definitions) PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error) {
+func (d *Resolver) PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error) {
 	var p skeinv1.Prompt
 	if err := d.get(ctx, "Prompt", namespace, name, "what names it", &p); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (d *Definitions) PromptText(ctx context.Context, namespace, name string) (*
 	return text, nil
 }
 
-func (d *Definitions) buildPrompt(ctx context.Context, p *skeinv1.Prompt) (*prompt.Template, error) {
+func (d *Resolver) buildPrompt(ctx context.Context, p *skeinv1.Prompt) (*prompt.Template, error) {
 	text, err := prompt.Build(ctx, p.Name, &p.Spec, &promptLoader{d, p.Namespace})
 	var mistake *prompt.Error
 	if errors.As(err, &mistake) {
@@ -56,7 +56,7 @@ func (d *Definitions) buildPrompt(ctx context.Context, p *skeinv1.Prompt) (*prom
 
 // promptEnv returns the variables of a prompt: its own env, those that it declares, then the same for what it
 // includes. When the prompt cannot be assembled, it returns only the prompt's own.
-func (d *Definitions) promptEnv(ctx context.Context, p *skeinv1.Prompt) ([]skeinv1.EnvVar, error) {
+func (d *Resolver) promptEnv(ctx context.Context, p *skeinv1.Prompt) ([]skeinv1.EnvVar, error) {
 	own := envOf(&p.Spec)
 	text, err := d.buildPrompt(ctx, p)
 	var unready *definition.NotReadyError
@@ -87,7 +87,7 @@ func envOf(spec *skeinv1.PromptSpec) []skeinv1.EnvVar {
 
 // promptLoader reads what the prompts of a namespace include.
 type promptLoader struct {
-	definitions *Definitions
+	definitions *Resolver
 	namespace   string
 }
 

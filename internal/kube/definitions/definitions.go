@@ -1,4 +1,4 @@
-package kube
+package definitions
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// Definitions implements engine.Definitions over a cache. The controllers check definitions with the same functions,
+// Resolver implements engine.Definitions over a cache. The controllers check definitions with the same functions,
 // so that a condition and a run always agree on what is wrong.
-type Definitions struct {
+type Resolver struct {
 	reader   client.Reader
 	contents *objects.Contents
 	code     *codeCache
@@ -34,12 +34,12 @@ type Definitions struct {
 	network  *outbound.Network // the network that Tools use; nil: addresses are not checked
 }
 
-var _ engine.Definitions = (*Definitions)(nil)
+var _ engine.Definitions = (*Resolver)(nil)
 
-// NewDefinitions returns the port. reader is a cache of the definitions, contents reads Secrets and ConfigMaps,
+// New returns the port. reader is a cache of the definitions, contents reads Secrets and ConfigMaps,
 // compile turns source into modules, and models checks whether a Model can be used.
-func NewDefinitions(reader client.Reader, contents *objects.Contents, compile Compile, models model.Factory) *Definitions {
-	return &Definitions{
+func New(reader client.Reader, contents *objects.Contents, compile Compile, models model.Factory) *Resolver {
+	return &Resolver{
 		reader:   objects.NewDecodedReader(reader),
 		contents: contents,
 		code:     newCodeCache(compile),
@@ -50,10 +50,10 @@ func NewDefinitions(reader client.Reader, contents *objects.Contents, compile Co
 
 // TellSecrets makes the port register every credential that it reads with s, so that s can redact it. Call it before
 // the port is used.
-func (d *Definitions) TellSecrets(s thread.EnvSecrets) { d.secrets = s }
+func (d *Resolver) TellSecrets(s thread.EnvSecrets) { d.secrets = s }
 
 // Agent implements engine.Definitions.
-func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
+func (d *Resolver) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*defin
 }
 
 // resolveSide resolves one side of an agent. field is the agent's field that holds the side.
-func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
+func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
 	if spec.Handler != nil {
 		return d.resolveHandler(ctx, a, name, field, spec)
 	}
@@ -143,7 +143,7 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 }
 
 // Effect implements engine.Definitions.
-func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*definition.Effect, error) {
+func (d *Resolver) Effect(ctx context.Context, namespace, name string) (*definition.Effect, error) {
 	var e skeinv1.Effect
 	if err := d.get(ctx, "Effect", namespace, objects.EffectName(name), "the name of the effect", &e); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*defi
 
 // RuntimeContext implements engine.Definitions. It returns nil for a pool that does not exist: acquiring a sandbox
 // reports that where one is needed.
-func (d *Definitions) RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error) {
+func (d *Resolver) RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error) {
 	var p skeinv1.SandboxPool
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pool}, &p, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) || err == nil && p.Spec.RuntimeContext == nil {
@@ -174,7 +174,7 @@ func (d *Definitions) RuntimeContext(ctx context.Context, namespace, pool string
 }
 
 // Names implements engine.Definitions.
-func (d *Definitions) Names(ctx context.Context, namespace, kind string) ([]string, error) {
+func (d *Resolver) Names(ctx context.Context, namespace, kind string) ([]string, error) {
 	list, err := listOf(kind)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (d *Definitions) Names(ctx context.Context, namespace, kind string) ([]stri
 
 // Load implements engine.Definitions: it returns the name and the spec of a definition. It also omits where secrets
 // are stored, because code does not need that.
-func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
+func (d *Resolver) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	var obj client.Object
 	var spec func() any
 	switch kind {
@@ -253,7 +253,7 @@ func shownEnv(list []skeinv1.EnvVar) []skeinv1.EnvVar {
 }
 
 // get reads a definition from the cache without copying it. Callers must not change what into points to.
-func (d *Definitions) get(ctx context.Context, kind, namespace, name, field string, into client.Object) error {
+func (d *Resolver) get(ctx context.Context, kind, namespace, name, field string, into client.Object) error {
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return objects.Missing(kind, namespace, name, field)
