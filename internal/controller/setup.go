@@ -78,7 +78,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Client: c, Definitions: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: definitionWorkers,
 		}),
 		thread.New(thread.Options{
-			Client: c, Live: mgr.GetAPIReader(), Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
+			Client: c, Live: mgr.GetAPIReader(), Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions.Variables, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
 		}).Setup(mgr),
 		subagent.New(subagent.Options{
 			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: subagentWorkers,

@@ -60,7 +60,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		},
 	}
 	keys.Load(ctx)
-	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: definitions.NewEnv(resolver, labelled), Secrets: data.secrets})
+	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: definitions.NewEnv(resolver.Variables, labelled), Secrets: data.secrets})
 	for _, r := range []interface{ Start(context.Context) error }{
 		keys,
 		&resealer{threads: data.threads, primary: ring.Primary, clock: clock.RealClock{}, log: log},

@@ -37,13 +37,13 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 
 // JudgeAddresses sets the network against which the addresses of Tools are checked: the one that makes their
 // requests. Call it before the port is used.
-func (d *Resolver) JudgeAddresses(n *outbound.Network) { d.network = n }
+func (d *Resolver) JudgeAddresses(n *outbound.Network) { d.Tools.network = n }
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the host of the Tool's URL.
-func (d *Resolver) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {
+func (ts *Tools) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {
 	var text string
 	switch {
-	case d.network == nil:
+	case ts.network == nil:
 		return nil
 	case resolved.HTTP != nil:
 		text = resolved.HTTP.Origin()
@@ -56,7 +56,7 @@ func (d *Resolver) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *
 	if err != nil {
 		return nil // the URL was validated before
 	}
-	err = d.network.For(t.Namespace).Judge(ctx, u)
+	err = ts.network.For(t.Namespace).Judge(ctx, u)
 	var refused *outbound.RefusedError
 	switch {
 	case err == nil:
@@ -67,7 +67,7 @@ func (d *Resolver) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *
 		return objects.NotReady(skeinv1.ReasonAddressForbidden, "%s", refused.Message)
 	}
 	message := refused.Message
-	if text, err := hostsAnnotation(ctx, d.reader, t.Namespace); err == nil {
+	if text, err := hostsAnnotation(ctx, ts.reader, t.Namespace); err == nil {
 		if _, err := outbound.ParseAnnotation(text); err != nil {
 			message += fmt.Sprintf(". The annotation of Namespace %q has a mistake: %v", t.Namespace, err)
 		}

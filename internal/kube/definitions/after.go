@@ -50,10 +50,10 @@ func (d *Resolver) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv
 		return nil, nil
 	}
 	var m skeinv1.Model
-	if err := d.get(ctx, "Model", a.Namespace, ref.Name, field, &m); err != nil {
+	if err := d.reader.get(ctx, "Model", a.Namespace, ref.Name, field, &m); err != nil {
 		return nil, err
 	}
-	resolved, err := d.ResolveModel(ctx, &m)
+	resolved, err := d.Models.Resolve(ctx, &m)
 	if err != nil {
 		return nil, objects.Within("Model", m.Name, err)
 	}

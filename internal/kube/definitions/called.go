@@ -20,7 +20,7 @@ import (
 // for each other forever. The call itself reports that.
 func (d *Resolver) CheckCalledAgent(ctx context.Context, namespace, name, field string) (*skeinv1.Agent, error) {
 	var a skeinv1.Agent
-	if err := d.get(ctx, "Agent", namespace, name, field, &a); err != nil {
+	if err := d.reader.get(ctx, "Agent", namespace, name, field, &a); err != nil {
 		return nil, err
 	}
 	if !a.Spec.ExposeAsTool {
@@ -89,7 +89,7 @@ func (d *Resolver) HandoffPolicy(ctx context.Context, namespace, thread string) 
 // as a tool.
 func (d *Resolver) CheckCalledPrompt(ctx context.Context, namespace, name, field string) error {
 	var p skeinv1.Prompt
-	if err := d.get(ctx, "Prompt", namespace, name, field, &p); err != nil {
+	if err := d.reader.get(ctx, "Prompt", namespace, name, field, &p); err != nil {
 		return err
 	}
 	if !p.Spec.ExposeAsTool {

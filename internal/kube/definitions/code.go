@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -25,6 +26,12 @@ type Compile func(filename, source string, lang sandbox.Language) (sandbox.Modul
 // compilerFailed is the name of errors of the compiler itself, such as a process that did not start. Errors in the
 // source have JavaScript's own names, such as SyntaxError.
 const compilerFailed = "Error"
+
+// Code compiles the code of definitions, and remembers the modules.
+type Code struct {
+	contents *objects.Contents
+	cache    *codeCache
+}
 
 // codeOwner identifies a piece of code by its object, the object's generation and the field that holds it.
 type codeOwner struct {
@@ -115,4 +122,35 @@ func position(source string, offset int) (line, column int) {
 	before := source[:offset]
 	start := strings.LastIndexByte(before, '\n') + 1
 	return 1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(before[start:])
+}
+
+// compile finds the source and compiles it, or returns the remembered module. It refuses code that cannot be used
+// for its declared purpose.
+func (code *Code) compile(ctx context.Context, owner codeOwner, src skeinv1.CodeSource, use inspect.Use) (*compiled, error) {
+	source, filename, lang := src.Inline, owner.name+".ts", sandbox.TypeScript
+	if src.Language == string(sandbox.JavaScript) {
+		filename, lang = owner.name+".js", sandbox.JavaScript
+	}
+	version, field := "inline", owner.field+".configMapKeyRef"
+	if ref := src.ConfigMapKeyRef; ref != nil {
+		text, v, err := code.contents.ConfigMapKey(ctx, owner.namespace, *ref, field)
+		if err != nil {
+			return nil, err
+		}
+		if text == nil {
+			return nil, objects.NotReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct %s", ref.Key, ref.Name, field)
+		}
+		source, filename, lang, version = string(text), ref.Key, sandbox.TypeScript, v
+		if strings.HasSuffix(ref.Key, ".js") || strings.HasSuffix(ref.Key, ".mjs") {
+			lang = sandbox.JavaScript
+		}
+	}
+	c, err := code.cache.get(owner, version, filename, source, lang)
+	if err != nil {
+		return nil, err
+	}
+	if problems := use.Problems(c.module.Facts); len(problems) > 0 {
+		return nil, invalidCode(filename, source, problems)
+	}
+	return c, nil
 }

@@ -33,23 +33,23 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 		code := skeinv1.CodeSource{Inline: wrong}
 		hooks := []skeinv1.Hook{{Hook: skeinv1.HookAfterCreateMessage, Code: code}}
 		for kind, check := range map[string]func() error{
-			"Tool": func() error { _, err := d.ResolveTool(ctx, tool("t", wrong)); return err },
+			"Tool": func() error { _, err := d.Tools.Resolve(ctx, tool("t", wrong)); return err },
 			"Effect": func() error {
 				_, err := d.ResolveEffect(ctx, &skeinv1.Effect{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.EffectSpec{Code: code}})
 				return err
 			},
 			"ThreadEndpoint": func() error {
-				_, err := d.ResolveEndpoint(ctx, &skeinv1.ThreadEndpoint{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.ThreadEndpointSpec{Path: "/t", Code: code}})
+				_, err := d.Endpoints.Resolve(ctx, &skeinv1.ThreadEndpoint{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.ThreadEndpointSpec{Path: "/t", Code: code}})
 				return err
 			},
 			"Agent": func() error {
-				return d.CheckAgentHooks(ctx, &skeinv1.Agent{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.AgentSpec{Hooks: hooks}})
+				return d.Code.CheckAgentHooks(ctx, &skeinv1.Agent{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.AgentSpec{Hooks: hooks}})
 			},
 			"Prompt": func() error {
-				return d.CheckPromptHooks(ctx, &skeinv1.Prompt{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.PromptSpec{Hooks: hooks}})
+				return d.Code.CheckPromptHooks(ctx, &skeinv1.Prompt{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.PromptSpec{Hooks: hooks}})
 			},
 			"handler": func() error {
-				return d.CheckHandler(ctx, &skeinv1.Agent{ObjectMeta: kubetest.Meta("t")}, "spec.sideA", &skeinv1.SideHandler{Code: code})
+				return d.Code.CheckHandler(ctx, &skeinv1.Agent{ObjectMeta: kubetest.Meta("t")}, "spec.sideA", &skeinv1.SideHandler{Code: code})
 			},
 		} {
 			Expect(check()).To(kubetest.NotReady(skeinv1.ReasonInvalidCode, ".ts:1:24: nanoid is not available in sandboxes", "npx esbuild"), kind)
@@ -60,12 +60,12 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 		effect := "import { defineEffect } from '@standardagents/builder';\nexport default defineEffect({ execute: async () => {} });"
 		_, err := d.ResolveEffect(ctx, &skeinv1.Effect{ObjectMeta: kubetest.Meta("t"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: effect}}})
 		Expect(err).NotTo(HaveOccurred())
-		_, err = d.ResolveTool(ctx, tool("t", effect))
+		_, err = d.Tools.Resolve(ctx, tool("t", effect))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidCode, "t.ts: the default export is an effect (defineEffect), but this is the code of a Tool"))
 	})
 
 	It("tells all problems at once", func(ctx SpecContext) {
-		_, err := d.ResolveTool(ctx, tool("t", "import { read } from '../lib/files';\nexport const tool = defineTool({ execute: read });"))
+		_, err := d.Tools.Resolve(ctx, tool("t", "import { read } from '../lib/files';\nexport const tool = defineTool({ execute: read });"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidCode, "t.ts:1:22: ../lib/files", "t.ts:2:21: defineTool is not defined", "t.ts: the module has no default export"))
 	})
 })

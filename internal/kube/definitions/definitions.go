@@ -18,47 +18,56 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
-	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Resolver implements engine.Definitions over a cache. The controllers check definitions with the same functions,
 // so that a condition and a run always agree on what is wrong.
 type Resolver struct {
-	reader   client.Reader
-	contents *objects.Contents
-	code     *codeCache
-	schemas  *schemaCache
-	models   model.Factory
-	secrets  thread.EnvSecrets
-	pools    bool              // whether code needs a SandboxPool
-	network  *outbound.Network // the network that Tools use; nil: addresses are not checked
+	Models    *Models
+	Prompts   *Prompts
+	Tools     *Tools
+	Code      *Code
+	Endpoints *Endpoints
+	Pools     *Pools
+	Variables *Variables
+
+	reader  reader
+	schemas *schemaCache
 }
 
 var _ engine.Definitions = (*Resolver)(nil)
 
-// New returns the port. reader is a cache of the definitions, contents reads Secrets and ConfigMaps,
+// New returns the port. cached is a cache of the definitions, contents reads Secrets and ConfigMaps,
 // compile turns source into modules, and models checks whether a Model can be used.
-func New(reader client.Reader, contents *objects.Contents, compile Compile, models model.Factory) *Resolver {
+func New(cached client.Reader, contents *objects.Contents, compile Compile, models model.Factory) *Resolver {
+	r := reader{objects.NewDecodedReader(cached)}
+	schemas := newSchemaCache()
+	code := &Code{contents: contents, cache: newCodeCache(compile)}
+	prompts := &Prompts{reader: r, contents: contents, schemas: schemas}
 	return &Resolver{
-		reader:   objects.NewDecodedReader(reader),
-		contents: contents,
-		code:     newCodeCache(compile),
-		schemas:  newSchemaCache(),
-		models:   models,
+		Models:    &Models{reader: r, contents: contents, factory: models},
+		Prompts:   prompts,
+		Tools:     &Tools{reader: r, contents: contents, code: code, schemas: schemas},
+		Code:      code,
+		Endpoints: &Endpoints{reader: r, code: code},
+		Pools:     &Pools{reader: r},
+		Variables: &Variables{reader: r, contents: contents, prompts: prompts},
+		reader:    r,
+		schemas:   schemas,
 	}
 }
 
 // TellSecrets makes the port register every credential that it reads with s, so that s can redact it. Call it before
 // the port is used.
-func (d *Resolver) TellSecrets(s thread.EnvSecrets) { d.secrets = s }
+func (d *Resolver) TellSecrets(s thread.EnvSecrets) { d.Models.secrets, d.Tools.secrets = s, s }
 
 // Agent implements engine.Definitions.
 func (d *Resolver) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
 	var a skeinv1.Agent
-	if err := d.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
+	if err := d.reader.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
 		return nil, err
 	}
-	if err := d.CheckPool(ctx, &a); err != nil {
+	if err := d.Pools.Check(ctx, &a); err != nil {
 		return nil, objects.Within("Agent", name, err)
 	}
 	out := &definition.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
@@ -84,25 +93,25 @@ func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, fiel
 	}
 	namespace := a.Namespace
 	var p skeinv1.Prompt
-	if err := d.get(ctx, "Prompt", namespace, spec.PromptRef.Name, field+".promptRef", &p); err != nil {
+	if err := d.reader.get(ctx, "Prompt", namespace, spec.PromptRef.Name, field+".promptRef", &p); err != nil {
 		return nil, err
 	}
-	resolvedPrompt, err := d.ResolvePrompt(ctx, &p)
+	resolvedPrompt, err := d.Prompts.Resolve(ctx, &p)
 	if err != nil {
 		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	out := &definition.Side{Name: name, Spec: *spec, Prompt: *resolvedPrompt}
-	if out.Hooks, err = d.resolveHooks(ctx, a, &p); err != nil {
+	if out.Hooks, err = d.Code.resolveHooks(ctx, a, &p); err != nil {
 		return nil, err
 	}
 	if err := CheckToolNames(&p.Spec); err != nil {
 		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	var m skeinv1.Model
-	if err := d.get(ctx, "Model", namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m); err != nil {
+	if err := d.reader.get(ctx, "Model", namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m); err != nil {
 		return nil, objects.Within("Prompt", p.Name, err)
 	}
-	resolved, err := d.ResolveModel(ctx, &m)
+	resolved, err := d.Models.Resolve(ctx, &m)
 	if err != nil {
 		return nil, objects.Within("Model", m.Name, err)
 	}
@@ -124,10 +133,10 @@ func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, fiel
 			continue
 		}
 		var t skeinv1.Tool
-		if err := d.get(ctx, "Tool", namespace, ref.Name, "spec.tools", &t); err != nil {
+		if err := d.reader.get(ctx, "Tool", namespace, ref.Name, "spec.tools", &t); err != nil {
 			return nil, objects.Within("Prompt", p.Name, err)
 		}
-		tool, err := d.ResolveTool(ctx, &t)
+		tool, err := d.Tools.Resolve(ctx, &t)
 		if err != nil {
 			return nil, objects.Within("Tool", t.Name, err)
 		}
@@ -140,19 +149,6 @@ func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, fiel
 		return nil, objects.Within("Prompt", p.Name, err)
 	}
 	return out, nil
-}
-
-// Effect implements engine.Definitions.
-func (d *Resolver) Effect(ctx context.Context, namespace, name string) (*definition.Effect, error) {
-	var e skeinv1.Effect
-	if err := d.get(ctx, "Effect", namespace, objects.EffectName(name), "the name of the effect", &e); err != nil {
-		return nil, err
-	}
-	resolved, err := d.ResolveEffect(ctx, &e)
-	if err != nil {
-		return nil, objects.Within("Effect", e.Name, err)
-	}
-	return resolved, nil
 }
 
 // RuntimeContext implements engine.Definitions. It returns nil for a pool that does not exist: acquiring a sandbox
@@ -250,18 +246,6 @@ func shownEnv(list []skeinv1.EnvVar) []skeinv1.EnvVar {
 		}
 	}
 	return out
-}
-
-// get reads a definition from the cache without copying it. Callers must not change what into points to.
-func (d *Resolver) get(ctx context.Context, kind, namespace, name, field string, into client.Object) error {
-	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return objects.Missing(kind, namespace, name, field)
-	}
-	if err != nil {
-		return fmt.Errorf("read %s %q: %w", kind, name, err)
-	}
-	return nil
 }
 
 func listOf(kind string) (client.ObjectList, error) {

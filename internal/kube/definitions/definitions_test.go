@@ -97,7 +97,7 @@ var _ = Describe("Definitions", func() {
 
 	It("says where code does not compile", Label("TOL-02"), func() {
 		c := kubetest.Cluster(interceptor.Funcs{})
-		_, err := resolver(c).ResolveTool(ctx, tool("t", "export default {\n  a: = 1\n}"))
+		_, err := resolver(c).Tools.Resolve(ctx, tool("t", "export default {\n  a: = 1\n}"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonCompileFailed, "t.ts:2:6:", "line 2, column 6"))
 	})
 
@@ -110,10 +110,10 @@ var _ = Describe("Definitions", func() {
 			}
 			return compile.Compile(filename, source, lang)
 		}, provider.NewFactory(nil))
-		_, err := d.ResolveTool(ctx, tool("t", goodCode))
+		_, err := d.Tools.Resolve(ctx, tool("t", goodCode))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInternalError, "did not start"))
 		failing = false
-		_, err = d.ResolveTool(ctx, tool("t", goodCode))
+		_, err = d.Tools.Resolve(ctx, tool("t", goodCode))
 		Expect(err).NotTo(HaveOccurred())
 	})
 
@@ -126,17 +126,17 @@ var _ = Describe("Definitions", func() {
 			t.Spec.Code = &skeinv1.CodeSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "code"}, Key: key}}
 			return t
 		}
-		_, err := d.ResolveTool(ctx, from("none.ts"))
+		_, err := d.Tools.Resolve(ctx, from("none.ts"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `ConfigMap "code"`, `"none.ts"`))
-		first, err := d.ResolveTool(ctx, from("t.ts"))
+		first, err := d.Tools.Resolve(ctx, from("t.ts"))
 		Expect(err).NotTo(HaveOccurred())
-		_, err = d.ResolveTool(ctx, from("t.js"))
+		_, err = d.Tools.Resolve(ctx, from("t.js"))
 		Expect(err).NotTo(HaveOccurred())
 		m.Data = map[string]string{"t.js": "export default 1 as number", "t.ts": "export default 2 as number"}
 		Expect(c.Update(ctx, m)).To(Succeed())
-		_, err = d.ResolveTool(ctx, from("t.js"))
+		_, err = d.Tools.Resolve(ctx, from("t.js"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonCompileFailed, "t.js:1"), "TypeScript in a .js key")
-		second, err := d.ResolveTool(ctx, from("t.ts"))
+		second, err := d.Tools.Resolve(ctx, from("t.ts"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second.Digest).NotTo(Equal(first.Digest))
 	})
@@ -152,21 +152,21 @@ var _ = Describe("Definitions", func() {
 		d := resolver(c)
 		m := withKey("m", "s")
 		m.UID, m.Generation = "u", 1
-		_, err := d.ResolveModel(ctx, m)
+		_, err := d.Models.Resolve(ctx, m)
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, `Secret "s"`))
 		s := &corev1.Secret{ObjectMeta: kubetest.Meta("s"), Data: map[string][]byte{"apiKey": []byte("canary-1\n")}}
 		kubetest.Create(ctx, c, s)
 		reads = 0
-		first, err := d.ResolveModel(ctx, m)
+		first, err := d.Models.Resolve(ctx, m)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.APIKey).To(Equal("canary-1"), "the newline of a file is not part of the key")
-		_, err = d.ResolveModel(ctx, m)
+		_, err = d.Models.Resolve(ctx, m)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reads).To(Equal(1))
 		Expect(first.Version).NotTo(ContainSubstring("canary"))
 		s.Data["apiKey"] = []byte("canary-2")
 		Expect(c.Update(ctx, s)).To(Succeed())
-		second, err := d.ResolveModel(ctx, m)
+		second, err := d.Models.Resolve(ctx, m)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second.APIKey).To(Equal("canary-2"))
 		Expect(second.Version).NotTo(Equal(first.Version), "so that clients are made anew")
@@ -179,7 +179,7 @@ var _ = Describe("Definitions", func() {
 	})
 
 	DescribeTable("refuses scripts that cannot be played", func(step skeinv1.ScriptStep, says string) {
-		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).ResolveModel(ctx, scripted("m", step))
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).Models.Resolve(ctx, scripted("m", step))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidScript, says))
 	},
 		Entry("a bad expression", skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "("}}, "("),
@@ -194,19 +194,19 @@ var _ = Describe("Definitions", func() {
 			s.Spec.Script = &skeinv1.ModelScript{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "script"}, Key: key}}
 			return s
 		}
-		good, err := d.ResolveModel(ctx, from("good"))
+		good, err := d.Models.Resolve(ctx, from("good"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(good.Steps).To(HaveExactElements(HaveField("Content", "hi")))
-		_, err = d.ResolveModel(ctx, from("bad"))
+		_, err = d.Models.Resolve(ctx, from("bad"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidScript, `key "bad"`, "contents"))
-		_, err = d.ResolveModel(ctx, from("empty"))
+		_, err = d.Models.Resolve(ctx, from("empty"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidScript, "no steps"))
 	})
 
 	DescribeTable("refuses schemas that cannot be used", func(schema, says string) {
 		t := tool("t", goodCode)
 		t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(schema)}
-		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, t)
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).Tools.Resolve(ctx, t)
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSchema, says))
 	},
 		Entry("a wrong keyword value", `{"type":"object","properties":{"a":{"type":"nummer"}}}`, "not a valid JSON Schema"),
@@ -222,7 +222,7 @@ var _ = Describe("Definitions", func() {
 		Expect(definitions.CheckToolNames(&skilled.Spec)).To(Succeed())
 		skilled.Spec.Skills = []skeinv1.PromptSkill{{Name: "sql"}}
 		Expect(definitions.CheckToolNames(&skilled.Spec)).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "the tool of spec.skills", `Tool "skill"`))
-		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{})).Tools.Resolve(ctx, tool(strings.Repeat("x", 65), goodCode))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "65", "64"))
 	})
 
@@ -265,13 +265,13 @@ var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
 		a, b := with(scripted("a", step), "b"), with(scripted("b", step), "a") // each is the fallback of the other
 		c := kubetest.Cluster(interceptor.Funcs{}, a, b)
 		d := resolver(c)
-		got, err := d.ResolveModel(ctx, a)
+		got, err := d.Models.Resolve(ctx, a)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Fallbacks).To(HaveLen(1))
 		Expect(got.Fallbacks[0]).To(And(HaveField("Name", "b"), HaveField("Fallbacks", BeEmpty())))
 		b.Generation++
 		Expect(c.Update(ctx, b)).To(Succeed())
-		again, err := d.ResolveModel(ctx, a)
+		again, err := d.Models.Resolve(ctx, a)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again.Version).NotTo(Equal(got.Version))
 	})
@@ -279,7 +279,7 @@ var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
 	DescribeTable("that cannot be asked are told", func(ctx SpecContext, m *skeinv1.Model, reason, want string) {
 		embeds := scripted("embeds", step)
 		embeds.Spec.Capabilities = &skeinv1.ModelCapabilities{Embeddings: ptr.To(true)}
-		_, err := resolver(kubetest.Cluster(interceptor.Funcs{}, embeds, scripted("b", step), withKey("keyless", "none"))).ResolveModel(ctx, m)
+		_, err := resolver(kubetest.Cluster(interceptor.Funcs{}, embeds, scripted("b", step), withKey("keyless", "none"))).Models.Resolve(ctx, m)
 		Expect(err).To(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(want))))
 	},
 		Entry("the Model itself", with(scripted("a", step), "b", "a"), skeinv1.ReasonInvalidSpec, "spec.fallbacks[1] is the Model itself"),

@@ -19,10 +19,21 @@ import (
 // maxPathsShown bounds how many paths an error lists.
 const maxPathsShown = 20
 
+// Endpoints finds and resolves ThreadEndpoints.
+type Endpoints struct {
+	reader reader
+	code   *Code
+}
+
 // Endpoint implements engine.Definitions.
 func (d *Resolver) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
+	return d.Endpoints.find(ctx, namespace, agent, method, path)
+}
+
+// find returns the ThreadEndpoint that answers a request to threads of an agent.
+func (es *Endpoints) find(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
 	var list skeinv1.ThreadEndpointList
-	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := es.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ThreadEndpoints: %w", err)
 	}
 	var best *candidate
@@ -56,7 +67,7 @@ func (d *Resolver) Endpoint(ctx context.Context, namespace, agent, method string
 	case best == nil:
 		return nil, &definition.UnknownError{Message: noEndpoint(namespace, path, there)}
 	}
-	resolved, err := d.ResolveEndpoint(ctx, best.object)
+	resolved, err := es.Resolve(ctx, best.object)
 	if err != nil {
 		return nil, objects.Within("ThreadEndpoint", best.object.Name, err)
 	}
@@ -105,25 +116,25 @@ func noEndpoint(namespace string, path, there []string) string {
 	return message + "; existing paths: " + strings.Join(there, ", ") + more
 }
 
-// ResolveEndpoint compiles the code of a ThreadEndpoint and checks its path.
-func (d *Resolver) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
+// Resolve compiles the code of a ThreadEndpoint and checks its path.
+func (es *Endpoints) Resolve(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
 	if _, err := endpoint.Parse(e.Spec.Path); err != nil {
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
 	}
 	if t := e.Spec.Timeout; t != nil && t.Duration <= 0 {
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.timeout must be above zero: leave it out for 30s")
 	}
-	c, err := d.compileCode(ctx, codeOwner{"ThreadEndpoint", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code, inspect.Endpoint)
+	c, err := es.code.compile(ctx, codeOwner{"ThreadEndpoint", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code, inspect.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	return &definition.Endpoint{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
-// CheckEndpointPath returns a *definition.NotReadyError when an older ThreadEndpoint answers the same path and methods.
-func (d *Resolver) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
+// CheckPath returns a *definition.NotReadyError when an older ThreadEndpoint answers the same path and methods.
+func (es *Endpoints) CheckPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
 	var list skeinv1.ThreadEndpointList
-	err := d.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{objects.IndexShape: objects.EndpointShape(e)}, client.UnsafeDisableDeepCopy)
+	err := es.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{objects.IndexShape: objects.EndpointShape(e)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list ThreadEndpoints: %w", err)
 	}

@@ -51,7 +51,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 			for _, o := range all {
 				var e skeinv1.ThreadEndpoint
 				Expect(c.Get(ctx, client.ObjectKeyFromObject(o), &e)).To(Succeed())
-				err := resolver(c).CheckEndpointPath(ctx, &e)
+				err := resolver(c).Endpoints.CheckPath(ctx, &e)
 				var taken *definition.NotReadyError
 				if err == nil {
 					free = append(free, e.Name)

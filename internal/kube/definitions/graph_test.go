@@ -34,8 +34,8 @@ var _ = Describe("What an agent reaches", func() {
 		a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "s", AgentRef: skeinv1.LocalRef{Name: "s"}}}
 		c.Spec.Env, s.Spec.Env = []skeinv1.EnvVar{scoped("OF_C")}, []skeinv1.EnvVar{scoped("OF_S")}
 		d := resolver(kubetest.Cluster(interceptor.Funcs{}, p, called, second, a, b, c, s))
-		Expect(d.ScopedEnv(ctx, kubetest.Namespace, "a")).To(Equal([]string{"CALLED", "OF_C", "OF_S", "PROMPT_OF_B"}))
-		Expect(d.ScopedEnv(ctx, kubetest.Namespace, "b")).To(Equal([]string{"PROMPT_OF_B"}))
+		Expect(d.Variables.ScopedEnv(ctx, kubetest.Namespace, "a")).To(Equal([]string{"CALLED", "OF_C", "OF_S", "PROMPT_OF_B"}))
+		Expect(d.Variables.ScopedEnv(ctx, kubetest.Namespace, "b")).To(Equal([]string{"PROMPT_OF_B"}))
 	})
 
 	It("has the variables of prompts that are called as tools, which count while they are", Label("ENV-01", "ENV-06", "AGT-05"), func(ctx SpecContext) {
@@ -45,7 +45,7 @@ var _ = Describe("What an agent reaches", func() {
 			{Name: "GONE", ValueFrom: &skeinv1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "k"}}}}
 		called.Spec.Variables = []skeinv1.VariableDeclaration{{Name: "KEY", Required: true}}
 		c := kubetest.Cluster(interceptor.Funcs{}, p, called, agent("a", "p"))
-		got, err := definitions.NewEnv(resolver(c), c).Layers(ctx, &store.Thread{Namespace: kubetest.Namespace, Agent: "a"})
+		got, err := definitions.NewEnv(resolver(c).Variables, c).Layers(ctx, &store.Thread{Namespace: kubetest.Namespace, Agent: "a"})
 		Expect(err).NotTo(HaveOccurred(), "what is wrong with a called prompt keeps nobody else from working")
 		Expect(got.Values).To(Equal([]domain.EnvValue{
 			{Name: "TONE", Value: "kind", Type: store.EnvSecret, Source: domain.EnvFromPrompt, Side: "a"},

@@ -15,10 +15,10 @@ import (
 func (d *Resolver) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
 	out := &definition.Side{Name: name, Spec: *spec}
 	var err error
-	if out.Hooks, err = d.resolveHooks(ctx, a, &skeinv1.Prompt{}); err != nil {
+	if out.Hooks, err = d.Code.resolveHooks(ctx, a, &skeinv1.Prompt{}); err != nil {
 		return nil, err
 	}
-	c, err := d.compileHandler(ctx, a, field, spec.Handler)
+	c, err := d.Code.compileHandler(ctx, a, field, spec.Handler)
 	if err != nil {
 		return nil, err
 	}
@@ -28,10 +28,10 @@ func (d *Resolver) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, f
 	}
 	for i, ref := range spec.Handler.Models {
 		var m skeinv1.Model
-		if err := d.get(ctx, "Model", a.Namespace, ref.ModelRef.Name, fmt.Sprintf("%s.handler.models[%d].modelRef", field, i), &m); err != nil {
+		if err := d.reader.get(ctx, "Model", a.Namespace, ref.ModelRef.Name, fmt.Sprintf("%s.handler.models[%d].modelRef", field, i), &m); err != nil {
 			return nil, err
 		}
-		resolved, err := d.ResolveModel(ctx, &m)
+		resolved, err := d.Models.Resolve(ctx, &m)
 		if err != nil {
 			return nil, objects.Within("Model", m.Name, err)
 		}
@@ -40,10 +40,10 @@ func (d *Resolver) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, f
 	return out, nil
 }
 
-func (d *Resolver) compileHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) (*compiled, error) {
+func (code *Code) compileHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) (*compiled, error) {
 	owner := agentOwner(a)
 	owner.field = field + ".handler.code"
-	c, err := d.compileCode(ctx, owner, h.Code, inspect.Handler)
+	c, err := code.compile(ctx, owner, h.Code, inspect.Handler)
 	if err != nil {
 		return nil, objects.Within("the handler", field+".handler", err)
 	}
@@ -52,7 +52,7 @@ func (d *Resolver) compileHandler(ctx context.Context, a *skeinv1.Agent, field s
 
 // CheckHandler returns an error when the code of a side cannot be used. field is the agent's field that holds the
 // side.
-func (d *Resolver) CheckHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) error {
-	_, err := d.compileHandler(ctx, a, field, h)
+func (code *Code) CheckHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) error {
+	_, err := code.compileHandler(ctx, a, field, h)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // Hooks implements engine.Definitions.
 func (d *Resolver) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
 	var a skeinv1.Agent
-	if err := d.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {
+	if err := d.reader.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {
 		return nil, err
 	}
 	var hooks map[skeinv1.HookName]*definition.Hook
@@ -26,11 +26,11 @@ func (d *Resolver) Hooks(ctx context.Context, namespace, agent string) (map[skei
 		}
 		var p skeinv1.Prompt // stays empty for a side that is written in code
 		if side.spec.Handler == nil {
-			if err := d.get(ctx, "Prompt", namespace, side.spec.PromptRef.Name, side.field+".promptRef", &p); err != nil {
+			if err := d.reader.get(ctx, "Prompt", namespace, side.spec.PromptRef.Name, side.field+".promptRef", &p); err != nil {
 				return nil, objects.Within("Agent", agent, err)
 			}
 		}
-		of, err := d.resolveHooks(ctx, &a, &p)
+		of, err := d.Code.resolveHooks(ctx, &a, &p)
 		if err != nil {
 			return nil, err
 		}
@@ -49,33 +49,33 @@ func (d *Resolver) Hooks(ctx context.Context, namespace, agent string) (map[skei
 
 // resolveHooks returns the hooks of an agent that uses this prompt, or nil without any. A hook of the prompt replaces
 // the agent's hook of the same name (HOK-01).
-func (d *Resolver) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*definition.Hook, error) {
+func (code *Code) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*definition.Hook, error) {
 	if len(a.Spec.Hooks)+len(p.Spec.Hooks) == 0 {
 		return nil, nil
 	}
 	hooks := make(map[skeinv1.HookName]*definition.Hook, len(a.Spec.Hooks)+len(p.Spec.Hooks))
-	if err := d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, hooks); err != nil {
+	if err := code.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, hooks); err != nil {
 		return nil, objects.Within("Prompt", p.Name, err)
 	}
-	if err := d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, hooks); err != nil {
+	if err := code.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, hooks); err != nil {
 		return nil, objects.Within("Agent", a.Name, err)
 	}
 	return hooks, nil
 }
 
 // CheckAgentHooks returns an error when a hook of an Agent cannot be used, even if a prompt overrides it.
-func (d *Resolver) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
-	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
+func (code *Code) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
+	return code.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // CheckPromptHooks returns an error when a hook of a Prompt cannot be used.
-func (d *Resolver) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
-	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
+func (code *Code) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
+	return code.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // compileHooks compiles the hooks of one object and adds them to known. It does not replace hooks that are already
 // there.
-func (d *Resolver) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*definition.Hook) error {
+func (code *Code) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*definition.Hook) error {
 	for i := range list {
 		h := &list[i]
 		if known[h.Hook] != nil {
@@ -83,7 +83,7 @@ func (d *Resolver) compileHooks(ctx context.Context, owner codeOwner, list []ske
 		}
 		of := owner
 		of.name, of.field = owner.name+"."+string(h.Hook), fmt.Sprintf("spec.hooks[%d].code", i)
-		c, err := d.compileCode(ctx, of, h.Code, inspect.Hook)
+		c, err := code.compile(ctx, of, h.Code, inspect.Hook)
 		if err != nil {
 			return objects.Within("the hook", string(h.Hook), err)
 		}

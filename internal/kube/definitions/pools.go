@@ -11,24 +11,30 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
+// Pools checks whether there is a SandboxPool where code needs one.
+type Pools struct {
+	reader   reader
+	required bool
+}
+
 // RequirePools makes code that no SandboxPool could run count as not ready. Call it before the port is used, unless
 // sandboxes are local processes.
-func (d *Resolver) RequirePools() { d.pools = true }
+func (d *Resolver) RequirePools() { d.Pools.required = true }
 
-// CheckPool returns an error when an agent has code but its SandboxPool does not exist.
-func (d *Resolver) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
-	if !d.pools {
+// Check returns an error when an agent has code but its SandboxPool does not exist.
+func (ps *Pools) Check(ctx context.Context, a *skeinv1.Agent) error {
+	if !ps.required {
 		return nil
 	}
 	name := objects.PoolOf(&a.Spec)
-	err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, &skeinv1.SandboxPool{}, client.UnsafeDisableDeepCopy)
+	err := ps.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, &skeinv1.SandboxPool{}, client.UnsafeDisableDeepCopy)
 	if err == nil {
 		return nil
 	}
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read SandboxPool %q: %w", name, err)
 	}
-	code, err := d.codeOf(ctx, a)
+	code, err := ps.codeOf(ctx, a)
 	if err != nil || code == "" {
 		return err
 	}
@@ -40,14 +46,14 @@ func (d *Resolver) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
 		code, name, a.Namespace, other, makePool(a.Namespace, name))
 }
 
-// CheckAnyPool returns an error when a namespace has no SandboxPool at all. The agent that uses a piece of code
+// CheckAny returns an error when a namespace has no SandboxPool at all. The agent that uses a piece of code
 // decides which pool runs it, but without any pool nothing can run.
-func (d *Resolver) CheckAnyPool(ctx context.Context, namespace string) error {
-	if !d.pools {
+func (ps *Pools) CheckAny(ctx context.Context, namespace string) error {
+	if !ps.required {
 		return nil
 	}
 	var list skeinv1.SandboxPoolList
-	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := ps.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the SandboxPools: %w", err)
 	}
 	if len(list.Items) > 0 {
@@ -63,7 +69,7 @@ func makePool(namespace, name string) string {
 }
 
 // codeOf names something of an agent that runs in a sandbox. It returns "" when nothing does.
-func (d *Resolver) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error) {
+func (ps *Pools) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error) {
 	if len(a.Spec.Hooks) > 0 {
 		return fmt.Sprintf("the hook %s of Agent %q", a.Spec.Hooks[0].Hook, a.Name), nil
 	}
@@ -77,14 +83,14 @@ func (d *Resolver) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error)
 		}
 		seen[next[0]] = true
 		var p skeinv1.Prompt
-		err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: next[0]}, &p, client.UnsafeDisableDeepCopy)
+		err := ps.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: next[0]}, &p, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
 			continue // the object that names it reports this
 		}
 		if err != nil {
 			return "", fmt.Errorf("read Prompt %q: %w", next[0], err)
 		}
-		code, called, err := d.codeOfPrompt(ctx, &p)
+		code, called, err := ps.codeOfPrompt(ctx, &p)
 		if code != "" || err != nil {
 			return code, err
 		}
@@ -95,7 +101,7 @@ func (d *Resolver) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error)
 
 // codeOfPrompt names something of a prompt that runs in a sandbox. Otherwise it returns the prompts that this one
 // calls.
-func (d *Resolver) codeOfPrompt(ctx context.Context, p *skeinv1.Prompt) (code string, called []string, err error) {
+func (ps *Pools) codeOfPrompt(ctx context.Context, p *skeinv1.Prompt) (code string, called []string, err error) {
 	if len(p.Spec.Hooks) > 0 {
 		return fmt.Sprintf("the hook %s of Prompt %q", p.Spec.Hooks[0].Hook, p.Name), nil, nil
 	}
@@ -107,7 +113,7 @@ func (d *Resolver) codeOfPrompt(ctx context.Context, p *skeinv1.Prompt) (code st
 			called = append(called, ref.Prompt)
 		case ref.Name != "":
 			var t skeinv1.Tool
-			err := d.reader.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: ref.Name}, &t, client.UnsafeDisableDeepCopy)
+			err := ps.reader.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: ref.Name}, &t, client.UnsafeDisableDeepCopy)
 			if client.IgnoreNotFound(err) != nil {
 				return "", nil, fmt.Errorf("read Tool %q: %w", ref.Name, err)
 			}

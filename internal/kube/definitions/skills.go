@@ -11,17 +11,17 @@ import (
 )
 
 // resolveSkills reads the texts of a Prompt's skills and checks their schemas (AGT-08).
-func (d *Resolver) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skill.Skill, error) {
+func (ps *Prompts) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skill.Skill, error) {
 	if len(p.Spec.Skills) == 0 {
 		return nil, nil
 	}
 	out := make([]skill.Skill, 0, len(p.Spec.Skills))
 	for i := range p.Spec.Skills {
 		spec, field := &p.Spec.Skills[i], fmt.Sprintf("spec.skills[%d]", i)
-		if err := d.schemas.check(field+".parameters", spec.Parameters); err != nil {
+		if err := ps.schemas.check(field+".parameters", spec.Parameters); err != nil {
 			return nil, err
 		}
-		s, err := d.resolveSkill(ctx, p.Namespace, spec, field)
+		s, err := ps.resolveSkill(ctx, p.Namespace, spec, field)
 		if err != nil {
 			return nil, err
 		}
@@ -30,11 +30,11 @@ func (d *Resolver) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skil
 	return out, nil
 }
 
-func (d *Resolver) resolveSkill(ctx context.Context, namespace string, spec *skeinv1.PromptSkill, field string) (*skill.Skill, error) {
+func (ps *Prompts) resolveSkill(ctx context.Context, namespace string, spec *skeinv1.PromptSkill, field string) (*skill.Skill, error) {
 	text, from := spec.Instructions.Inline, field+".instructions.inline"
 	if ref := spec.Instructions.ConfigMapKeyRef; ref != nil {
 		from = field + ".instructions.configMapKeyRef"
-		data, _, err := d.contents.ConfigMapKey(ctx, namespace, *ref, from)
+		data, _, err := ps.contents.ConfigMapKey(ctx, namespace, *ref, from)
 		if err != nil {
 			return nil, err
 		}

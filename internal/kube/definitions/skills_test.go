@@ -24,7 +24,7 @@ var _ = Describe("The skills of a prompt", Label("AGT-08"), func() {
 			{Name: "here", Description: "d", Instructions: skeinv1.SkillText{Inline: "Do."}, Parameters: &runtime.RawExtension{Raw: []byte(`{"type":"object"}`)}},
 			{Name: "there", Instructions: inMap}, {Name: "both", Description: "ours", Instructions: inMap},
 		}
-		got, err := resolver(kubetest.Cluster(interceptor.Funcs{}, texts("---\nname: x\ndescription: theirs\n---\nDo that."))).ResolvePrompt(ctx, p)
+		got, err := resolver(kubetest.Cluster(interceptor.Funcs{}, texts("---\nname: x\ndescription: theirs\n---\nDo that."))).Prompts.Resolve(ctx, p)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Skills).To(Equal([]skill.Skill{
 			{Name: "here", Description: "d", Instructions: "Do.", Parameters: []byte(`{"type":"object"}`)},
@@ -42,7 +42,7 @@ var _ = Describe("The skills of a prompt", Label("AGT-08"), func() {
 		if s.Parameters != nil {
 			p.Spec.Skills[1].Instructions.Inline = "Do."
 		}
-		_, err := resolver(c).ResolvePrompt(ctx, p)
+		_, err := resolver(c).Prompts.Resolve(ctx, p)
 		Expect(err).To(kubetest.NotReady(reason, says...))
 	},
 		Entry("no ConfigMap", skeinv1.PromptSkill{Instructions: inMap}, "", skeinv1.ReasonReferenceNotFound, `ConfigMap "texts" with key "SKILL.md"`, "spec.skills[1].instructions.configMapKeyRef"),

@@ -13,42 +13,54 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
+	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/httptool"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // maxToolName is the longest name that the providers accept.
 const maxToolName = 64
 
-// ResolveTool compiles a Tool, reads the Secrets that it names and checks its schema. It makes no network requests.
-func (d *Resolver) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*definition.Tool, error) {
+// Tools resolves Tools.
+type Tools struct {
+	reader   reader
+	contents *objects.Contents
+	code     *Code
+	schemas  *schemaCache
+	secrets  thread.EnvSecrets // nil: nothing is registered
+	network  *outbound.Network // the network that Tools use; nil: addresses are not checked
+}
+
+// Resolve compiles a Tool, reads the Secrets that it names and checks its schema. It makes no network requests.
+func (ts *Tools) Resolve(ctx context.Context, t *skeinv1.Tool) (*definition.Tool, error) {
 	out := &definition.Tool{ObjectName: t.Name, Name: tool.Name(t.Name), Spec: t.Spec}
 	if len(out.Name) > maxToolName {
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(out.Name), maxToolName)
 	}
-	if err := d.schemas.check("spec.parameters", t.Spec.Parameters); err != nil {
+	if err := ts.schemas.check("spec.parameters", t.Spec.Parameters); err != nil {
 		return nil, err
 	}
 	switch {
 	case t.Spec.Code != nil:
-		c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, *t.Spec.Code, inspect.Tool)
+		c, err := ts.code.compile(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, *t.Spec.Code, inspect.Tool)
 		if err != nil {
 			return nil, err
 		}
 		out.Module, out.Digest = c.module, c.digest
 	case t.Spec.HTTP != nil:
-		return out, d.resolveHTTP(ctx, t, out)
+		return out, ts.resolveHTTP(ctx, t, out)
 	case t.Spec.MCP != nil:
-		return out, d.resolveMCP(ctx, t, out)
+		return out, ts.resolveMCP(ctx, t, out)
 	default:
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec does not say what the tool does: set code, http or mcp")
 	}
 	return out, nil
 }
 
-func (d *Resolver) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
-	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t}
+func (ts *Tools) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
+	r := &toolSecretsReader{tools: ts, ctx: ctx, tool: t}
 	secrets := httptool.Secrets{Headers: r.headers("spec.http.headers", t.Spec.HTTP.Headers), Auth: r.auth("spec.http.auth", t.Spec.HTTP.Auth)}
 	if s := t.Spec.HTTP.Signing; s != nil {
 		secrets.Signing = []byte(r.read("spec.http.signing.secretKeyRef", "signing", &s.SecretKeyRef))
@@ -63,9 +75,9 @@ func (d *Resolver) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *defini
 	return nil
 }
 
-func (d *Resolver) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
+func (ts *Tools) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
 	spec := t.Spec.MCP
-	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t, stamps: []string{string(t.UID), fmt.Sprint(t.Generation)}}
+	r := &toolSecretsReader{tools: ts, ctx: ctx, tool: t, stamps: []string{string(t.UID), fmt.Sprint(t.Generation)}}
 	headers, secret := r.headers("spec.mcp.headers", spec.Headers), r.auth("spec.mcp.auth", spec.Auth)
 	if r.err != nil {
 		return r.err
@@ -150,11 +162,11 @@ func CheckServerNames(tools []skeinv1.PromptTool, servers map[string]*skeinv1.MC
 
 // toolSecretsReader reads the Secrets for a Tool's requests. After the first error it reads no more.
 type toolSecretsReader struct {
-	definitions *Resolver
-	ctx         context.Context
-	tool        *skeinv1.Tool
-	stamps      []string // change whenever a value changes
-	err         error
+	tools  *Tools
+	ctx    context.Context
+	tool   *skeinv1.Tool
+	stamps []string // change whenever a value changes
+	err    error
 }
 
 // read returns a value without surrounding white space, because a file from which a Secret was created usually ends
@@ -163,15 +175,15 @@ func (r *toolSecretsReader) read(field, part string, ref *corev1.SecretKeySelect
 	if r.err != nil {
 		return ""
 	}
-	value, version, err := r.definitions.contents.SecretKey(r.ctx, r.tool.Namespace, *ref, field)
+	value, version, err := r.tools.contents.SecretKey(r.ctx, r.tool.Namespace, *ref, field)
 	if err != nil {
 		r.err = err
 		return ""
 	}
 	r.stamps = append(r.stamps, field, version)
 	text := strings.TrimSpace(string(value))
-	if r.definitions.secrets != nil {
-		r.definitions.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/"+part, text)
+	if r.tools.secrets != nil {
+		r.tools.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/"+part, text)
 	}
 	return text
 }
@@ -194,8 +206,37 @@ func (r *toolSecretsReader) auth(field string, auth *skeinv1.ToolAuth) string {
 	}
 	secret := r.read(field+".secretKeyRef", "auth", ref)
 	// A server may return the header as it was sent, with name and password encoded. Register that form too.
-	if _, value, err := httptool.Credential(auth, secret); err == nil && auth.Basic != nil && r.definitions.secrets != nil {
-		r.definitions.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/auth", strings.TrimPrefix(value, "Basic "))
+	if _, value, err := httptool.Credential(auth, secret); err == nil && auth.Basic != nil && r.tools.secrets != nil {
+		r.tools.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/auth", strings.TrimPrefix(value, "Basic "))
 	}
 	return secret
+}
+
+// CheckToolNames refuses two tools of a prompt that the model would call by the same name: Tools, agents, prompts,
+// and the tool that activates skills.
+func CheckToolNames(p *skeinv1.PromptSpec) error {
+	seen := map[string]string{}
+	if len(p.Skills) > 0 {
+		seen[tool.SkillTool] = "the tool of spec.skills"
+	}
+	for _, t := range p.Tools {
+		object, kind := t.Name, "Tool"
+		switch {
+		case t.Agent != "":
+			object, kind = t.Agent, "Agent"
+		case t.Prompt != "":
+			object, kind = t.Prompt, "Prompt"
+		case t.Name == "":
+			continue
+		}
+		name, called := fmt.Sprintf("%s %q", kind, object), tool.Name(object)
+		switch first, twice := seen[called]; {
+		case twice && first == name:
+			return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.tools names %s twice: remove one", name)
+		case twice:
+			return objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %s and %s by the name %q: rename one of them", first, name, called)
+		}
+		seen[called] = name
+	}
+	return nil
 }

@@ -37,14 +37,14 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 			m.Auth = &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{SecretKeyRef: ref("token")}}
 		})
 		t.Generation = 3
-		first, err := resolver(c).ResolveTool(ctx, t)
+		first, err := resolver(c).Tools.Resolve(ctx, t)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.MCP.Generation).To(Equal(int64(3)))
 		Expect(first.MCP.Headers).To(And(HaveKeyWithValue("X-Key", []string{"k"}), HaveKeyWithValue("X-Plain", []string{"p"}), HaveKeyWithValue("Authorization", []string{"Bearer t"})))
 		Expect(first.MCP.Prefix).To(Equal("my_tools_v2_"))
 		s.Data["token"] = []byte("other")
 		Expect(c.Update(ctx, s)).To(Succeed())
-		second, err := resolver(c).ResolveTool(ctx, t)
+		second, err := resolver(c).Tools.Resolve(ctx, t)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second.MCP.Version).NotTo(Equal(first.MCP.Version))
 		Expect(second.MCP.Headers.Get("Authorization")).To(Equal("Bearer other"))
@@ -57,15 +57,15 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 				m.Auth = &skeinv1.ToolAuth{Header: &skeinv1.ToolAuthHeader{Name: "X-Key", SecretKeyRef: ref(key)}}
 			})
 		}
-		_, err := d.ResolveTool(ctx, auth("none"))
+		_, err := d.Tools.Resolve(ctx, auth("none"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonReferenceNotFound, "spec.mcp.auth", `"none"`))
-		_, err = d.ResolveTool(ctx, auth("broken"))
+		_, err = d.Tools.Resolve(ctx, auth("broken"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "line break"))
-		_, err = d.ResolveTool(ctx, auth("empty"))
+		_, err = d.Tools.Resolve(ctx, auth("empty"))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth", "empty"))
-		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("http"), Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: "https://x.test/{{ y }}"}}})
+		_, err = d.Tools.Resolve(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("http"), Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: "https://x.test/{{ y }}"}}})
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "spec.http.url", "{{ y }}"))
-		_, err = d.ResolveTool(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("none")})
+		_, err = d.Tools.Resolve(ctx, &skeinv1.Tool{ObjectMeta: kubetest.Meta("none")})
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "code, http or mcp"))
 	})
 
