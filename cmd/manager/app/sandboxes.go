@@ -60,12 +60,12 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	configs := &pki.ClientConfigs{}
 	lines := sandboxclient.NewLines(authority.Client, configs)
 	port := sandboxes.NewPods(sandboxes.PodsOptions{
-		Client:   mgr.GetClient(),
-		Dial:     dialer(authority, configs, lines),
-		Lines:    lines,
-		Settings: settings,
-		Clock:    clock.RealClock{},
-		Logger:   o.Logger.WithName("sandboxes"),
+		Client:      mgr.GetClient(),
+		Dial:        dialer(authority, configs, lines),
+		Connections: lines,
+		Settings:    settings,
+		Clock:       clock.RealClock{},
+		Logger:      o.Logger.WithName("sandboxes"),
 	})
 	if err := port.Watch(ctx, mgr.GetCache()); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func dialer(authority *sandboxca.Authority, configs *pki.ClientConfigs, lines *s
 	return func(ctx context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 		c, err := sandboxclient.Dial(sandboxclient.Options{
 			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, Configs: configs,
-			Lines: lines, Line: e.Line, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, DialTimeout: e.DialTimeout, Answered: e.Answered,
+			Lines: lines, Line: e.ConnectionName, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, DialTimeout: e.DialTimeout, Answered: e.Answered,
 		})
 		if err != nil {
 			return nil, err

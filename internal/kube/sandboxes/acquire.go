@@ -68,7 +68,7 @@ func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Claimed && !sandboxpod.Over(p) && !a.port.isGone(p.UID) {
+		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Claimed && !sandboxpod.Over(p) && !a.port.tracker.isGone(p.UID) {
 			return p, nil
 		}
 	}
@@ -82,19 +82,19 @@ const maxRounds = 3
 // looks again.
 func (a *acquisition) each(ctx context.Context, candidates func([]corev1.Pod) []*corev1.Pod, try func(*corev1.Pod) (bool, error)) error {
 	for range maxRounds {
-		pods, err := a.port.pods(ctx, a.pool, sandboxpod.Warm, quick) // a stale list is harmless, because the patch is conditional
+		pods, err := podsOf(ctx, a.port.Client, a.pool, sandboxpod.Warm, quick) // a stale list is harmless, because the patch is conditional
 		if err != nil {
 			return err
 		}
 		lost := false
 		for _, p := range candidates(pods) {
-			if !a.port.reserve(client.ObjectKeyFromObject(p)) {
+			if !a.port.tracker.reserve(client.ObjectKeyFromObject(p)) {
 				lost = true
 				continue
 			}
 			had, err := try(p)
 			if err != nil || !had {
-				a.port.unreserve(client.ObjectKeyFromObject(p))
+				a.port.tracker.unreserve(client.ObjectKeyFromObject(p))
 			}
 			if err != nil || had {
 				return err
@@ -163,18 +163,18 @@ func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err e
 // dial connects to a pod that has an address. It gives up when the pod does not accept the connection within timeout;
 // 0 means the default.
 func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string, timeout time.Duration) (sandbox.Sandbox, error) {
-	line := string(p.UID)
+	name := string(p.UID)
 	if a.anew {
-		line = ""
+		name = ""
 	}
 	return a.port.Dial(ctx, Endpoint{
-		Address:     sandboxpod.Address(p),
-		ServerName:  pki.ServerName(a.pool.Name, a.pool.Namespace),
-		Line:        line,
-		ThreadID:    a.thread.ID,
-		DialTimeout: timeout,
-		MaxWallTime: wallTime(a.pool),
-		Answered:    func() { observeAnswered(found, a.began) },
+		Address:        sandboxpod.Address(p),
+		ServerName:     pki.ServerName(a.pool.Name, a.pool.Namespace),
+		ConnectionName: name,
+		ThreadID:       a.thread.ID,
+		DialTimeout:    timeout,
+		MaxWallTime:    wallTime(a.pool),
+		Answered:       func() { observeAnswered(found, a.began) },
 	})
 }
 
@@ -213,7 +213,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 	trouble := sandboxpod.Trouble{Text: "it is still starting"}
 	pause := knocks()
 	for {
-		next := a.port.await(key)
+		next := a.port.tracker.await(key)
 		pod := &corev1.Pod{}
 		var again <-chan time.Time
 		err := a.port.Client.Get(ctx, key, pod)

@@ -105,10 +105,10 @@ var _ = Describe("A thread's way to its sandbox", func() {
 	It("uses no connection made ahead after a sandbox has failed: the next may be on the same lost node", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, running)
 		p.warm(ctx, 3)
-		var lines []string
+		var names []string
 		fails := 0
 		p.port.Dial = func(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
-			lines = append(lines, e.Line)
+			names = append(names, e.ConnectionName)
 			if fails--; fails >= 0 {
 				return nil, errors.New("no route to host")
 			}
@@ -121,14 +121,14 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, _, err = p.port.Acquire(ctx, thread(2), "")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(lines).To(HaveExactElements(Not(BeEmpty()), BeEmpty(), Not(BeEmpty())), "that is of the one thread")
+		Expect(names).To(HaveExactElements(Not(BeEmpty()), BeEmpty(), Not(BeEmpty())), "that is of the one thread")
 
-		lines, fails = nil, 1
+		names, fails = nil, 1
 		p.port.Forget(thread(1).ID)
 		p.warm(ctx, 2)
 		_, _, err = p.port.Acquire(ctx, thread(3), "")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(lines).To(HaveExactElements(Not(BeEmpty()), BeEmpty()))
+		Expect(names).To(HaveExactElements(Not(BeEmpty()), BeEmpty()))
 	})
 
 	It("asks a starting pod itself rather than wait for the kubelet's beat", Label("COD-09"), func(ctx SpecContext) {

@@ -25,12 +25,12 @@ import (
 // stale answer does no harm.
 const quick = client.DisableReadYourWritesConsistency
 
-// pods returns the pods of a pool in a state, from the cache and without copying them.
-func (s *Pods) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string, opts ...client.ListOption) ([]corev1.Pod, error) {
+// podsOf returns the pods of a pool in a state, from the cache and without copying them.
+func podsOf(ctx context.Context, c client.Reader, pool *skeinv1.SandboxPool, state string, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	opts = append(opts, client.InNamespace(pool.Namespace),
 		client.MatchingFields{objects.IndexSandbox: objects.SandboxIndex(pool.Name, state)}, client.UnsafeDisableDeepCopy)
-	if err := s.Client.List(ctx, &list, opts...); err != nil {
+	if err := c.List(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list the sandbox pods of pool %q: %w", pool.Name, err)
 	}
 	return list.Items, nil
@@ -118,15 +118,15 @@ func claimLabels(thread *store.Thread) map[string]string {
 	return l
 }
 
-// createCold creates a pod that belongs to the thread from the start. The room lock makes searching for room and
-// creating the pod one step, so that the pool's bound holds.
+// createCold creates a pod that belongs to the thread from the start. The lock makes checking the
+// capacity and creating the pod one step, so that the pool's bound holds.
 func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	s.room.Lock()
-	defer s.room.Unlock()
+	s.capacity.Lock()
+	defer s.capacity.Unlock()
 	if s.isClosed() {
 		return nil, errPodsClosed
 	}
-	if err := s.makeRoom(ctx, pool); err != nil {
+	if err := s.ensureCapacity(ctx, pool); err != nil {
 		return nil, err
 	}
 	pod := sandboxpod.New(pool, s.Settings)
@@ -143,24 +143,24 @@ func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skein
 	return pod, nil
 }
 
-// makeRoom keeps a pool within spec.max: when the pool is full it gives up the sandbox that has been idle longest.
-func (s *Pods) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) error {
+// ensureCapacity keeps a pool within spec.max: when the pool is full it gives up the sandbox that has been idle longest.
+func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool) error {
 	limit := int(pool.Spec.Max)
 	if limit == 0 {
 		return nil
 	}
-	claimed, err := s.pods(ctx, pool, sandboxpod.Claimed)
+	claimed, err := podsOf(ctx, s.Client, pool, sandboxpod.Claimed)
 	if err != nil {
 		return err
 	}
-	warm, err := s.pods(ctx, pool, sandboxpod.Warm)
+	warm, err := podsOf(ctx, s.Client, pool, sandboxpod.Warm)
 	if err != nil {
 		return err
 	}
 	alive := 0
 	for _, pods := range [][]corev1.Pod{claimed, warm} {
 		for i := range pods {
-			if !sandboxpod.Over(&pods[i]) && !s.isGone(pods[i].UID) {
+			if !sandboxpod.Over(&pods[i]) && !s.tracker.isGone(pods[i].UID) {
 				alive++
 			}
 		}
@@ -208,22 +208,4 @@ func (s *Pods) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// reserve picks a pod for one claim, and reports whether no other claim had picked it. The pod stays reserved until
-// the cache shows that it is no longer warm.
-func (s *Pods) reserve(key types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reserved[key] {
-		return false
-	}
-	s.reserved[key] = true
-	return true
-}
-
-func (s *Pods) unreserve(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.reserved, key)
 }

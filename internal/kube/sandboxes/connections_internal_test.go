@@ -23,37 +23,37 @@ import (
 
 // kept records what a port wants to be connected to.
 type kept struct {
-	mu    sync.Mutex
-	lines map[string]string
+	mu          sync.Mutex
+	connections map[string]string
 }
 
 func (k *kept) Keep(name, address, serverName string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lines[name] = fmt.Sprintf("%s as %s", address, serverName)
+	k.connections[name] = fmt.Sprintf("%s as %s", address, serverName)
 }
 
 func (k *kept) Drop(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.lines, name)
+	delete(k.connections, name)
 }
 
 func (k *kept) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	clear(k.lines)
+	clear(k.connections)
 	return nil
 }
 
 func (k *kept) all() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return maps.Clone(k.lines)
+	return maps.Clone(k.connections)
 }
 
-// linesPort returns a port with a pool that it has not seen yet, and pods.
-func linesPort(g *WithT, pods ...client.Object) (*Pods, *kept, *skeinv1.SandboxPool) {
+// connectionsPort returns a port with a pool that it has not seen yet, and pods.
+func connectionsPort(g *WithT, pods ...client.Object) (*Pods, *kept, *skeinv1.SandboxPool) {
 	scheme := runtime.NewScheme()
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	g.Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
@@ -61,9 +61,9 @@ func linesPort(g *WithT, pods ...client.Object) (*Pods, *kept, *skeinv1.SandboxP
 	for _, i := range objects.Indexes() {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	lines := &kept{lines: map[string]string{}}
-	s := NewPods(PodsOptions{Client: b.Build(), Clock: testingclock.NewFakeClock(metav1.Now().Time), Logger: logr.Discard(), Lines: lines})
-	return s, lines, &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "default", UID: "pool"}}
+	connections := &kept{connections: map[string]string{}}
+	s := NewPods(PodsOptions{Client: b.Build(), Clock: testingclock.NewFakeClock(metav1.Now().Time), Logger: logr.Discard(), Connections: connections})
+	return s, connections, &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "default", UID: "pool"}}
 }
 
 func readyPod(uid, pool string, owner *metav1.OwnerReference) *corev1.Pod {
@@ -82,51 +82,51 @@ func ownerOf(pool *skeinv1.SandboxPool) *metav1.OwnerReference {
 }
 
 // There is a connection to each warm pod, and to no other.
-func TestLines(t *testing.T) {
+func TestConnections(t *testing.T) {
 	g := NewWithT(t)
-	s, lines, pool := linesPort(g)
-	s.pool(t.Context(), pool, true)
+	s, connections, pool := connectionsPort(g)
+	s.warm.setPool(t.Context(), pool, true)
 	ready := readyPod("u", "default", ownerOf(pool))
 	pod := ready.DeepCopy()
 	pod.Status.Conditions = nil
 	s.changed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "manager", UID: "m"}})
 	s.changed(pod)
-	g.Expect(lines.all()).To(BeEmpty(), "it is starting")
+	g.Expect(connections.all()).To(BeEmpty(), "it is starting")
 
 	waits := map[string]string{"u": "10.0.0.7:8443 as sandbox.default.n.skein.dev"}
 	s.changed(ready)
-	g.Expect(lines.all()).To(Equal(waits))
+	g.Expect(connections.all()).To(Equal(waits))
 
 	claimed := ready.DeepCopy()
 	claimed.Labels[skeinv1.LabelSandboxState] = sandboxpod.Claimed
 	s.changed(claimed)
-	g.Expect(lines.all()).To(BeEmpty(), "its claimer has taken the connection, or is another manager")
+	g.Expect(connections.all()).To(BeEmpty(), "its claimer has taken the connection, or is another manager")
 
 	s.changed(ready)
-	g.Expect(lines.all()).To(Equal(waits))
+	g.Expect(connections.all()).To(Equal(waits))
 	leaving := ready.DeepCopy()
 	now := metav1.Now()
 	leaving.DeletionTimestamp = &now
 	s.changed(leaving)
-	g.Expect(lines.all()).To(BeEmpty())
+	g.Expect(connections.all()).To(BeEmpty())
 
 	s.changed(ready)
 	g.Expect(s.Close()).To(Succeed())
-	g.Expect(lines.all()).To(BeEmpty())
+	g.Expect(connections.all()).To(BeEmpty())
 }
 
 // Foreign pods with the labels get no connection, and a pool's own pods get theirs in whatever order pool and pods
 // are seen.
-func TestLinesOfPoolsOnly(t *testing.T) {
+func TestConnectionsOfPoolsOnly(t *testing.T) {
 	g := NewWithT(t)
 	own := readyPod("u", "default", &metav1.OwnerReference{APIVersion: "skein.dev/v1alpha1", Kind: "SandboxPool", Name: "default", UID: "pool", Controller: new(bool)})
 	*own.OwnerReferences[0].Controller = true
-	s, lines, pool := linesPort(g, own)
+	s, connections, pool := connectionsPort(g, own)
 	s.changed(own)
-	g.Expect(lines.all()).To(BeEmpty(), "the pool is not known yet")
-	s.pool(t.Context(), pool, true)
-	g.Eventually(lines.all).Should(HaveKey("u"))
-	lines.Drop("u")
+	g.Expect(connections.all()).To(BeEmpty(), "the pool is not known yet")
+	s.warm.setPool(t.Context(), pool, true)
+	g.Eventually(connections.all).Should(HaveKey("u"))
+	connections.Drop("u")
 
 	another := pool.DeepCopy()
 	another.Name, another.UID = "another", "another"
@@ -139,12 +139,12 @@ func TestLinesOfPoolsOnly(t *testing.T) {
 		"not the pool's own":    readyPod("u", "default", notControlled),
 	} {
 		s.changed(p)
-		g.Expect(lines.all()).To(BeEmpty(), why)
+		g.Expect(connections.all()).To(BeEmpty(), why)
 	}
 	s.changed(own)
-	g.Expect(lines.all()).To(HaveKey("u"))
-	lines.Drop("u")
-	s.pool(t.Context(), pool, false)
+	g.Expect(connections.all()).To(HaveKey("u"))
+	connections.Drop("u")
+	s.warm.setPool(t.Context(), pool, false)
 	s.changed(own)
-	g.Expect(lines.all()).To(BeEmpty(), "the pool is no more")
+	g.Expect(connections.all()).To(BeEmpty(), "the pool is no more")
 }

@@ -154,7 +154,7 @@ func (s *Pods) adopt(p *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.claims[id] != nil || s.gone[p.UID] {
+	if s.claims[id] != nil || s.tracker.isGone(p.UID) {
 		return
 	}
 	c := &claim{threadID: id, turn: make(chan struct{}, 1), pod: client.ObjectKeyFromObject(p), uid: p.UID, idleTimeout: defaultIdleTimeout}

@@ -28,7 +28,7 @@ func (s *shared) dial(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox,
 	return &connection{endpoint: e, retire: func(atLeast, hold time.Duration) time.Duration {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.held[e.Line] = time.Now().Add(hold)
+		s.held[e.ConnectionName] = time.Now().Add(hold)
 		return atLeast
 	}}, nil
 }
@@ -37,7 +37,7 @@ func (s *shared) dial(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox,
 func (s *shared) begin(sbx sandbox.Sandbox) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !time.Now().Before(s.held[sbx.(*connection).endpoint.Line])
+	return !time.Now().Before(s.held[sbx.(*connection).endpoint.ConnectionName])
 }
 
 var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -23,13 +22,13 @@ import (
 
 // Endpoint says where a sandbox is dialled, and with which identity.
 type Endpoint struct {
-	Address     string // host:port
-	ServerName  string // the name in the sandbox's certificate
-	Line        string // the name under which Lines may hold a connection
-	ThreadID    string
-	MaxWallTime time.Duration // the pool's cap; 0 means none
-	DialTimeout time.Duration // bounds connecting, without the handshake; 0 means the default
-	Answered    func()        // called when the sandbox has returned its first result
+	Address        string // host:port
+	ServerName     string // the name in the sandbox's certificate
+	ConnectionName string // the name under which Connections may hold one
+	ThreadID       string
+	MaxWallTime    time.Duration // the pool's cap; 0 means none
+	DialTimeout    time.Duration // bounds connecting, without the handshake; 0 means the default
+	Answered       func()        // called when the sandbox has returned its first result
 }
 
 // Dial connects to a sandbox over mTLS. It returns once the sandbox has answered, so that an unreachable sandbox is
@@ -37,8 +36,9 @@ type Endpoint struct {
 // becomes a thread's with the first code that it is asked to run.
 type Dial func(ctx context.Context, e Endpoint) (sandbox.Sandbox, error)
 
-// Lines keeps connections to unclaimed sandboxes, for the thread that claims them. No method waits for the network.
-type Lines interface {
+// Connections keeps connections that were dialled ahead of time, for the thread that claims their sandbox. No method
+// waits for the network.
+type Connections interface {
 	// Keep starts connecting ahead of time, unless there is such a connection.
 	Keep(name, address, serverName string)
 	// Drop closes the connection of this name, if there is one.
@@ -49,12 +49,12 @@ type Lines interface {
 // PodsOptions are the options of NewPods.
 type PodsOptions struct {
 	// Client reads pods and pools from the cache, including its own writes.
-	Client   client.Client
-	Dial     Dial
-	Lines    Lines // connections to warm pods, by pod UID; nil means none
-	Settings sandboxpod.Settings
-	Clock    clock.WithDelayedExecution
-	Logger   logr.Logger
+	Client      client.Client
+	Dial        Dial
+	Connections Connections // to warm pods, by pod UID; nil means none
+	Settings    sandboxpod.Settings
+	Clock       clock.WithDelayedExecution
+	Logger      logr.Logger
 	// StartTimeout bounds the start of a pod that is created for a claim. 0 means 2 minutes.
 	StartTimeout time.Duration
 }
@@ -64,19 +64,16 @@ type PodsOptions struct {
 type Pods struct {
 	PodsOptions
 
-	room sync.Mutex // held while a full pool is searched for room and a pod is created
+	tracker  *podTracker
+	failures *failures
+	warm     *warmConnections
 
-	lining sync.Mutex // held while Lines is told to keep or drop a connection, so that the latest event wins; guards pools
-	pools  map[types.UID]types.NamespacedName
+	capacity sync.Mutex // held while the capacity of a pool is checked and a pod is created
 
-	mu       sync.Mutex
-	claims   map[string]*claim               // by thread id; mu guards this and all fields below
-	byPod    map[types.NamespacedName]string // thread ids
-	reserved map[types.NamespacedName]bool   // pods that a claim in progress has picked
-	waiting  map[types.NamespacedName]chan struct{}
-	gone     map[types.UID]bool   // deleted pods that the cache may still have
-	failed   map[string]time.Time // by thread id: when its sandbox was last discarded as failed
-	closed   bool
+	mu     sync.Mutex
+	claims map[string]*claim               // by thread id; mu guards this and all fields below
+	byPod  map[types.NamespacedName]string // thread ids
+	closed bool
 }
 
 var _ Port = (*Pods)(nil)
@@ -104,11 +101,12 @@ func NewPods(o PodsOptions) *Pods {
 		PodsOptions: o,
 		claims:      map[string]*claim{},
 		byPod:       map[types.NamespacedName]string{},
-		reserved:    map[types.NamespacedName]bool{},
-		waiting:     map[types.NamespacedName]chan struct{}{},
-		gone:        map[types.UID]bool{},
-		failed:      map[string]time.Time{},
-		pools:       map[types.UID]types.NamespacedName{},
+		tracker:     newPodTracker(),
+		failures:    &failures{clock: o.Clock, at: map[string]time.Time{}},
+		warm: &warmConnections{
+			client: o.Client, connections: o.Connections, timeout: o.StartTimeout, logger: o.Logger,
+			pools: map[types.UID]types.NamespacedName{},
+		},
 	}
 }
 
@@ -218,7 +216,7 @@ func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, pool
 	if err := objects.CheckDecoded(pool); err != nil {
 		return nil, objects.Within("SandboxPool", poolName, err)
 	}
-	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.hasFailed(thread.ID)}
+	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.failures.recent(thread.ID)}
 	var last error
 	for range maxTries {
 		pod, conn, err := a.sandbox(ctx)
@@ -262,26 +260,9 @@ func (s *Pods) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.D
 	c.pod, c.uid, c.conn, c.idleTimeout = client.ObjectKeyFromObject(pod), pod.UID, conn, idle
 	s.claims[c.threadID] = c
 	s.byPod[c.pod] = c.threadID
-	delete(s.failed, c.threadID)
+	s.failures.forget(c.threadID)
 	s.countUser(c)
 	return true
-}
-
-// failedFor is how long a failure is remembered. By then existing connections to a lost node have failed too.
-const failedFor = time.Minute
-
-// hasFailed reports whether the thread's last sandbox was discarded as failed less than failedFor ago.
-func (s *Pods) hasFailed(threadID string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, ok := s.failed[threadID]
-	return ok && s.Clock.Since(at) < failedFor
-}
-
-// fail records a failure, and forgets old failures of other threads. mu is held.
-func (s *Pods) fail(threadID string) {
-	maps.DeleteFunc(s.failed, func(_ string, at time.Time) bool { return s.Clock.Since(at) >= failedFor })
-	s.failed[threadID] = s.Clock.Now()
 }
 
 func (s *Pods) release(c *claim) {
@@ -330,7 +311,7 @@ func (s *Pods) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sa
 		return
 	}
 	pod, uid := c.pod, c.uid
-	s.fail(thread.ID)
+	s.failures.record(thread.ID)
 	s.mu.Unlock()
 	s.drop(c)
 	s.remove(context.WithoutCancel(ctx), pod, uid)
@@ -340,7 +321,7 @@ func (s *Pods) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sa
 func (s *Pods) Forget(threadID string) {
 	s.mu.Lock()
 	c := s.claims[threadID]
-	delete(s.failed, threadID)
+	s.failures.forget(threadID)
 	s.mu.Unlock()
 	if c != nil {
 		s.drop(c)
@@ -360,8 +341,8 @@ func (s *Pods) Close() error {
 	for _, c := range claims {
 		s.drop(c)
 	}
-	if s.Lines != nil {
-		return s.Lines.Close()
+	if s.Connections != nil {
+		return s.Connections.Close()
 	}
 	return nil
 }

@@ -53,12 +53,12 @@ func TestFailuresAreForgotten(t *testing.T) {
 	g := NewWithT(t)
 	clk := testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := NewPods(PodsOptions{Clock: clk})
-	s.fail("a")
-	g.Expect(s.hasFailed("a")).To(BeTrue())
+	s.failures.record("a")
+	g.Expect(s.failures.recent("a")).To(BeTrue())
 	clk.Step(failedFor)
-	g.Expect(s.hasFailed("a")).To(BeFalse())
-	s.fail("b")
-	g.Expect(s.failed).To(HaveLen(1))
+	g.Expect(s.failures.recent("a")).To(BeFalse())
+	s.failures.record("b")
+	g.Expect(s.failures.at).To(HaveLen(1))
 }
 
 // A run that loses its sandbox because this process ends must not start another pod.

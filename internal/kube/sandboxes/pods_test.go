@@ -157,7 +157,7 @@ var _ = Describe("Sandboxes as pods", func() {
 		Expect(endpoint.Answered).NotTo(BeNil())
 		endpoint.Answered = nil
 		Expect(endpoint).To(Equal(sandboxes.Endpoint{
-			Address: "10.0.0.7:8443", ServerName: "sandbox.default.demo.skein.dev", Line: endpoint.Line, ThreadID: thread(1).ID, MaxWallTime: 9 * time.Second}))
+			Address: "10.0.0.7:8443", ServerName: "sandbox.default.demo.skein.dev", ConnectionName: endpoint.ConnectionName, ThreadID: thread(1).ID, MaxWallTime: 9 * time.Second}))
 		again, releaseAgain, err := p.port.Acquire(ctx, thread(1), "default")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again).To(BeIdenticalTo(sbx))

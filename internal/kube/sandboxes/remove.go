@@ -13,38 +13,20 @@ import (
 
 // remove deletes a pod at once. When that fails, it is tried again after the pod has been idle once more.
 func (s *Pods) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
-	s.setGone(uid, true)
+	s.tracker.setGone(uid, true)
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err := s.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(0))
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict means that another pod has the name now
 		// Clear the mark if the cache has seen the deletion already, perhaps before the mark was set.
 		var p corev1.Pod
 		if err := s.Client.Get(ctx, pod, &p, quick, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) || err == nil && p.UID != uid {
-			s.setGone(uid, false)
+			s.tracker.setGone(uid, false)
 		}
 		return
 	}
-	s.setGone(uid, false)
+	s.tracker.setGone(uid, false)
 	if !errors.Is(err, context.Canceled) {
 		s.Logger.Error(err, "cannot delete a sandbox pod", "namespace", pod.Namespace, "pod", pod.Name)
 	}
 	go s.keep(context.WithoutCancel(ctx), pod)
-}
-
-// setGone marks a deleted pod, so that it is not found in a cache that does not know of the deletion yet. When
-// another replica deleted the pod, the cache learns of it in time.
-func (s *Pods) setGone(uid types.UID, gone bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if gone {
-		s.gone[uid] = true
-	} else {
-		delete(s.gone, uid)
-	}
-}
-
-func (s *Pods) isGone(uid types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gone[uid]
 }

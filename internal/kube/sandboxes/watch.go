@@ -28,21 +28,21 @@ func (s *Pods) Watch(ctx context.Context, informers cache.Informers) error {
 				o = d.Obj
 			}
 			if p, ok := o.(*corev1.Pod); ok {
-				s.unreserve(client.ObjectKeyFromObject(p))
-				s.setGone(p.UID, false)
-				s.unline(p)
+				s.tracker.unreserve(client.ObjectKeyFromObject(p))
+				s.tracker.setGone(p.UID, false)
+				s.warm.drop(p)
 				s.lost(client.ObjectKeyFromObject(p))
-				s.signal(client.ObjectKeyFromObject(p))
+				s.tracker.signal(client.ObjectKeyFromObject(p))
 			}
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("watch sandbox pods: %w", err)
 	}
-	if s.Lines == nil {
+	if s.Connections == nil {
 		return nil
 	}
-	return s.watchPools(ctx, informers)
+	return s.warm.watchPools(ctx, informers)
 }
 
 func (s *Pods) changed(o any) {
@@ -52,15 +52,15 @@ func (s *Pods) changed(o any) {
 	}
 	key := client.ObjectKeyFromObject(p)
 	if p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm {
-		s.unreserve(key)
+		s.tracker.unreserve(key)
 	}
-	s.line(p)
+	s.warm.update(p)
 	if sandboxpod.Over(p) {
 		s.lost(key)
 	} else {
 		s.adopt(p)
 	}
-	s.signal(key)
+	s.tracker.signal(key)
 }
 
 // lost drops the claim of a pod that has ended, so that the next call gets another pod. Code that runs in the ended
@@ -76,24 +76,4 @@ func (s *Pods) lost(key types.NamespacedName) {
 			s.dropIf(c, func() bool { return c.pod == key })
 		}()
 	}
-}
-
-// signal wakes the callers that wait for a pod.
-func (s *Pods) signal(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ch := s.waiting[key]; ch != nil {
-		close(ch)
-		delete(s.waiting, key)
-	}
-}
-
-// await returns a channel that is closed at the next change of a pod.
-func (s *Pods) await(key types.NamespacedName) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting[key] == nil {
-		s.waiting[key] = make(chan struct{})
-	}
-	return s.waiting[key]
 }
