@@ -58,11 +58,11 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	}
 	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
 	configs := &pki.ClientConfigs{}
-	lines := sandboxclient.NewLines(authority.Client, configs)
+	connections := sandboxclient.NewConnections(authority.Client, configs)
 	port := sandboxes.NewPods(sandboxes.PodsOptions{
 		Client:      mgr.GetClient(),
-		Dial:        dialer(authority, configs, lines),
-		Connections: lines,
+		Dial:        dialer(authority, configs, connections),
+		Connections: connections,
 		Settings:    settings,
 		Clock:       clock.RealClock{},
 		Logger:      o.Logger.WithName("sandboxes"),
@@ -78,11 +78,11 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 }
 
 // dialer returns a Dial that connects to sandbox pods with certificates of the authority.
-func dialer(authority *sandboxca.Authority, configs *pki.ClientConfigs, lines *sandboxclient.Lines) sandboxes.Dial {
+func dialer(authority *sandboxca.Authority, configs *pki.ClientConfigs, connections *sandboxclient.Connections) sandboxes.Dial {
 	return func(ctx context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 		c, err := sandboxclient.Dial(sandboxclient.Options{
 			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, Configs: configs,
-			Lines: lines, Line: e.ConnectionName, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, DialTimeout: e.DialTimeout, Answered: e.Answered,
+			Connections: connections, ConnectionName: e.ConnectionName, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, DialTimeout: e.DialTimeout, Answered: e.Answered,
 		})
 		if err != nil {
 			return nil, err

@@ -21,24 +21,24 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 )
 
-var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
+var _ = Describe("Connections to sandboxes that are nobody's yet", func() {
 	two := sandbox.CodeRequest{Source: "export default () => 1 + 1"}
 	var (
-		s     *sandboxtest.Supervisor
-		own   atomic.Pointer[pki.Pair] // the manager's certificate
-		lines *client.Lines
-		dials atomic.Int32 // by clients themselves
+		s           *sandboxtest.Supervisor
+		own         atomic.Pointer[pki.Pair] // the manager's certificate
+		connections *client.Connections
+		dials       atomic.Int32 // by clients themselves
 	)
 	BeforeEach(func() {
 		s = sandboxtest.Start(GinkgoT(), nil)
 		own.Store(&s.Client)
 		dials.Store(0)
-		lines = client.NewLines(func(context.Context) ([]byte, pki.Pair, error) { return s.CA.Cert, *own.Load(), nil }, &pki.ClientConfigs{})
-		DeferCleanup(lines.Close)
+		connections = client.NewConnections(func(context.Context) ([]byte, pki.Pair, error) { return s.CA.Cert, *own.Load(), nil }, &pki.ClientConfigs{})
+		DeferCleanup(connections.Close)
 	})
 	dial := func(ctx context.Context, thread string) *client.Client {
 		GinkgoHelper()
-		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, ThreadID: thread, Lines: lines, Line: "pod", CA: s.CA.Cert, Client: *own.Load(),
+		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, ThreadID: thread, Connections: connections, ConnectionName: "pod", CA: s.CA.Cert, Client: *own.Load(),
 			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 				dials.Add(1)
 				return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -48,27 +48,27 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		Expect(c.Connect(ctx)).To(Succeed())
 		return c
 	}
-	// eventually checks repeatedly, and meanwhile renews lines for which a busy machine had no time.
+	// eventually checks repeatedly, and meanwhile renews connections for which a busy machine had no time.
 	eventually := func(ctx context.Context, look func() int) AsyncAssertion {
 		return Eventually(ctx, func() int {
-			lines.Renew()
+			connections.Renew()
 			return look()
 		}).WithTimeout(patience)
 	}
 	keep := func(ctx context.Context, address string) {
 		GinkgoHelper()
-		lines.Keep("pod", address, sandboxtest.ServerName)
-		eventually(ctx, lines.Count).Should(Equal(1))
+		connections.Keep("pod", address, sandboxtest.ServerName)
+		eventually(ctx, connections.Count).Should(Equal(1))
 	}
 
 	It("serve the one who claims first, once, and bind nobody before", Label("COD-08"), func(ctx SpecContext) {
 		keep(ctx, s.Addr)
 		keep(ctx, s.Addr) // a repeat does nothing
 		first := dial(ctx, "first")
-		Expect(lines.Count()).To(BeZero())
+		Expect(connections.Count()).To(BeZero())
 		Expect(dials.Load()).To(BeZero(), "the connection was there")
 		second := dial(ctx, "second")
-		Expect(dials.Load()).To(BeEquivalentTo(1), "a line serves one")
+		Expect(dials.Load()).To(BeEquivalentTo(1), "a connection serves one")
 		Expect(second.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess), "it is whose code comes first")
 		r := first.RunCode(ctx, two).Wait(ctx)
 		Expect(r.Error).To(HaveField("Message", ContainSubstring("belongs to another thread")))
@@ -85,35 +85,35 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 
 	It("serve nobody once the certificates have changed", Label("COD-08"), func(ctx SpecContext) {
 		keep(ctx, s.Addr)
-		lines.Keep("other", s.Addr, sandboxtest.ServerName)
-		eventually(ctx, lines.Count).Should(Equal(2))
+		connections.Keep("other", s.Addr, sandboxtest.ServerName)
+		eventually(ctx, connections.Count).Should(Equal(2))
 		young, err := pki.IssueClient(clock.RealClock{}, s.CA, "manager", time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		own.Store(&young)
 		dial(ctx, "t")
 		Expect(dials.Load()).To(BeEquivalentTo(1))
-		eventually(ctx, lines.Count).Should(Equal(1), "the other one is made anew")
+		eventually(ctx, connections.Count).Should(Equal(1), "the other one is made anew")
 	}, NodeTimeout(2*patience))
 
 	It("are shared among the pools that want them, those that are good", func(ctx SpecContext) {
-		lines.SetMost(4)
+		connections.SetMost(4)
 		const a, b, c = sandboxtest.ServerName, "sandbox.other.default.skein.dev", "sandbox.third.default.skein.dev"
 		for i := range 6 {
-			lines.Keep(fmt.Sprintf("a%d", i), s.Addr, a)
+			connections.Keep(fmt.Sprintf("a%d", i), s.Addr, a)
 		}
-		eventually(ctx, lines.Count).Should(Equal(4))
-		lines.Keep("b0", s.Addr, b) // its sandbox belongs to another pool, so it never gets a line
-		Expect(lines.Names()).To(ConsistOf(a, a, a, b), "no pool has all places")
+		eventually(ctx, connections.Count).Should(Equal(4))
+		connections.Keep("b0", s.Addr, b) // its sandbox belongs to another pool, so it never gets a connection
+		Expect(connections.Names()).To(ConsistOf(a, a, a, b), "no pool has all places")
 		n := 6
 		Eventually(ctx, func() []string { // that is found out in a moment; then others get its place
 			n++
-			lines.Keep(fmt.Sprintf("a%d", n), s.Addr, a)
-			return lines.Names()
+			connections.Keep(fmt.Sprintf("a%d", n), s.Addr, a)
+			return connections.Names()
 		}).WithTimeout(patience).Should(ConsistOf(a, a, a, a))
-		lines.Keep("b0", s.Addr, b)
-		lines.Keep("c0", s.Addr, c)
-		Expect(lines.Names()).To(ContainElement(c))
-		Expect(lines.Names()).To(HaveLen(4))
+		connections.Keep("b0", s.Addr, b)
+		connections.Keep("c0", s.Addr, c)
+		Expect(connections.Names()).To(ContainElement(c))
+		Expect(connections.Names()).To(HaveLen(4))
 	}, NodeTimeout(2*patience))
 
 	It("are closed when their sandbox is no longer free, and when the other side is gone they are not used", func(ctx SpecContext) {
@@ -142,8 +142,8 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		address := listener.Addr().String()
 		keep(ctx, address)
 		Eventually(ctx, accepted).WithTimeout(patience).Should(Receive())
-		lines.Drop("pod")
-		Expect(lines.Count()).To(BeZero())
+		connections.Drop("pod")
+		Expect(connections.Count()).To(BeZero())
 		Eventually(ctx, ended).WithTimeout(patience).Should(Receive()) // an end or a reset, depending on the kernel
 
 		keep(ctx, address)
@@ -154,7 +154,7 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		}
 		Expect(conn.Close()).To(Succeed())
 		Eventually(ctx, func(g Gomega) { // the loss is noticed in a moment; until then a claimer uses another sandbox
-			lines.Renew()
+			connections.Renew()
 			g.Expect(accepted).To(Receive())
 		}).WithTimeout(patience).Should(Succeed())
 		c := dial(ctx, "t")
