@@ -34,7 +34,7 @@ type Connections struct {
 	cancel      context.CancelFunc
 	most        int
 
-	mu   sync.Mutex
+	mu     sync.Mutex
 	byName map[string]*connection
 }
 

@@ -22,9 +22,10 @@ import (
 // runs, and would otherwise wait for each other until their time is up.
 const nestedWait = 2 * time.Second
 
-// room limits what runs at the same time, by number and by total memory. A request without room queues, first come,
-// first served. But a run for which another run waits does not queue for memory behind runs that no other waits for.
-type room struct {
+// admission limits what runs at the same time, by number and by total memory. A request that exceeds the capacity
+// queues, first come, first served. But a run for which another run waits does not queue for memory behind runs that no
+// other waits for.
+type admission struct {
 	opts     Options
 	runs     *semaphore.Weighted
 	nested   *semaphore.Weighted // runs that other runs wait for: they must not wait for the places of those
@@ -33,16 +34,16 @@ type room struct {
 	total    int64
 }
 
-func newRoom(o Options) *room {
+func newAdmission(o Options) *admission {
 	places := func() *semaphore.Weighted { return semaphore.NewWeighted(int64(o.Concurrency)) }
-	r := &room{opts: o, runs: places(), nested: places(), isolates: places()}
-	if r.total = o.TotalMemory; r.total == 0 {
-		r.total = ownMemory(cgroupLimit, ownShare[o.Engine], r.cost(o.MaxMemory))
+	a := &admission{opts: o, runs: places(), nested: places(), isolates: places()}
+	if a.total = o.TotalMemory; a.total == 0 {
+		a.total = ownMemory(cgroupLimit, ownShare[o.Engine], a.cost(o.MaxMemory))
 	}
-	if r.total > 0 {
-		r.memory = &memoryQueue{total: r.total, free: r.total}
+	if a.total > 0 {
+		a.memory = &memoryQueue{total: a.total, free: a.total}
 	}
-	return r
+	return a
 }
 
 // cgroupLimit is the file with the memory limit of a container.
@@ -52,8 +53,8 @@ const cgroupLimit = "/sys/fs/cgroup/memory.max"
 var ownShare = map[sandbox.Engine]int64{sandbox.QuickJS: 64 << 20, sandbox.V8: 160 << 20}
 
 // cost returns how much of the container's memory an execution with a limit may use.
-func (r *room) cost(limit int64) int64 {
-	if r.opts.Engine == sandbox.V8 {
+func (a *admission) cost(limit int64) int64 {
+	if a.opts.Engine == sandbox.V8 {
 		return v8.Footprint(limit)
 	}
 	return limit
@@ -78,25 +79,25 @@ type memoryKeptError struct{ text string }
 
 func (e *memoryKeptError) Error() string { return e.text }
 
-// enter waits for room for one more isolate; leave frees it. The error says what is used up. It is a *memoryKeptError
+// admit waits for the capacity for one more isolate; release frees it. The error says what is used up. It is a *memoryKeptError
 // when waiting is useless.
-func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave func(), err error) {
-	places, wait := r.runs, r.opts.MaxWallTime
+func (a *admission) admit(ctx context.Context, l protocol.Limits, nested bool) (release func(), err error) {
+	places, wait := a.runs, a.opts.MaxWallTime
 	switch {
 	case l.Kind == protocol.KindIsolate:
-		places = r.isolates
+		places = a.isolates
 	case nested:
-		places, wait = r.nested, min(wait, nestedWait)
+		places, wait = a.nested, min(wait, nestedWait)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if places.Acquire(ctx, 1) != nil {
-		return nil, fmt.Errorf("the sandbox is busy: it runs %d at a time, and none of them ended within %s: run fewer at once, or raise maxConcurrency of its pool", r.opts.Concurrency, wait)
+		return nil, fmt.Errorf("the sandbox is busy: it runs %d at a time, and none of them ended within %s: run fewer at once, or raise maxConcurrency of its pool", a.opts.Concurrency, wait)
 	}
-	if r.memory == nil {
+	if a.memory == nil {
 		return func() { places.Release(1) }, nil
 	}
-	c := memoryClaim{bytes: min(r.cost(l.Memory), r.total), nested: nested, keeps: l.Kind == protocol.KindIsolate}
+	c := memoryClaim{bytes: min(a.cost(l.Memory), a.total), nested: nested, keeps: l.Kind == protocol.KindIsolate}
 	if !c.keeps {
 		// The patience ends before the wait does, a part of which was spent waiting for a place, so that it is clear
 		// which of the two ended.
@@ -104,16 +105,16 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 		until, _ := ctx.Deadline()
 		c.patience = max(1, min(nestedWait, until.Sub(c.begun)*9/10))
 	}
-	if err := r.memory.acquire(ctx, c); err != nil {
+	if err := a.memory.acquire(ctx, c); err != nil {
 		places.Release(1)
 		if !c.keeps && errors.Is(err, errMemoryKept) {
 			return nil, &memoryKeptError{fmt.Sprintf("not enough memory: what runs in the sandbox may use %d MiB in all, this run %d MiB of them, and the isolates of tools, hooks and other definitions that are under way leave less: "+
-				"give the run a lower memoryLimitBytes, or the pool a lower maxMemory or more resources.limits.memory", r.total>>20, c.bytes>>20)}
+				"give the run a lower memoryLimitBytes, or the pool a lower maxMemory or more resources.limits.memory", a.total>>20, c.bytes>>20)}
 		}
-		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", r.total>>20, c.bytes>>20, wait)
+		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", a.total>>20, c.bytes>>20, wait)
 	}
 	return func() {
-		r.memory.release(c)
+		a.memory.release(c)
 		places.Release(1)
 	}, nil
 }

@@ -41,7 +41,7 @@ func TestMemoryQueue(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())
 	cancel() // a request with it gets what is free at once, or nothing
 	if !acquire(now, 6, false) {
-		t.Fatal("there is room")
+		t.Fatal("there is enough")
 	}
 	large, behind := make(chan bool), make(chan bool)
 	enqueued := func(n int) {
@@ -109,7 +109,7 @@ func TestRunsPassAnIsolateThatWaitsForIsolates(t *testing.T) {
 	})
 }
 
-// Patience counts how long isolates leave no room without interruption, not how long a request has waited before.
+// Patience counts how long isolates leave too little without interruption, not how long a request has waited before.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &memoryQueue{total: 10, free: 10}
@@ -131,7 +131,7 @@ func TestPatience(t *testing.T) {
 		time.Sleep(1900 * time.Millisecond)
 		q.release(isolate)
 		if err := <-had; err != nil {
-			t.Fatalf("the isolate kept the room for less than the run's patience: %v", err)
+			t.Fatalf("the isolate kept the memory for less than the run's patience: %v", err)
 		}
 		q.release(run)
 
@@ -142,7 +142,7 @@ func TestPatience(t *testing.T) {
 		if err := q.acquire(t.Context(), run); !errors.Is(err, errMemoryKept) || time.Since(begun) != run.patience {
 			t.Fatalf("after %s: %v", time.Since(begun), err)
 		}
-		// A request whose time is over before its patience may have had room later.
+		// A request whose time is over before its patience may have had memory later.
 		brief, cancel := context.WithTimeout(t.Context(), run.patience/2)
 		defer cancel()
 		if err := q.acquire(brief, run); !errors.Is(err, errMemoryUsed) {
@@ -179,19 +179,19 @@ func TestPatienceAfterTheWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Defaults()
 		o.Concurrency, o.MaxMemory, o.TotalMemory = 1, 64<<20, 96<<20
-		r := newRoom(o)
+		a := newAdmission(o)
 		limits := protocol.Limits{Memory: 64 << 20}
-		enter := func(kind protocol.Kind, memory int64) func() {
-			leave, err := r.enter(t.Context(), protocol.Limits{Kind: kind, Memory: memory}, kind == protocol.KindRun)
+		admit := func(kind protocol.Kind, memory int64) func() {
+			release, err := a.admit(t.Context(), protocol.Limits{Kind: kind, Memory: memory}, kind == protocol.KindRun)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return leave
+			return release
 		}
-		defer enter(protocol.KindIsolate, limits.Memory)()
-		time.AfterFunc(nestedWait/4, enter(protocol.KindRun, 1<<20))
+		defer admit(protocol.KindIsolate, limits.Memory)()
+		time.AfterFunc(nestedWait/4, admit(protocol.KindRun, 1<<20))
 		begun := time.Now()
-		_, err := r.enter(t.Context(), limits, true)
+		_, err := a.admit(t.Context(), limits, true)
 		if kept := (*memoryKeptError)(nil); !errors.As(err, &kept) || time.Since(begun) >= nestedWait {
 			t.Fatalf("after %s: %v", time.Since(begun), err)
 		}

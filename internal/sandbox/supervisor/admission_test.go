@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
 
-var _ = Describe("the room of a sandbox", Label("COD-06"), func() {
+var _ = Describe("the capacity of a sandbox", Label("COD-06"), func() {
 	var ctx context.Context
 	BeforeEach(func() { ctx = within(2 * patience) })
 
