@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +26,8 @@ type warmConnections struct {
 	timeout     time.Duration
 	logger      logr.Logger
 
-	mu    sync.Mutex                         // held while connections is told to keep or drop one, so that the latest event wins
+	// mu is held while connections is told to keep or drop one, so that the latest event wins.
+	mu    sync.Mutex
 	pools map[types.UID]types.NamespacedName // mu guards it
 }
 
