@@ -193,7 +193,7 @@ func (a *Authority) Server(pool, namespace string) (data map[string][]byte, rene
 	}, a.clock.Now().Add(lifetime - lifetime/3), nil
 }
 
-// Within limits a lifetime to that of its issuer.
+// within limits a lifetime to that of its issuer.
 func (a *Authority) within(k authorityKeys, lifetime time.Duration) time.Duration {
 	return min(lifetime, k.until.Sub(a.clock.Now()))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// createCold creates a pod that belongs to the thread from the start. The lock makes checking the
-// capacity and creating the pod one step, so that the pool's bound holds.
+// createCold creates a pod that belongs to the thread from the start. The lock makes checking the capacity and creating
+// the pod one step, so that the pool's bound holds.
 func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
 	s.capacity.Lock()
 	defer s.capacity.Unlock()
