@@ -49,6 +49,7 @@ func skillConfigMaps(list []skeinv1.PromptSkill) (names []string) {
 	return names
 }
 
+// AuthSecret returns the reference to the Secret of a Tool's credentials, or nil when it has none.
 func AuthSecret(auth *skeinv1.ToolAuth) *corev1.SecretKeySelector {
 	switch {
 	case auth == nil:

@@ -276,6 +276,7 @@ func resources(engine skeinv1.SandboxEngine, given corev1.ResourceRequirements) 
 	return out
 }
 
+// Address returns the address at which the sandbox of a pod is dialled.
 func Address(p *corev1.Pod) string {
 	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(Port))
 }
