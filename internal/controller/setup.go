@@ -13,7 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/controller/subagent"
 	"github.com/skein-dev/skein/internal/controller/thread"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
@@ -32,7 +33,7 @@ type Engine interface {
 type Pools struct {
 	// ProcessMode means that pools create no pods.
 	ProcessMode bool
-	Settings    kube.SandboxSettings
+	Settings    sandboxpod.Settings
 	Authority   sandboxpool.Authority
 	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string
@@ -42,7 +43,7 @@ type Pools struct {
 type Options struct {
 	Threads     *domain.Service
 	Engine      Engine
-	Definitions *kube.Definitions
+	Definitions *definitions.Resolver
 	Sandboxes   thread.Sandboxes
 	Pools       Pools
 	// Clock is used for due times and paces. nil means the real clock.
@@ -77,7 +78,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Client: c, Definitions: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: definitionWorkers,
 		}),
 		thread.New(thread.Options{
-			Client: c, Live: mgr.GetAPIReader(), Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
+			Client: c, Live: mgr.GetAPIReader(), Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions.Variables, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
 		}).Setup(mgr),
 		subagent.New(subagent.Options{
 			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: subagentWorkers,

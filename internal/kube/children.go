@@ -8,12 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -46,10 +46,10 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 	s := &skeinv1.Subagent{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       parent.Namespace,
-			Name:            derivedName(parent.Name+"-"+req.Subagent.Name, parent.ID, req.Cause),
-			Labels:          RuntimeLabels(parent),
+			Name:            objects.DerivedName(parent.Name+"-"+req.Subagent.Name, parent.ID, req.Cause),
+			Labels:          objects.RuntimeLabels(parent),
 			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: req.Cause},
-			OwnerReferences: []metav1.OwnerReference{ThreadOwner(parent.Name, parent.OwnerUID())},
+			OwnerReferences: []metav1.OwnerReference{objects.ThreadOwner(parent.Name, parent.OwnerUID())},
 		},
 		Spec: skeinv1.SubagentSpec{
 			ParentRef:           skeinv1.LocalRef{Name: parent.Name},
@@ -95,7 +95,7 @@ func (c *Children) existing(ctx context.Context, want *skeinv1.Subagent) (*skein
 // List implements engine.Children.
 func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
 	var list skeinv1.SubagentList
-	if err := c.client.List(ctx, &list, client.InNamespace(parent.Namespace), client.MatchingFields{IndexThread: parent.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.client.List(ctx, &list, client.InNamespace(parent.Namespace), client.MatchingFields{objects.IndexThread: parent.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Subagents of Thread %q: %w", parent.Name, err)
 	}
 	return Entries(list.Items), nil
@@ -145,15 +145,3 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 
 // ChildThreadName returns the name of the Thread that a Subagent owns.
 func ChildThreadName(subagent string) string { return subagent }
-
-// ThreadOwner returns an owner reference to a Thread, so that deleting the Thread also deletes the object (SUB-08).
-func ThreadOwner(name, uid string) metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion:         skeinv1.GroupVersion.String(),
-		Kind:               "Thread",
-		Name:               name,
-		UID:                types.UID(uid),
-		Controller:         ptr.To(true),
-		BlockOwnerDeletion: ptr.To(true),
-	}
-}

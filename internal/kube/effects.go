@@ -19,6 +19,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -56,10 +57,10 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 	s := &skeinv1.ScheduledEffect{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       thread.Namespace,
-			Name:            derivedName(thread.Name+"-"+req.Name, thread.ID, req.Cause),
-			Labels:          RuntimeLabels(thread),
+			Name:            objects.DerivedName(thread.Name+"-"+req.Name, thread.ID, req.Cause),
+			Labels:          objects.RuntimeLabels(thread),
 			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: req.Cause},
-			OwnerReferences: []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())},
+			OwnerReferences: []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())},
 		},
 		Spec: skeinv1.ScheduledEffectSpec{
 			ThreadRef: &skeinv1.LocalRef{Name: thread.Name},
@@ -97,7 +98,7 @@ const shownNames = 20
 
 // known returns an *definition.UnknownError unless the namespace has an Effect of this name.
 func (e *Effects) known(ctx context.Context, namespace, name string) error {
-	key := client.ObjectKey{Namespace: namespace, Name: EffectObjectName(name)}
+	key := client.ObjectKey{Namespace: namespace, Name: objects.EffectName(name)}
 	err := e.client.Get(ctx, key, &skeinv1.Effect{})
 	if apierrors.IsNotFound(err) {
 		err = e.live.Get(ctx, key, &skeinv1.Effect{}) // the cache may not have a new Effect yet
@@ -141,7 +142,7 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 	}
 	out := []engine.ScheduledEffect{}
 	for _, s := range pending {
-		if name != "" && EffectObjectName(s.Spec.Effect) != EffectObjectName(name) {
+		if name != "" && objects.EffectName(s.Spec.Effect) != objects.EffectName(name) {
 			continue
 		}
 		out = append(out, engine.ScheduledEffect{
@@ -182,7 +183,7 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 
 func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1.ScheduledEffect, error) {
 	var list skeinv1.ScheduledEffectList
-	if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), client.MatchingFields{IndexThread: thread.Name}); err != nil {
+	if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), client.MatchingFields{objects.IndexThread: thread.Name}); err != nil {
 		return nil, fmt.Errorf("list the ScheduledEffects of Thread %q: %w", thread.Name, err)
 	}
 	var out []*skeinv1.ScheduledEffect

@@ -19,10 +19,12 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/kubetest"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-var parent = &store.Thread{ID: "11111111-2222-4333-8444-555555555555", Namespace: ns, Name: "thread", RootID: "11111111-2222-4333-8444-555555555555"}
+var parent = &store.Thread{ID: "11111111-2222-4333-8444-555555555555", Namespace: kubetest.Namespace, Name: "thread", RootID: "11111111-2222-4333-8444-555555555555"}
 
 var _ = Describe("Children", func() {
 	request := engine.ChildRequest{
@@ -31,7 +33,7 @@ var _ = Describe("Children", func() {
 	}
 
 	It("are Subagents, owned and labelled, the same one for the same cause", Label("SUB-01", "K8S-03"), func(ctx SpecContext) {
-		c := cluster(interceptor.Funcs{})
+		c := kubetest.Cluster(interceptor.Funcs{})
 		port := kube.NewChildren(c)
 		first, err := port.Create(ctx, parent, request)
 		Expect(err).NotTo(HaveOccurred())
@@ -45,7 +47,7 @@ var _ = Describe("Children", func() {
 		Expect(second.Reference).NotTo(Equal(first.Reference))
 
 		var s skeinv1.Subagent
-		Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: first.Reference}, &s)).To(Succeed())
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: kubetest.Namespace, Name: first.Reference}, &s)).To(Succeed())
 		Expect(s.Name).To(HavePrefix("thread-helper-one-"))
 		Expect(s.OwnerReferences).To(HaveExactElements(And(HaveField("Kind", "Thread"), HaveField("UID", BeEquivalentTo(parent.ID)),
 			HaveField("Controller", HaveValue(BeTrue())), HaveField("BlockOwnerDeletion", HaveValue(BeTrue())))))
@@ -54,15 +56,15 @@ var _ = Describe("Children", func() {
 		Expect(s.Spec.ToolCallID).To(Equal("call_1"))
 		Expect(first).To(HaveValue(And(HaveField("Status", kube.ChildPending), HaveField("Title", "Sum"), HaveField("ThreadName", s.Name))))
 		Expect(port.List(ctx, parent)).To(ConsistOf(HaveField("Reference", first.Reference), HaveField("Reference", second.Reference)))
-		Expect(port.List(ctx, &store.Thread{Namespace: ns, Name: "other"})).To(BeEmpty())
+		Expect(port.List(ctx, &store.Thread{Namespace: kubetest.Namespace, Name: "other"})).To(BeEmpty())
 	})
 
 	It("never take over what somebody else made", func(ctx SpecContext) {
-		port := kube.NewChildren(cluster(interceptor.Funcs{}))
+		port := kube.NewChildren(kubetest.Cluster(interceptor.Funcs{}))
 		first, err := port.Create(ctx, parent, request)
 		Expect(err).NotTo(HaveOccurred())
-		foreign := &skeinv1.Subagent{ObjectMeta: meta(first.Reference), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "thread"}}}
-		port = kube.NewChildren(cluster(interceptor.Funcs{}, foreign))
+		foreign := &skeinv1.Subagent{ObjectMeta: kubetest.Meta(first.Reference), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "thread"}}}
+		port = kube.NewChildren(kubetest.Cluster(interceptor.Funcs{}, foreign))
 		_, err = port.Create(ctx, parent, request)
 		Expect(err).To(MatchError(And(ContainSubstring("exists already"), ContainSubstring("rename"))))
 	})
@@ -70,11 +72,11 @@ var _ = Describe("Children", func() {
 	It("have names that fit labels, whatever their parent is called", func(ctx SpecContext) {
 		long := *parent
 		long.Name = strings.Repeat("n", 200)
-		s, err := kube.NewChildren(cluster(interceptor.Funcs{})).Create(ctx, &long, request)
+		s, err := kube.NewChildren(kubetest.Cluster(interceptor.Funcs{})).Create(ctx, &long, request)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(validation.IsValidLabelValue(s.Reference)).To(BeEmpty())
 		Expect(validation.IsDNS1123Subdomain(s.Reference)).To(BeEmpty())
-		Expect(kube.RuntimeLabels(&long)).NotTo(HaveKey(skeinv1.LabelThread))
+		Expect(objects.RuntimeLabels(&long)).NotTo(HaveKey(skeinv1.LabelThread))
 	})
 })
 
@@ -82,7 +84,7 @@ var _ = Describe("Effects", func() {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
 	It("are ScheduledEffects with an exact due time, listed and removed while they are pending", Label("EFF-01", "EFF-02"), func(ctx SpecContext) {
-		c := cluster(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		c := kubetest.Cluster(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			o.SetUID("uid-" + "1")
 			if o.GetName() != "" && strings.Contains(o.GetName(), "later") {
 				o.SetUID("uid-2")
@@ -119,7 +121,7 @@ var _ = Describe("Effects", func() {
 		Expect(port.Remove(ctx, parent, later)).To(BeTrue())
 		Expect(port.Remove(ctx, parent, later)).To(BeFalse())
 		var s skeinv1.ScheduledEffect
-		Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: nameOf(ctx, c, id)}, &s)).To(Succeed())
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: kubetest.Namespace, Name: nameOf(ctx, c, id)}, &s)).To(Succeed())
 		Expect(s.Spec.HookDepth).To(Equal(int32(3)))
 		s.Status.Phase = kube.EffectFired
 		Expect(c.Status().Update(ctx, &s)).To(Succeed())

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -116,7 +116,7 @@ func (b *sandboxBench) plainPod(ctx SpecContext, name string) start {
 
 func (b *sandboxBench) createPlain(ctx context.Context, name string) *corev1.Pod {
 	GinkgoHelper()
-	p := kube.SandboxPod(b.poolOf(0), kube.SandboxSettings{Image: "skein.dev/sandbox:dev", ImagePullPolicy: corev1.PullNever})
+	p := sandboxpod.New(b.poolOf(0), sandboxpod.Settings{Image: "skein.dev/sandbox:dev", ImagePullPolicy: corev1.PullNever})
 	p.ObjectMeta = metav1.ObjectMeta{Namespace: b.ns, Name: name}
 	p.Spec.Containers[0].ReadinessProbe = nil
 	create(ctx, b.cluster, p)

@@ -20,7 +20,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -58,7 +58,7 @@ func (b *sandboxBench) settle(ctx SpecContext, warm int) {
 		g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.HasLabels{skeinv1.LabelPool})).To(Succeed())
 		ready := 0
 		for i := range l.Items {
-			if kube.PodReady(&l.Items[i]) && l.Items[i].Labels[skeinv1.LabelSandboxState] == kube.SandboxWarm {
+			if sandboxpod.Ready(&l.Items[i]) && l.Items[i].Labels[skeinv1.LabelSandboxState] == sandboxpod.Warm {
 				ready++
 			}
 		}
@@ -133,7 +133,7 @@ func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
 func (b *sandboxBench) patch(ctx SpecContext) time.Duration {
 	GinkgoHelper()
 	var l corev1.PodList
-	Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(Succeed())
+	Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})).To(Succeed())
 	Expect(l.Items).NotTo(BeEmpty())
 	return b.touch(ctx, &l.Items[0])
 }
@@ -142,7 +142,7 @@ func (b *sandboxBench) patch(ctx SpecContext) time.Duration {
 func (b *sandboxBench) patches(ctx SpecContext) []time.Duration {
 	GinkgoHelper()
 	var l corev1.PodList
-	Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(Succeed())
+	Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})).To(Succeed())
 	took := make([]time.Duration, len(l.Items))
 	var wg sync.WaitGroup
 	for i := range l.Items {

@@ -14,7 +14,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/test/harness"
 )
@@ -39,7 +39,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		Eventually(ctx, func() (string, error) { return t.Value(ctx, "holding") }).Should(MatchJSON("true"))
 		pod := sandboxes(ctx, Default, ns, claimed())[0]
 		serial := func(g Gomega) string {
-			address, stop, err := cluster.Forward(ctx, ns, pod.Name, kube.SandboxPort)
+			address, stop, err := cluster.Forward(ctx, ns, pod.Name, sandboxpod.Port)
 			g.Expect(err).NotTo(HaveOccurred())
 			defer stop()
 			// Whom the pod would let in does not matter here: it shows what it has before that.
@@ -52,7 +52,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		Eventually(ctx, func(g Gomega) { before = serial(g) }).Should(Succeed()) // the way through the kubelet may fail
 
 		By("saying that the certificate is due")
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kube.SandboxSecret(p.Name)}}
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: sandboxpod.SecretName(p.Name)}}
 		Expect(cluster.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
 			`{"metadata":{"annotations":{"skein.dev/renew-at":%q}}}`, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339))))).To(Succeed())
 		// The kubelet brings a Secret to a running pod at its next look, within about a minute, or when the pod itself changes.

@@ -21,7 +21,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 	"github.com/skein-dev/skein/test/harness"
 )
@@ -81,7 +81,7 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 			threads[i] = thread(ctx, ns, fmt.Sprintf("t%d", i))
 		}
 		Eventually(ctx, func(g Gomega) {
-			g.Expect(sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(HaveEach(Satisfy(func(p corev1.Pod) bool { return kube.PodReady(&p) })))
+			g.Expect(sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})).To(HaveEach(Satisfy(func(p corev1.Pod) bool { return sandboxpod.Ready(&p) })))
 		}).Should(Succeed())
 
 		By("killing the manager when the first pods are claimed")
@@ -116,7 +116,7 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 		Eventually(ctx, func(g Gomega) {
 			pods := everySandbox(ctx, g, ns)
 			g.Expect(pods).To(HaveLen(2))
-			g.Expect(pods).To(HaveEach(HaveField("Labels", HaveKeyWithValue(skeinv1.LabelSandboxState, kube.SandboxWarm))))
+			g.Expect(pods).To(HaveEach(HaveField("Labels", HaveKeyWithValue(skeinv1.LabelSandboxState, sandboxpod.Warm))))
 		}).Should(Succeed())
 	}, SpecTimeout(12*time.Minute))
 

@@ -17,7 +17,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -52,7 +52,7 @@ func podOf(ctx context.Context, ns, thread string) corev1.Pod {
 	GinkgoHelper()
 	var pods []corev1.Pod
 	Eventually(ctx, func(g Gomega) { // the one before may be on its way out
-		pods = sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxClaimed, skeinv1.LabelThread: thread})
+		pods = sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Claimed, skeinv1.LabelThread: thread})
 		g.Expect(pods).To(HaveLen(1))
 	}).Should(Succeed())
 	return pods[0]
@@ -119,8 +119,8 @@ var _ = Describe("Faults of sandbox pods", Label("COD-09"), func() {
 		warm := func(other types.UID) (w corev1.Pod) {
 			GinkgoHelper()
 			Eventually(ctx, func(g Gomega) {
-				pods := sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})
-				g.Expect(pods).To(HaveExactElements(And(HaveField("UID", Not(Equal(other))), Satisfy(func(p corev1.Pod) bool { return kube.PodReady(&p) }))))
+				pods := sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})
+				g.Expect(pods).To(HaveExactElements(And(HaveField("UID", Not(Equal(other))), Satisfy(func(p corev1.Pod) bool { return sandboxpod.Ready(&p) }))))
 				w = pods[0]
 			}).Should(Succeed())
 			return w
@@ -216,10 +216,10 @@ var _ = Describe("Faults of sandbox pods", Label("COD-09"), func() {
 			s.PodMetadata = &skeinv1.SandboxPodMetadata{Labels: map[string]string{"team": "b"}, Annotations: map[string]string{"cost": "c"}}
 		})
 		Eventually(ctx, func(g Gomega) {
-			warm := sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})
+			warm := sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})
 			ready := 0
 			for _, p := range warm {
-				if kube.PodReady(&p) {
+				if sandboxpod.Ready(&p) {
 					ready++
 				}
 			}
@@ -253,7 +253,7 @@ var _ = Describe("Faults of sandbox pods", Label("COD-09"), func() {
 		}
 		busy.Wait()
 		Eventually(ctx, func(g Gomega) {
-			g.Expect(sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(HaveLen(3))
+			g.Expect(sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})).To(HaveLen(3))
 		}).Should(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())

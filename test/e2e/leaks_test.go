@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // noLeaks counts the sandbox pods of a namespace by label and owner: each belongs to a thread that there is, one
@@ -36,10 +36,10 @@ func noLeaks(ctx context.Context, ns string) {
 		}
 		warm, has := 0, map[types.UID]string{}
 		for _, p := range everySandbox(ctx, g, ns) {
-			g.Expect(kube.PodOver(&p)).To(BeFalse(), "%s has ended and is there still", p.Name)
+			g.Expect(sandboxpod.Over(&p)).To(BeFalse(), "%s has ended and is there still", p.Name)
 			owner := metav1.GetControllerOf(&p)
 			g.Expect(owner).NotTo(BeNil(), p.Name)
-			if p.Labels[skeinv1.LabelSandboxState] == kube.SandboxWarm {
+			if p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Warm {
 				g.Expect(owner.Kind).To(Equal("SandboxPool"))
 				warm++
 				continue
@@ -56,7 +56,7 @@ func noLeaks(ctx context.Context, ns string) {
 	Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, in)).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
 		for _, p := range everySandbox(ctx, g, ns) {
-			g.Expect(p.Labels).To(HaveKeyWithValue(skeinv1.LabelSandboxState, kube.SandboxWarm), p.Name)
+			g.Expect(p.Labels).To(HaveKeyWithValue(skeinv1.LabelSandboxState, sandboxpod.Warm), p.Name)
 		}
 	}).Should(Succeed())
 	Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.SandboxPool{}, in)).To(Succeed())

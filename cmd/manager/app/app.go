@@ -18,6 +18,8 @@ import (
 	"github.com/skein-dev/skein/internal/engine/after"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -110,22 +112,22 @@ func identity() (string, error) {
 }
 
 // assemble builds the engine, the controllers and the runtime API, and adds them to the manager.
-func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *sandboxes) error {
+func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *codeRunner) error {
 	models := provider.NewFactory(clock.RealClock{}).WithLimits(modellimit.New(data.store, clock.RealClock{}))
-	contents := kube.NewContents(mgr.GetCache(), mgr.GetAPIReader())
-	definitions := kube.NewDefinitions(mgr.GetCache(), contents, compile.Compile, models)
-	definitions.TellSecrets(o.secrets)
+	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
+	resolver := definitions.New(mgr.GetCache(), contents, compile.Compile, models)
+	resolver.TellSecrets(o.secrets)
 	if o.Sandbox == SandboxPods {
-		definitions.RequirePools()
+		resolver.RequirePools()
 	}
-	if err := o.serveEnv(ctx, cfg, mgr, data, definitions); err != nil {
+	if err := o.serveEnv(ctx, cfg, mgr, data, resolver); err != nil {
 		return err
 	}
 	network, err := o.toolNetwork(ctx, cfg, mgr)
 	if err != nil {
 		return err
 	}
-	definitions.JudgeAddresses(network)
+	resolver.JudgeAddresses(network)
 	servers := mcptool.New(mcptool.Options{
 		Network: network, Log: o.Logger.WithName("mcp"),
 		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)), Redact: o.secrets.Text,
@@ -138,7 +140,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	effects := kube.NewEffects(written, mgr.GetAPIReader(), clock.RealClock{})
 	eng, err := engine.New(engine.Options{
 		Threads:     data.threads,
-		Definitions: definitions,
+		Definitions: resolver,
 		Children:    children,
 		Effects:     effects,
 		Sandboxes:   boxes.port,
@@ -152,7 +154,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 
 		Logger:  o.Logger.WithName("engine"),
 		Redact:  o.secrets.Text,
-		PostRun: after.Tasks(after.Options{Store: data.store, Definitions: definitions, Models: models, Redact: o.secrets.Text}),
+		PostRun: after.Tasks(after.Options{Store: data.store, Definitions: resolver, Models: models, Redact: o.secrets.Text}),
 	})
 	if err != nil {
 		return err
@@ -173,7 +175,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return err
 	}
 	err = controller.Setup(mgr, controller.Options{
-		Threads: data.threads, Engine: eng, Definitions: definitions, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
+		Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
 	})
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skein-system,resources=leases,verbs=get;create;update;patch
@@ -107,7 +107,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		Client: client.Options{Cache: &client.CacheOptions{
 			EnableReadYourWritesConsistency: ptr.To(true),
 			// The contents of Secrets and ConfigMaps are read on demand; only their metadata is cached
-			// (kube.Contents).
+			// (objects.Contents).
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
@@ -159,12 +159,12 @@ func checkResources(mapper apimeta.RESTMapper) error {
 // prepareCache adds the indexes and starts the caches that the ports read, at once and in this replica. Controllers
 // run on the leader only, but every replica runs threads.
 func prepareCache(ctx context.Context, mgr ctrl.Manager) error {
-	if err := kube.RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := objects.RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	var errs []error
 	for _, kind := range []string{"Secret", "ConfigMap"} {
-		_, err := mgr.GetCache().GetInformer(ctx, kube.MetadataOf(kind))
+		_, err := mgr.GetCache().GetInformer(ctx, objects.MetadataOf(kind))
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -21,6 +21,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -40,7 +41,7 @@ var unsealed = prometheus.NewGauge(prometheus.GaugeOpts{
 func init() { metrics.Registry.MustRegister(unsealed) }
 
 // serveEnv provides what variables of threads need, and keeps it up to date.
-func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, definitions *kube.Definitions) error {
+func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, resolver *definitions.Resolver) error {
 	labelled, err := o.labelledCache(ctx, cfg, mgr)
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		},
 	}
 	keys.Load(ctx)
-	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: kube.NewEnv(definitions, labelled), Secrets: data.secrets})
+	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: definitions.NewEnv(resolver.Variables, labelled), Secrets: data.secrets})
 	for _, r := range []interface{ Start(context.Context) error }{
 		keys,
 		&resealer{threads: data.threads, primary: ring.Primary, clock: clock.RealClock{}, log: log},

@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -27,10 +28,10 @@ func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Ma
 	if err != nil {
 		return nil, err
 	}
-	if _, err := mgr.GetCache().GetInformer(ctx, kube.MetadataOf("Namespace")); err != nil {
+	if _, err := mgr.GetCache().GetInformer(ctx, objects.MetadataOf("Namespace")); err != nil {
 		return nil, fmt.Errorf("watch the Namespaces: %w", err)
 	}
-	policy.Opened = kube.OpenedHosts(mgr.GetCache())
+	policy.Opened = definitions.OpenedHosts(mgr.GetCache())
 	own := &ownAddresses{all: map[netip.Addr]bool{}, exact: map[netip.AddrPort]bool{}}
 	if err := own.find(ctx, cfg); err != nil {
 		return nil, err

@@ -11,29 +11,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skein-dev/skein/internal/controller"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxca"
+	"github.com/skein-dev/skein/internal/kube/sandboxes"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
 	sandboxclient "github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 )
 
-// sandboxes holds what runs the code of threads.
-type sandboxes struct {
-	port  kube.Sandboxes
+// codeRunner holds what runs the code of threads.
+type codeRunner struct {
+	port  sandboxes.Port
 	pools controller.Pools
 	close func() error
 }
 
 // openSandboxes prepares pods or local processes, as the flags say.
-func (o *Options) openSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*sandboxes, error) {
+func (o *Options) openSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*codeRunner, error) {
 	if o.Sandbox == SandboxProcess {
 		return o.processSandboxes(mgr.GetClient())
 	}
 	return o.podSandboxes(ctx, cfg, mgr)
 }
 
-func (o *Options) processSandboxes(c client.Client) (*sandboxes, error) {
+func (o *Options) processSandboxes(c client.Client) (*codeRunner, error) {
 	if o.inCluster() {
 		o.Logger.Info("code of threads runs as processes of the manager's own pod, as --sandbox=process asks; sandbox pods are the safer choice in a cluster")
 	}
@@ -41,29 +43,29 @@ func (o *Options) processSandboxes(c client.Client) (*sandboxes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--sandbox=process: %w", err)
 	}
-	port := kube.NewProcessSandboxes(pool, c)
-	return &sandboxes{port: port, pools: controller.Pools{ProcessMode: true}, close: port.Close}, nil
+	port := sandboxes.NewProcesses(pool, c)
+	return &codeRunner{port: port, pools: controller.Pools{ProcessMode: true}, close: port.Close}, nil
 }
 
-func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*sandboxes, error) {
+func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*codeRunner, error) {
 	live, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return nil, err
 	}
-	authority := kube.NewSandboxAuthority(live, o.Namespace, clock.RealClock{}, kube.DefaultSandboxTerms())
+	authority := sandboxca.New(live, o.Namespace, clock.RealClock{}, sandboxca.DefaultTerms())
 	if err := authority.Load(ctx); err != nil {
 		return nil, err
 	}
-	settings := kube.SandboxSettings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
+	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
 	configs := &pki.ClientConfigs{}
-	lines := sandboxclient.NewLines(authority.Client, configs)
-	port := kube.NewPodSandboxes(kube.PodSandboxesOptions{
-		Client:   mgr.GetClient(),
-		Dial:     dialer(authority, configs, lines),
-		Lines:    lines,
-		Settings: settings,
-		Clock:    clock.RealClock{},
-		Logger:   o.Logger.WithName("sandboxes"),
+	connections := sandboxclient.NewConnections(authority.Client, configs)
+	port := sandboxes.NewPods(sandboxes.PodsOptions{
+		Client:      mgr.GetClient(),
+		Dial:        dialer(authority, configs, connections),
+		Connections: connections,
+		Settings:    settings,
+		Clock:       clock.RealClock{},
+		Logger:      o.Logger.WithName("sandboxes"),
 	})
 	if err := port.Watch(ctx, mgr.GetCache()); err != nil {
 		return nil, err
@@ -72,15 +74,15 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	if o.inCluster() {
 		pools.ManagerNamespace = o.Namespace
 	}
-	return &sandboxes{port: port, pools: pools, close: port.Close}, nil
+	return &codeRunner{port: port, pools: pools, close: port.Close}, nil
 }
 
 // dialer returns a Dial that connects to sandbox pods with certificates of the authority.
-func dialer(authority *kube.SandboxAuthority, configs *pki.ClientConfigs, lines *sandboxclient.Lines) kube.Dial {
-	return func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+func dialer(authority *sandboxca.Authority, configs *pki.ClientConfigs, connections *sandboxclient.Connections) sandboxes.Dial {
+	return func(ctx context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 		c, err := sandboxclient.Dial(sandboxclient.Options{
 			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, Configs: configs,
-			Lines: lines, Line: e.Line, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, DialTimeout: e.DialTimeout, Answered: e.Answered,
+			Connections: connections, ConnectionName: e.ConnectionName, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, DialTimeout: e.DialTimeout, Answered: e.Answered,
 		})
 		if err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
@@ -77,7 +77,7 @@ func New(ctx context.Context) *Env {
 		&skeinv1.Agent{}, &skeinv1.Prompt{}, &skeinv1.Model{}, &skeinv1.Tool{}, &skeinv1.Effect{}, &skeinv1.ThreadEndpoint{},
 		&skeinv1.Thread{}, &skeinv1.Subagent{}, &skeinv1.ScheduledEffect{}, &skeinv1.SandboxPool{}, &corev1.Pod{},
 	).WithInterceptorFuncs(e.interceptor())
-	for _, i := range kube.Indexes() {
+	for _, i := range objects.Indexes() {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	e.Client = b.Build()

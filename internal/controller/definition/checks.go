@@ -13,30 +13,31 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // checker finds what keeps a definition from being used. For a referenced object it uses that object's own Ready
 // condition. Changes of that condition are watched, so none is missed.
 type checker struct {
 	reader client.Reader
-	defs   *kube.Definitions
+	defs   *definitions.Resolver
 }
 
 func (c *checker) model(ctx context.Context, m *skeinv1.Model) error {
-	_, err := c.defs.ResolveModel(ctx, m)
+	_, err := c.defs.Models.Resolve(ctx, m)
 	return err
 }
 
 func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
-	resolved, err := c.defs.ResolveTool(ctx, t)
+	resolved, err := c.defs.Tools.Resolve(ctx, t)
 	if err != nil {
 		return err
 	}
 	if t.Spec.Code == nil {
-		return c.defs.CheckAddress(ctx, t, resolved)
+		return c.defs.Tools.CheckAddress(ctx, t, resolved)
 	}
-	return c.defs.CheckAnyPool(ctx, t.Namespace)
+	return c.defs.Pools.CheckAny(ctx, t.Namespace)
 }
 
 // packable sets whether a Tool's code can be used elsewhere (TOL-04). For code that is not ready that is unknown.
@@ -45,7 +46,7 @@ func (c *checker) packable(ctx context.Context, t *skeinv1.Tool, w conditions.Wr
 		w.Set(skeinv1.ConditionPackable, metav1.ConditionTrue, skeinv1.ReasonPortable, "")
 		return
 	}
-	resolved, err := c.defs.ResolveTool(ctx, t)
+	resolved, err := c.defs.Tools.Resolve(ctx, t)
 	switch {
 	case err != nil:
 		w.Set(skeinv1.ConditionPackable, metav1.ConditionUnknown, skeinv1.ReasonReferenceNotReady, "its code is not ready: see the condition Ready")
@@ -61,7 +62,7 @@ func (c *checker) effect(ctx context.Context, e *skeinv1.Effect) error {
 	if _, err := c.defs.ResolveEffect(ctx, e); err != nil {
 		return err
 	}
-	return c.defs.CheckAnyPool(ctx, e.Namespace)
+	return c.defs.Pools.CheckAny(ctx, e.Namespace)
 }
 
 func (c *checker) endpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
@@ -70,26 +71,26 @@ func (c *checker) endpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) error
 			return err
 		}
 	}
-	if _, err := c.defs.ResolveEndpoint(ctx, e); err != nil {
+	if _, err := c.defs.Endpoints.Resolve(ctx, e); err != nil {
 		return err
 	}
-	if err := c.defs.CheckEndpointPath(ctx, e); err != nil {
+	if err := c.defs.Endpoints.CheckPath(ctx, e); err != nil {
 		return err
 	}
-	return c.defs.CheckAnyPool(ctx, e.Namespace)
+	return c.defs.Pools.CheckAny(ctx, e.Namespace)
 }
 
 func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
-	if err := c.defs.CheckEnv(ctx, p.Namespace, p.Spec.Env); err != nil {
+	if err := c.defs.Variables.Check(ctx, p.Namespace, p.Spec.Env); err != nil {
 		return err
 	}
-	if _, err := c.defs.ResolvePrompt(ctx, p); err != nil {
+	if _, err := c.defs.Prompts.Resolve(ctx, p); err != nil {
 		return err
 	}
-	if err := kube.CheckToolNames(&p.Spec); err != nil {
+	if err := definitions.CheckToolNames(&p.Spec); err != nil {
 		return err
 	}
-	if err := c.defs.CheckPromptHooks(ctx, p); err != nil {
+	if err := c.defs.Code.CheckPromptHooks(ctx, p); err != nil {
 		return err
 	}
 	var m skeinv1.Model
@@ -119,14 +120,14 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 			servers[t.Name] = t.Spec.MCP
 		}
 	}
-	return kube.CheckServerNames(p.Spec.Tools, servers)
+	return definitions.CheckServerNames(p.Spec.Tools, servers)
 }
 
 func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
-	if err := c.defs.CheckEnv(ctx, a.Namespace, a.Spec.Env); err != nil {
+	if err := c.defs.Variables.Check(ctx, a.Namespace, a.Spec.Env); err != nil {
 		return err
 	}
-	if err := c.defs.CheckAgentHooks(ctx, a); err != nil {
+	if err := c.defs.Code.CheckAgentHooks(ctx, a); err != nil {
 		return err
 	}
 	if err := c.side(ctx, a, "spec.sideA", &a.Spec.SideA); err != nil {
@@ -146,7 +147,7 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 			return err
 		}
 	}
-	if err := c.defs.CheckPool(ctx, a); err != nil {
+	if err := c.defs.Pools.Check(ctx, a); err != nil {
 		return err
 	}
 	if ref := a.Spec.SandboxPoolRef; ref != nil { // also when no code needs it, and when pools are not required
@@ -163,9 +164,9 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 		if err := c.ready(ctx, "Prompt", a.Namespace, s.PromptRef.Name, field+".promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
 			return err
 		}
-		return kube.CheckMemory(a, &p)
+		return definitions.CheckMemory(a, &p)
 	}
-	if err := c.defs.CheckHandler(ctx, a, field, h); err != nil {
+	if err := c.defs.Code.CheckHandler(ctx, a, field, h); err != nil {
 		return err
 	}
 	for i, ref := range h.Models {
@@ -180,12 +181,12 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 
 // after checks the models that are used after the agent's runs.
 func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
-	if ref := kube.MemoryModelRef(a); ref != nil {
+	if ref := objects.MemoryModelRef(a); ref != nil {
 		var m skeinv1.Model
 		if err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.memory.embeddingModelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 			return err
 		}
-		if err := kube.CheckEmbeds(m.Name, &m.Spec); err != nil {
+		if err := definitions.CheckEmbeds(m.Name, &m.Spec); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
@@ -32,7 +33,7 @@ var _ = Describe("What a prompt is made of", Label("AGT-05"), func() {
 	include := func(name string) skeinv1.PromptPart { return skeinv1.PromptPart{Include: name} }
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
-		c = &checker{reader: e.Client, defs: kube.NewDefinitions(e.Client, kube.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
+		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
 		m := &skeinv1.Model{ObjectMeta: Meta("m"), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted, Script: &skeinv1.ModelScript{Steps: []skeinv1.ScriptStep{{Content: "x"}}}}}
 		e.Create(ctx, m)
 		Reconcile(ctx, of(e, func(m *skeinv1.Model) *skeinv1.DefinitionStatus { return &m.Status }, c.model), m)
@@ -74,7 +75,7 @@ var _ = Describe("What a prompt is made of", Label("AGT-05"), func() {
 		for _, p := range []*skeinv1.Prompt{prompt("a", include("b")), prompt("b", include("c")), prompt("c"), prompt("d")} {
 			e.Create(ctx, p)
 		}
-		Expect(watches.Reach(ctx, e.Client, &skeinv1.PromptList{}, Meta("c").Namespace, kube.IndexInclude, "c")).To(ConsistOf(
+		Expect(watches.Reach(ctx, e.Client, &skeinv1.PromptList{}, Meta("c").Namespace, objects.IndexInclude, "c")).To(ConsistOf(
 			HaveField("Name", "a"), HaveField("Name", "b")))
 	})
 

@@ -20,7 +20,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // retryAfter is the pause before a retry after a failure of Skein itself.
@@ -58,7 +58,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, nil
 	}
 	var err error
-	if mistake := kube.CheckDecoded(obj); mistake != nil {
+	if mistake := objects.CheckDecoded(obj); mistake != nil {
 		err = mistake
 	} else {
 		err = r.check(ctx, obj)
@@ -95,7 +95,7 @@ func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *definitio
 	status := r.status(obj)
 	status.ObservedGeneration = obj.GetGeneration()
 	w := conditions.Writer{List: &status.Conditions, Generation: obj.GetGeneration(), Now: r.clock.Now()}
-	if r.more != nil && kube.CheckDecoded(obj) == nil {
+	if r.more != nil && objects.CheckDecoded(obj) == nil {
 		r.more(ctx, obj, w)
 	}
 	if mistake == nil {

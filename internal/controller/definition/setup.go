@@ -16,7 +16,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects;threadendpoints,verbs=get;list;watch
@@ -28,7 +29,7 @@ import (
 type Options struct {
 	// Client reads from the cache and writes statuses.
 	Client      client.Client
-	Definitions *kube.Definitions
+	Definitions *definitions.Resolver
 	Recorder    events.EventRecorder
 	Clock       clock.PassiveClock
 	// Workers is the number of workers for each kind.
@@ -71,8 +72,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.model,
 			list:   func() client.ObjectList { return &skeinv1.ModelList{} },
 			watches: []watch{
-				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
-				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
+				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap),
+				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: watches.ReadyTurned()},
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Tool, *skeinv1.Tool]{
@@ -81,8 +82,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.tool,
 			more:   c.packable,
 			list:   func() client.ObjectList { return &skeinv1.ToolList{} },
-			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap), anyPool(),
-				{object: kube.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}}},
+			watches: []watch{content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap), anyPool(),
+				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}}},
 			again: lookAgain,
 		}),
 		setup(mgr, o, kind[skeinv1.Effect, *skeinv1.Effect]{
@@ -90,7 +91,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			status:  func(e *skeinv1.Effect) *skeinv1.DefinitionStatus { return &e.Status },
 			check:   c.effect,
 			list:    func() client.ObjectList { return &skeinv1.EffectList{} },
-			watches: []watch{content("ConfigMap", kube.IndexConfigMap), anyPool()},
+			watches: []watch{content("ConfigMap", objects.IndexConfigMap), anyPool()},
 		}),
 		setup(mgr, o, kind[skeinv1.ThreadEndpoint, *skeinv1.ThreadEndpoint]{
 			name:   "threadendpoint",
@@ -98,12 +99,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.endpoint,
 			list:   func() client.ObjectList { return &skeinv1.ThreadEndpointList{} },
 			watches: []watch{
-				content("ConfigMap", kube.IndexConfigMap), anyPool(),
-				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
+				content("ConfigMap", objects.IndexConfigMap), anyPool(),
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
 				// Of two endpoints with the same path the older one answers, so a change of one may affect the
 				// others.
-				{object: &skeinv1.ThreadEndpoint{}, index: kube.IndexShape, predicate: predicate.GenerationChangedPredicate{}, value: func(o client.Object) string {
-					return kube.EndpointShape(o.(*skeinv1.ThreadEndpoint))
+				{object: &skeinv1.ThreadEndpoint{}, index: objects.IndexShape, predicate: predicate.GenerationChangedPredicate{}, value: func(o client.Object) string {
+					return objects.EndpointShape(o.(*skeinv1.ThreadEndpoint))
 				}},
 			},
 		}),
@@ -113,16 +114,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.prompt,
 			list:   func() client.ObjectList { return &skeinv1.PromptList{} },
 			watches: []watch{
-				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
+				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: watches.ReadyTurned()},
 				// Watched for whether they exist and are exposed as tools.
-				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: predicate.GenerationChangedPredicate{}},
-				{object: &skeinv1.Prompt{}, index: kube.IndexPrompt, predicate: predicate.GenerationChangedPredicate{}},
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: predicate.GenerationChangedPredicate{}},
+				{object: &skeinv1.Prompt{}, index: objects.IndexPrompt, predicate: predicate.GenerationChangedPredicate{}},
 				// The names of an MCP server's tools are in the Tool's spec.
-				{object: &skeinv1.Tool{}, index: kube.IndexTool, predicate: predicate.Or(watches.ReadyTurned(), predicate.Predicate(predicate.GenerationChangedPredicate{}))},
+				{object: &skeinv1.Tool{}, index: objects.IndexTool, predicate: predicate.Or(watches.ReadyTurned(), predicate.Predicate(predicate.GenerationChangedPredicate{}))},
 				// Its generation stands for its own text, its condition for the texts that it includes.
-				{object: &skeinv1.Prompt{}, index: kube.IndexInclude, reach: true,
+				{object: &skeinv1.Prompt{}, index: objects.IndexInclude, reach: true,
 					predicate: predicate.Or(predicate.GenerationChangedPredicate{}, watches.ReadyTurned())},
-				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
+				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap),
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Agent, *skeinv1.Agent]{
@@ -132,15 +133,15 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			more:   c.titles,
 			list:   func() client.ObjectList { return &skeinv1.AgentList{} },
 			watches: []watch{
-				{object: &skeinv1.Prompt{}, index: kube.IndexPrompt, predicate: watches.ReadyTurned()},
-				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
-				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
-				{object: &skeinv1.SandboxPool{}, index: kube.IndexPool, predicate: watches.Existence()},
+				{object: &skeinv1.Prompt{}, index: objects.IndexPrompt, predicate: watches.ReadyTurned()},
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
+				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
+				{object: &skeinv1.SandboxPool{}, index: objects.IndexPool, predicate: watches.Existence()},
 				// Whether the agent has code depends on its prompts, on the prompts that those call, and on their
 				// tools.
 				{object: &skeinv1.Prompt{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
 				{object: &skeinv1.Tool{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
-				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
+				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap),
 			},
 		}),
 	)
@@ -148,7 +149,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 // content watches Secrets or ConfigMaps through their metadata. Any change of one changes its resource version.
 func content(kind, index string) watch {
-	return watch{object: kube.MetadataOf(kind), index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
+	return watch{object: objects.MetadataOf(kind), index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
 }
 
 // anyPool watches whether SandboxPools exist.

@@ -23,7 +23,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools,verbs=get;list;watch
@@ -49,7 +50,7 @@ type Options struct {
 	Client client.Client
 	// ProcessMode means that the manager runs sandboxes as local processes, so that pools create no pods.
 	ProcessMode bool
-	Settings    kube.SandboxSettings
+	Settings    sandboxpod.Settings
 	Authority   Authority
 	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string
@@ -81,7 +82,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	if !r.ProcessMode {
 		b = b.Watches(&corev1.Pod{}, podEvents(), builder.WithPredicates(podTurned())).
 			Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-			Watches(kube.MetadataOf("Secret"), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.SandboxPool{}, handler.OnlyControllerOwner()))
+			Watches(objects.MetadataOf("Secret"), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.SandboxPool{}, handler.OnlyControllerOwner()))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the sandboxpool controller: %w", err)
@@ -97,7 +98,7 @@ type scope struct {
 	pods   inventory
 	want   int // how many pods should be warm
 	// trouble is why pods do not start; the zero value means that they do.
-	trouble kube.Trouble
+	trouble sandboxpod.Trouble
 	next    time.Duration // until the next reconcile; 0 means only on an event
 }
 
@@ -122,9 +123,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // warm pods are deleted through their owner reference, claimed ones with their threads
 	}
 	var failed error
-	invalid := kube.CheckDecoded(s.object)
+	invalid := objects.CheckDecoded(s.object)
 	if invalid != nil { // create nothing from a spec that could not be decoded, and keep what exists
-		s.trouble = kube.Trouble{Reason: invalid.Reason, Text: invalid.Message}
+		s.trouble = sandboxpod.Trouble{Reason: invalid.Reason, Text: invalid.Message}
 	} else if !r.ProcessMode {
 		for _, step := range []phase{
 			r.certificate, // pods cannot start without it

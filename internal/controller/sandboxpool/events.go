@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // refillDelay is the pause between a claim and the reconcile of its pool. A pod that starts takes processor time on a
@@ -42,8 +42,8 @@ func podEvents() handler.EventHandler {
 
 // isClaim reports whether an update is the claim of a pod.
 func isClaim(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetLabels()[skeinv1.LabelSandboxState] == kube.SandboxWarm &&
-		e.ObjectNew.GetLabels()[skeinv1.LabelSandboxState] == kube.SandboxClaimed
+	return e.ObjectOld.GetLabels()[skeinv1.LabelSandboxState] == sandboxpod.Warm &&
+		e.ObjectNew.GetLabels()[skeinv1.LabelSandboxState] == sandboxpod.Claimed
 }
 
 // poolOf maps a pod to its pool by label, because a claimed pod is owned by its Thread.
@@ -60,8 +60,8 @@ func podTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*corev1.Pod)
 		after, ok2 := e.ObjectNew.(*corev1.Pod)
-		return ok1 && ok2 && (kube.PodReady(before) != kube.PodReady(after) || kube.PodOver(before) != kube.PodOver(after) ||
-			kube.PodTrouble(before) != kube.PodTrouble(after) ||
+		return ok1 && ok2 && (sandboxpod.Ready(before) != sandboxpod.Ready(after) || sandboxpod.Over(before) != sandboxpod.Over(after) ||
+			sandboxpod.TroubleText(before) != sandboxpod.TroubleText(after) ||
 			before.Labels[skeinv1.LabelSandboxState] != after.Labels[skeinv1.LabelSandboxState])
 	}}
 }

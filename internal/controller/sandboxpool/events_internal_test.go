@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // queue records the delay of each request.
@@ -42,17 +42,17 @@ var _ = Describe("An event of a pod", func() {
 		podEvents().Update(ctx, e, q)
 		Expect(q.due).To(Equal(map[ctrl.Request]time.Duration{pool: after}))
 	},
-		Entry("after a claim once the first run is likely over", pod(kube.SandboxWarm, corev1.ConditionTrue), pod(kube.SandboxClaimed, corev1.ConditionTrue), refillDelay),
-		Entry("at once when it is ready", pod(kube.SandboxWarm, corev1.ConditionFalse), pod(kube.SandboxWarm, corev1.ConditionTrue), time.Duration(0)),
-		Entry("at once when it answers no more", pod(kube.SandboxWarm, corev1.ConditionTrue), pod(kube.SandboxWarm, corev1.ConditionFalse), time.Duration(0)),
-		Entry("at once when a claimed one answers no more", pod(kube.SandboxClaimed, corev1.ConditionTrue), pod(kube.SandboxClaimed, corev1.ConditionFalse), time.Duration(0)),
+		Entry("after a claim once the first run is likely over", pod(sandboxpod.Warm, corev1.ConditionTrue), pod(sandboxpod.Claimed, corev1.ConditionTrue), refillDelay),
+		Entry("at once when it is ready", pod(sandboxpod.Warm, corev1.ConditionFalse), pod(sandboxpod.Warm, corev1.ConditionTrue), time.Duration(0)),
+		Entry("at once when it answers no more", pod(sandboxpod.Warm, corev1.ConditionTrue), pod(sandboxpod.Warm, corev1.ConditionFalse), time.Duration(0)),
+		Entry("at once when a claimed one answers no more", pod(sandboxpod.Claimed, corev1.ConditionTrue), pod(sandboxpod.Claimed, corev1.ConditionFalse), time.Duration(0)),
 	)
 
 	It("lets its pool be looked at at once when the pod came or went", Label("COD-09"), func(ctx SpecContext) {
-		podEvents().Create(ctx, event.CreateEvent{Object: pod(kube.SandboxWarm, corev1.ConditionFalse)}, q)
+		podEvents().Create(ctx, event.CreateEvent{Object: pod(sandboxpod.Warm, corev1.ConditionFalse)}, q)
 		Expect(q.due).To(HaveKeyWithValue(pool, time.Duration(0)))
 		clear(q.due)
-		podEvents().Delete(ctx, event.DeleteEvent{Object: pod(kube.SandboxClaimed, corev1.ConditionTrue)}, q)
+		podEvents().Delete(ctx, event.DeleteEvent{Object: pod(sandboxpod.Claimed, corev1.ConditionTrue)}, q)
 		Expect(q.due).To(HaveKeyWithValue(pool, time.Duration(0)))
 	})
 })

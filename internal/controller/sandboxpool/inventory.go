@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // startTime is how long a pod may be unready before the pool reports that it does not start.
@@ -41,12 +42,12 @@ func (c *inventory) alive() int { return c.warm() + len(c.old) + len(c.claimed) 
 
 // count groups the pods of the pool and determines how many should be warm.
 func (r *Reconciler) count(ctx context.Context, s *scope) error {
-	hash := kube.SandboxTemplateHash(s.object, r.Settings)
+	hash := sandboxpod.TemplateHash(s.object, r.Settings)
 	var taken []*corev1.Pod
-	for _, state := range []string{kube.SandboxWarm, kube.SandboxClaimed} {
+	for _, state := range []string{sandboxpod.Warm, sandboxpod.Claimed} {
 		var list corev1.PodList
 		err := r.Client.List(ctx, &list, client.InNamespace(s.object.Namespace),
-			client.MatchingFields{kube.IndexSandbox: kube.SandboxIndex(s.object.Name, state)}, client.UnsafeDisableDeepCopy)
+			client.MatchingFields{objects.IndexSandbox: objects.SandboxIndex(s.object.Name, state)}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return fmt.Errorf("list the pods of the pool: %w", err)
 		}
@@ -54,7 +55,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) error {
 		slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		for i := range list.Items {
 			s.pods.add(&list.Items[i], state, hash, s.at)
-			if state == kube.SandboxClaimed {
+			if state == sandboxpod.Claimed {
 				taken = append(taken, &list.Items[i])
 			}
 		}
@@ -68,21 +69,21 @@ func (c *inventory) add(p *corev1.Pod, state, hash string, at time.Time) {
 	switch {
 	case !p.DeletionTimestamp.IsZero():
 		c.leaving = append(c.leaving, p)
-	case kube.PodOver(p):
+	case sandboxpod.Over(p):
 		c.over = append(c.over, p)
-	case state == kube.SandboxClaimed:
+	case state == sandboxpod.Claimed:
 		c.claimed = append(c.claimed, p)
-	case kube.PodReady(p) && current:
+	case sandboxpod.Ready(p) && current:
 		c.ready = append(c.ready, p)
-	case kube.PodReady(p):
+	case sandboxpod.Ready(p):
 		c.old = append(c.old, p)
 	case !current:
 		c.stale = append(c.stale, p)
-	case p.Status.Phase == corev1.PodRunning && at.Sub(kube.PodUnreadySince(p)) >= startTime:
+	case p.Status.Phase == corev1.PodRunning && at.Sub(sandboxpod.UnreadySince(p)) >= startTime:
 		c.sick = append(c.sick, p)
 	default:
 		c.starting = append(c.starting, p)
-		if kube.PodTrouble(p) != "" || at.Sub(kube.PodUnreadySince(p)) >= startTime {
+		if sandboxpod.TroubleText(p) != "" || at.Sub(sandboxpod.UnreadySince(p)) >= startTime {
 			c.stuck = append(c.stuck, p)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 const (
@@ -25,7 +25,7 @@ type failure struct {
 	count   int
 	at      time.Time // the time of the last one
 	until   time.Time // no pod is created before
-	trouble kube.Trouble
+	trouble sandboxpod.Trouble
 }
 
 // memoryOf returns what is remembered about a pool. mu is held.
@@ -46,7 +46,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 }
 
 // note counts a failure, and delays the next pod longer each time.
-func (r *Reconciler) note(s *scope, t kube.Trouble) failure {
+func (r *Reconciler) note(s *scope, t sandboxpod.Trouble) failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.memoryOf(s.req)

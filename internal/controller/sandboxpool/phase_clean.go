@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // leaveTime is how long after its grace period a pod may still be terminating. Then the node that should confirm its
@@ -58,14 +58,14 @@ func (r *Reconciler) removeFailed(ctx context.Context, s *scope) error {
 		return err
 	}
 	// A claimed pod that ended has worked, so it does not count as a failure of the template.
-	i := slices.IndexFunc(s.pods.over, func(p *corev1.Pod) bool { return p.Labels[skeinv1.LabelSandboxState] == kube.SandboxWarm })
+	i := slices.IndexFunc(s.pods.over, func(p *corev1.Pod) bool { return p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Warm })
 	switch {
 	case i >= 0:
-		t := kube.TroubleOf(s.pods.over[i])
+		t := sandboxpod.TroubleOf(s.pods.over[i])
 		t.Text = fmt.Sprintf("pod %q ended: %s", s.pods.over[i].Name, t.Text)
 		r.note(s, t)
 	case len(s.pods.sick) > 0:
-		r.note(s, kube.Trouble{Reason: skeinv1.ReasonPodsFailing, Text: fmt.Sprintf("pod %q has not answered for %s", s.pods.sick[0].Name, startTime)})
+		r.note(s, sandboxpod.Trouble{Reason: skeinv1.ReasonPodsFailing, Text: fmt.Sprintf("pod %q has not answered for %s", s.pods.sick[0].Name, startTime)})
 	}
 	return nil
 }

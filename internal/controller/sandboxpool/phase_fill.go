@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // createAtOnce bounds the pods that one reconcile creates, so that a wrong template creates few.
@@ -32,7 +32,7 @@ func (r *Reconciler) fill(ctx context.Context, s *scope) error {
 		s.trouble = stuck(s.pods.stuck[0])
 	}
 	for _, p := range s.pods.starting { // a pod that hangs without a reason is reported when its time is up
-		s.look(startTime - s.at.Sub(kube.PodUnreadySince(p)))
+		s.look(startTime - s.at.Sub(sandboxpod.UnreadySince(p)))
 	}
 	return r.create(ctx, s, missing)
 }
@@ -58,17 +58,17 @@ func (r *Reconciler) create(ctx context.Context, s *scope, n int) error {
 	var wg sync.WaitGroup
 	for i := range pods {
 		wg.Go(func() {
-			pods[i] = kube.SandboxPod(s.object, r.Settings)
+			pods[i] = sandboxpod.New(s.object, r.Settings)
 			errs[i] = r.Client.Create(ctx, pods[i])
 		})
 	}
 	wg.Wait()
-	var refused *kube.Trouble
+	var refused *sandboxpod.Trouble
 	for i, p := range pods {
 		if errs[i] == nil {
 			s.pods.starting = append(s.pods.starting, p)
 		}
-		if t := kube.RefusalOf(errs[i]); t != nil && refused == nil {
+		if t := sandboxpod.RefusalOf(errs[i]); t != nil && refused == nil {
 			refused, errs[i] = t, nil
 		} else if t != nil {
 			errs[i] = nil
@@ -85,10 +85,10 @@ func (r *Reconciler) create(ctx context.Context, s *scope, n int) error {
 	return nil
 }
 
-func stuck(p *corev1.Pod) kube.Trouble {
-	t := kube.TroubleOf(p)
+func stuck(p *corev1.Pod) sandboxpod.Trouble {
+	t := sandboxpod.TroubleOf(p)
 	if t.Text == "" {
-		return kube.Trouble{Reason: skeinv1.ReasonPodsFailing, Text: fmt.Sprintf("pod %q is not ready after %s", p.Name, startTime)}
+		return sandboxpod.Trouble{Reason: skeinv1.ReasonPodsFailing, Text: fmt.Sprintf("pod %q is not ready after %s", p.Name, startTime)}
 	}
 	t.Text = fmt.Sprintf("pod %q: %s", p.Name, t.Text)
 	return t

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 // Annotations of a pool's Secret. They show whether it is current without reading its key.
@@ -36,8 +37,8 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.look(next.Sub(s.at))
-	name := kube.SandboxSecret(s.object.Name)
-	have := kube.MetadataOf("Secret")
+	name := sandboxpod.SecretName(s.object.Name)
+	have := objects.MetadataOf("Secret")
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, have)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Secret %q: %w", name, err)
@@ -136,7 +137,7 @@ func (r *Reconciler) policy(pool *skeinv1.SandboxPool) *networkingv1.NetworkPoli
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{
 				From:  from,
-				Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(kube.SandboxPort))}},
+				Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(sandboxpod.Port))}},
 			}},
 		},
 	}

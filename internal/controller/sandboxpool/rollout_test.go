@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 var _ = Describe("A change of the template", func() {
@@ -24,7 +24,7 @@ var _ = Describe("A change of the template", func() {
 		w.reconcile(ctx)
 		w.allUp(ctx)
 		w.reconcile(ctx)
-		old = kube.SandboxTemplateHash(w.pool, w.options().Settings)
+		old = sandboxpod.TemplateHash(w.pool, w.options().Settings)
 		w.change(ctx, func(s *skeinv1.SandboxPoolSpec) { s.MaxConcurrency = 7 })
 	}
 	// count returns the numbers of warm pods by template and readiness, and of claimed pods.
@@ -37,7 +37,7 @@ var _ = Describe("A change of the template", func() {
 				c.Claimed++
 			case p.Labels[skeinv1.LabelTemplateHash] == old:
 				c.Old++
-			case kube.PodReady(&p):
+			case sandboxpod.Ready(&p):
 				c.Ready++
 			default:
 				c.Starting++
@@ -89,7 +89,7 @@ var _ = Describe("A change of the template", func() {
 			w.Clock.Step(time.Second) // a status is written at most once a second
 			w.reconcile(ctx)
 			for _, p := range w.pods(ctx) {
-				if !kube.PodReady(&p) {
+				if !sandboxpod.Ready(&p) {
 					w.become(ctx, &p, waiting("ImagePullBackOff", "no such image"))
 				}
 			}
@@ -106,7 +106,7 @@ var _ = Describe("A change of the template", func() {
 	})
 
 	It("is one when labels, annotations or the scheduling of the pods change", func(ctx SpecContext) {
-		hash := func() string { return kube.SandboxTemplateHash(w.pool, w.options().Settings) }
+		hash := func() string { return sandboxpod.TemplateHash(w.pool, w.options().Settings) }
 		seen := map[string]bool{hash(): true}
 		for _, edit := range []func(*skeinv1.SandboxPoolSpec){
 			func(s *skeinv1.SandboxPoolSpec) {

@@ -14,7 +14,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/sandboxpool"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/sandboxca"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
@@ -34,7 +35,7 @@ var _ = Describe("The sandboxpool controller", func() {
 		Expect(np.Spec.Ingress).To(HaveExactElements(And(HaveField("From", HaveLen(1)), HaveField("Ports", HaveLen(1)))))
 		Expect(np.Spec.Ingress[0].From[0].NamespaceSelector.MatchLabels).To(HaveKeyWithValue(corev1.LabelMetadataName, "skein-system"))
 		var s corev1.Secret
-		Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.SandboxSecret("default")}, &s)).To(Succeed())
+		Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: sandboxpod.SecretName("default")}, &s)).To(Succeed())
 		ca, _, err := w.authority.Client(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pki.Check(w.Clock, ca, pki.Pair{Cert: s.Data["tls.crt"], Key: s.Data["tls.key"]}, time.Hour)).To(Succeed())
@@ -106,7 +107,7 @@ var _ = Describe("The sandboxpool controller", func() {
 		read := func() []byte {
 			GinkgoHelper()
 			var s corev1.Secret
-			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.SandboxSecret("default")}, &s)).To(Succeed())
+			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: sandboxpod.SecretName("default")}, &s)).To(Succeed())
 			return s.Data["tls.crt"]
 		}
 		result := w.reconcile(ctx)
@@ -119,7 +120,7 @@ var _ = Describe("The sandboxpool controller", func() {
 		w.reconcile(ctx)
 		second := read()
 		Expect(second).NotTo(Equal(first))
-		Expect(w.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "skein-system", Name: kube.SandboxCASecret}})).To(Succeed())
+		Expect(w.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "skein-system", Name: sandboxca.SecretName}})).To(Succeed())
 		Expect(w.authority.Load(ctx)).To(Succeed())
 		w.reconcile(ctx)
 		Expect(read()).NotTo(Equal(second))
@@ -129,19 +130,19 @@ var _ = Describe("The sandboxpool controller", func() {
 		read := func() (cert []byte, trusted int) {
 			GinkgoHelper()
 			var s corev1.Secret
-			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.SandboxSecret("default")}, &s)).To(Succeed())
+			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: sandboxpod.SecretName("default")}, &s)).To(Succeed())
 			return s.Data["tls.crt"], bytes.Count(s.Data["ca.crt"], []byte("BEGIN CERTIFICATE"))
 		}
 		key := func() []byte {
 			GinkgoHelper()
 			var s corev1.Secret
-			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.SandboxSecret("default")}, &s)).To(Succeed())
+			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: sandboxpod.SecretName("default")}, &s)).To(Succeed())
 			return s.Data["tls.key"]
 		}
 		authority := func() []byte {
 			GinkgoHelper()
 			var s corev1.Secret
-			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: "skein-system", Name: kube.SandboxCASecret}, &s)).To(Succeed())
+			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: "skein-system", Name: sandboxca.SecretName}, &s)).To(Succeed())
 			return s.Data["tls.crt"]
 		}
 		w.reconcile(ctx)
@@ -149,7 +150,7 @@ var _ = Describe("The sandboxpool controller", func() {
 		Expect(trusted).To(Equal(1))
 		old := authority()
 
-		terms := kube.DefaultSandboxTerms()
+		terms := sandboxca.DefaultTerms()
 		w.Clock.Step(terms.Authority - terms.Renewal)
 		result := w.reconcile(ctx)
 		announced, trusted := read()

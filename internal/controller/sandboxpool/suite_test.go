@@ -14,7 +14,9 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/sandboxpool"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxca"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
 func TestSandboxPool(t *testing.T) {
@@ -26,14 +28,14 @@ func TestSandboxPool(t *testing.T) {
 type world struct {
 	*Env
 	r         *sandboxpool.Reconciler
-	authority *kube.SandboxAuthority
+	authority *sandboxca.Authority
 	pool      *skeinv1.SandboxPool
 }
 
 func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	w := &world{Env: New(ctx)}
-	w.authority = kube.NewSandboxAuthority(w.Client, "skein-system", w.Clock, kube.DefaultSandboxTerms())
+	w.authority = sandboxca.New(w.Client, "skein-system", w.Clock, sandboxca.DefaultTerms())
 	Expect(w.authority.Load(ctx)).To(Succeed())
 	w.r = sandboxpool.New(w.options())
 	w.pool = &skeinv1.SandboxPool{ObjectMeta: Meta("default"), Spec: skeinv1.SandboxPoolSpec{Warm: 2, Max: 5}}
@@ -43,7 +45,7 @@ func newWorld(ctx context.Context) *world {
 }
 
 func (w *world) options() sandboxpool.Options {
-	return sandboxpool.Options{Client: w.Client, Settings: kube.SandboxSettings{Image: "sandbox:dev"}, Authority: w.authority,
+	return sandboxpool.Options{Client: w.Client, Settings: sandboxpod.Settings{Image: "sandbox:dev"}, Authority: w.authority,
 		ManagerNamespace: "skein-system", Recorder: w.Recorder, Clock: w.Clock}
 }
 
@@ -79,7 +81,7 @@ func (w *world) warm(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
 	var warm []corev1.Pod
 	for _, p := range w.pods(ctx) {
-		if p.Labels[skeinv1.LabelSandboxState] == kube.SandboxWarm {
+		if p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Warm {
 			warm = append(warm, p)
 		}
 	}
@@ -123,6 +125,6 @@ func (w *world) ready(ctx context.Context) metav1.Condition {
 func (w *world) claim(ctx context.Context, p corev1.Pod) {
 	GinkgoHelper()
 	p.Labels[skeinv1.LabelSandboxState] = "claimed"
-	p.OwnerReferences = []metav1.OwnerReference{kube.ThreadOwner("t", "00000000-0000-4000-8000-000000009999")}
+	p.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", "00000000-0000-4000-8000-000000009999")}
 	Expect(w.Client.Update(ctx, &p)).To(Succeed())
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -71,8 +71,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("scheduledeffect").
 		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexThread), builder.WithPredicates(threadTurned())).
-		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
+		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread), builder.WithPredicates(threadTurned())).
+		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
@@ -155,7 +155,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // decoded reports fields that could not be decoded as a problem. An effect never fires from such a spec.
 func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
-	if err := kube.CheckDecoded(s.object); err != nil {
+	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
 	}
 	return s.problem != nil, nil

@@ -11,7 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -44,7 +44,7 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	before := s.object.DeepCopy()
-	s.object.OwnerReferences = append(s.object.OwnerReferences, kube.ThreadOwner(s.thread.Name, string(s.thread.UID)))
+	s.object.OwnerReferences = append(s.object.OwnerReferences, objects.ThreadOwner(s.thread.Name, string(s.thread.UID)))
 	if s.object.Labels == nil {
 		s.object.Labels = map[string]string{}
 	}
@@ -71,7 +71,7 @@ func (r *Reconciler) findEffect(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil {
 		return false, nil
 	}
-	name := kube.EffectObjectName(s.object.Spec.Effect)
+	name := objects.EffectName(s.object.Spec.Effect)
 	var e skeinv1.Effect
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &e, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {

@@ -21,7 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -74,7 +74,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("subagent").
 		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownersChanged()))).
 		Owns(&skeinv1.Thread{}, builder.WithPredicates(threadTurned())).
-		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, kube.IndexThread), builder.WithPredicates(threadTurned())).
+		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // decoded reports fields that could not be decoded as a problem.
 func (r *Reconciler) decoded(_ context.Context, s *scope) error {
-	if err := kube.CheckDecoded(s.object); err != nil {
+	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -58,7 +59,7 @@ func made(o *skeinv1.Subagent) bool { return o.Status.Entry != nil && o.Status.E
 // childThread returns the child Thread to create. It has its finalizer already, which saves a write.
 func childThread(s *scope) *skeinv1.Thread {
 	o := s.object
-	labels := kube.RuntimeLabels(s.parentRow)
+	labels := objects.RuntimeLabels(s.parentRow)
 	// A Thread's own id is its UID, which is unknown before the Thread exists.
 	delete(labels, skeinv1.LabelThreadID)
 	return &skeinv1.Thread{

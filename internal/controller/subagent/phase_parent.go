@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -52,7 +52,7 @@ func (r *Reconciler) own(ctx context.Context, s *scope) error {
 		return err
 	}
 	before := s.object.DeepCopy()
-	s.object.OwnerReferences = append(s.object.OwnerReferences, kube.ThreadOwner(s.parent.Name, string(s.parent.UID)))
+	s.object.OwnerReferences = append(s.object.OwnerReferences, objects.ThreadOwner(s.parent.Name, string(s.parent.UID)))
 	if s.object.Labels == nil {
 		s.object.Labels = map[string]string{}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -89,10 +90,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
 		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged()))).
-		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, kube.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
+		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, objects.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
 		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
-		Watches(kube.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(kube.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(objects.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).

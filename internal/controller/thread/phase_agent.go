@@ -18,7 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 // agent checks whether the thread's agent can run it. It wakes a thread whose work waited for that.
@@ -57,7 +57,7 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 
 // checkArguments checks the arguments of a thread against the schemas of its agent's prompts (AGT-05).
 func (r *Reconciler) checkArguments(ctx context.Context, namespace string, a *skeinv1.Agent, arguments json.RawMessage) (*problem, error) {
-	for _, name := range kube.PromptsOf(&a.Spec) {
+	for _, name := range objects.PromptsOf(&a.Spec) {
 		var p skeinv1.Prompt
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
@@ -78,8 +78,8 @@ func (r *Reconciler) checkArguments(ctx context.Context, namespace string, a *sk
 func threadsOfPrompt(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		var out []ctrl.Request
-		for _, agent := range watches.Requests(ctx, reader, &skeinv1.AgentList{}, o.GetNamespace(), kube.IndexPrompt, o.GetName()) {
-			out = append(out, watches.Requests(ctx, reader, &skeinv1.ThreadList{}, o.GetNamespace(), kube.IndexAgent, agent.Name)...)
+		for _, agent := range watches.Requests(ctx, reader, &skeinv1.AgentList{}, o.GetNamespace(), objects.IndexPrompt, o.GetName()) {
+			out = append(out, watches.Requests(ctx, reader, &skeinv1.ThreadList{}, o.GetNamespace(), objects.IndexAgent, agent.Name)...)
 		}
 		return out
 	}

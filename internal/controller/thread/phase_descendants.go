@@ -16,6 +16,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -86,7 +87,7 @@ func (r *Reconciler) halt(ctx context.Context, row *store.Thread) error {
 // owned returns the names of a thread's Subagents in the cache that are not being deleted.
 func (r *Reconciler) owned(ctx context.Context, t *skeinv1.Thread) (names []string, err error) {
 	var list skeinv1.SubagentList
-	if err := r.Client.List(ctx, &list, client.InNamespace(t.Namespace), client.MatchingFields{kube.IndexThread: t.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(t.Namespace), client.MatchingFields{objects.IndexThread: t.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Subagents of the thread: %w", err)
 	}
 	for i := range list.Items {

@@ -13,6 +13,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -41,7 +42,7 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 
 // decoded reports fields that could not be decoded as a problem. The stored thread keeps its settings, and runs wait.
 func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
-	if err := kube.CheckDecoded(s.object); err != nil {
+	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
 	}
 	return false, nil

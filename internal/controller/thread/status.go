@@ -13,6 +13,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -87,7 +88,7 @@ func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) 
 // children returns the registry entries of a thread's Subagents.
 func (r *Reconciler) children(ctx context.Context, o *skeinv1.Thread) ([]skeinv1.ChildStatus, error) {
 	var list skeinv1.SubagentList
-	err := r.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{kube.IndexThread: o.Name}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{objects.IndexThread: o.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the Subagents: %w", err)
 	}

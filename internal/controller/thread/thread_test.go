@@ -21,7 +21,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/thread"
-	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
@@ -295,7 +295,7 @@ var _ = Describe("The thread controller", func() {
 		s := &skeinv1.Subagent{ObjectMeta: Meta("s"), Spec: skeinv1.SubagentSpec{
 			ParentRef: skeinv1.LocalRef{Name: parent.Name}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper", Blocking: true, ToolCallID: "call_1",
 			ParentCommunication: skeinv1.CommunicationImplicit, Message: "do"}}
-		s.OwnerReferences = []metav1.OwnerReference{kube.ThreadOwner(parent.Name, string(parent.UID))}
+		s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(parent.Name, string(parent.UID))}
 		for _, f := range edit {
 			f(s)
 		}
@@ -412,7 +412,7 @@ var _ = Describe("The thread controller", func() {
 		for i, name := range []string{"child", "grandchild"} {
 			parent := all[i]
 			s := &skeinv1.Subagent{ObjectMeta: Meta(name), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: parent.Name}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: name}}
-			s.OwnerReferences = []metav1.OwnerReference{kube.ThreadOwner(parent.Name, string(parent.UID))}
+			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(parent.Name, string(parent.UID))}
 			e.Create(ctx, s)
 			t := newThread(ctx, name, func(t *skeinv1.Thread) {
 				t.Finalizers = []string{skeinv1.Finalizer}

@@ -1,5 +1,5 @@
 // Package definition has the types of resolved definitions: an agent with its sides, prompts, models, tools, hooks and handlers, all
-// references followed and all code compiled. Package engine runs threads by them, internal/kube resolves them from custom
+// references followed and all code compiled. Package engine runs threads by them, internal/kube/definitions resolves them from custom
 // resources, and tests make them in memory. The package reads and writes nothing.
 package definition
 

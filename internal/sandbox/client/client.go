@@ -39,9 +39,9 @@ type Options struct {
 	// Configs caches the parsed credentials for later connections of all clients that share it. It may be nil.
 	Configs  *pki.ClientConfigs
 	ThreadID string // the only thread of this sandbox
-	// Lines may have a connection already, under the name Line. It may be nil.
-	Lines *Lines
-	Line  string
+	// Connections may have a connection already, under ConnectionName. It may be nil.
+	Connections    *Connections
+	ConnectionName string
 
 	// DialTimeout bounds how long the address may take to accept the first connection. 0 means 5 s. Later connections
 	// always have 5 s, because a sandbox that existed is not given up for a lost packet. The handshake has its own

@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Connect opens the connection before the first stream, or takes the connection that Lines has. So a caller that
+// Connect opens the connection before the first stream, or takes the connection that Connections has. So a caller that
 // still has to claim the sandbox can dial at the same time, and learns at once when it cannot be reached. The sandbox
 // belongs to no thread until the first stream.
 //
@@ -27,7 +27,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	if c.early.Load() != nil {
 		return nil
 	}
-	conn := c.opts.Lines.take(ctx, c.opts.Line)
+	conn := c.opts.Connections.take(ctx, c.opts.ConnectionName)
 	if conn == nil {
 		var err error
 		if conn, err = c.transport.NewClientConn(ctx, "https", c.opts.Address); err != nil {

@@ -26,7 +26,7 @@ type memoryWaiter struct {
 	memoryClaim
 	had     chan struct{} // closed when it has its memory
 	refused chan struct{} // closed when its patience has ended
-	timer   *time.Timer   // for its patience, while isolates leave no room for it
+	timer   *time.Timer   // for its patience, while isolates leave too little for it
 	since   time.Time     // when that began
 }
 
@@ -35,10 +35,10 @@ type memoryClaim struct {
 	bytes  int64
 	nested bool // of a run that another run waits for
 	keeps  bool // of a definition isolate
-	// patience is for how long without interruption isolates may leave no room for the claim, even if all runs ended.
+	// patience is for how long without interruption isolates may leave too little for the claim, even if all runs ended.
 	// The claim must not wait longer, because an isolate may itself wait for it. 0 means no separate limit.
 	patience time.Duration
-	// begun is when its patience began, if there is no room for it from the start. Zero means the time of acquire.
+	// begun is when its patience began, if there is too little for it from the start. Zero means the time of acquire.
 	begun time.Time
 }
 
@@ -75,7 +75,7 @@ func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
 		return errMemoryKept
 	default:
 	}
-	// Its timer may fire late, so the clock decides. While patience is left, isolates may have taken the room only
+	// Its timer may fire late, so the clock decides. While patience is left, isolates may have taken the memory only
 	// just now.
 	kept := q.tooMuchKept(w) && (w.patience == 0 || w.timer != nil && time.Since(w.since) >= w.patience)
 	q.leave(w)
@@ -101,7 +101,7 @@ func (q *memoryQueue) leave(w *memoryWaiter) {
 	q.serve() // those behind it may need less
 }
 
-// tooMuchKept reports whether there would be no room for a waiter even if all runs ended. mu is held.
+// tooMuchKept reports whether there would be too little for a waiter even if all runs ended. mu is held.
 func (q *memoryQueue) tooMuchKept(w *memoryWaiter) bool { return q.total-q.kept < w.bytes }
 
 func (q *memoryQueue) release(c memoryClaim) {
@@ -162,7 +162,7 @@ func (q *memoryQueue) time(w *memoryWaiter) {
 		t = time.AfterFunc(w.patience, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			if w.timer == t { // otherwise it was served or has gone, or there was room meanwhile
+			if w.timer == t { // otherwise it was served or has gone, or there was enough meanwhile
 				q.leave(w)
 				close(w.refused)
 			}

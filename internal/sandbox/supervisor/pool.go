@@ -97,7 +97,7 @@ func (p *pool) renew() {
 			if old.libraries { // the child has the newest libraries
 				old, child = child, old
 			}
-			p.ready <- child // there is room, because only this goroutine adds children
+			p.ready <- child // there is a free place, because only this goroutine adds children
 			old.dispose()
 		default:
 			child.dispose()

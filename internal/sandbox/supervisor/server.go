@@ -33,21 +33,21 @@ func logf(format string, args ...any) { logger.Printf(format, args...) }
 
 // Server is one supervisor.
 type Server struct {
-	opts     Options
-	certs    *certificates
-	spawner  *spawner
-	reaper   *reaper
-	pool     *pool
-	room     *room
-	thread   atomic.Pointer[string] // the one thread that this supervisor serves
-	activity *activity
-	mu       sync.Mutex // guards draining, and entering streams
-	draining bool
-	streams  sync.WaitGroup
-	libs     atomic.Pointer[os.File]
-	libsDone chan struct{}
-	ctx      context.Context // ends when the supervisor closes
-	cancel   context.CancelFunc
+	opts      Options
+	certs     *certificates
+	spawner   *spawner
+	reaper    *reaper
+	pool      *pool
+	admission *admission
+	thread    atomic.Pointer[string] // the one thread that this supervisor serves
+	activity  *activity
+	mu        sync.Mutex // guards draining, and entering streams
+	draining  bool
+	streams   sync.WaitGroup
+	libs      atomic.Pointer[os.File]
+	libsDone  chan struct{}
+	ctx       context.Context // ends when the supervisor closes
+	cancel    context.CancelFunc
 }
 
 // New returns a supervisor and starts its first children.
@@ -70,7 +70,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(os.Getpid() == 1),
-		room: newRoom(o), libsDone: make(chan struct{}), activity: newActivity(),
+		admission: newAdmission(o), libsDone: make(chan struct{}), activity: newActivity(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pool = newPool(s)

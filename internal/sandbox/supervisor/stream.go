@@ -68,7 +68,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	limits.Memory = capped(limits.Memory, s.opts.MaxMemory)
 	limits.Wall = capped(limits.Wall, s.opts.MaxWallTime)
 
-	release, err := s.room.enter(r.Context(), limits, r.Header.Get(NestedHeader) != "")
+	release, err := s.admission.admit(r.Context(), limits, r.Header.Get(NestedHeader) != "")
 	var kept *memoryKeptError
 	switch {
 	case errors.As(err, &kept):

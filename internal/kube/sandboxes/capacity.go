@@ -1,0 +1,108 @@
+package sandboxes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// createCold creates a pod that belongs to the thread from the start. The lock makes checking the capacity and creating
+// the pod one step, so that the pool's bound holds.
+func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	s.capacity.Lock()
+	defer s.capacity.Unlock()
+	if s.isClosed() {
+		return nil, errPodsClosed
+	}
+	if err := s.ensureCapacity(ctx, pool); err != nil {
+		return nil, err
+	}
+	pod := sandboxpod.New(pool, s.Settings)
+	for k, v := range claimLabels(thread) {
+		pod.Labels[k] = v
+	}
+	pod.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())}
+	if err := s.Client.Create(ctx, pod); err != nil {
+		if refused := sandboxpod.RefusalOf(err); refused != nil {
+			return nil, noSandbox("no sandbox pod may be started: %s", refused)
+		}
+		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
+	}
+	return pod, nil
+}
+
+// ensureCapacity keeps a pool within spec.max: when the pool is full it gives up the sandbox that has been idle longest.
+func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool) error {
+	limit := int(pool.Spec.Max)
+	if limit == 0 {
+		return nil
+	}
+	claimed, err := podsOf(ctx, s.Client, pool, sandboxpod.Claimed)
+	if err != nil {
+		return err
+	}
+	warm, err := podsOf(ctx, s.Client, pool, sandboxpod.Warm)
+	if err != nil {
+		return err
+	}
+	alive := 0
+	for _, pods := range [][]corev1.Pod{claimed, warm} {
+		for i := range pods {
+			if !sandboxpod.Over(&pods[i]) && !s.tracker.isGone(pods[i].UID) {
+				alive++
+			}
+		}
+	}
+	if alive < limit {
+		return nil
+	}
+	if s.evictIdle(ctx, claimed) {
+		return nil
+	}
+	return noSandbox("SandboxPool %q is full: all of its %d sandboxes are in use; wait for one to end, or raise spec.max", pool.Name, limit)
+}
+
+// evictIdle gives up one of the pods that no caller uses, and reports whether it found one.
+func (s *Pods) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
+	for i := range pods {
+		key := client.ObjectKeyFromObject(&pods[i])
+		s.mu.Lock()
+		c := s.claims[s.byPod[key]]
+		unused := c != nil && c.users == 0 && c.pod == key
+		s.mu.Unlock()
+		if !unused {
+			continue
+		}
+		select {
+		case c.turn <- struct{}{}:
+		default:
+			continue // a caller is about to use it
+		}
+		s.mu.Lock()
+		unused = c.users == 0 && c.pod == key
+		uid := c.uid
+		s.mu.Unlock()
+		unused = unused && s.retire(ctx, c, time.Millisecond) > 0 // another replica may use it
+		if unused {
+			s.drop(c)
+			removing, over := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout-askTimeout)
+			s.remove(removing, key, uid)
+			over()
+			go s.leave(context.WithoutCancel(ctx), key.Namespace, c.threadID)
+		}
+		<-c.turn
+		if unused {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,348 @@
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Endpoint says where a sandbox is dialled, and with which identity.
+type Endpoint struct {
+	Address        string // host:port
+	ServerName     string // the name in the sandbox's certificate
+	ConnectionName string // the name under which Connections may hold one
+	ThreadID       string
+	MaxWallTime    time.Duration // the pool's cap; 0 means none
+	DialTimeout    time.Duration // bounds connecting, without the handshake; 0 means the default
+	Answered       func()        // called when the sandbox has returned its first result
+}
+
+// Dial connects to a sandbox over mTLS. It returns once the sandbox has answered, so that an unreachable sandbox is
+// known before it is used. An error that wraps sandbox.ErrNotTrusted is final. Dialling claims nothing: a sandbox
+// becomes a thread's with the first code that it is asked to run.
+type Dial func(ctx context.Context, e Endpoint) (sandbox.Sandbox, error)
+
+// Connections keeps connections that were dialled ahead of time, for the thread that claims their sandbox. No method
+// waits for the network.
+type Connections interface {
+	// Keep starts connecting ahead of time, unless there is such a connection.
+	Keep(name, address, serverName string)
+	// Drop closes the connection of this name, if there is one.
+	Drop(name string)
+	Close() error
+}
+
+// PodsOptions are the options of NewPods.
+type PodsOptions struct {
+	// Client reads pods and pools from the cache, including its own writes.
+	Client      client.Client
+	Dial        Dial
+	Connections Connections // to warm pods, by pod UID; nil means none
+	Settings    sandboxpod.Settings
+	Clock       clock.WithDelayedExecution
+	Logger      logr.Logger
+	// StartTimeout bounds the start of a pod that is created for a claim. 0 means 2 minutes.
+	StartTimeout time.Duration
+}
+
+// Pods implements the engine's port with pods (COD-08, COD-09). Each thread claims a pod of its own from a
+// SandboxPool in its namespace, and keeps it until the pod has been idle for the pool's timeout.
+type Pods struct {
+	PodsOptions
+
+	tracker  *podTracker
+	failures *failures
+	warm     *warmConnections
+
+	capacity sync.Mutex // held while the capacity of a pool is checked and a pod is created
+
+	mu     sync.Mutex
+	claims map[string]*claim               // by thread id; mu guards this and all fields below
+	byPod  map[types.NamespacedName]string // thread ids
+	closed bool
+}
+
+var _ Port = (*Pods)(nil)
+
+// claim is the pod of one thread.
+type claim struct {
+	threadID string
+	turn     chan struct{} // a semaphore, held while the pod is claimed, dialled or given up
+
+	// Pods.mu guards the fields below.
+	pod         types.NamespacedName
+	uid         types.UID
+	conn        sandbox.Sandbox
+	users       int
+	idleTimeout time.Duration
+	idle        clock.Timer // runs while users is 0
+}
+
+// NewPods returns the port.
+func NewPods(o PodsOptions) *Pods {
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 2 * time.Minute
+	}
+	return &Pods{
+		PodsOptions: o,
+		claims:      map[string]*claim{},
+		byPod:       map[types.NamespacedName]string{},
+		tracker:     newPodTracker(),
+		failures:    &failures{clock: o.Clock, at: map[string]time.Time{}},
+		warm: &warmConnections{
+			client: o.Client, connections: o.Connections, timeout: o.StartTimeout, logger: o.Logger,
+			pools: map[types.UID]types.NamespacedName{},
+		},
+	}
+}
+
+// errPodsClosed stops callers that lost their sandbox because of Close from starting another pod.
+var errPodsClosed = errors.New("the manager is shutting down and starts no more sandboxes")
+
+// Acquire implements engine.Sandboxes.
+func (s *Pods) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
+	if pool == "" {
+		pool = skeinv1.DefaultPoolName
+	}
+	c, conn, err := s.turnOf(ctx, thread.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { <-c.turn }()
+	if conn == nil {
+		if conn, err = s.connect(ctx, c, thread, pool); err != nil {
+			s.drop(c)
+			go s.leave(context.WithoutCancel(ctx), thread.Namespace, thread.ID)
+			return nil, nil, err
+		}
+	}
+	return conn, sync.OnceFunc(func() { s.release(c) }), nil
+}
+
+// turnOf waits for the turn of the thread's claim. If the claim is connected, turnOf counts a user and returns the
+// connection. If the claim was dropped meanwhile, turnOf continues with its successor: using both would give the
+// thread two pods.
+func (s *Pods) turnOf(ctx context.Context, threadID string) (*claim, sandbox.Sandbox, error) {
+	for {
+		c := s.claimOf(threadID)
+		if c == nil {
+			return nil, nil, errPodsClosed
+		}
+		select {
+		case c.turn <- struct{}{}: // a new claim always takes this case; otherwise no caller would own it
+		default:
+			select {
+			case c.turn <- struct{}{}:
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			}
+		}
+		if conn, ok := s.use(c); ok {
+			return c, conn, nil
+		}
+		<-c.turn
+	}
+}
+
+func (s *Pods) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// claimOf returns the thread's claim, and makes one if necessary. It returns nil once the port is closed.
+func (s *Pods) claimOf(threadID string) *claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	c := s.claims[threadID]
+	if c == nil {
+		c = &claim{threadID: threadID, turn: make(chan struct{}, 1)}
+		s.claims[threadID] = c
+	}
+	return c
+}
+
+// use counts a user of a claim's connection and returns the connection, if there is one. ok is false when the claim
+// has been dropped.
+func (s *Pods) use(c *claim) (conn sandbox.Sandbox, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims[c.threadID] != c {
+		return nil, false
+	}
+	if c.conn != nil {
+		s.countUser(c)
+	}
+	return c.conn, true
+}
+
+func (s *Pods) countUser(c *claim) {
+	c.users++
+	if c.idle != nil {
+		c.idle.Stop()
+		c.idle = nil
+	}
+}
+
+// maxTries bounds how many pods that turn out to be dead connect tries.
+const maxTries = 3
+
+// connect finds the thread's pod or claims one, and dials it.
+func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, poolName string) (sandbox.Sandbox, error) {
+	pool := &skeinv1.SandboxPool{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: thread.Namespace, Name: poolName}, pool, client.UnsafeDisableDeepCopy); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, objects.Missing("SandboxPool", thread.Namespace, poolName, "spec.sandboxPoolRef of the agent")
+		}
+		return nil, fmt.Errorf("read SandboxPool %q: %w", poolName, err)
+	}
+	if err := objects.CheckDecoded(pool); err != nil {
+		return nil, objects.Within("SandboxPool", poolName, err)
+	}
+	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.failures.recent(thread.ID)}
+	var last error
+	for range maxTries {
+		pod, conn, err := a.sandbox(ctx)
+		if err == nil {
+			if !s.bind(c, pod, conn, idleTimeout(pool)) {
+				_ = conn.Close() // no caller has seen it yet
+				return nil, errPodsClosed
+			}
+			return conn, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if pod == nil {
+			return nil, err
+		}
+		last = noSandbox("connect to sandbox pod %q: %w", pod.Name, err)
+		a.anew = true
+		s.remove(ctx, client.ObjectKeyFromObject(pod), pod.UID)
+	}
+	return nil, last
+}
+
+func wallTime(pool *skeinv1.SandboxPool) time.Duration {
+	if t := pool.Spec.MaxWallTime; t != nil {
+		return t.Duration
+	}
+	return 0
+}
+
+// bind gives the claim its pod, its connection and its first user. It returns false once the port is closed.
+func (s *Pods) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if s.byPod[c.pod] == c.threadID {
+		delete(s.byPod, c.pod)
+	}
+	c.pod, c.uid, c.conn, c.idleTimeout = client.ObjectKeyFromObject(pod), pod.UID, conn, idle
+	s.claims[c.threadID] = c
+	s.byPod[c.pod] = c.threadID
+	s.failures.forget(c.threadID)
+	s.countUser(c)
+	return true
+}
+
+func (s *Pods) release(c *claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.users--; c.users <= 0 {
+		s.startIdle(c)
+	}
+}
+
+// drop forgets a claim and closes its connection. The pod stays.
+func (s *Pods) drop(c *claim) { s.dropIf(c, func() bool { return true }) }
+
+// dropIf drops a claim if still returns true. It calls still with mu held.
+func (s *Pods) dropIf(c *claim, still func() bool) {
+	s.mu.Lock()
+	if !still() {
+		s.mu.Unlock()
+		return
+	}
+	conn := c.conn
+	if s.claims[c.threadID] == c {
+		delete(s.claims, c.threadID)
+	}
+	if s.byPod[c.pod] == c.threadID {
+		delete(s.byPod, c.pod)
+	}
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	c.conn, c.idle, c.pod = nil, nil, types.NamespacedName{}
+	s.mu.Unlock()
+	if conn != nil {
+		if err := conn.Close(); err != nil {
+			s.Logger.V(1).Info("closing the connection to a sandbox", "thread", c.threadID, "error", err.Error())
+		}
+	}
+}
+
+// Discard implements engine.Sandboxes.
+func (s *Pods) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
+	s.mu.Lock()
+	c := s.claims[thread.ID]
+	if c == nil || c.conn != sbx { // another caller has discarded it already
+		s.mu.Unlock()
+		return
+	}
+	pod, uid := c.pod, c.uid
+	s.failures.record(thread.ID)
+	s.mu.Unlock()
+	s.drop(c)
+	s.remove(context.WithoutCancel(ctx), pod, uid)
+}
+
+// Forget implements Port. The pod is deleted with its owner, the Thread.
+func (s *Pods) Forget(threadID string) {
+	s.mu.Lock()
+	c := s.claims[threadID]
+	s.failures.forget(threadID)
+	s.mu.Unlock()
+	if c != nil {
+		s.drop(c)
+	}
+}
+
+// Close closes every connection and refuses new ones. The pods still belong to their threads, and the next manager
+// takes them over.
+func (s *Pods) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	claims := make([]*claim, 0, len(s.claims))
+	for _, c := range s.claims {
+		claims = append(claims, c)
+	}
+	s.mu.Unlock()
+	for _, c := range claims {
+		s.drop(c)
+	}
+	if s.Connections != nil {
+		return s.Connections.Close()
+	}
+	return nil
+}
