@@ -129,8 +129,8 @@ docker-build: bin/manager bin/sandbox ## Build the images with buildah and save 
 	@hack/image.sh sandbox-v8 $(IMAGE_SANDBOX_V8) build/sandbox-v8.tar
 
 .PHONY: clean
-clean: ## Remove what the build made (caches outside the repository stay).
-	@rm -rf bin build
+clean: ## Remove what the build made (caches outside the repository stay); not while the demo's manager runs.
+	@hack/clean.sh
 
 ##@ Test
 

@@ -31,8 +31,7 @@ type RunLimits struct {
 	// +optional
 	MaxTokens *int64 `json:"maxTokens,omitempty"`
 
-	// MaxCost of a run in the currency of the Models' pricing, for example "0.50"; reason MaxCostReached. Models
-	// without pricing cost nothing.
+	// MaxCost of a run in US dollars, for example "0.50"; reason MaxCostReached. Models without pricing cost nothing.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="give an amount above 0 such as \"0.50\", or leave it out for no bound"
 	// +optional
 	MaxCost *resource.Quantity `json:"maxCost,omitempty"`

@@ -275,7 +275,7 @@ type UsageStatus struct {
 	// CacheReadTokens that came from a provider's cache.
 	// +optional
 	CacheReadTokens int64 `json:"cacheReadTokens,omitempty"`
-	// Cost in the currency of the models' prices, as a decimal number; absent where none are given.
+	// Cost in US dollars, as a decimal number; absent where the models have no prices.
 	// +optional
 	Cost string `json:"cost,omitempty"`
 }

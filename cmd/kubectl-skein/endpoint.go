@@ -33,7 +33,8 @@ func newEndpoint(p *plugin) *cobra.Command {
 		Long: `Make a request to an endpoint of a thread and print the answer.
 
 PATH is the spec.path of a ThreadEndpoint object of the namespace, with values for its parameters. It may have a query:
-/report/7?format=csv. The command prints an answer with a status of 400 or more too, and then fails.`,
+/report/7?format=csv. The command prints an answer with a status of 400 or more too, and then fails. While the request waits
+for a sandbox, the command prints the reason to standard error.`,
 		Example: `  # Read a report
   kubectl skein endpoint orders /report/march
 
@@ -49,7 +50,12 @@ PATH is the spec.path of a ThreadEndpoint object of the namespace, with values f
 			if err != nil {
 				return err
 			}
+			stop, err := p.explainSandbox(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
 			resp, err := t.Endpoint(cmd.Context(), *req)
+			stop()
 			if err != nil {
 				return err
 			}

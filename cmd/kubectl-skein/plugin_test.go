@@ -96,6 +96,8 @@ type echo struct {
 	free atomic.Bool
 	// approvals wait in every thread.
 	approvals []approval.Call
+	// held is open while calls of the tool slow and requests to /slow wait; nil when none do.
+	held chan struct{}
 	// ended receives why code ended that ends only when it is ended.
 	ended chan error
 }
@@ -200,7 +202,29 @@ func (e *echo) RunCode(ctx context.Context, _ string, req sandbox.CodeRequest) (
 	return sandbox.Result{Status: sandbox.StatusSuccess, Value: v}, nil
 }
 
-func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessage) (tool.Result, error) {
+// hold makes calls that are slow wait until release is called.
+func (e *echo) hold() (release func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	held := make(chan struct{})
+	e.held = held
+	return sync.OnceFunc(func() { close(held) })
+}
+
+func (e *echo) wait(ctx context.Context) {
+	e.mu.Lock()
+	held := e.held
+	e.mu.Unlock()
+	select {
+	case <-held:
+	case <-ctx.Done():
+	}
+}
+
+func (e *echo) InvokeTool(ctx context.Context, _, _, name string, args json.RawMessage) (tool.Result, error) {
+	if name == "slow" {
+		e.wait(ctx)
+	}
 	if name == "bad" {
 		return tool.Failure("no good"), nil
 	}
@@ -210,7 +234,10 @@ func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessa
 }
 
 // ServeEndpoint answers with the request. A path with "teapot" gets that status.
-func (*echo) ServeEndpoint(_ context.Context, _ string, req endpoints.Request, to endpoints.Answer) error {
+func (e *echo) ServeEndpoint(ctx context.Context, _ string, req endpoints.Request, to endpoints.Answer) error {
+	if req.Path[0] == "slow" {
+		e.wait(ctx)
+	}
 	if req.Path[0] == "none" {
 		return &definition.UnknownError{Message: "no endpoint has the path /none"}
 	}

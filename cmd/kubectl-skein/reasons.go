@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +25,8 @@ import (
 // watchPause is the pause before a watch that ended is started again.
 const watchPause = time.Second
 
-// reasons follows a Thread object. Whenever it changes, it prints why the thread does not continue and what a person
-// can do. mu guards last.
+// reasons says why a thread does not continue and what a person can do, whenever that changes. It learns that from a
+// watch. mu guards last.
 type reasons struct {
 	out       io.Writer
 	thread    *runtimeclient.Thread
@@ -43,8 +45,29 @@ type blocker struct {
 	somebody bool
 }
 
+// source is what reasons watches.
+type source struct {
+	list    client.ObjectList
+	options []client.ListOption
+	// read returns, for each new watch, a function that says what its events mean. ok is false when an event says
+	// nothing about the thread.
+	read func() func(e watch.Event) (b blocker, ok bool)
+	// refused is for users who may not watch it.
+	refused string
+}
+
 // follow starts to follow a thread; stop ends that. name is the name of the Thread object.
 func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name string) (r *reasons, stop func(), err error) {
+	c, r, err := p.reasons(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.name = name
+	return r, background(ctx, func(ctx context.Context) { r.run(ctx, c, r.threadSource()) }), nil
+}
+
+// reasons returns a reasons without the thread's name, and the client for it.
+func (p *plugin) reasons(t *runtimeclient.Thread) (client.WithWatch, *reasons, error) {
 	cfg, ns, err := p.config()
 	if err != nil {
 		return nil, nil, err
@@ -52,35 +75,40 @@ func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name strin
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0 // it is a timeout for requests, and a watch lasts longer
 	scheme := runtime.NewScheme()
-	if err := skeinv1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(skeinv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, nil, err
 	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, nil, err
 	}
-	r = &reasons{out: p.ErrOut, thread: t, name: name, namespace: ns, command: "kubectl skein"}
+	r := &reasons{out: p.ErrOut, thread: t, namespace: ns, command: "kubectl skein"}
 	if p.flags.Namespace != nil && *p.flags.Namespace != "" {
 		r.command += " -n " + ns
 	}
+	return c, r, nil
+}
+
+// background runs work until it returns or stop is called. stop waits for its end.
+func background(ctx context.Context, work func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(ctx, c)
+		work(ctx)
 	}()
-	return r, func() { cancel(); <-done }, nil
+	return func() { cancel(); <-done }
 }
 
-func (r *reasons) run(ctx context.Context, c client.WithWatch) {
+func (r *reasons) run(ctx context.Context, c client.WithWatch, s source) {
 	for ctx.Err() == nil {
-		w, err := c.Watch(ctx, &skeinv1.ThreadList{}, client.InNamespace(r.namespace), client.MatchingFields{"metadata.name": r.name})
+		w, err := c.Watch(ctx, s.list, append([]client.ListOption{client.InNamespace(r.namespace)}, s.options...)...)
 		if apierrors.IsForbidden(err) {
-			fmt.Fprintln(r.out, "You may not watch the Thread object, so this cannot say what the thread waits for: ask for the role skein-viewer in this namespace.")
+			fmt.Fprintln(r.out, s.refused)
 			return
 		}
 		if err == nil {
-			r.take(ctx, w)
+			r.take(ctx, w, s.read())
 		}
 		select {
 		case <-time.After(watchPause):
@@ -89,20 +117,37 @@ func (r *reasons) run(ctx context.Context, c client.WithWatch) {
 	}
 }
 
-func (r *reasons) take(ctx context.Context, w watch.Interface) {
+func (r *reasons) take(ctx context.Context, w watch.Interface, read func(watch.Event) (blocker, bool)) {
 	defer w.Stop()
 	for {
 		select {
-		case e, ok := <-w.ResultChan():
-			if !ok {
+		case e, more := <-w.ResultChan():
+			if !more {
 				return
 			}
-			if t, is := e.Object.(*skeinv1.Thread); is && e.Type != watch.Deleted {
-				r.say(ctx, blockerOf(t))
+			if b, ok := read(e); ok {
+				r.say(ctx, b)
 			}
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// threadSource is the Thread object.
+func (r *reasons) threadSource() source {
+	read := func(e watch.Event) (blocker, bool) {
+		t, is := e.Object.(*skeinv1.Thread)
+		if !is || e.Type == watch.Deleted {
+			return blocker{}, false
+		}
+		return blockerOf(t), true
+	}
+	return source{
+		list:    &skeinv1.ThreadList{},
+		options: []client.ListOption{client.MatchingFields{"metadata.name": r.name}},
+		read:    func() func(watch.Event) (blocker, bool) { return read },
+		refused: "You may not watch the Thread object, so this cannot say what the thread waits for: ask for the role skein-viewer in this namespace.",
 	}
 }
 

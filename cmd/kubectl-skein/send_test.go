@@ -25,9 +25,13 @@ type started struct {
 
 func (c command) start(args ...string) *started {
 	s := &started{out: &lockedBuffer{}, err: &lockedBuffer{}, code: make(chan int, 1)}
+	file := c.kubeconfig
+	if file == "" {
+		file = kubeconfig
+	}
 	go func() {
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: s.out, ErrOut: s.err}
-		s.code <- run(c.ctx, streams, append([]string{"--kubeconfig", kubeconfig, "-n", c.ns}, args...))
+		s.code <- run(c.ctx, streams, append([]string{"--kubeconfig", file, "-n", c.ns}, args...))
 	}()
 	return s
 }

@@ -18,8 +18,9 @@ func newTool(p *plugin) *cobra.Command {
 		Short: "Call a tool of the thread's agent and print its result",
 		Long: `Call a tool of the thread's agent and print its result.
 
-The command makes the call outside the conversation, which does not see it. With --queue the run under way makes the call
-within the conversation, or the call starts a run.`,
+The command makes the call outside the conversation, which does not see it. While the call waits for a sandbox, the command
+prints the reason to standard error. With --queue the run under way makes the call within the conversation, or the call
+starts a run.`,
 		Example: `  # Call a tool with arguments
   kubectl skein tool orders sum-column --args '{"path": "/orders.csv"}'`,
 		Args: exactly("THREAD", "TOOL"),
@@ -42,7 +43,12 @@ within the conversation, or the call starts a run.`,
 				fmt.Fprintf(p.Out, "tool/%s queued\n", args[1])
 				return nil
 			}
+			stop, err := p.explainSandbox(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
 			res, err := t.InvokeTool(cmd.Context(), args[1], json.RawMessage(arguments))
+			stop()
 			if err != nil {
 				return err
 			}

@@ -25,8 +25,8 @@ func newUsage(p *plugin) *cobra.Command {
 		Short: "Show what ended runs used: tokens, cost and time",
 		Long: `Show what ended runs used: tokens, cost and time.
 
-Show the usage of THREAD. Without THREAD, show the usage of the namespace, including that of deleted threads. Cost is in the
-currency of the Models' prices.`,
+Show the usage of THREAD. Without THREAD, show the usage of the namespace, including that of deleted threads. Cost is in US
+dollars, by the Models' prices.`,
 		Example: `  # Of the namespace, and of one agent of it
   kubectl skein usage
   kubectl skein usage --agent analyst

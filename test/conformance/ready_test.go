@@ -7,13 +7,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -121,6 +125,34 @@ var _ = Describe("Ready", func() {
 			Expect(last(say(ctx, t, 2, "go"))).To(ContainSubstring(outbound.AnnotationPrivateHosts), "it is closed again at once")
 		}
 	}, SpecTimeout(4*patience))
+
+	It("is not said of a Tool whose address becomes that of one more API server", Label("TOL-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		tool := harness.HTTPTool(ns, "tool", skeinv1.HTTPTool{URL: "https://10.9.8.6:6443/version"}, nil)
+		create(ctx, tool)
+		opened := 0
+		open := func() {
+			GinkgoHelper()
+			opened++ // each change has the address checked again
+			_, err := cluster.Kubectl(ctx, "annotate", "--overwrite", "namespace", ns, fmt.Sprintf("%s=10.9.8.6 other-%d.svc", outbound.AnnotationPrivateHosts, opened))
+			Expect(err).NotTo(HaveOccurred())
+		}
+		open()
+		becomes(ctx, tool, metav1.ConditionTrue, skeinv1.ReasonReady)
+		server := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes-" + ns, Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To[int32](6443)}},
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.9.8.6"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}}},
+		}
+		Expect(cluster.Client.Create(ctx, server)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Client.Delete(ctx, server)).To(Succeed()) }, NodeTimeout(patience))
+		Eventually(ctx, func(g Gomega) {
+			open()
+			g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(tool), tool)).To(Succeed())
+			g.Expect(meta.FindStatusCondition(tool.Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(HaveField("Reason", skeinv1.ReasonAddressForbidden)))
+		}).WithPolling(time.Second).Should(Succeed())
+	}, SpecTimeout(2*patience))
 
 	It("leaves it to the cluster's administrators what a namespace opens", Label("TOL-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)

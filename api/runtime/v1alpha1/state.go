@@ -147,7 +147,7 @@ type Usage struct {
 	CacheReadTokens int64 `json:"cacheReadTokens"`
 	// ReasoningTokens is the number of output tokens for reasoning.
 	ReasoningTokens int64 `json:"reasoningTokens"`
-	// Cost is in the currency of the models' prices, 0 without prices.
+	// Cost is in US dollars, 0 without prices.
 	Cost float64 `json:"cost"`
 	// DurationMs is how long runs took, including waiting.
 	DurationMs int64 `json:"durationMs"`
@@ -175,7 +175,7 @@ type UsageRecord struct {
 	CacheReadTokens int64 `json:"cacheReadTokens"`
 	// ReasoningTokens is the number of output tokens for reasoning.
 	ReasoningTokens int64 `json:"reasoningTokens"`
-	// Cost is in the currency of the models' prices, 0 without prices.
+	// Cost is in US dollars, 0 without prices.
 	Cost float64 `json:"cost"`
 	// DurationMs is how long the run took, including waiting.
 	DurationMs int64 `json:"durationMs"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -89,6 +90,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	}
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                 {Label: labels.NewSelector().Add(*pool)},
+		&discoveryv1.EndpointSlice{}:  apiServerSlices(),
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
 	elect, err := o.newElection(cfg)

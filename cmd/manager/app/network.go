@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"strings"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
@@ -32,7 +34,10 @@ func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Ma
 		return nil, fmt.Errorf("watch the Namespaces: %w", err)
 	}
 	policy.Opened = definitions.OpenedHosts(mgr.GetCache())
-	own := &ownAddresses{all: map[netip.Addr]bool{}, exact: map[netip.AddrPort]bool{}}
+	if _, err := mgr.GetCache().GetInformer(ctx, &discoveryv1.EndpointSlice{}); err != nil {
+		return nil, fmt.Errorf("watch the EndpointSlices of the API servers: %w", err)
+	}
+	own := newOwnAddresses(mgr.GetCache())
 	if err := own.find(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -54,20 +59,30 @@ func (o *Options) toolPolicy() (outbound.Policy, error) {
 	return outbound.Policy{Allowed: allowed, Private: private}, nil
 }
 
-// ownAddresses are the addresses of the API server and of the manager. No declaration of a namespace opens them to
+// ownAddresses are the addresses of the API servers and of the manager. No declaration of a namespace opens them to
 // tools.
 type ownAddresses struct {
 	all   map[netip.Addr]bool // on every port
 	exact map[netip.AddrPort]bool
+	// servers reports whether an API server has an address at present.
+	servers func(netip.AddrPort) bool
 }
 
-func (a *ownAddresses) has(at netip.AddrPort) bool { return a.all[at.Addr()] || a.exact[at] }
+// newOwnAddresses returns the addresses of the API servers, which it reads from the cache each time.
+func newOwnAddresses(reader client.Reader) *ownAddresses {
+	return &ownAddresses{all: map[netip.Addr]bool{}, exact: map[netip.AddrPort]bool{}, servers: apiServers(reader)}
+}
+
+func (a *ownAddresses) has(at netip.AddrPort) bool {
+	return a.all[at.Addr()] || a.exact[at] || a.servers(at)
+}
 
 // serviceHost is the suffix of the variables in which Kubernetes tells a pod the Services of its namespace. Those of
 // the manager's namespace are its own, and the API server's is among them.
 const serviceHost = "_SERVICE_HOST"
 
-// find collects addresses from the configuration, the environment and the API server itself.
+// find collects addresses from the configuration, the environment and the API server itself. They may be those of a
+// load balancer, which no EndpointSlice names.
 func (a *ownAddresses) find(ctx context.Context, cfg *rest.Config) error {
 	if u, err := url.Parse(cfg.Host); err == nil {
 		addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // it was resolved before to reach the API server

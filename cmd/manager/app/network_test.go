@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 func TestAddressesOfTheAPIServerAndOfTheManager(t *testing.T) {
@@ -23,7 +24,7 @@ func TestAddressesOfTheAPIServerAndOfTheManager(t *testing.T) {
 	t.Setenv("SKEIN_RUNTIME_API_SERVICE_HOST", "10.96.7.7")
 	t.Setenv("SOME_SERVICE_HOST", "no-address")
 
-	own := &ownAddresses{all: map[netip.Addr]bool{}, exact: map[netip.AddrPort]bool{}}
+	own := newOwnAddresses(fake.NewClientBuilder().WithScheme(Scheme()).Build())
 	g.Expect(own.find(t.Context(), &rest.Config{Host: server.URL})).To(Succeed())
 	own.listeners(":8444", disabled, "nonsense")
 	for address, has := range map[string]bool{

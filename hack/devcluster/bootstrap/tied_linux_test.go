@@ -1,28 +1,49 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// slowCompiler is a go command that never ends by itself. It records its pid, and that it was interrupted.
-const slowCompiler = `#!/bin/sh
-echo $$ >"$SLOW/pid.new" && mv "$SLOW/pid.new" "$SLOW/pid"
-trap 'echo >"$SLOW/interrupted"; exit 1' INT
-while :; do sleep 0.1; done
-`
+// tellFile names the variable with the pipe into which slowCompiler writes a line for each thing that happens to it.
+const tellFile = "SLOW"
+
+// TestMain makes this program a go command that never ends by itself, when it is called under that name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "go" {
+		os.Exit(slowCompiler(os.Getenv(tellFile)))
+	}
+	os.Exit(m.Run())
+}
+
+// slowCompiler says its pid once it can be interrupted, and then that it was.
+func slowCompiler(to string) int {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	pipe, err := os.OpenFile(to, os.O_WRONLY, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	fmt.Fprintf(pipe, "pid %d\n", os.Getpid())
+	<-interrupted
+	fmt.Fprintln(pipe, "interrupted")
+	return 1
+}
 
 // TestBuildForKilled is the process that TestACompilerEndsWithItsBuild kills.
 func TestBuildForKilled(t *testing.T) {
-	if os.Getenv("SLOW") == "" {
+	if os.Getenv(tellFile) == "" {
 		return // nothing to test when run directly
 	}
 	b := &builder{out: io.Discard}
@@ -33,40 +54,62 @@ func TestBuildForKilled(t *testing.T) {
 // Also when the build is killed and cannot tell its compiler.
 func TestACompilerEndsWithItsBuild(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(slowCompiler), 0o755); err != nil {
+	own, err := os.Executable()
+	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=TestBuildForKilled$")
-	cmd.Env = append(os.Environ(), "SLOW="+dir, "PATH="+dir+":"+os.Getenv("PATH"))
+	if err := os.Symlink(own, filepath.Join(dir, "go")); err != nil {
+		t.Fatal(err)
+	}
+	said := newPipe(t, filepath.Join(dir, "said"))
+	cmd := exec.Command(own, "-test.run=TestBuildForKilled$")
+	cmd.Env = append(os.Environ(), tellFile+"="+said.name, "PATH="+dir+":"+os.Getenv("PATH"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pid := await(t, "the compiler to start", func() (int, bool) {
-		b, err := os.ReadFile(filepath.Join(dir, "pid"))
-		if err != nil {
-			return 0, false
-		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		return n, err == nil
-	})
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	var pid int
+	if _, err := fmt.Sscanf(said.next(t, "the compiler to start"), "pid %d", &pid); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	await(t, "the compiler to be interrupted", func() (int, bool) {
-		_, err := os.Stat(filepath.Join(dir, "interrupted"))
-		return 0, err == nil
-	})
+	if line := said.next(t, "the compiler to be interrupted"); line != "interrupted" {
+		t.Fatal(line)
+	}
 }
 
-func await(t *testing.T, what string, done func() (int, bool)) int {
+// pipe is a named pipe that other processes write lines to.
+type pipe struct {
+	name  string
+	lines *bufio.Reader
+}
+
+func newPipe(t *testing.T, name string) *pipe {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(20 * time.Millisecond) {
-		if n, ok := done(); ok {
-			return n
-		}
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("waited in vain for %s", what)
-	return 0
+	f, err := os.OpenFile(name, os.O_RDWR, 0) // with a writer of its own it has no end while nobody else writes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	if err := f.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return &pipe{name, bufio.NewReader(f)}
+}
+
+// next waits for the next line.
+func (p *pipe) next(t *testing.T, what string) string {
+	t.Helper()
+	line, err := p.lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("waited in vain for %s: %v", what, err)
+	}
+	return strings.TrimSpace(line)
 }

@@ -25,7 +25,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
 		return true, nil
 	}
-	row, err := r.Threads.Store().Thread(ctx, s.object.ThreadID())
+	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))
 	switch {
 	case err == nil && row.HeldBy(string(s.object.UID)):
 		if wait, err := r.part(ctx, s, row); wait || err != nil {
@@ -36,11 +36,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	} // else an earlier attempt purged or kept it, or it never belonged to this object
 	r.notifications.Forget(s.req)
 	r.statusLimit.Forget(s.req)
-	before := s.object.DeepCopy()
-	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)
-	// The optimistic lock keeps a finalizer that another client added meanwhile.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return true, client.IgnoreNotFound(r.Client.Patch(ctx, s.object, patch))
+	return true, client.IgnoreNotFound(r.release(ctx, s))
 }
 
 // part ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.
