@@ -47,6 +47,7 @@ require (
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/tdewolff/parse/v2 v2.8.20
 	github.com/yuin/gopher-lua v1.1.2
 	go.uber.org/zap v1.28.0

@@ -5,23 +5,87 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ScheduledEffectSpec says which effect fires when, for which thread.
-// +kubebuilder:validation:XValidation:rule="has(self.at) != has(self.after)",message="set exactly one of at (a time such as 2027-01-31T09:00:00Z) and after (a delay from the object's creation, such as 10m)"
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a ScheduledEffect cannot be changed after it was made: delete it and create another"
+// ScheduledEffectSpec says what happens when, and for which threads.
+// +kubebuilder:validation:XValidation:rule="(has(self.at)?1:0)+(has(self.after)?1:0)+(has(self.schedules)?1:0) == 1",message="set exactly one of at (a time such as 2027-01-31T09:00:00Z), after (a delay from the object's creation, such as 10m) and schedules (such as \"30 9 * * MON-FRI\")"
+// +kubebuilder:validation:XValidation:rule="(has(self.effect)?1:0)+(has(self.callTool)?1:0)+(has(self.queueTool)?1:0)+(has(self.message)?1:0)+(has(self.threadTemplate)?1:0) == 1",message="set exactly one of effect, callTool, queueTool, message and threadTemplate"
+// +kubebuilder:validation:XValidation:rule="!has(self.threadRef) || !has(self.threadSelector)",message="set threadRef or threadSelector, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.message) || has(self.queueTool)) || has(self.threadRef) || has(self.threadSelector)",message="message and queueTool need a thread: set threadRef or threadSelector"
+// +kubebuilder:validation:XValidation:rule="!(has(self.callTool) || has(self.threadTemplate)) || !(has(self.threadRef) || has(self.threadSelector))",message="callTool and threadTemplate have no thread to work on: leave out threadRef and threadSelector"
+// +kubebuilder:validation:XValidation:rule="!(has(self.sandboxPool) || has(self.env)) || (has(self.effect) && !has(self.threadRef) && !has(self.threadSelector))",message="sandboxPool and env are for an effect without a thread: a thread has its own"
+// +kubebuilder:validation:XValidation:rule="has(self.schedules) || !(has(self.timeZone) || has(self.exclusions) || has(self.startTime) || has(self.endTime) || has(self.maxFirings) || has(self.runOnCreation) || has(self.catchUp) || has(self.dailyLimit) || has(self.pauseAfterFailures))",message="timeZone, exclusions, startTime, endTime, maxFirings, runOnCreation, catchUp, dailyLimit and pauseAfterFailures are for schedules: leave them out, or set schedules instead of at and after"
+// +kubebuilder:validation:XValidation:rule="has(self.schedules) == has(oldSelf.schedules)",message="a one-time effect cannot become a schedule, nor the reverse: delete it and create another"
+// +kubebuilder:validation:XValidation:rule="has(self.schedules) || (has(self.at) == has(oldSelf.at) && (!has(self.at) || self.at == oldSelf.at) && (!has(self.after) || self.after == oldSelf.after) && has(self.effect) == has(oldSelf.effect) && (!has(self.effect) || self.effect == oldSelf.effect) && has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args))",message="time, effect and args of a one-time effect cannot be changed: delete it and create another"
+// +kubebuilder:validation:XValidation:rule="has(self.threadRef) == has(oldSelf.threadRef) && (!has(self.threadRef) || self.threadRef == oldSelf.threadRef)",message="threadRef cannot be changed: delete the ScheduledEffect and create another"
 type ScheduledEffectSpec struct {
-	// ThreadRef names the Thread for which it fires.
-	ThreadRef LocalRef `json:"threadRef"`
+	// ThreadRef names the Thread for which it fires. The ScheduledEffect is deleted with that Thread. When threadRef and
+	// threadSelector are absent, it fires for no thread.
+	// +optional
+	ThreadRef *LocalRef `json:"threadRef,omitempty"`
+
+	// ThreadSelector selects Threads of the namespace by their labels. At each due time it fires once for each of them.
+	// +optional
+	ThreadSelector *metav1.LabelSelector `json:"threadSelector,omitempty"`
+
+	// MaxThreads bounds how many threads one due time fires for. Threads beyond it, by name, are skipped, which is recorded.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:default=100
+	// +optional
+	MaxThreads int32 `json:"maxThreads,omitempty"`
+
+	// ThreadsPerSecond is how many of the selected threads it starts with in a second.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=20
+	// +optional
+	ThreadsPerSecond int32 `json:"threadsPerSecond,omitempty"`
 
 	// Effect to fire: the name of an Effect, or package/effect.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)?$')`,message="write the name of an Effect, such as remind, or package/effect: letters, digits, _, . and -"
 	// +kubebuilder:validation:MaxLength=253
-	Effect string `json:"effect"`
+	// +optional
+	Effect string `json:"effect,omitempty"`
 
-	// Args for the handler, an object.
+	// CallTool calls a Tool of kind http or mcp, without a thread.
+	// +optional
+	CallTool *EffectToolCall `json:"callTool,omitempty"`
+
+	// QueueTool queues a call of a tool on the thread. The tool is one of the thread's agent.
+	// +optional
+	QueueTool *EffectToolCall `json:"queueTool,omitempty"`
+
+	// Message queues a message on the thread, which makes its agent answer.
+	// +optional
+	Message *EffectMessage `json:"message,omitempty"`
+
+	// ThreadTemplate creates a Thread. Its name is that of this object, followed by the due time in minutes since 1970. The
+	// firing ends when the thread's first run ends.
+	// +optional
+	ThreadTemplate *ThreadTemplate `json:"threadTemplate,omitempty"`
+
+	// Args for the effect or the tool, an object.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +optional
 	Args *runtime.RawExtension `json:"args,omitempty"`
+
+	// ArgsRef names arguments that Skein keeps outside of this object, since code or a model gave them. Skein sets it; set
+	// args in what you declare yourself.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ArgsRef string `json:"argsRef,omitempty"`
+
+	// SandboxPool in which an effect without a thread runs; the pool named default when absent.
+	// +optional
+	SandboxPool *LocalRef `json:"sandboxPool,omitempty"`
+
+	// Env are the variables of an effect without a thread, which its code reads with state.env.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(e, (has(e.value) || has(e.valueFrom)) && !has(e.scoped) && !has(e.required))",message="a variable needs value or valueFrom, and neither scoped nor required, which are for Agents and Prompts"
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
 
 	// At is the due time, in RFC 3339, such as 2027-01-31T09:00:00Z. A fraction of a second may follow the seconds.
 	// +optional
@@ -31,6 +95,103 @@ type ScheduledEffectSpec struct {
 	// +optional
 	After *metav1.Duration `json:"after,omitempty"`
 
+	// Schedules at whose times it fires. Each is a cron expression with five fields such as "30 9 * * MON-FRI", a name such
+	// as @hourly, @daily or @weekly, or an interval such as "@every 10m" or, with an offset, "@every 1h/15m". A time that
+	// several name fires once.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MaxLength=200
+	// +kubebuilder:validation:XValidation:rule=`self.all(s, s.matches('^\\s*(@[a-z]+(\\s+[0-9a-zµ./]+)?|[^\\s@]+\\s+[^\\s]+\\s+[^\\s]+\\s+[^\\s]+\\s+[^\\s]+)\\s*$'))`,message="write a cron expression with five fields (minute, hour, day of the month, month, day of the week) such as 30 9 * * MON-FRI, a name such as @hourly, or @every with an interval such as @every 10m"
+	// +listType=atomic
+	// +optional
+	Schedules []string `json:"schedules,omitempty"`
+
+	// TimeZone of schedules and exclusions: a name of the IANA database such as Europe/Berlin; UTC when absent.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// Exclusions are times at which it does not fire, such as a planned downtime.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=atomic
+	// +optional
+	Exclusions []ScheduleExclusion `json:"exclusions,omitempty"`
+
+	// StartTime is the earliest time at which schedules fire.
+	// +optional
+	StartTime *Timestamp `json:"startTime,omitempty"`
+
+	// EndTime is the latest time at which schedules fire.
+	// +optional
+	EndTime *Timestamp `json:"endTime,omitempty"`
+
+	// MaxFirings is how often schedules fire in all. Firings by hand do not count.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxFirings *int64 `json:"maxFirings,omitempty"`
+
+	// RunOnCreation fires once when the object is created, beside the schedules.
+	// +optional
+	RunOnCreation bool `json:"runOnCreation,omitempty"`
+
+	// Jitter delays each firing by up to so long. The delay is the same for each firing of this object.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="give a duration up to 24h such as 30s"
+	// +optional
+	Jitter *metav1.Duration `json:"jitter,omitempty"`
+
+	// StartingDeadlineSeconds is how late a firing may be. Later ones are skipped, which is recorded. There is no limit when it is absent.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
+
+	// Suspend skips due times while it is true. What is under way continues.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// ConcurrencyPolicy says what becomes of a firing that is due while an earlier one of the same thread is under way.
+	// +kubebuilder:default=Allow
+	// +optional
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrencyPolicy,omitempty"`
+
+	// CatchUp says what becomes of due times that passed while no manager was there.
+	// +optional
+	CatchUp *CatchUp `json:"catchUp,omitempty"`
+
+	// Retry says how often a firing that failed is tried again.
+	// +optional
+	Retry *EffectRetry `json:"retry,omitempty"`
+
+	// Timeout of one attempt; that of the Effect or the Tool when absent.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="give a duration from 1s to 24h such as 5m"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// PauseAfterFailures pauses the schedule after so many failures in a row. It continues when the spec is changed or a
+	// firing by hand succeeds.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
+
+	// DailyLimit bounds what the schedule may do in a day of its time zone.
+	// +optional
+	DailyLimit *DailyLimit `json:"dailyLimit,omitempty"`
+
+	// SuccessfulHistoryLimit is how many firings that succeeded are kept.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=10
+	// +optional
+	SuccessfulHistoryLimit *int32 `json:"successfulHistoryLimit,omitempty"`
+
+	// FailedHistoryLimit is how many firings that failed, and how many records of skipped times, are kept.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=10
+	// +optional
+	FailedHistoryLimit *int32 `json:"failedHistoryLimit,omitempty"`
+
 	// HookDepth is how many hooks, one caused by the other, led to this effect. Skein sets it on what code schedules, so
 	// that hooks and effects cannot keep causing each other; leave it out of what you declare yourself.
 	// +kubebuilder:validation:Minimum=0
@@ -38,11 +199,154 @@ type ScheduledEffectSpec struct {
 	// +optional
 	HookDepth int32 `json:"hookDepth,omitempty"`
 
-	// TTLSecondsAfterFinished: the object is deleted so long after its handler ended.
+	// TTLSecondsAfterFinished: the object is deleted so long after its last firing ended. When absent, that is 300 for at
+	// and after, and an object with schedules is kept.
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:default=300
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// EffectToolCall names a tool.
+type EffectToolCall struct {
+	// Name of the tool. For callTool it is the name of a Tool object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Method is the tool of the MCP server, for a Tool of kind mcp.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Method string `json:"method,omitempty"`
+}
+
+// EffectMessage is a message that is queued on a thread.
+type EffectMessage struct {
+	// Content of the message.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	Content string `json:"content"`
+
+	// Silent messages are not shown to people.
+	// +optional
+	Silent bool `json:"silent,omitempty"`
+}
+
+// ThreadTemplate describes the Threads that a schedule creates.
+type ThreadTemplate struct {
+	// Labels of the Threads.
+	// +kubebuilder:validation:MaxProperties=32
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations of the Threads.
+	// +kubebuilder:validation:MaxProperties=32
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// Spec of the Threads. It needs a message, without which nothing would run, and no threadID.
+	// +kubebuilder:validation:XValidation:rule="has(self.message) && size(self.message) > 0",message="set message: a Thread without one does not run"
+	// +kubebuilder:validation:XValidation:rule="!has(self.threadID)",message="leave out threadID: each Thread has its own"
+	Spec ThreadSpec `json:"spec"`
+}
+
+// ScheduleExclusion is either a cron expression or a range of time.
+// +kubebuilder:validation:XValidation:rule="has(self.schedule) != (has(self.start) && has(self.end)) && has(self.start) == has(self.end)",message="set schedule, such as \"* * 25 12 *\" for all minutes of a day, or start and end"
+type ScheduleExclusion struct {
+	// Schedule names the minutes at which nothing fires, by local time: a cron expression such as "* * 25 12 *".
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	Schedule string `json:"schedule,omitempty"`
+
+	// Start of the range.
+	// +optional
+	Start *Timestamp `json:"start,omitempty"`
+
+	// End of the range. A time that equals it fires.
+	// +optional
+	End *Timestamp `json:"end,omitempty"`
+}
+
+// ConcurrencyPolicy says what becomes of a firing that is due while an earlier one is under way.
+// +kubebuilder:validation:Enum=Allow;Forbid;Replace;Queue
+type ConcurrencyPolicy string
+
+// The concurrency policies.
+const (
+	// ConcurrencyAllow lets both run.
+	ConcurrencyAllow ConcurrencyPolicy = "Allow"
+	// ConcurrencyForbid skips the new one, which is recorded.
+	ConcurrencyForbid ConcurrencyPolicy = "Forbid"
+	// ConcurrencyReplace cancels the earlier one.
+	ConcurrencyReplace ConcurrencyPolicy = "Replace"
+	// ConcurrencyQueue lets one wait until the earlier one has ended, and skips further ones, which is recorded.
+	ConcurrencyQueue ConcurrencyPolicy = "Queue"
+)
+
+// CatchUp says what becomes of due times that passed while no manager was there.
+type CatchUp struct {
+	// Policy: None skips them, Last fires the newest of them, All fires each.
+	// +kubebuilder:validation:Enum=None;Last;All
+	// +kubebuilder:default=Last
+	// +optional
+	Policy CatchUpPolicy `json:"policy,omitempty"`
+
+	// Window is how far back it reaches; 24h when absent. Older due times are skipped.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('8784h')",message="give a duration from 10s to 8784h such as 24h"
+	// +optional
+	Window *metav1.Duration `json:"window,omitempty"`
+
+	// Limit is how many due times All fires at most, the newest ones.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=100
+	// +optional
+	Limit int32 `json:"limit,omitempty"`
+}
+
+// CatchUpPolicy says which missed due times fire.
+type CatchUpPolicy string
+
+// The catch-up policies.
+const (
+	CatchUpNone CatchUpPolicy = "None"
+	CatchUpLast CatchUpPolicy = "Last"
+	CatchUpAll  CatchUpPolicy = "All"
+)
+
+// EffectRetry says how often a firing that failed is tried again. Waiting for a sandbox or a definition is not an attempt.
+type EffectRetry struct {
+	// Attempts in all. When it is absent, a handler that failed is not tried again.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+
+	// Backoff before the second attempt; 1s when absent. It doubles with each attempt, and up to a tenth is added at random.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('24h')",message="give a duration from 100ms to 24h such as 30s"
+	// +optional
+	Backoff *metav1.Duration `json:"backoff,omitempty"`
+
+	// MaxBackoff bounds the delay between attempts; 10m when absent.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('24h')",message="give a duration from 100ms to 24h such as 10m"
+	// +optional
+	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`
+}
+
+// DailyLimit bounds what a schedule may do in a day. When a limit is reached, due times are skipped until the day ends.
+type DailyLimit struct {
+	// Firings a day.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Firings *int64 `json:"firings,omitempty"`
+
+	// Cost a day of the threads that it created or fired for, in the currency of the Models' prices.
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9]+([.][0-9]{1,9})?$')`,message="write an amount such as \"2.50\""
+	// +kubebuilder:validation:MaxLength=20
+	// +optional
+	Cost *string `json:"cost,omitempty"`
 }
 
 // ScheduledEffectStatus says where it stands.
@@ -51,19 +355,43 @@ type ScheduledEffectStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Phase in one word: Pending, Fired, Succeeded, Failed, Canceled.
+	// Phase in one word: Pending, Fired, Succeeded, Failed, Canceled; for schedules Active, Suspended, Paused, Finished.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// ScheduledAt is the due time in microseconds since 1970.
+	// ScheduledAt is the due time in microseconds since 1970; of a schedule the next one, 0 if there is none.
 	// +optional
 	ScheduledAt int64 `json:"scheduledAt,omitempty"`
 
-	// FiredAt is when the firing was recorded, in microseconds since 1970.
+	// FiredAt is when the firing was recorded, in microseconds since 1970; of a schedule the newest one.
 	// +optional
 	FiredAt int64 `json:"firedAt,omitempty"`
 
-	// CompletionTime of the handler.
+	// NextTime is the next due time.
+	// +optional
+	NextTime *metav1.Time `json:"nextTime,omitempty"`
+
+	// LastTime is the due time of the newest firing.
+	// +optional
+	LastTime *metav1.Time `json:"lastTime,omitempty"`
+
+	// LastOutcome of the firing that ended last: Succeeded, Failed or Canceled.
+	// +optional
+	LastOutcome string `json:"lastOutcome,omitempty"`
+
+	// Active is how many firings are under way.
+	// +optional
+	Active int32 `json:"active,omitempty"`
+
+	// Skipped is how many due times did not fire.
+	// +optional
+	Skipped int64 `json:"skipped,omitempty"`
+
+	// LastSkip is the newest record of due times that did not fire.
+	// +optional
+	LastSkip *EffectSkip `json:"lastSkip,omitempty"`
+
+	// CompletionTime of the last firing.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
@@ -74,12 +402,30 @@ type ScheduledEffectStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ScheduledEffect is a pending effect. Its id is the object's UID.
+// EffectSkip is a record of due times that did not fire.
+type EffectSkip struct {
+	// Time is the first due time.
+	Time metav1.Time `json:"time"`
+	// Until is the last due time.
+	Until metav1.Time `json:"until"`
+	// Count of the due times.
+	Count int64 `json:"count"`
+	// Reason: Missed, Suspended, Forbidden, LimitReached, Paused or TooManyThreads.
+	Reason string `json:"reason"`
+}
+
+// ScheduledEffect fires an effect, a message, a tool or a new Thread once or on schedules, for one thread, for many or
+// for none. Its id is the object's UID.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sef,categories=skein
 // +kubebuilder:printcolumn:name="Thread",type=string,JSONPath=`.spec.threadRef.name`
 // +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.effect`
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedules`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextTime`
+// +kubebuilder:printcolumn:name="Last",type=date,JSONPath=`.status.lastTime`
+// +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`
+// +kubebuilder:printcolumn:name="Outcome",type=string,JSONPath=`.status.lastOutcome`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

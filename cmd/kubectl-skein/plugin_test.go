@@ -534,7 +534,7 @@ func tree(ctx context.Context, ns string, root *skeinv1.Thread) (child string) {
 	t.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "ReferenceNotFound", Message: "no such Agent", LastTransitionTime: metav1.Now()}}
 	Expect(env.Client.Status().Update(ctx, t)).To(Succeed())
 	e := &skeinv1.ScheduledEffect{ObjectMeta: below("remind", "Thread", root), Spec: skeinv1.ScheduledEffectSpec{
-		ThreadRef: skeinv1.LocalRef{Name: root.Name}, Effect: "reminder", After: &metav1.Duration{Duration: time.Hour},
+		ThreadRef: &skeinv1.LocalRef{Name: root.Name}, Effect: "reminder", After: &metav1.Duration{Duration: time.Hour},
 	}}
 	Expect(env.Client.Create(ctx, e)).To(Succeed())
 	e.Status = skeinv1.ScheduledEffectStatus{Phase: "Pending", ScheduledAt: time.Now().Add(30 * time.Minute).UnixMicro()}

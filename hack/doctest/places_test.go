@@ -41,7 +41,7 @@ func TestReferenceNamesEachReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"../../api/v1alpha1/conditions.go", "../../internal/engine/causes.go", "../../internal/store/sqlstore/threads/life.go"} {
+	for _, file := range []string{"../../api/v1alpha1/conditions.go", "../../internal/engine/failure/failure.go", "../../internal/store/sqlstore/threads/life.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -42,11 +43,11 @@ func unfenced(text string) string {
 }
 
 // repair returns the message that tells the model what is wrong with its answer, so that it can answer again. The caller
-// writes it in the same step as the answer. The second time in a turn repair returns a *failure.
+// writes it in the same step as the answer. The second time in a turn repair returns a *failure.Error.
 func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err error) {
 	if r.checkpoint.Turn.Repairs > 0 {
 		m.Status = store.MessageFailed
-		return nil, failf(ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
+		return nil, failure.New(failure.ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
 			r.side().Prompt.Name, wrong)
 	}
 	r.checkpoint.Turn.Repairs++

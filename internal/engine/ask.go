@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
@@ -20,7 +21,7 @@ import (
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
 	if limit := r.maxSteps(); r.record.Steps-r.checkpoint.Turn.Before >= limit {
-		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
+		return false, failure.New(failure.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if err := r.overLimit(); err != nil {
 		return false, err
@@ -34,7 +35,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	m := &r.side().Model
 	client, err := r.client(m)
 	if err != nil {
-		return false, modelFailure(ctx, err)
+		return false, failure.OfModel(ctx, err)
 	}
 	req, err := r.request(ctx)
 	if err != nil {
@@ -62,7 +63,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		return false, r.giveWorkerBack(ctx, later)
 	}
 	if err != nil {
-		return false, modelFailure(ctx, err)
+		return false, failure.OfModel(ctx, err)
 	}
 	r.engine.fault("model.after")
 	if res.Model != "" {
@@ -143,7 +144,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 }
 
 // recordMisfit puts an answer that does not fit its schema into the log, with the message that tells the model so. It
-// returns a *failure when the model was told before.
+// returns a *failure.Error when the model was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
 	told, failed := r.repair(m, wrong)
 	s := r.newStep("answer")

@@ -13,6 +13,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -110,7 +111,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	r.resumed = repeat
 	text, waits, err := r.converse(ctx)
 	r.resumed = false
-	var failed *failure
+	var failed *failure.Error
 	switch {
 	case waits && r.codeWaits():
 		return tool.Failure("the prompt " + p.Prompt + " has to wait for something, which code cannot: call it through queueTool"), nil
@@ -119,7 +120,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	case errors.As(err, &failed) && p.HideErrors:
 		return tool.Failure("the prompt " + p.Prompt + " failed"), nil
 	case errors.As(err, &failed):
-		return tool.Failure(fmt.Sprintf("the prompt %s failed: %s", p.Prompt, failed.message)), nil
+		return tool.Failure(fmt.Sprintf("the prompt %s failed: %s", p.Prompt, failed.Message)), nil
 	case err != nil:
 		return tool.Result{}, err
 	}
@@ -199,7 +200,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", false, context.Cause(ctx)
 		}
 		if r.deserted() {
-			return "", false, failf(ReasonCancelled, "the code that called it has ended")
+			return "", false, failure.New(failure.ReasonCancelled, "the code that called it has ended")
 		}
 		wrong, _ := r.conv.Repaired()
 		d := plan.Next(r.conv, r.record.ID, r.side(), wrong, r.checkpoint.Waits, r.parallel())

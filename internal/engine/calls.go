@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -203,7 +204,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case o.panicked:
-		return failf(ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
+		return failure.New(failure.ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
 	case o.result.Wait != nil:
 		r.waits(call, *o.result.Wait)
 		return nil

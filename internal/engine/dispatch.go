@@ -51,7 +51,7 @@ func (e *Engine) notify(h store.Notification) {
 		e.recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
 	}
 	if h.Changed&store.ChangedFiring != 0 {
-		e.effects.wake()
+		e.effects.Wake()
 	}
 	if h.Changed&store.ChangedInbox == 0 {
 		return

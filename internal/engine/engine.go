@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -32,7 +33,7 @@ type Engine struct {
 	store   store.Store
 	queue   *schedule.Queue
 	leases  *schedule.Leases
-	effects *effectWorker
+	effects *effects.Worker
 	postRun *postrun.Worker
 	timers  *schedule.Timers
 	// approvals lists and decides calls that wait for approval.
@@ -86,7 +87,10 @@ func New(o Options) (*Engine, error) {
 		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,
 	})
 	e.leases = schedule.NewLeases(e.store, o.Clock, o.LeaseTTL, e.log)
-	e.effects = newEffectWorker(e)
+	e.effects = effects.NewWorker(effects.Options{
+		Store: e.store, Definitions: o.Definitions, Runner: &effectCode{engine: e}, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
+		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
+	})
 	e.postRun = postrun.NewWorker(postrun.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log.WithName("post-run"), Tasks: o.PostRun, Workers: o.PostRunWorkers, Timeout: o.PostRunTimeout,
 		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Redact: o.Redact, Fault: e.fault,
@@ -113,7 +117,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.loop, e.timers.Run, e.postRun.Run, e.postRun.Sweep, e.dispatchLoop, e.observeLoop} {
+	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.postRun.Run, e.postRun.Sweep, e.dispatchLoop, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()
@@ -134,7 +138,7 @@ func (e *Engine) Wake(threadID string) {
 }
 
 // WakeEffects makes the engine look for firings of effects, because one was recorded.
-func (e *Engine) WakeEffects() { e.effects.wake() }
+func (e *Engine) WakeEffects() { e.effects.Wake() }
 
 // Approvals returns the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in
 // which they were requested.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -56,13 +57,13 @@ func (r *run) reader() thread.EnvReader {
 }
 
 // loadEnv resolves the thread's variables and returns the names of the required ones that are missing. A variable that
-// cannot be read is a *failure.
+// cannot be read is a *failure.Error.
 func (r *run) loadEnv(ctx context.Context) (missing []string, err error) {
 	missing, err = r.engine.threads.LoadEnv(ctx, r.thread)
 	r.envLoaded = err == nil
 	var unreadable *thread.EnvUnreadableError
 	if errors.As(err, &unreadable) {
-		return nil, failf(ReasonEnvUnreadable, "%s", unreadable.Error())
+		return nil, failure.New(failure.ReasonEnvUnreadable, "%s", unreadable.Error())
 	}
 	return missing, err
 }

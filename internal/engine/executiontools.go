@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/builtin"
 	"github.com/skein-dev/skein/internal/tool/code"
@@ -20,7 +21,7 @@ import (
 // toolsChange reports whether the tools on offer depend on more than the agent.
 func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 || x.hasRemote() }
 
-// buildTools builds the tools of the side whose turn it is. It returns a *failure when they cannot be offered.
+// buildTools builds the tools of the side whose turn it is. It returns a *failure.Error when they cannot be offered.
 func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	return x.toolsOf(ctx, x.side())
 }
@@ -80,7 +81,7 @@ func (x *execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.S
 	}
 	set, err := tool.NewSet(list...)
 	if err != nil {
-		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
+		return nil, failure.New(failure.ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
 	}
 	set.MadeFor(active)
 	for _, note := range notes {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -175,9 +176,9 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 // knows returns the side of the agent that has a tool of that name, or an *UnknownError when no side has it.
 func (x *execution) knows(ctx context.Context, name string) (*definition.Side, error) {
 	set, side, err := x.offering(ctx, name)
-	var f *failure
+	var f *failure.Error
 	if errors.As(err, &f) {
-		return nil, &definition.NotReadyError{Reason: f.reason, Message: f.message}
+		return nil, &definition.NotReadyError{Reason: f.Reason, Message: f.Message}
 	}
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -46,13 +47,13 @@ var _ = Describe("Failures", func() {
 		send(ctx, w, id, "again")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 	},
-		Entry(nil, &model.Error{Kind: model.KindUnreachable, Message: "what happened"}, engine.ReasonModelUnavailable),
-		Entry(nil, &model.Error{Kind: model.KindTimeout, Message: "what happened"}, engine.ReasonModelTimeout),
-		Entry(nil, &model.Error{Kind: model.KindBadAnswer, Message: "what happened"}, engine.ReasonModelBadAnswer),
-		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 503, Passing: true, Message: "what happened"}, engine.ReasonModelUnavailable),
-		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 401, Message: "what happened"}, engine.ReasonModelRefused),
-		Entry(nil, &model.Error{Kind: model.KindFailed, Message: "what happened"}, engine.ReasonModelFailed),
-		Entry(nil, &model.Error{Kind: model.KindConfig, Message: "what happened"}, engine.ReasonModelInvalid),
+		Entry(nil, &model.Error{Kind: model.KindUnreachable, Message: "what happened"}, failure.ReasonModelUnavailable),
+		Entry(nil, &model.Error{Kind: model.KindTimeout, Message: "what happened"}, failure.ReasonModelTimeout),
+		Entry(nil, &model.Error{Kind: model.KindBadAnswer, Message: "what happened"}, failure.ReasonModelBadAnswer),
+		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 503, Passing: true, Message: "what happened"}, failure.ReasonModelUnavailable),
+		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 401, Message: "what happened"}, failure.ReasonModelRefused),
+		Entry(nil, &model.Error{Kind: model.KindFailed, Message: "what happened"}, failure.ReasonModelFailed),
+		Entry(nil, &model.Error{Kind: model.KindConfig, Message: "what happened"}, failure.ReasonModelInvalid),
 	)
 
 	It("of a script count as played, so that the next message goes on behind them", Label("AGT-06"), func(ctx SpecContext) {
@@ -80,7 +81,7 @@ var _ = Describe("Failures", func() {
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "one")
 		r := rest(ctx, w, id)
-		Expect(r.Reason).To(Equal(engine.ReasonInternalError))
+		Expect(r.Reason).To(Equal(failure.ReasonInternalError))
 		Expect(r.Message).NotTo(ContainSubstring("canary"))
 		send(ctx, w, id, "two")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))

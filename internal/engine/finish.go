@@ -8,6 +8,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -27,10 +28,10 @@ func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) er
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunSucceeded, "", ""
 	if end.Failed {
-		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.Text
+		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, failure.ReasonSessionFailed, end.Text
 	}
 	if end.Turns > 0 {
-		r.record.Reason = ReasonMaxSessionTurnsReached
+		r.record.Reason = failure.ReasonMaxSessionTurnsReached
 		r.record.Message = fmt.Sprintf("the session had %d turns, which is its limit (maxSessionTurns)", end.Turns)
 	}
 	if end.Append {
@@ -65,11 +66,11 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 }
 
 // fail ends the run with a failure, which goes into the log as the answer (RUN-05).
-func (r *run) fail(ctx context.Context, f *failure) error {
-	r.log.Info("run failed", "run", r.record.ID, "reason", f.reason)
-	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.reason, f.message
-	text := "(error: " + f.message + ")"
-	return r.end(ctx, "fail", r.note(text, store.MessageFailed, f.metadata), text, nil)
+func (r *run) fail(ctx context.Context, f *failure.Error) error {
+	r.log.Info("run failed", "run", r.record.ID, "reason", f.Reason)
+	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.Reason, f.Message
+	text := "(error: " + f.Message + ")"
+	return r.end(ctx, "fail", r.note(text, store.MessageFailed, f.Metadata), text, nil)
 }
 
 // cancelled ends a run whose context has ended, in the way that its cause requires.
@@ -118,7 +119,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	}
 	s.saveScopes(true)
 	s.checkpoint(record)
-	if record.Reason == ReasonStoppedByUser && !r.endsWithResult() {
+	if record.Reason == failure.ReasonStoppedByUser && !r.endsWithResult() {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = parkOnly(r.over)
@@ -167,7 +168,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 		status = tool.ChildFailed
 	}
 	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.thread, status, r.record.ID)}
-	if r.record.Reason == ReasonMaxSessionTurnsReached {
+	if r.record.Reason == failure.ReasonMaxSessionTurnsReached {
 		text += "\n[" + r.record.Message + "]" // the parent must know that the answer may be cut off
 	}
 	replies := r.checkpoint.ReplyTo

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -138,36 +139,36 @@ func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *ha
 	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
-	reason, message := ReasonHandlerFailed, code.Explain(err)
+	reason, message := failure.ReasonHandlerFailed, code.Explain(err)
 	var thrown *sandbox.Error
 	var gone *sandbox.IsolateGoneError
 	switch {
 	case errors.Is(err, errCodeTimeout):
-		reason, message = ReasonHandlerTimeout, err.Error()
+		reason, message = failure.ReasonHandlerTimeout, err.Error()
 	case errors.As(err, &gone) && pastWallTime(gone):
-		reason, message = ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
+		reason, message = failure.ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
 	case errors.As(err, &thrown):
 		message = thrown.Name + ": " + thrown.Message
 		switch failed := call.models.failed(); {
 		case thrown.Name == "InvalidInputError":
-			reason, message = ReasonInvalidInput, thrown.Message
+			reason, message = failure.ReasonInvalidInput, thrown.Message
 		case thrown.Name == "InvalidOutputError":
-			reason, message = ReasonInvalidOutput, thrown.Message
+			reason, message = failure.ReasonInvalidOutput, thrown.Message
 		case thrown.Name == "TimeoutError":
-			reason, message = ReasonHandlerTimeout, thrown.Message+": raise spec.handler.timeout of the side, or maxWallTime of the SandboxPool"
-		case failed != nil && strings.HasSuffix(thrown.Message, failed.message):
-			reason, message = failed.reason, failed.message
+			reason, message = failure.ReasonHandlerTimeout, thrown.Message+": raise spec.handler.timeout of the side, or maxWallTime of the SandboxPool"
+		case failed != nil && strings.HasSuffix(thrown.Message, failed.Message):
+			reason, message = failed.Reason, failed.Message
 		}
-		if reason == ReasonHandlerFailed && thrown.Stack != "" {
+		if reason == failure.ReasonHandlerFailed && thrown.Stack != "" {
 			call.write("error", message, map[string]any{"stack": code.Explain(err)})
 		}
 	}
 	message = r.redacted(message)
 	r.log.Info("a handler failed", "run", r.record.ID, "side", side.Name, "reason", reason)
-	if reason == ReasonHandlerFailed {
+	if reason == failure.ReasonHandlerFailed {
 		message = "the handler failed: " + message
 	}
-	return failf(reason, "%s", message)
+	return failure.New(reason, "%s", message)
 }
 
 // pastWallTime reports whether an isolate was ended because of its time limit, and not lost or never started.

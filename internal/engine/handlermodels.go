@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -34,7 +35,7 @@ type modelCalls struct {
 	// trimmed describes the last answer whose model did not read the whole request; nil when there was none since the
 	// last take.
 	trimmed *contextTrimmed
-	cause   *failure // of the last call that failed
+	cause   *failure.Error // of the last call that failed
 }
 
 func newModelCalls(r *run, s *definition.Side) *modelCalls {
@@ -71,7 +72,7 @@ func (r *run) countHandlers() {
 	}
 }
 
-func (m *modelCalls) failed() *failure {
+func (m *modelCalls) failed() *failure.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cause
@@ -127,8 +128,8 @@ func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
 	case len(m.calls) >= maxOpenModelCalls:
 		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the handler already asks %d models at the same time, which is the limit: wait until one has answered", maxOpenModelCalls)}
 	case m.made >= limit:
-		m.cause = failf(ReasonMaxStepsReached, "the handler has asked models %d times, which is its side's limit (maxSteps)", limit)
-		return nil, &sandbox.Error{Name: "ModelError", Message: m.cause.message}
+		m.cause = failure.New(failure.ReasonMaxStepsReached, "the handler has asked models %d times, which is its side's limit (maxSteps)", limit)
+		return nil, &sandbox.Error{Name: "ModelError", Message: m.cause.Message}
 	}
 	m.made++
 	m.last++
@@ -242,15 +243,15 @@ func (m *modelCalls) count(res *model.Response, named *definition.Model) {
 
 // fails records the failure of a call, and returns the error that the code sees.
 func (m *modelCalls) fails(ctx context.Context, err error) error {
-	err = modelFailure(ctx, err)
-	var f *failure
+	err = failure.OfModel(ctx, err)
+	var f *failure.Error
 	if !errors.As(err, &f) {
 		return err
 	}
 	m.mu.Lock()
 	m.cause = f
 	m.mu.Unlock()
-	return &sandbox.Error{Name: "ModelError", Message: f.message}
+	return &sandbox.Error{Name: "ModelError", Message: f.Message}
 }
 
 // answerOf returns a whole answer in the form in which it crosses into the sandbox.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -57,21 +58,21 @@ func (r *run) loadLimits(ctx context.Context) error {
 	}
 	r.limits, err = limitsOf(rules.Limits)
 	if err != nil {
-		return failf(ReasonInvalidLimits, "%v", err)
+		return failure.New(failure.ReasonInvalidLimits, "%v", err)
 	}
 	return nil
 }
 
-// overLimit returns a *failure that names the limit that the run has reached, or nil. It is called before each model call.
+// overLimit returns a *failure.Error that names the limit that the run has reached, or nil. It is called before each model call.
 func (r *run) overLimit() error {
 	l := &r.limits
 	switch {
 	case l.steps > 0 && r.record.Steps >= l.steps:
-		return failf(ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), and has not ended", l.steps)
+		return failure.New(failure.ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), and has not ended", l.steps)
 	case l.tokens > 0 && r.usage.Tokens() >= l.tokens:
-		return failf(ReasonMaxTokensReached, "the run used %d tokens; its limit (limits.maxTokens) is %d", r.usage.Tokens(), l.tokens)
+		return failure.New(failure.ReasonMaxTokensReached, "the run used %d tokens; its limit (limits.maxTokens) is %d", r.usage.Tokens(), l.tokens)
 	case l.cost > 0 && r.usage.Cost >= l.cost:
-		return failf(ReasonMaxCostReached, "the run cost %s; its limit (limits.maxCost) is %s", r.usage.Cost, l.cost)
+		return failure.New(failure.ReasonMaxCostReached, "the run cost %s; its limit (limits.maxCost) is %s", r.usage.Cost, l.cost)
 	}
 	return nil
 }
@@ -104,8 +105,8 @@ func (r *run) countTime() {
 }
 
 // overTime returns the failure of a run that took too long.
-func (r *run) overTime() *failure {
-	return failf(ReasonMaxDurationReached, "the run worked for %s, which is its limit (limits.maxDuration)", r.limits.duration)
+func (r *run) overTime() *failure.Error {
+	return failure.New(failure.ReasonMaxDurationReached, "the run worked for %s, which is its limit (limits.maxDuration)", r.limits.duration)
 }
 
 // withinTime executes the run within its time limit.

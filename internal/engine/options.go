@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
@@ -37,8 +38,9 @@ type Options struct {
 	NamespaceWorkers int
 	// EffectWorkers is how many effects may be under way at once. The default is 64.
 	EffectWorkers int
-	// EffectRetry is how a firing is retried whose handler could not run. A handler that throws is not retried.
-	EffectRetry EffectRetry
+	// EffectRetry is how a firing is retried whose handler could not run. A handler that throws is not retried. The
+	// default is 3 attempts, the second after 1 s.
+	EffectRetry effects.Retry
 	Logger      logr.Logger
 	// Redact removes the secrets of a namespace from a text. It is called before a text is cut, since it would not find a part
 	// of a secret. The default returns the text unchanged.
@@ -64,17 +66,6 @@ type Options struct {
 	// lists the points. It may panic within a run, and the engine handles that like a panic of its own.
 	Faults func(point string)
 }
-
-// EffectRetry is the retry policy of firings. Zero fields have defaults.
-type EffectRetry struct {
-	// Attempts is how often a firing is attempted: 3.
-	Attempts int
-	// First is the delay before the second attempt: 1 s. It doubles with each attempt.
-	First time.Duration
-}
-
-// delay returns the delay after a number of attempts.
-func (r EffectRetry) delay(attempts int) time.Duration { return r.First << max(attempts-1, 0) }
 
 // Limits of runs. A field that is 0 gets the default that its comment states.
 type Limits struct {

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -208,7 +209,7 @@ func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 
 // endTerminated records that a run ended because its thread was terminated.
 func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fence, r *store.Run) error {
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
 	if err := e.store.Apply(ctx, id, fence, &store.PutRun{Run: *r}); err != nil {
 		return err
 	}

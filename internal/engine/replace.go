@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -49,12 +50,12 @@ func (r *run) stop(ctx context.Context, s *stoppedError) error {
 }
 
 func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
-	text, reason := stoppedText, ReasonStoppedByUser
+	text, reason := stoppedText, failure.ReasonStoppedByUser
 	switch s.kind {
 	case stopInterrupt, stopRollback:
 		return r.giveWay(ctx, s)
 	case stopCancel:
-		text, reason = cancelledText, ReasonCancelled
+		text, reason = cancelledText, failure.ReasonCancelled
 	case stopByUser:
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.reason
@@ -65,7 +66,7 @@ func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
 // this run then waits for the next one.
 func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	record := r.record
-	record.Status, record.Reason, record.Message = store.RunStopped, ReasonInterrupted, s.reason
+	record.Status, record.Reason, record.Message = store.RunStopped, failure.ReasonInterrupted, s.reason
 	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.thread, r.agent)
 	step := r.newStep("stop")
 	if s.kind == stopRollback {
@@ -73,7 +74,7 @@ func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 		if err != nil {
 			return err
 		}
-		record.Reason, record.Message = ReasonRolledBack, clip.Text(taken.String(), maxRunMessage)
+		record.Reason, record.Message = failure.ReasonRolledBack, clip.Text(taken.String(), maxRunMessage)
 		step.add(gone...)
 		step.add(eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {

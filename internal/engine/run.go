@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -92,7 +93,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
 	}
-	var f *failure
+	var f *failure.Error
 	if errors.As(err, &f) {
 		return r.fail(ctx, f)
 	}
@@ -107,7 +108,7 @@ func (r *run) guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", r.record.ID, "stack", string(debug.Stack()))
-			err = failf(ReasonInternalError, "internal error: see the manager's log for run %s", r.record.ID)
+			err = failure.New(failure.ReasonInternalError, "internal error: see the manager's log for run %s", r.record.ID)
 		}
 	}()
 	return fn()

@@ -8,6 +8,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -23,7 +24,7 @@ func (r *run) system(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	if err := CheckArguments(&p.Spec, r.arguments()); err != nil {
-		return "", failf(skeinv1.ReasonInvalidArguments, "the arguments of this thread do not fit what the prompt %s requires: %v. Create a new thread with others", p.Name, err)
+		return "", failure.New(skeinv1.ReasonInvalidArguments, "the arguments of this thread do not fit what the prompt %s requires: %v. Create a new thread with others", p.Name, err)
 	}
 	text := p.Text
 	if r.asked {
@@ -49,7 +50,7 @@ func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Tem
 		lookup, err := threads.EnvLookup(ctx, t, reader)
 		var unreadable *thread.EnvUnreadableError
 		if errors.As(err, &unreadable) {
-			return "", failf(ReasonEnvUnreadable, "%s", unreadable.Error())
+			return "", failure.New(failure.ReasonEnvUnreadable, "%s", unreadable.Error())
 		}
 		if err != nil {
 			return "", err
@@ -58,7 +59,7 @@ func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Tem
 	}
 	out, err := text.Render(values)
 	if err != nil {
-		return "", failf(ReasonContextTooLarge, "%s", err.Error())
+		return "", failure.New(failure.ReasonContextTooLarge, "%s", err.Error())
 	}
 	if t.TaskID != "" {
 		out += "\n\nThis conversation belongs to the task " + t.TaskID + "."

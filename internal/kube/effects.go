@@ -62,7 +62,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 			OwnerReferences: []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())},
 		},
 		Spec: skeinv1.ScheduledEffectSpec{
-			ThreadRef: skeinv1.LocalRef{Name: thread.Name},
+			ThreadRef: &skeinv1.LocalRef{Name: thread.Name},
 			Effect:    req.Name,
 			At:        &at,
 		},

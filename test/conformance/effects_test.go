@@ -62,7 +62,7 @@ export default async (state: any) => {
 
 		By("a ScheduledEffect that names an Effect which comes later")
 		declared := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "early"}, Spec: skeinv1.ScheduledEffectSpec{
-			ThreadRef: skeinv1.LocalRef{Name: t.Name}, Effect: "comes-later", After: &metav1.Duration{Duration: time.Hour}}}
+			ThreadRef: &skeinv1.LocalRef{Name: t.Name}, Effect: "comes-later", After: &metav1.Duration{Duration: time.Hour}}}
 		create(ctx, declared)
 		shows := func(want OmegaMatcher) {
 			GinkgoHelper()

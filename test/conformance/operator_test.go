@@ -24,7 +24,7 @@ var _ = Describe("The operator", func() {
 			harness.Endpoint(ns, "report", "/report", "export default () => 'report';"),
 			&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}},
 			&skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "far"}, Spec: skeinv1.ScheduledEffectSpec{
-				ThreadRef: skeinv1.LocalRef{Name: "thread"}, Effect: "later", After: &metav1.Duration{Duration: time.Hour}}})
+				ThreadRef: &skeinv1.LocalRef{Name: "thread"}, Effect: "later", After: &metav1.Duration{Duration: time.Hour}}})
 		t := family(ctx, ns,
 			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hi"})), harness.After("subagent_create", harness.Answer("ok"))},
 			[]skeinv1.ScriptStep{harness.Echo()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))

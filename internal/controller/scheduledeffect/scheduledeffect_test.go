@@ -52,7 +52,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 	declared := func(ctx context.Context, edit ...func(*skeinv1.ScheduledEffect)) *skeinv1.ScheduledEffect {
 		GinkgoHelper()
 		s := &skeinv1.ScheduledEffect{ObjectMeta: Meta("s"), Spec: skeinv1.ScheduledEffectSpec{
-			ThreadRef: skeinv1.LocalRef{Name: "t"}, Effect: "remind_me", HookDepth: 3, Args: &runtime.RawExtension{Raw: []byte(`{"x":1}`)},
+			ThreadRef: &skeinv1.LocalRef{Name: "t"}, Effect: "remind_me", HookDepth: 3, Args: &runtime.RawExtension{Raw: []byte(`{"x":1}`)},
 			TTLSecondsAfterFinished: ptr.To(int32(60)), At: ptr.To(skeinv1.NewTimestamp(Start.Add(10 * time.Second)))}}
 		for _, f := range edit {
 			f(s)

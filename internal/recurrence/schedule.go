@@ -1,0 +1,72 @@
+package recurrence
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// MinInterval is the shortest interval of @every.
+const MinInterval = time.Second
+
+// Schedule is a set of instants.
+type Schedule interface {
+	// Next returns the first instant after another, or the zero time if there is none.
+	Next(after time.Time) time.Time
+}
+
+// Location returns a time zone of the IANA database by its name. "" is UTC.
+func Location(name string) (*time.Location, error) {
+	if name == "" {
+		return time.UTC, nil
+	}
+	loc, err := time.LoadLocation(name)
+	if err != nil || strings.EqualFold(name, "local") {
+		return nil, fmt.Errorf("time zone %q is unknown: write a name of the IANA database such as Europe/Berlin, or UTC", name)
+	}
+	return loc, nil
+}
+
+// Parse returns the schedule that a text describes. The error says what to write instead.
+func Parse(text string, loc *time.Location) (Schedule, error) {
+	name := strings.TrimSpace(text)
+	if full, ok := descriptors[strings.ToLower(name)]; ok {
+		return parseCron(full, loc)
+	}
+	if rest, ok := strings.CutPrefix(name, "@every"); ok {
+		return parseEvery(name, rest)
+	}
+	if strings.HasPrefix(name, "@") {
+		return nil, fmt.Errorf("schedule %q is unknown: write @yearly, @monthly, @weekly, @daily, @hourly or @every with a duration such as \"@every 10m\"", name)
+	}
+	return parseCron(name, loc)
+}
+
+// every is the schedule of @every: the instants at which the time since 1970 is a multiple of the interval, later by the
+// offset. So neither an edit nor a restart moves them.
+type every struct{ interval, offset time.Duration }
+
+func parseEvery(text, rest string) (Schedule, error) {
+	interval, offset, found := strings.Cut(strings.TrimSpace(rest), "/")
+	e := every{}
+	var err error
+	if e.interval, err = time.ParseDuration(strings.TrimSpace(interval)); err != nil || e.interval < MinInterval {
+		return nil, fmt.Errorf("schedule %q: write an interval of at least %s such as \"@every 10m\", with an offset after a slash if you want one, as in \"@every 1h/15m\"", text, MinInterval)
+	}
+	if found {
+		if e.offset, err = time.ParseDuration(strings.TrimSpace(offset)); err != nil || e.offset < 0 || e.offset >= e.interval {
+			return nil, fmt.Errorf("schedule %q: the offset after the slash must be a duration shorter than the interval, as in \"@every 1h/15m\"", text)
+		}
+	}
+	return e, nil
+}
+
+// Next implements Schedule.
+func (e every) Next(after time.Time) time.Time {
+	since := after.Sub(time.Unix(0, 0)) - e.offset
+	n := since / e.interval
+	if since < 0 && since%e.interval != 0 {
+		n--
+	}
+	return time.Unix(0, 0).Add((n+1)*e.interval + e.offset).UTC()
+}
