@@ -2,27 +2,6 @@
 // functions of the same record.
 package queries
 
-// Queries that find threads without their ids.
-const (
-	InOrder = ` ORDER BY t.created_at, t.key LIMIT ?`
-
-	ThreadsByName             = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ?` + InOrder
-	ThreadsByShort            = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ?` + InOrder
-	ThreadsOfNamespaceByName  = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = ?` + InOrder
-	ThreadsOfNamespaceByShort = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ? AND t.namespace = ?` + InOrder
-
-	// This lists the namespaces with threads by jumping through the index from one namespace to the next.
-	Namespaces = `WITH RECURSIVE n (namespace) AS (
-			SELECT min(namespace) FROM thread_head
-			UNION ALL
-			SELECT (SELECT min(namespace) FROM thread_head WHERE namespace > n.namespace)
-			FROM n WHERE n.namespace IS NOT NULL)
-		SELECT namespace FROM n WHERE namespace IS NOT NULL`
-)
-
-// This file and its neighbours queries_*.go hold the store's queries, in the SQL that all dialects share. Lists of
-// columns match the scan functions of the same record.
-
 // Threads and their heads.
 const (
 	ThreadColumns = `t.id, t.namespace, t.name, t.agent, t.origin_agent, t.declared_agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
@@ -60,4 +39,22 @@ const (
 		WHERE thread = ?`
 	Position = `SELECT t.agent, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 	Counts   = `SELECT t.key, h.counts, h.queued, h.base, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+)
+
+// Queries that find threads without their ids.
+const (
+	InOrder = ` ORDER BY t.created_at, t.key LIMIT ?`
+
+	ThreadsByName             = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ?` + InOrder
+	ThreadsByShort            = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ?` + InOrder
+	ThreadsOfNamespaceByName  = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = ?` + InOrder
+	ThreadsOfNamespaceByShort = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ? AND t.namespace = ?` + InOrder
+
+	// This lists the namespaces with threads by jumping through the index from one namespace to the next.
+	Namespaces = `WITH RECURSIVE n (namespace) AS (
+			SELECT min(namespace) FROM thread_head
+			UNION ALL
+			SELECT (SELECT min(namespace) FROM thread_head WHERE namespace > n.namespace)
+			FROM n WHERE n.namespace IS NOT NULL)
+		SELECT namespace FROM n WHERE namespace IS NOT NULL`
 )

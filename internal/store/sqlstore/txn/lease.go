@@ -28,7 +28,7 @@ func (t *Tx) CheckFence(h *Head, f *store.Fence) error {
 
 // Lease is the row of a thread's lease. It is all zero when there is none.
 type Lease struct {
-	known   bool // also to later transactions, see sole
+	known   bool // also to later transactions, see Sole
 	Owner   string
 	Epoch   int64
 	Expires int64
