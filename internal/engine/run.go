@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
@@ -81,7 +82,7 @@ type run struct {
 	// destroys reports that a handler asked to clear the conversation with its answer.
 	destroys bool
 	// handlers holds the model calls of the run's handlers.
-	handlers []*modelCalls
+	handlers []*handlers.ModelCalls
 }
 
 // execute executes the run until it ends or is parked, and records how it ended. An error means that the run was
