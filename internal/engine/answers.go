@@ -14,7 +14,7 @@ import (
 
 // misfit returns why an answer that would end the turn does not fit the prompt's responseSchema, or "" if it does. It
 // removes the code fence that models often put around JSON.
-func (r *run) misfit(m *store.Message) string {
+func (r *role) misfit(m *store.Message) string {
 	text := codeexec.Raw(r.side().Prompt.Spec.ResponseSchema)
 	if len(text) == 0 || r.checkpoint.Turn.Ends || r.checkpoint.Turn.Passes {
 		return ""

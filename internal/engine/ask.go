@@ -197,4 +197,4 @@ type runUsage struct {
 	Models []string `json:"models,omitempty"`
 }
 
-func (r *run) parallel() bool { return r.side().Prompt.Spec.ParallelToolCalls }
+func (r *role) parallel() bool { return r.side().Prompt.Spec.ParallelToolCalls }

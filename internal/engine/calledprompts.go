@@ -43,7 +43,7 @@ type frame struct {
 }
 
 // depth returns the depth of the messages that the run writes.
-func (r *run) depth() int {
+func (r *role) depth() int {
 	if r.frame == nil {
 		return 0
 	}
@@ -51,7 +51,7 @@ func (r *run) depth() int {
 }
 
 // arguments returns the arguments of the thread or, in a called prompt, of the call.
-func (r *run) arguments() json.RawMessage {
+func (r *role) arguments() json.RawMessage {
 	if r.frame == nil {
 		return r.thread.Arguments
 	}
@@ -59,7 +59,7 @@ func (r *run) arguments() json.RawMessage {
 }
 
 // place sets the depth, parent and call of a message that a called prompt writes.
-func (r *run) place(m *store.Message) {
+func (r *role) place(m *store.Message) {
 	if r.frame == nil {
 		return
 	}
@@ -227,7 +227,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 
 // withChat returns what a called prompt reads. When it includes the caller's conversation, the messages from before
 // the step that made the call come first.
-func (r *run) withChat(own *transcript.Conversation) *transcript.Conversation {
+func (r *role) withChat(own *transcript.Conversation) *transcript.Conversation {
 	f := r.frame
 	if f == nil || !isSet(f.side.Prompt.Spec.IncludeChat) {
 		return own

@@ -72,10 +72,10 @@ func (r *run) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, er
 }
 
 // codeWaits reports whether code waits for what the run is doing.
-func (r *run) codeWaits() bool { return r.frame != nil && len(r.frame.code) > 0 }
+func (r *role) codeWaits() bool { return r.frame != nil && len(r.frame.code) > 0 }
 
 // deserted reports whether code that waits for what the run is doing has ended.
-func (r *run) deserted() bool {
+func (r *role) deserted() bool {
 	if r.frame == nil {
 		return false
 	}
@@ -89,7 +89,7 @@ func (r *run) deserted() bool {
 
 // whileWanted returns a context that ends with ctx, or as soon as code that waits for what the run is doing has
 // ended.
-func (r *run) whileWanted(ctx context.Context) (context.Context, func()) {
+func (r *role) whileWanted(ctx context.Context) (context.Context, func()) {
 	if r.frame == nil {
 		return ctx, func() {}
 	}

@@ -48,7 +48,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 }
 
 // reader returns who reads variables now: the side, or the prompt that it calls as a tool.
-func (r *run) reader() thread.EnvReader {
+func (r *role) reader() thread.EnvReader {
 	e := thread.EnvReader{Side: r.side().Name}
 	if r.frame != nil {
 		e.Called = r.frame.path

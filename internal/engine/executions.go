@@ -3,11 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -27,16 +26,13 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	if agent != nil && agent.Memory != nil {
 		x.Host.Memory = &memoryOf{engine: e, thread: t, agent: agent, runID: runID}
 	}
-	x.Code.Reserve(errNotHandler, slices.Collect(maps.Keys(handlerMethods))...)
+	handlers.Add(x, runID)
 	if agent == nil {
 		return x
 	}
 	hooks.AddHooks(x)
 	if h := e.hooks.Within(x); h != nil {
 		x.Host.State = st.WithHooks(h)
-	}
-	if runID != "" {
-		addHandlers(x, runID)
 	}
 	return x
 }

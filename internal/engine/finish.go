@@ -157,7 +157,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 }
 
 // endsWithResult reports whether the thread is a child that ends with its result (SUB-02).
-func (r *run) endsWithResult() bool { return r.thread.Child != nil && !r.thread.Child.Resumable }
+func (r *role) endsWithResult() bool { return r.thread.Child != nil && !r.thread.Child.Resumable }
 
 // childOps returns the operations that tell the parent how the child's session ended (SUB-04).
 func (r *run) childOps(ctx context.Context, text string, attachments []string) ([]store.Op, error) {

@@ -2,16 +2,16 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/codeexec"
-	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
@@ -25,39 +25,8 @@ import (
 // counts as one step. Its answer goes into the log like a model's answer. A call whose answer is not in the log is
 // repeated under the same id.
 
-// handlerProperty tells an isolate the prefix of the invocations that are for handlers. Code does not see it.
-const handlerProperty = "$handler"
-
-// maxHandlerAnswer bounds the answer of a handler, in bytes.
-const maxHandlerAnswer = 1 << 20
-
 // handlerListeners bounds the time of the listeners for the end of a session.
 const handlerListeners = 10 * time.Second
-
-// handlerCall is one call of a handler, as the host sees it. mu guards the fields below it.
-type handlerCall struct {
-	run    *run
-	lines  *codelog.Lines
-	deltas *deltas
-	models *modelCalls
-
-	mu       sync.Mutex
-	over     bool // the answer is complete: no more pieces are accepted
-	length   int
-	destroys bool // clear the conversation with the answer
-}
-
-func handlerModule(s *definition.Side) string { return "sides/" + s.Name }
-
-func handlerTimeout(s *definition.Side) time.Duration {
-	if s.Handler.Timeout > 0 {
-		return s.Handler.Timeout
-	}
-	return codeexec.DefaultTimeout
-}
-
-// handlerPrefix returns the prefix of the invocations of a run's handlers.
-func handlerPrefix(runID string) string { return "handler_" + runID + "_" }
 
 // askHandler does what ask does, for a side that is code.
 func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
@@ -72,16 +41,16 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		text, call, err := r.callHandler(ctx, x, side, id, r.handlerInput(conv, side))
+		text, call, pieces, err := r.callHandler(ctx, x, side, id, r.handlerInput(conv, side))
 		var gone *sandbox.IsolateGoneError
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost together with what the code did to its state. Repeat the call as after a crash.
 			x.Close()
 			r.exec, r.tools = nil, nil
-			call.deltas.emit(model.Delta{Reset: true})
+			pieces.emit(model.Delta{Reset: true})
 			continue
 		}
-		if lost := call.deltas.stop(); lost != nil {
+		if lost := pieces.stop(); lost != nil {
 			return false, lost
 		}
 		if err != nil {
@@ -89,10 +58,10 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 			return false, r.handlerFailed(ctx, side, call, err)
 		}
 		r.decided() // goes into the row of the run, which is written with the answer
-		r.destroys = call.destroysNow()
-		usage, names, trimmed := call.models.take()
+		r.destroys = call.DestroysNow()
+		usage, names, trimmed := call.Models.Take()
 		if trimmed != nil {
-			r.tellTrimmed(*trimmed)
+			r.trimmed(trimmed)
 		}
 		for _, name := range names {
 			r.countModel(name)
@@ -102,11 +71,13 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 }
 
 // callHandler makes the call and returns the text of the answer.
-func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *definition.Side, id string, input *store.Message) (string, *handlerCall, error) {
-	call := &handlerCall{run: r, lines: x.Code.Lines, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
-	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
+func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *definition.Side, id string, input *store.Message) (string, *handlers.Call, *deltas, error) {
+	pieces := newDeltas(ctx, r, id)
+	models := handlers.NewModelCalls(modelsPort{r}, side)
+	call := handlers.NewCall(x.Code.Lines, pieces.emit, func() { x.Host.Session.Thread.State.Clear() }, models)
+	invocation := fmt.Sprintf("%s%d", handlers.Prefix(r.record.ID), r.record.Steps)
 	x.Code.Handle(invocation, call)
-	r.handlers = append(r.handlers, call.models)
+	r.handlers = append(r.handlers, models)
 	r.completes(x, side)
 	r.beginTurn()
 	r.engine.fault("handler.before")
@@ -115,26 +86,26 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 		args["text"] = transcript.ContentOf(input)
 		args["message"] = input
 	}
-	v, err := x.Code.Invoke(r.hooks.Causation(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
-	call.end()
+	v, err := x.Code.Invoke(r.hooks.Causation(ctx), invocation, handlers.Module(side), args, handlers.Timeout(side))
+	call.End()
 	r.engine.fault("handler.after")
 	if err != nil {
-		return "", call, err
+		return "", call, pieces, err
 	}
 	said, _ := v.(map[string]any)
 	text, ok := said["text"].(string)
 	if !ok {
-		return "", call, errors.New("the handler returned no answer")
+		return "", call, pieces, errors.New("the handler returned no answer")
 	}
-	if len(text) > maxHandlerAnswer {
-		return "", call, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), maxHandlerAnswer)
+	if len(text) > handlers.MaxAnswer {
+		return "", call, pieces, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), handlers.MaxAnswer)
 	}
-	return strings.ReplaceAll(text, "\x00", "\uFFFD"), call, nil
+	return strings.ReplaceAll(text, "\x00", "\uFFFD"), call, pieces, nil
 }
 
 // handlerFailed returns the error for a call without an answer. What the code threw goes into the thread's log with
 // its stack. The run records the message.
-func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *handlerCall, err error) error {
+func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *handlers.Call, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -151,7 +122,7 @@ func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *ha
 		reason, message = failure.ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
 	case errors.As(err, &thrown):
 		message = thrown.Name + ": " + thrown.Message
-		switch failed := call.models.failed(); {
+		switch failed := call.Models.Failed(); {
 		case thrown.Name == "InvalidInputError":
 			reason, message = failure.ReasonInvalidInput, thrown.Message
 		case thrown.Name == "InvalidOutputError":
@@ -162,7 +133,7 @@ func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *ha
 			reason, message = failed.Reason, failed.Message
 		}
 		if reason == failure.ReasonHandlerFailed && thrown.Stack != "" {
-			call.write("error", message, map[string]any{"stack": code.Explain(err)})
+			call.Write("error", message, map[string]any{"stack": code.Explain(err)})
 		}
 	}
 	message = r.redacted(message)
@@ -189,12 +160,47 @@ func (r *run) completes(x *codeexec.Execution, side *definition.Side) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, handlerListeners)
 		defer cancel()
-		invocation := handlerPrefix(runID) + "completed_" + side.Name
-		x.Code.Handle(invocation, &handlerCall{run: r, lines: x.Code.Lines, over: true}) // it may log, but not ask models
-		_, err := x.Code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
+		invocation := handlers.Prefix(runID) + "completed_" + side.Name
+		x.Code.Handle(invocation, handlers.NewCompletedCall(x.Code.Lines))
+		_, err := x.Code.Invoke(ctx, invocation, handlers.Module(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {
-			x.Code.Lines.Fail(codeexec.SourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
+			x.Code.Lines.Fail(codeexec.SourceOf(handlers.Module(side)), "the listeners for the end of the session failed: "+code.Explain(err))
 			x.Env.Log.Info("cannot tell a handler that its session has ended", "namespace", x.Host.Thread.Namespace, "name", x.Host.Thread.Name, "run", runID, "error", err.Error())
 		}
 	})
 }
+
+// countHandlers adds to the run what its handlers have used apart from their answers: in calls that failed, and in
+// work that continued after an answer.
+func (r *run) countHandlers() {
+	for _, m := range r.handlers {
+		usage, names, trimmed := m.Take()
+		if trimmed != nil {
+			r.trimmed(trimmed)
+		}
+		for _, name := range names {
+			r.countModel(name)
+		}
+		if usage != nil {
+			r.usage.Usage = r.usage.Add(*usage)
+		}
+		if len(names) > 0 {
+			r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
+		}
+	}
+}
+
+// modelsPort implements ModelsPort.
+type modelsPort struct{ *run }
+
+// Client implements ModelsPort.
+func (p modelsPort) Client(m *definition.Model) (model.Client, error) { return p.client(m) }
+
+// MaxSteps implements ModelsPort.
+func (p modelsPort) MaxSteps() int { return p.maxSteps() }
+
+// Arguments implements ModelsPort.
+func (p modelsPort) Arguments() json.RawMessage { return p.thread.Arguments }
+
+// Fault implements ModelsPort.
+func (p modelsPort) Fault() func(point string) { return p.engine.fault }

@@ -33,7 +33,7 @@ func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run)
 }
 
 // isHanded reports whether the thread was handed over to an agent other than the run's.
-func (r *run) isHanded() bool { return r.next != r.agent.Name }
+func (r *role) isHanded() bool { return r.next != r.agent.Name }
 
 // follow continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
 // true if that agent needs variables first: the run is parked then.

@@ -63,7 +63,7 @@ func (r *run) goOnWith(req *model.Request, m *definition.Model) {
 }
 
 // takesImported reports whether the side in use may continue a provider's conversation that came with an import.
-func (r *run) takesImported(m *definition.Model) bool {
+func (r *role) takesImported(m *definition.Model) bool {
 	return r.frame == nil && !r.agent.Dual() && keepsSessions(&m.Spec)
 }
 
@@ -125,7 +125,7 @@ func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response
 
 // sessionOf returns the digest that identifies the participants of a provider's conversation. The version of the
 // Model covers its endpoint and key.
-func (r *run) sessionOf(m *definition.Model) string {
+func (r *role) sessionOf(m *definition.Model) string {
 	return digest(r.thread.ID, r.agent.Name, r.side().Name, m.Name, m.Version)
 }
 

@@ -101,7 +101,7 @@ func (e *Engine) isWork(items []store.InboxItem) bool {
 
 // newRun returns a run of a thread that is not begun or resumed yet.
 func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active, log logr.Logger) *run {
-	r := &run{engine: e, log: log, thread: t, fence: fence, active: active}
+	r := &run{engine: e, log: log, role: role{thread: t}, fence: fence, active: active}
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
 	return r
 }

@@ -9,12 +9,12 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
@@ -30,20 +30,14 @@ const defaultMaxSteps = 50
 // run is one execution of a thread, from wake-up to rest, or the part of it that this replica executes. It belongs to
 // the goroutine that executes the run, except where a field says otherwise.
 type run struct {
+	role
 	engine *Engine
 	log    logr.Logger
-	thread *store.Thread
 	fence  *store.Fence
-	agent  *definition.Agent
 	active *held.Active // shared with the engine, which may cancel it
-	// frame is the called prompt that is at work; nil when the side itself is at work.
-	frame *frame
-	// next is the agent that the thread has now. It differs from the agent of the run after a handoff.
-	next string
 
-	life         context.Context // the context of the run, with which its code ends
-	record       store.Run       // the row of the run, as the next checkpoint writes it
-	checkpoint   checkpoint.State
+	life         context.Context          // the context of the run, with which its code ends
+	record       store.Run                // the row of the run, as the next checkpoint writes it
 	sessionState json.RawMessage          // of a resumed run, as it was saved
 	resumed      bool                     // the run was under way before: calls without a result may have been made
 	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
@@ -64,8 +58,7 @@ type run struct {
 	edited bool
 	// envLoaded reports that the variables of the thread have been resolved.
 	envLoaded bool
-	tools     *tool.Set        // the tools of the acting side; nil when they must be built
-	acting    *definition.Side // the side that acts in place of the one whose turn it is; nil for none (see actAs)
+	tools     *tool.Set // the tools of the acting side; nil when they must be built
 	// current reports that nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	// known is the sequence number up to which everything in the thread is in the conversation or was taken out of
@@ -81,7 +74,7 @@ type run struct {
 	// destroys reports that a handler asked to clear the conversation with its answer.
 	destroys bool
 	// handlers holds the model calls of the run's handlers.
-	handlers []*modelCalls
+	handlers []*handlers.ModelCalls
 }
 
 // execute executes the run until it ends or is parked, and records how it ended. An error means that the run was
@@ -279,7 +272,7 @@ func (r *run) park(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) maxSteps() int {
+func (r *role) maxSteps() int {
 	if n := int(r.side().Spec.MaxSteps); n > 0 {
 		return n
 	}

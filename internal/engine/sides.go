@@ -17,7 +17,7 @@ const defaultMaxSessionTurns = 50
 
 // side returns the side that the run acts as: the side whose turn it is, or the other one while calls of that side
 // are made. A called prompt stands for the side that called it.
-func (r *run) side() *definition.Side {
+func (r *role) side() *definition.Side {
 	if r.frame != nil {
 		return r.frame.side
 	}
@@ -28,7 +28,7 @@ func (r *run) side() *definition.Side {
 }
 
 // mark returns the value of Message.Side for messages of the acting side.
-func (r *run) mark() string {
+func (r *role) mark() string {
 	if r.agent == nil {
 		return ""
 	}
@@ -59,7 +59,7 @@ func (r *run) useSide() {
 }
 
 // maxTurns returns the limit of turns of the session.
-func (r *run) maxTurns() int {
+func (r *role) maxTurns() int {
 	if n := int(r.agent.Spec.MaxSessionTurns); n > 0 {
 		return n
 	}
@@ -68,7 +68,7 @@ func (r *run) maxTurns() int {
 
 // following returns the side that has the next turn. It returns nil when the session ends with this turn: code has
 // stopped it, or the other side is a person.
-func (r *run) following() *definition.Side {
+func (r *role) following() *definition.Side {
 	switch t := r.checkpoint.Turn; {
 	case t.Ends:
 		return nil

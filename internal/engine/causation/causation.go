@@ -18,11 +18,13 @@ type Chain struct {
 
 type causationKey struct{}
 
+// Of returns what led to the call whose code runs in ctx.
 func Of(ctx context.Context) Chain {
 	t, _ := ctx.Value(causationKey{}).(Chain)
 	return t
 }
 
+// With returns a context for code that t led to.
 func With(ctx context.Context, t Chain) context.Context {
 	return context.WithValue(ctx, causationKey{}, t)
 }

@@ -132,6 +132,7 @@ func (x *Execution) ActWithin(within *definition.Side, path []string) {
 	}
 }
 
+// Close ends the code of the execution and releases its sandbox.
 func (x *Execution) Close() { x.Code.close() }
 
 // TakeEdited reports whether code has changed messages since the last call of takeEdited.

@@ -25,6 +25,7 @@ const DefaultTimeout = time.Minute
 // ErrNoSandbox reports that there was no sandbox, so none of the code has run.
 var ErrNoSandbox = errors.New("no sandbox is available")
 
+// ErrTimeout reports that code did not end within its time limit.
 var ErrTimeout = errors.New("the code did not finish")
 
 // Host runs the code of one execution in the thread's sandbox. It acquires the sandbox when it is first needed,
@@ -70,6 +71,7 @@ type Server interface {
 	Serve(ctx context.Context, method string, args []any) (any, error)
 }
 
+// NewHost returns a Host without a sandbox. When life ends, its code ends too.
 func NewHost(life context.Context, env *Environment, t *store.Thread, pool string, state *code.State) *Host {
 	return &Host{
 		life: life, env: env, thread: t, pool: pool, State: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, static: map[string]any{},

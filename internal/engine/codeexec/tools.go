@@ -194,6 +194,7 @@ func poolOf(a *definition.Agent) string {
 	return skeinv1.DefaultPoolName
 }
 
+// Raw returns the JSON of an extension; nil for none.
 func Raw(x *runtime.RawExtension) json.RawMessage {
 	if x == nil {
 		return nil

@@ -22,7 +22,7 @@ const (
 	ByUser    Kind = iota // messages that wait in the inbox are parked (MSG-08)
 	Cancel                // only this run ends (RUN-10)
 	Interrupt             // a message takes the place of the run (RUN-09)
-	Rollback              // like stopInterrupt, and what the run has appended is removed
+	Rollback              // like Interrupt, and what the run has appended is removed
 )
 
 // Stop is the cause with which a run ends that was stopped from outside. It carries the outcome back to the caller.
@@ -34,11 +34,12 @@ type Stop struct {
 	Quiet  bool           // the parent has ended before: nothing is sent to it that would start it again
 
 	// Written is true once the stop has ended the run, and err says why it could not. While a worker of this replica has
-	// the thread, that worker owns them: others read them after activeThread.done is closed.
+	// the thread, that worker owns them: others read them after held.Active.Done is closed.
 	Written bool
 	Err     error
 }
 
+// Error implements error.
 func (e *Stop) Error() string { return "stopped: " + e.Reason }
 
 // StopOf returns the stop in an error, or nil if there is none.

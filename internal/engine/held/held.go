@@ -13,9 +13,9 @@ import (
 // Active is a thread that this replica holds.
 type Active struct {
 	cancel context.CancelCauseFunc
-	// cause is why the thread was cancelled; nil when it was not. Guarded by the lock of heldThreads.
+	// cause is why the thread was cancelled; nil when it was not. Guarded by the lock of Threads.
 	cause error
-	// run is the id of the run that is under way; "" while it is not known. Guarded by the lock of heldThreads.
+	// run is the id of the run that is under way; "" while it is not known. Guarded by the lock of Threads.
 	run string
 	// Done is closed when this replica has let go of the thread.
 	Done chan struct{}
@@ -45,7 +45,7 @@ type Threads struct {
 	background map[string]map[*context.CancelCauseFunc]struct{}
 }
 
-// New returns heldThreads without any.
+// New returns Threads without any.
 func New() *Threads {
 	return &Threads{active: map[string]*Active{}, background: map[string]map[*context.CancelCauseFunc]struct{}{}}
 }
@@ -182,7 +182,7 @@ func (h *Threads) CancelAll(cause error) {
 }
 
 // end cancels the thread. The first cause counts, but termination and purging replace a stop. The caller holds
-// the lock of the heldThreads.
+// the lock of the Threads.
 func (a *Active) end(cause error) {
 	if a.cause == nil || ending.StopOf(a.cause) != nil {
 		a.cause = cause

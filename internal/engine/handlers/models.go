@@ -1,4 +1,4 @@
-package engine
+package handlers
 
 import (
 	"cmp"
@@ -20,11 +20,13 @@ import (
 // maxOpenModelCalls bounds how many models the code of one handler call may ask at the same time.
 const maxOpenModelCalls = 16
 
-// modelCalls are the model calls of one call of a handler. It may ask the models that its side lists, and no others.
+// ModelCalls are the model calls of one call of a handler. It may ask the models that its side lists, and no others.
 // mu guards the fields below it.
-type modelCalls struct {
-	run  *run
+type ModelCalls struct {
+	run  ModelsPort
 	side *definition.Side
+	// fault marks a point around an outside call, for crash tests.
+	fault func(point string)
 
 	mu    sync.Mutex
 	last  int64
@@ -32,19 +34,31 @@ type modelCalls struct {
 	made  int
 	usage *model.Usage
 	names []string // of the Models that answered
-	// trimmed describes the last answer whose model did not read the whole request; nil when there was none since the
-	// last take.
-	trimmed *contextTrimmed
+	// trimmed is the last answer whose model did not read the whole request; nil when there was none since the last take.
+	trimmed *model.Response
 	cause   *failure.Error // of the last call that failed
 }
 
-func newModelCalls(r *run, s *definition.Side) *modelCalls {
-	return &modelCalls{run: r, side: s, calls: map[int64]*modelCall{}}
+// ModelsPort is what calls of models need of their run.
+type ModelsPort interface {
+	// Client returns a client for a model of the agent.
+	Client(m *definition.Model) (model.Client, error)
+	// MaxSteps returns how many models the code may ask in one call of a handler.
+	MaxSteps() int
+	// Arguments returns the arguments of the thread.
+	Arguments() json.RawMessage
+	// Fault returns what is called around outside calls.
+	Fault() func(point string)
 }
 
-// take returns what the calls have used since the last take: the usage (nil when no provider reported it), the names
-// of the Models that answered, and whether one of them did not read the whole request.
-func (m *modelCalls) take() (usage *model.Usage, names []string, trimmed *contextTrimmed) {
+// NewModelCalls returns the model calls of a handler's call that has not begun.
+func NewModelCalls(r ModelsPort, s *definition.Side) *ModelCalls {
+	return &ModelCalls{run: r, side: s, fault: r.Fault(), calls: map[int64]*modelCall{}}
+}
+
+// Take returns what the calls have used since the last take: the usage (nil when no provider reported it), the names
+// of the Models that answered, and the last answer of one that did not read the whole request.
+func (m *ModelCalls) Take() (usage *model.Usage, names []string, trimmed *model.Response) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	usage, names, trimmed = m.usage, m.names, m.trimmed
@@ -52,27 +66,8 @@ func (m *modelCalls) take() (usage *model.Usage, names []string, trimmed *contex
 	return usage, names, trimmed
 }
 
-// countHandlers adds to the run what its handlers have used apart from their answers: in calls that failed, and in
-// work that continued after an answer.
-func (r *run) countHandlers() {
-	for _, m := range r.handlers {
-		usage, names, trimmed := m.take()
-		if trimmed != nil {
-			r.tellTrimmed(*trimmed)
-		}
-		for _, name := range names {
-			r.countModel(name)
-		}
-		if usage != nil {
-			r.usage.Usage = r.usage.Add(*usage)
-		}
-		if len(names) > 0 {
-			r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
-		}
-	}
-}
-
-func (m *modelCalls) failed() *failure.Error {
+// Failed returns why the last call that failed did so; nil for none.
+func (m *ModelCalls) Failed() *failure.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cause
@@ -112,19 +107,19 @@ type askedMessage struct {
 }
 
 // open begins a call and returns its number.
-func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
+func (m *ModelCalls) open(ctx context.Context, args []any) (any, error) {
 	given, _ := argument(args, 0).(map[string]any)
 	req, named, err := m.request(given)
 	if err != nil {
 		return nil, err
 	}
-	client, err := m.run.client(named)
+	client, err := m.run.Client(named)
 	if err != nil {
 		return nil, m.fails(ctx, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch limit := m.run.maxSteps(); {
+	switch limit := m.run.MaxSteps(); {
 	case len(m.calls) >= maxOpenModelCalls:
 		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the handler already asks %d models at the same time, which is the limit: wait until one has answered", maxOpenModelCalls)}
 	case m.made >= limit:
@@ -141,7 +136,7 @@ func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
 }
 
 // request reads a request of code, and returns it with the model that is to answer.
-func (m *modelCalls) request(given map[string]any) (model.Request, *definition.Model, error) {
+func (m *ModelCalls) request(given map[string]any) (model.Request, *definition.Model, error) {
 	var a asked
 	images := takeImages(given)
 	if err := value.Into(given, &a); err != nil {
@@ -154,7 +149,7 @@ func (m *modelCalls) request(given map[string]any) (model.Request, *definition.M
 	if named == nil {
 		return model.Request{}, nil, m.unknown(&a)
 	}
-	req := model.Request{Arguments: m.run.thread.Arguments, ToolChoice: model.ToolChoice(a.ToolChoice), Tools: a.Tools, SchemaName: a.SchemaName}
+	req := model.Request{Arguments: m.run.Arguments(), ToolChoice: model.ToolChoice(a.ToolChoice), Tools: a.Tools, SchemaName: a.SchemaName}
 	if a.Schema != nil {
 		raw, err := json.Marshal(a.Schema)
 		if err != nil {
@@ -171,7 +166,7 @@ func (m *modelCalls) request(given map[string]any) (model.Request, *definition.M
 	return req, named, nil
 }
 
-func (m *modelCalls) unknown(a *asked) error {
+func (m *ModelCalls) unknown(a *asked) error {
 	name := a.Model
 	if a.Provider != "" {
 		name = a.Provider + "/" + name
@@ -202,14 +197,14 @@ func takeImages(given map[string]any) map[int][]model.Image {
 	return out
 }
 
-func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Client, req model.Request, named *definition.Model) {
+func (m *ModelCalls) serve(ctx context.Context, call *modelCall, client model.Client, req model.Request, named *definition.Model) {
 	defer call.cancel()
-	m.run.engine.fault("model.before")
+	m.fault("model.before")
 	res, err := client.Stream(ctx, req, call.emit)
 	if err == nil {
 		m.count(res, named)
 	}
-	m.run.engine.fault("model.after")
+	m.fault("model.after")
 	call.mu.Lock()
 	defer call.mu.Unlock()
 	call.done = true
@@ -222,14 +217,14 @@ func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Cl
 }
 
 // count adds an answer to what the call of the handler has used.
-func (m *modelCalls) count(res *model.Response, named *definition.Model) {
+func (m *ModelCalls) count(res *model.Response, named *definition.Model) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if name := cmp.Or(res.Model, named.Name); !slices.Contains(m.names, name) {
 		m.names = append(m.names, name)
 	}
-	if t := trimmedOf(res); t.LeftOut > 0 || t.Shortened > 0 {
-		m.trimmed = &t
+	if t := res.Trimmed; t != nil && (t.LeftOut > 0 || t.Shortened > 0) {
+		m.trimmed = res
 	}
 	if res.Usage == nil {
 		return
@@ -242,7 +237,7 @@ func (m *modelCalls) count(res *model.Response, named *definition.Model) {
 }
 
 // fails records the failure of a call, and returns the error that the code sees.
-func (m *modelCalls) fails(ctx context.Context, err error) error {
+func (m *ModelCalls) fails(ctx context.Context, err error) error {
 	err = failure.OfModel(ctx, err)
 	var f *failure.Error
 	if !errors.As(err, &f) {
@@ -306,7 +301,7 @@ func (c *modelCall) tell() {
 
 // next waits for new pieces of an answer and returns those that came since the last call, at the end with the whole
 // answer.
-func (m *modelCalls) next(ctx context.Context, args []any) (any, error) {
+func (m *ModelCalls) next(ctx context.Context, args []any) (any, error) {
 	id, _ := argument(args, 0).(float64)
 	var call *modelCall
 	if m != nil {
@@ -349,7 +344,7 @@ func (m *modelCalls) next(ctx context.Context, args []any) (any, error) {
 }
 
 // close abandons a call.
-func (m *modelCalls) close(args []any) (any, error) {
+func (m *ModelCalls) close(args []any) (any, error) {
 	id, _ := argument(args, 0).(float64)
 	if m == nil {
 		return nil, nil
