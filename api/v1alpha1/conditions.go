@@ -128,6 +128,10 @@ const (
 	ReasonFailed = "Failed"
 	// ReasonCanceled: the thread ended before the effect was due.
 	ReasonCanceled = "Canceled"
+	// ReasonPaused: too many firings of a schedule failed in a row.
+	ReasonPaused = "Paused"
+	// ReasonWaiting: a firing waits for a sandbox or a definition.
+	ReasonWaiting = "Waiting"
 )
 
 // Reasons of a SandboxPool.
@@ -170,6 +174,10 @@ const (
 	LabelTemplateHash = "skein.dev/template-hash"
 	// AnnotationIdempotencyKey holds what caused an object, so that a repeated create is recognised.
 	AnnotationIdempotencyKey = "skein.dev/cause"
+	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value, the present time, keeps a repeat from firing again.
+	AnnotationRunAt = "skein.dev/run-at"
+	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire.
+	AnnotationBackfill = "skein.dev/backfill"
 	// Finalizer holds a Thread until its stored data is purged.
 	Finalizer = "skein.dev/purge"
 	// DefaultPoolName is the SandboxPool that agents use when they name none.

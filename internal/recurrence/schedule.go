@@ -70,3 +70,17 @@ func (e every) Next(after time.Time) time.Time {
 	}
 	return time.Unix(0, 0).Add((n+1)*e.interval + e.offset).UTC()
 }
+
+// once is the schedule of a single time.
+type once struct{ at time.Time }
+
+// Once returns a schedule that is due at one time.
+func Once(at time.Time) Schedule { return once{at} }
+
+// Next implements Schedule.
+func (o once) Next(after time.Time) time.Time {
+	if o.at.After(after) {
+		return o.at
+	}
+	return time.Time{}
+}

@@ -189,8 +189,8 @@ type FiringStore interface {
 	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
 	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones.
 	PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error
-	// StoredEffects lists effects of which something is stored that does not belong to a thread alone, in the order of their ids.
-	StoredEffects(ctx context.Context, after string, limit int) ([]string, error)
+	// StoredEffects lists effects with a schedule that has not changed since a time, in the order of their ids.
+	StoredEffects(ctx context.Context, after string, before time.Time, limit int) ([]string, error)
 	// PutEffectArgs stores arguments. A repeat changes nothing.
 	PutEffectArgs(ctx context.Context, a EffectArgs) error
 	// EffectArgs returns stored arguments, or ErrNotFound.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -28,6 +31,7 @@ import (
 
 // +kubebuilder:rbac:groups=skein.dev,resources=scheduledeffects,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=skein.dev,resources=scheduledeffects/status,verbs=patch
+// +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=create;delete
 
 // Engine is the part of the engine that the controller needs.
 type Engine interface {
@@ -39,6 +43,7 @@ type Store interface {
 	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
 	store.FiringStore
+	Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum, error)
 }
 
 // Options are the options of the controller.
@@ -58,6 +63,7 @@ type Reconciler struct {
 	Options
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
+	deleted       sync.Map // by ctrl.Request: the UID of a deleted object with a schedule
 }
 
 // New returns a reconciler.
@@ -70,7 +76,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	effects := func() client.ObjectList { return &skeinv1.ScheduledEffectList{} }
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("scheduledeffect").
-		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&skeinv1.Thread{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.ScheduledEffect{}, handler.OnlyControllerOwner()), builder.WithPredicates(runEnded())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.notifications).
@@ -78,6 +85,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the scheduledeffect controller: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(r.sweepLoop)); err != nil { // on the leader only
+		return fmt.Errorf("set up the sweep of deleted ScheduledEffects: %w", err)
 	}
 	return nil
 }
@@ -97,6 +107,7 @@ type scope struct {
 	fires    bool          // whether it is due at that time
 	again    bool          // whether to reconcile again as soon as the status is written
 	gone     bool          // whether the object was deleted
+	schedule *schedule     // nil for one-time effects
 }
 
 type problem struct{ reason, message string }
@@ -112,10 +123,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		if client.IgnoreNotFound(err) == nil {
+			err = r.forget(ctx, req)
+		}
+		return ctrl.Result{}, err
 	}
-	if !s.object.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
+	if err := r.replaced(ctx, req, s.object.UID); err != nil || !s.object.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, err
+	}
+	if !oneTime(s.object) {
+		return r.reconcileSchedule(ctx, s)
 	}
 	var failed error
 	for _, step := range []phase{
@@ -168,4 +185,23 @@ func threadTurned() predicate.Predicate {
 		after, ok2 := e.ObjectNew.(*skeinv1.Thread)
 		return ok1 && ok2 && (before.Status.ThreadID != after.Status.ThreadID || before.Status.TerminatedAt != after.Status.TerminatedAt)
 	}}
+}
+
+// runEnded passes updates of a Thread whose run ended, and its deletion.
+func runEnded() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*skeinv1.Thread)
+			after, ok2 := e.ObjectNew.(*skeinv1.Thread)
+			return ok1 && ok2 && (outcomeOf(before) != outcomeOf(after) || before.Status.TerminatedAt != after.Status.TerminatedAt)
+		},
+	}
+}
+
+func outcomeOf(t *skeinv1.Thread) skeinv1.RunOutcome {
+	if t.Status.LastRun == nil {
+		return ""
+	}
+	return t.Status.LastRun.Outcome
 }

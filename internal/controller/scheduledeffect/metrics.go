@@ -12,4 +12,10 @@ var lateness = prometheus.NewHistogram(prometheus.HistogramOpts{
 	Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300},
 })
 
-func init() { metrics.Registry.MustRegister(lateness) }
+// skipped counts the due times that did not fire (EFF-07).
+var skipped = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "skein_effect_skipped_total",
+	Help: "Due times of ScheduledEffects that did not fire, by reason.",
+}, []string{"namespace", "reason"})
+
+func init() { metrics.Registry.MustRegister(lateness, skipped) }

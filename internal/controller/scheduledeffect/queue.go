@@ -32,7 +32,12 @@ func (r *Reconciler) byDueTime() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { r.enqueue(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { r.enqueue(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { r.enqueue(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if s, ok := e.Object.(*skeinv1.ScheduledEffect); ok && !oneTime(s) {
+				r.deleted.Store(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}, string(s.UID))
+			}
+			r.enqueue(e.Object, q)
+		},
 	}
 }
 

@@ -65,9 +65,13 @@ var _ = Describe("The scheduledeffect controller", func() {
 	}
 	firing := func(ctx context.Context, s *skeinv1.ScheduledEffect, due time.Time) *store.Firing {
 		GinkgoHelper()
-		f, err := e.Store.Firing(ctx, string(s.UID), due.UnixMicro())
+		f, err := e.Store.Firing(ctx, store.FiringKey{EffectID: string(s.UID), Due: due.UnixMicro(), ThreadID: string(thread.UID)})
 		Expect(err).NotTo(HaveOccurred())
 		return f
+	}
+	finish := func(ctx context.Context, s *skeinv1.ScheduledEffect, status store.FiringStatus, text string) {
+		GinkgoHelper()
+		Finish(ctx, e, s, status, text)
 	}
 	ready := func(s *skeinv1.ScheduledEffect) *metav1.Condition {
 		return meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)
@@ -96,7 +100,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 			HaveField("Args", MatchJSON(`{"x":1}`)), HaveField("Name", "s"), HaveField("Namespace", Namespace)))
 
 		e.Clock.Step(50 * time.Millisecond)
-		Expect(e.Store.FinishFiring(ctx, string(s.UID), due.UnixMicro(), store.FiringSucceeded, "", 0)).To(Succeed())
+		finish(ctx, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)
 		Expect(e.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 1}), "one that is over soon makes one write more")
 		Get(ctx, e, s)
@@ -193,7 +197,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		s := declared(ctx)
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
-		Expect(e.Store.FinishFiring(ctx, string(s.UID), Start.Add(10*time.Second).UnixMicro(), store.FiringFailed, "Error: no tea", 0)).To(Succeed())
+		finish(ctx, s, store.FiringFailed, "Error: no tea")
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Failed"))
@@ -205,7 +209,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		s := declared(ctx)
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
-		Expect(e.Store.FinishFiring(ctx, string(s.UID), Start.Add(10*time.Second).UnixMicro(), store.FiringSucceeded, "", 0)).To(Succeed())
+		finish(ctx, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)
 		e.Writes()
 		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(time.Minute))

@@ -53,6 +53,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 // fires, or whether the next change is too far away to wait for.
 func (s *scope) urgent() bool {
 	status := &s.object.Status
+	if s.schedule != nil {
+		return s.schedule.unseen || status.CompletionTime != nil || s.problem != nil || s.again
+	}
 	if s.firing == nil && (s.object.Spec.At == nil || s.due.Sub(s.at) > gatherFor) {
 		return true
 	}
@@ -75,7 +78,10 @@ func (s *scope) compute(failed error) {
 		status.ScheduledAt = s.due.UnixMicro()
 	}
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
-	if status.CompletionTime == nil {
+	switch {
+	case s.schedule != nil && !s.canceled:
+		s.schedule.compute(w)
+	case status.CompletionTime == nil:
 		s.computeState(w)
 	}
 	switch {

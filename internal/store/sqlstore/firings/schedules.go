@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -118,8 +119,8 @@ func (s Store) ForgetEffect(ctx context.Context, effectID string) error {
 }
 
 // StoredEffects implements store.FiringStore.
-func (s Store) StoredEffects(ctx context.Context, after string, limit int) ([]string, error) {
-	return sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.StoredEffects, after, after, sqldb.PageSize(limit))
+func (s Store) StoredEffects(ctx context.Context, after string, before time.Time, limit int) ([]string, error) {
+	return sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.StoredEffects, after, before.UnixMicro(), sqldb.PageSize(limit))
 }
 
 // PutEffectArgs implements store.FiringStore.

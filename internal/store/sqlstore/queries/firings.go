@@ -64,8 +64,7 @@ const (
 		ON CONFLICT (effect_id) DO UPDATE SET removed = 1, updated_at = excluded.updated_at`
 	ScheduleFailed    = `UPDATE effect_schedule SET failures = failures + 1 WHERE effect_id = ?`
 	ScheduleSucceeded = `UPDATE effect_schedule SET failures = 0 WHERE effect_id = ? AND failures > 0`
-	StoredEffects     = `SELECT effect_id FROM (SELECT effect_id FROM effect_schedule WHERE effect_id > ?
-			UNION SELECT effect_id FROM effect_firing WHERE effect_id > ? AND thread_id = '') AS stored ORDER BY effect_id LIMIT ?`
+	StoredEffects     = `SELECT effect_id FROM effect_schedule WHERE effect_id > ? AND updated_at < ? ORDER BY effect_id LIMIT ?`
 
 	skipColumns = `effect_id, due, until, thread_id, count, reason, detail, recorded_at`
 	AddSkip     = `INSERT INTO effect_skip (` + skipColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (effect_id, due, thread_id, reason) DO NOTHING`

@@ -1,0 +1,295 @@
+package scheduledeffect
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/recurrence"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Reasons why a due time did not fire (EFF-07).
+const (
+	SkippedMissed    = "Missed"
+	SkippedSuspended = "Suspended"
+	SkippedPaused    = "Paused"
+	SkippedForbidden = "Forbidden"
+	SkippedLimit     = "LimitReached"
+	SkippedThreads   = "TooManyThreads"
+)
+
+const (
+	// onTime is how late a due time may be recorded and still count as punctual. It covers a restart of the manager.
+	onTime = 10 * time.Second
+	// defaultWindow is how far back catching up reaches.
+	defaultWindow = 24 * time.Hour
+	// maxDue bounds how many due times one reconcile fires.
+	maxDue = 100
+)
+
+// recordDue records the due times that have passed since the cursor: each fires, or is recorded as skipped. Firings and
+// cursor change in one transaction, on condition that the cursor is where it was read, so that each due time is dealt
+// with once, whatever crashes and whoever leads.
+func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
+	record := &store.DueRecord{Was: d.was, ResetFailures: d.was != nil && d.now.Fingerprint != d.was.Fingerprint}
+	b := &batch{schedule: d, record: record, at: r.Clock.Now()}
+	if d.was == nil && d.object.Spec.RunOnCreation {
+		b.fire(d.object.CreationTimestamp.Time, store.OriginCreation)
+	}
+	until := b.at.Add(-d.jitter)
+	passed := d.plan.Since(time.UnixMicro(d.now.Cursor), until, b.keep())
+	if passed.Older > 0 {
+		b.skip(passed.First, passed.Last, int64(passed.Older), SkippedMissed, "")
+		d.now.Cursor = passed.Last.UnixMicro()
+	}
+	for i, due := range passed.Newest {
+		if b.exhausted() {
+			break
+		}
+		b.decide(due, i == len(passed.Newest)-1)
+		d.now.Cursor = due.UnixMicro()
+	}
+	if d.was != nil && d.now == *d.was {
+		return false, nil
+	}
+	record.Schedule = d.now
+	if err := r.Store.RecordDue(ctx, *record); err != nil {
+		return true, fmt.Errorf("record what is due: %w", err)
+	}
+	d.was = &record.Schedule
+	for i := range record.Firings {
+		f := &record.Firings[i]
+		d.active = append([]store.Firing{*f}, d.active...)
+		d.recent = append([]store.Firing{*f}, d.recent...)
+		lateness.Observe(b.at.Sub(time.UnixMicro(f.Due).Add(d.jitter)).Seconds())
+	}
+	for _, k := range record.Skips {
+		skipped.WithLabelValues(d.object.Namespace, k.Reason).Add(float64(k.Count))
+		r.tell(d.object, k.Reason, describe(k))
+		d.skips = []store.EffectSkip{k}
+	}
+	if len(record.Firings) > 0 {
+		r.Engine.WakeEffects()
+	}
+	return false, nil
+}
+
+// batch gathers what one reconcile records.
+type batch struct {
+	*schedule
+	record *store.DueRecord
+	at     time.Time
+}
+
+// keep returns how many of the passed due times are looked at one by one.
+func (b *batch) keep() int {
+	if c := b.object.Spec.CatchUp; c != nil && c.Policy == skeinv1.CatchUpAll && c.Limit > 0 {
+		return int(c.Limit)
+	}
+	return maxDue
+}
+
+// exhausted reports whether the schedule has fired as often as it may.
+func (b *batch) exhausted() bool {
+	most := b.object.Spec.MaxFirings
+	return most != nil && b.now.Fired >= *most
+}
+
+// decide fires a due time or records why it does not fire. newest reports whether no later due time has passed.
+func (b *batch) decide(due time.Time, newest bool) {
+	spec := &b.object.Spec
+	late := b.at.Sub(due.Add(b.jitter))
+	switch {
+	case spec.Suspend:
+		b.skip(due, due, 1, SkippedSuspended, "")
+	case b.pausedNow() != "":
+		b.skip(due, due, 1, SkippedPaused, b.pausedNow())
+	case !b.inTime(late, newest):
+		b.skip(due, due, 1, SkippedMissed, "")
+	case b.limited(due) != "":
+		b.skip(due, due, 1, SkippedLimit, b.limited(due))
+	case late > onTime && len(spec.Schedules) > 0:
+		b.fire(due, store.OriginCatchUp)
+	default:
+		b.fire(due, store.OriginSchedule)
+	}
+}
+
+// pausedNow returns why the schedule is paused, or "".
+func (d *schedule) pausedNow() string {
+	if n := d.object.Spec.PauseAfterFailures; n != nil && d.now.Failures >= int64(*n) {
+		return fmt.Sprintf("%d firings failed in a row", d.now.Failures)
+	}
+	return ""
+}
+
+// inTime reports whether a due time that is late may still fire (EFF-05).
+func (b *batch) inTime(late time.Duration, newest bool) bool {
+	spec := &b.object.Spec
+	if deadline := spec.StartingDeadlineSeconds; deadline != nil && late > time.Duration(*deadline)*time.Second {
+		return false
+	}
+	if late <= onTime || len(spec.Schedules) == 0 {
+		return true
+	}
+	policy, window := skeinv1.CatchUpLast, defaultWindow
+	if c := spec.CatchUp; c != nil {
+		if c.Policy != "" {
+			policy = c.Policy
+		}
+		if c.Window != nil {
+			window = c.Window.Duration
+		}
+	}
+	switch {
+	case late > window, policy == skeinv1.CatchUpNone:
+		return false
+	case policy == skeinv1.CatchUpAll:
+		return true
+	}
+	return newest
+}
+
+// limited returns which daily limit keeps a due time from firing, or "". It counts the due time's day.
+func (b *batch) limited(due time.Time) string {
+	limit := b.object.Spec.DailyLimit
+	if limit == nil {
+		return ""
+	}
+	b.day(due)
+	if limit.Firings != nil && b.now.DayFired >= *limit.Firings {
+		return fmt.Sprintf("%d firings on %s, which is the limit", b.now.DayFired, b.now.Day)
+	}
+	if limit.Cost != nil {
+		most, err := strconv.ParseFloat(*limit.Cost, 64)
+		if cost := b.costOf(b.now.Day); err == nil && cost >= most {
+			return fmt.Sprintf("a cost of %.2f on %s, of at most %s", cost, b.now.Day, *limit.Cost)
+		}
+	}
+	return ""
+}
+
+// day makes the day of a due time the one that is counted.
+func (b *batch) day(due time.Time) {
+	if day := b.dayOf(due); day != b.now.Day {
+		b.now.Day, b.now.DayFired = day, 0
+	}
+}
+
+func (d *schedule) dayOf(t time.Time) string {
+	loc, err := recurrence.Location(d.object.Spec.TimeZone)
+	if err != nil {
+		loc = time.UTC
+	}
+	return t.In(loc).Format(time.DateOnly)
+}
+
+// costOf returns the cost of the firings of a day, as far as they ended.
+func (d *schedule) costOf(day string) (sum float64) {
+	for _, f := range d.recent {
+		if d.dayOf(time.UnixMicro(f.Due)) == day {
+			sum += f.Cost
+		}
+	}
+	return sum
+}
+
+// fire records firings of a due time, one for each thread, as the concurrency policy says.
+func (b *batch) fire(due time.Time, origin store.FiringOrigin) {
+	fired := false
+	for i, t := range b.threads {
+		f := b.newFiring(due, origin, t)
+		f.AvailableAt = b.at.Add(time.Duration(i) * b.pace()).UnixMicro()
+		if b.admit(&f) {
+			b.record.Firings = append(b.record.Firings, f)
+			fired = true
+		}
+	}
+	if n := len(b.beyond); n > 0 {
+		b.skipThread(due, b.beyond[0].id, SkippedThreads, fmt.Sprintf("%d threads from %q on were left out: raise spec.maxThreads", n, b.beyond[0].name))
+	}
+	if fired {
+		b.day(due)
+		b.now.DayFired++
+		b.now.Fired++
+	}
+}
+
+// pace returns the time between the firings of one due time.
+func (b *batch) pace() time.Duration {
+	if n := b.object.Spec.ThreadsPerSecond; n > 0 && b.object.Spec.ThreadSelector != nil {
+		return time.Second / time.Duration(n)
+	}
+	return 0
+}
+
+// admit applies the concurrency policy to a firing. It reports whether to record it.
+func (b *batch) admit(f *store.Firing) bool {
+	under := b.activeOf(f.ThreadID)
+	for i := range b.record.Firings {
+		if b.record.Firings[i].ThreadID == f.ThreadID {
+			under = append(under, b.record.Firings[i])
+		}
+	}
+	if len(under) == 0 {
+		return true
+	}
+	due := time.UnixMicro(f.Due)
+	switch b.object.Spec.ConcurrencyPolicy {
+	case skeinv1.ConcurrencyForbid:
+		b.skipThread(due, f.ThreadID, SkippedForbidden, "an earlier firing was under way")
+		return false
+	case skeinv1.ConcurrencyQueue:
+		for i := range under {
+			if under[i].Status == store.FiringQueued {
+				b.skipThread(due, f.ThreadID, SkippedForbidden, "another firing waited already")
+				return false
+			}
+		}
+		f.Status = store.FiringQueued
+	case skeinv1.ConcurrencyReplace:
+		for i := range under {
+			b.record.Cancel = append(b.record.Cancel, under[i].Key())
+		}
+	default:
+		if len(b.active)+len(b.record.Firings) >= maxActive {
+			b.skipThread(due, f.ThreadID, SkippedLimit, fmt.Sprintf("%d firings were under way", maxActive))
+			return false
+		}
+	}
+	return true
+}
+
+// skip records due times that do not fire.
+func (b *batch) skip(first, last time.Time, count int64, reason, detail string) {
+	b.now.Skipped += count
+	if n := len(b.record.Skips); n > 0 { // one record for what follows each other for the same reason
+		if k := &b.record.Skips[n-1]; k.Reason == reason && k.ThreadID == "" && k.Detail == detail {
+			k.Until, k.Count = last.UnixMicro(), k.Count+count
+			return
+		}
+	}
+	b.record.Skips = append(b.record.Skips, store.EffectSkip{EffectID: b.now.EffectID, Due: first.UnixMicro(), Until: last.UnixMicro(), Count: count, Reason: reason, Detail: detail})
+}
+
+func (b *batch) skipThread(due time.Time, threadID, reason, detail string) {
+	b.now.Skipped++
+	b.record.Skips = append(b.record.Skips, store.EffectSkip{EffectID: b.now.EffectID, Due: due.UnixMicro(), Until: due.UnixMicro(), ThreadID: threadID, Count: 1, Reason: reason, Detail: detail})
+}
+
+// describe returns a record of skipped due times as a sentence.
+func describe(k store.EffectSkip) string {
+	text := fmt.Sprintf("%d due times from %s to %s did not fire: %s", k.Count, utc(k.Due), utc(k.Until), k.Reason)
+	if k.Count == 1 {
+		text = fmt.Sprintf("the due time %s did not fire: %s", utc(k.Due), k.Reason)
+	}
+	if k.Detail != "" {
+		text += " (" + k.Detail + ")"
+	}
+	return text
+}
+
+func utc(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339) }

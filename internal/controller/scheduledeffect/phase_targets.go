@@ -1,0 +1,137 @@
+package scheduledeffect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/effects"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// defaultMaxThreads is how many threads one due time fires for when the spec, written before a default existed, does not say.
+const defaultMaxThreads = 100
+
+// findThreads finds the threads for which the schedule fires: one, those that a selector matches, or none at all.
+func (r *Reconciler) findThreads(ctx context.Context, d *schedule) (bool, error) {
+	spec := &d.object.Spec
+	switch {
+	case spec.ThreadRef != nil:
+		return r.findOneThread(ctx, d)
+	case spec.ThreadSelector != nil:
+		return r.selectThreads(ctx, d)
+	}
+	d.threads = []target{{}}
+	return false, nil
+}
+
+func (r *Reconciler) findOneThread(ctx context.Context, d *schedule) (bool, error) {
+	for _, step := range []phase{r.findThread, r.own, r.cancel} {
+		if stop, err := step(ctx, d.scope); err != nil || stop {
+			d.over = d.canceled
+			return true, err
+		}
+	}
+	if d.row == nil {
+		return true, nil // a watch causes another reconcile
+	}
+	d.threads = []target{{d.row.ID, d.row.Name}}
+	return false, nil
+}
+
+// selectThreads selects the living threads of the namespace by their labels, in the order of their names.
+func (r *Reconciler) selectThreads(ctx context.Context, d *schedule) (bool, error) {
+	selector, err := metav1.LabelSelectorAsSelector(d.object.Spec.ThreadSelector)
+	if err != nil {
+		d.problem = &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf("spec.threadSelector: %v", err)}
+		return true, nil
+	}
+	if selector.Empty() {
+		selector = labels.Everything() // an empty selector selects all, as everywhere in Kubernetes
+	}
+	var list skeinv1.ThreadList
+	if err := r.Client.List(ctx, &list, client.InNamespace(d.object.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return true, fmt.Errorf("select Threads: %w", err)
+	}
+	for i := range list.Items {
+		if t := &list.Items[i]; t.DeletionTimestamp.IsZero() && t.Status.TerminatedAt == 0 && t.Status.ThreadID != "" {
+			d.threads = append(d.threads, target{t.ThreadID(), t.Name})
+		}
+	}
+	slices.SortFunc(d.threads, func(a, b target) int { return strings.Compare(a.name, b.name) })
+	most := int(d.object.Spec.MaxThreads)
+	if most <= 0 {
+		most = defaultMaxThreads
+	}
+	if len(d.threads) > most {
+		d.beyond, d.threads = d.threads[most:], d.threads[:most]
+	}
+	return false, nil
+}
+
+// checkTarget reports an Effect that is missing or not ready. It keeps nothing from being recorded: a firing waits for
+// its Effect, and says so.
+func (r *Reconciler) checkTarget(ctx context.Context, d *schedule) (bool, error) {
+	if d.object.Spec.Effect == "" {
+		return false, nil
+	}
+	return r.findEffect(ctx, d.scope)
+}
+
+// newFiring returns the firing of a due time for a thread. It keeps what is to be done as the spec says it now.
+func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target) store.Firing {
+	o := d.object
+	f := store.Firing{
+		EffectID: string(o.UID), Due: due.UnixMicro(), ThreadID: t.id, Namespace: o.Namespace, Name: o.Name, Effect: o.Spec.Effect,
+		Status: store.FiringPending, HookDepth: int(o.Spec.HookDepth), Origin: origin,
+	}
+	if o.Spec.Args != nil {
+		f.Args = o.Spec.Args.Raw
+	}
+	if o.Spec.ThreadTemplate != nil {
+		f.Status, f.Target = store.FiringRunning, encodeTemplate(o.Spec.ThreadTemplate)
+		return f
+	}
+	f.Target = targetOf(&o.Spec).Encode()
+	return f
+}
+
+// targetOf returns what firings of a spec do, and with which policies.
+func targetOf(spec *skeinv1.ScheduledEffectSpec) effects.Target {
+	t := effects.Target{Counts: len(spec.Schedules) > 0}
+	if c := spec.CallTool; c != nil {
+		t.Tool = &effects.ToolCall{Name: c.Name, Method: c.Method}
+	}
+	if c := spec.QueueTool; c != nil {
+		t.Queue = &effects.ToolCall{Name: c.Name}
+	}
+	if m := spec.Message; m != nil {
+		t.Message = &effects.Message{Content: m.Content, Silent: m.Silent}
+	}
+	if spec.SandboxPool != nil {
+		t.Pool = spec.SandboxPool.Name
+	}
+	if spec.Timeout != nil {
+		t.Timeout = spec.Timeout.Duration
+	}
+	if n := spec.StartingDeadlineSeconds; n != nil {
+		t.Deadline = time.Duration(*n) * time.Second
+	}
+	if p := spec.Retry; p != nil {
+		t.Retry = &effects.Retry{Attempts: max(int(p.Attempts), 1), First: time.Second, Max: 10 * time.Minute}
+		if p.Backoff != nil {
+			t.Retry.First = p.Backoff.Duration
+		}
+		if p.MaxBackoff != nil {
+			t.Retry.Max = p.MaxBackoff.Duration
+		}
+	}
+	return t
+}

@@ -1,0 +1,185 @@
+package scheduledeffect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func encodeTemplate(t *skeinv1.ThreadTemplate) json.RawMessage {
+	data, err := json.Marshal(t)
+	if err != nil { // it came from JSON
+		panic(err)
+	}
+	return data
+}
+
+// release starts the oldest firing that waited for an earlier one of its thread.
+func (r *Reconciler) release(ctx context.Context, d *schedule) (bool, error) {
+	under := map[string]bool{}
+	for _, f := range d.active {
+		under[f.ThreadID] = under[f.ThreadID] || f.Status != store.FiringQueued
+	}
+	to := store.FiringPending
+	if d.object.Spec.ThreadTemplate != nil {
+		to = store.FiringRunning
+	}
+	for _, f := range d.active {
+		if under[f.ThreadID] {
+			continue
+		}
+		under[f.ThreadID] = true
+		if err := r.Store.ReleaseQueued(ctx, f.EffectID, f.ThreadID, to); err != nil {
+			return true, fmt.Errorf("start a firing that waited: %w", err)
+		}
+		d.again = true
+		r.Engine.WakeEffects()
+	}
+	return false, nil
+}
+
+// runThreads creates the Thread of each firing of a template, and records the end of its first run.
+func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) {
+	for i := range d.active {
+		if f := &d.active[i]; f.Status == store.FiringRunning {
+			if err := r.runThread(ctx, d, f); err != nil {
+				return true, err
+			}
+		}
+	}
+	return false, nil
+}
+
+func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing) error {
+	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Counts: true}
+	t := &skeinv1.Thread{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: threadName(f)}, t)
+	switch {
+	case apierrors.IsNotFound(err) && f.StartedAt != 0:
+		end.Status, end.Error = store.FiringFailed, "its Thread was deleted before its run ended"
+		return r.end(ctx, d, f, end)
+	case apierrors.IsNotFound(err):
+		return r.createThread(ctx, d, f)
+	case err != nil:
+		return fmt.Errorf("read Thread %q: %w", threadName(f), err)
+	case !metav1.IsControlledBy(t, d.object):
+		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("a Thread %q exists already and was not made by this ScheduledEffect", t.Name)
+		return r.end(ctx, d, f, end)
+	}
+	run := t.Status.LastRun
+	switch {
+	case run != nil && run.Outcome == skeinv1.RunSucceeded:
+		end.Status = store.FiringSucceeded
+	case run != nil && run.Outcome != "":
+		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("the run of Thread %q ended: %s %s", t.Name, run.Outcome, run.Reason)
+	case t.Status.TerminatedAt != 0:
+		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("Thread %q was terminated", t.Name)
+	default:
+		return r.Store.StartRunning(ctx, f.Key())
+	}
+	if sum, err := r.Store.Usage(ctx, store.UsageQuery{ThreadID: t.ThreadID(), Subtree: true}); err == nil {
+		end.Cost = sum.Cost
+	}
+	return r.end(ctx, d, f, end)
+}
+
+func (r *Reconciler) end(ctx context.Context, d *schedule, f *store.Firing, end store.FiringEnd) error {
+	if err := r.Store.EndRunning(ctx, end); err != nil {
+		return fmt.Errorf("record the end of a firing: %w", err)
+	}
+	d.again = true
+	return nil
+}
+
+// createThread creates the Thread of a firing under a name that derives from the due time, so that a repeat finds it.
+func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Firing) error {
+	var template skeinv1.ThreadTemplate
+	if err := json.Unmarshal(f.Target, &template); err != nil {
+		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the template cannot be read: " + err.Error(), Counts: true})
+	}
+	t := &skeinv1.Thread{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.Namespace, Name: threadName(f), Labels: template.Labels, Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: skeinv1.GroupVersion.String(), Kind: "ScheduledEffect", Name: d.object.Name, UID: d.object.UID,
+				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: template.Spec,
+	}
+	err := r.Client.Create(ctx, t)
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the Thread was refused: " + err.Error(), Counts: true})
+	case err != nil && !apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("create Thread %q: %w", t.Name, err) // a quota, say, which may be raised
+	}
+	return r.Store.StartRunning(ctx, f.Key())
+}
+
+// threadName returns the name of the Thread of a firing: the minutes since 1970 of a due time that is a whole minute, else
+// the microseconds.
+func threadName(f *store.Firing) string {
+	at := f.Due
+	if minute := time.Minute.Microseconds(); at%minute == 0 {
+		at /= minute
+	}
+	return f.Name[:min(len(f.Name), 200)] + "-" + strconv.FormatInt(at, 10)
+}
+
+// prune keeps the history of firings within its limits, and deletes the Threads of firings that it forgets.
+func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
+	keepGood, keepBad := limitOf(d.object.Spec.SuccessfulHistoryLimit), limitOf(d.object.Spec.FailedHistoryLimit)
+	var good, bad int
+	var old []store.Firing
+	for _, f := range d.recent {
+		switch {
+		case !f.Status.Over():
+		case f.Status == store.FiringSucceeded:
+			if good++; good > keepGood {
+				old = append(old, f)
+			}
+		default:
+			if bad++; bad > keepBad {
+				old = append(old, f)
+			}
+		}
+	}
+	if len(old) == 0 {
+		return false, nil
+	}
+	for i := range old {
+		if d.object.Spec.ThreadTemplate == nil {
+			break
+		}
+		t := &skeinv1.Thread{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.object.Namespace, Name: threadName(&old[i])}, t)
+		if err == nil && metav1.IsControlledBy(t, d.object) {
+			err = r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID})
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return true, fmt.Errorf("delete a Thread beyond the history limit: %w", err)
+		}
+	}
+	if err := r.Store.PruneFirings(ctx, string(d.object.UID), keepGood, keepBad); err != nil {
+		return true, fmt.Errorf("prune the history: %w", err)
+	}
+	return false, nil
+}
+
+func limitOf(n *int32) int {
+	if n == nil {
+		return 10
+	}
+	return int(*n)
+}

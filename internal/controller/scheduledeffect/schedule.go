@@ -1,0 +1,180 @@
+package scheduledeffect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/recurrence"
+	"github.com/skein-dev/skein/internal/recurrence/effectplan"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// oneTime reports whether an object is an effect that fires once for one thread. Everything else has a schedule in the
+// store, which may be one of a single time.
+func oneTime(o *skeinv1.ScheduledEffect) bool {
+	return len(o.Spec.Schedules) == 0 && o.Spec.Effect != "" && o.Spec.ThreadRef != nil
+}
+
+// schedule is what the phases of an object with a schedule share, beside the scope.
+type schedule struct {
+	*scope
+	plan   *recurrence.Plan
+	jitter time.Duration
+	// was is how far the schedule has come as it is stored; nil before the first reconcile.
+	was *store.EffectSchedule
+	// now is was, changed by this reconcile.
+	now     store.EffectSchedule
+	active  []store.Firing
+	recent  []store.Firing // the newest, whether they ended or not
+	skips   []store.EffectSkip
+	threads []target
+	beyond  []target  // matched by the selector, but too many
+	nextAt  time.Time // the next due time, with jitter; zero if there is none
+	over    bool      // nothing fires any more
+	unseen  bool      // the status does not speak of the present spec yet
+}
+
+// target is a thread for which a schedule fires; the zero target stands for none.
+type target struct{ id, name string }
+
+// maxActive bounds how many firings of one object may be under way. Due times beyond it are skipped.
+const maxActive = 10000
+
+// recentFirings is how many firings are read for the status.
+const recentFirings = 20
+
+// reconcileSchedule brings an object with a schedule to its next due time.
+func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Result, error) {
+	d := &schedule{scope: s, unseen: s.object.Status.ObservedGeneration != s.object.Generation}
+	s.schedule = d
+	var failed error
+	for _, step := range []func(ctx context.Context, d *schedule) (stop bool, err error){
+		r.expireSchedule, // delete a finished object after its TTL
+		r.readSpec,       // do not act on a spec that is wrong
+		r.readStored,     // how far the schedule has come, and what is under way
+		r.findThreads,    // the threads for which it fires
+		r.checkTarget,    // report an Effect or a Tool that is not ready; firings wait for it
+		r.byHand,         // record what a person asked for
+		r.recordDue,      // record what is due, once (EFF-04), and what does not fire (EFF-07)
+		r.release,        // start what waited for an earlier firing
+		r.runThreads,     // create Threads from the template, and watch them
+		r.prune,          // keep the history within its limits
+		r.planNext,       // find the next due time
+	} {
+		stop, err := step(ctx, d)
+		if failed = err; stop || err != nil {
+			break
+		}
+	}
+	if s.gone {
+		return ctrl.Result{}, failed
+	}
+	if errors.Is(failed, store.ErrConflict) {
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil // another leader, or a removal: read again
+	}
+	return r.finishSchedule(ctx, d, failed)
+}
+
+func (r *Reconciler) expireSchedule(ctx context.Context, d *schedule) (bool, error) {
+	o := d.object
+	if o.Status.CompletionTime == nil || (len(o.Spec.Schedules) > 0 && o.Spec.TTLSecondsAfterFinished == nil) {
+		return false, nil
+	}
+	if o.Status.ObservedGeneration != o.Generation {
+		return false, nil // an edit may have given it more to do
+	}
+	return r.expire(ctx, d.scope)
+}
+
+func (r *Reconciler) readSpec(ctx context.Context, d *schedule) (bool, error) {
+	if stop, err := r.decoded(ctx, d.scope); stop || err != nil {
+		return stop, err
+	}
+	o := d.object
+	if !planned(o) && len(o.Spec.Schedules) == 0 { // a delay counts from now on
+		return r.plan(ctx, d.scope)
+	}
+	plan, err := effectplan.Of(&o.Spec, kube.DueTime(o))
+	if err != nil {
+		d.problem = &problem{skeinv1.ReasonInvalidSpec, err.Error()}
+		return true, nil
+	}
+	d.plan, d.jitter = plan, effectplan.Jitter(o)
+	return false, nil
+}
+
+func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) {
+	o := d.object
+	id := string(o.UID)
+	r.notifications.Track(id, d.req)
+	was, err := r.Store.EffectSchedule(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		d.now = store.EffectSchedule{EffectID: id, Namespace: o.Namespace, Name: o.Name, Fingerprint: effectplan.Fingerprint(&o.Spec), Cursor: firstCursor(o)}
+	case err != nil:
+		return true, fmt.Errorf("read how far the schedule has come: %w", err)
+	case was.Removed:
+		d.canceled, d.over = true, true
+		return true, nil
+	default:
+		d.was, d.now = was, *was
+		if f := effectplan.Fingerprint(&o.Spec); f != was.Fingerprint {
+			// An edited schedule counts from now, so that nothing that fired fires again.
+			d.now.Fingerprint, d.now.Cursor, d.now.Failures = f, max(was.Cursor, d.at.UnixMicro()), 0
+		}
+	}
+	if d.active, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Active: true, Limit: maxActive}); err != nil {
+		return true, fmt.Errorf("read the firings that are under way: %w", err)
+	}
+	if d.recent, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Limit: recentFirings}); err != nil {
+		return true, fmt.Errorf("read the newest firings: %w", err)
+	}
+	if d.skips, err = r.Store.EffectSkips(ctx, id, 1); err != nil {
+		return true, fmt.Errorf("read what did not fire: %w", err)
+	}
+	return false, nil
+}
+
+// firstCursor returns the time after which due times count. A schedule counts from its creation. A single time that
+// has passed already still fires.
+func firstCursor(o *skeinv1.ScheduledEffect) int64 {
+	if len(o.Spec.Schedules) > 0 {
+		return o.CreationTimestamp.UnixMicro()
+	}
+	return 0
+}
+
+// planNext finds the next due time, and whether there is anything left to do.
+func (r *Reconciler) planNext(_ context.Context, d *schedule) (bool, error) {
+	if d.over {
+		d.nextAt = time.Time{}
+	} else if next := d.plan.Next(time.UnixMicro(d.now.Cursor)); !next.IsZero() {
+		d.nextAt = next.Add(d.jitter)
+		d.fires = true
+		d.next = max(d.nextAt.Sub(r.Clock.Now()), time.Nanosecond)
+	} else {
+		d.over = true
+	}
+	if most := d.object.Spec.MaxFirings; most != nil && d.now.Fired >= *most {
+		d.over, d.nextAt, d.fires, d.next = true, time.Time{}, false, 0
+	}
+	return false, nil
+}
+
+// activeOf returns the firings of a thread that are under way, the oldest first.
+func (d *schedule) activeOf(threadID string) []store.Firing {
+	var out []store.Firing
+	for _, f := range slices.Backward(d.active) {
+		if f.ThreadID == threadID {
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package scheduledeffect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Phases of an object with a schedule.
+const (
+	phaseActive    = "Active"
+	phaseSuspended = "Suspended"
+	phasePaused    = "Paused"
+	phaseFinished  = "Finished"
+)
+
+// tell records a warning Event.
+func (r *Reconciler) tell(o *skeinv1.ScheduledEffect, reason, message string) {
+	if r.Recorder != nil {
+		r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, reason, "Fire", "%s", message)
+	}
+}
+
+// finishSchedule writes the status and says when to reconcile again.
+func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed error) (ctrl.Result, error) {
+	result, err := r.writeStatus(ctx, d.scope, failed)
+	if failed == nil && d.again {
+		result.RequeueAfter = time.Millisecond
+	}
+	result.Priority = ptr.To(restPriority)
+	if d.fires {
+		rest := max(d.nextAt.Sub(r.Clock.Now()), time.Nanosecond)
+		if result.RequeueAfter == 0 || rest < result.RequeueAfter {
+			result.RequeueAfter = rest
+		}
+		if result.RequeueAfter < soon {
+			result.Priority = ptr.To(duePriority)
+		}
+	}
+	return result, errors.Join(failed, err)
+}
+
+// compute sets the status of an object with a schedule.
+func (d *schedule) compute(w conditions.Writer) {
+	status := &d.object.Status
+	if d.plan == nil || d.now.EffectID == "" {
+		return // nothing was read
+	}
+	status.NextTime = nil
+	if !d.nextAt.IsZero() {
+		status.NextTime = ptr.To(metav1.NewTime(d.nextAt.Truncate(time.Second)))
+	}
+	if len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from
+		status.ScheduledAt = 0
+		if !d.nextAt.IsZero() {
+			status.ScheduledAt = d.nextAt.UnixMicro()
+		}
+	}
+	status.Active = int32(len(d.active))
+	status.Skipped = d.now.Skipped
+	if len(d.skips) > 0 {
+		k := d.skips[0]
+		status.LastSkip = &skeinv1.EffectSkip{Time: seconds(k.Due), Until: seconds(k.Until), Count: k.Count, Reason: k.Reason}
+	}
+	var ended *store.Firing
+	for i := range d.recent {
+		f := &d.recent[i]
+		if status.LastTime == nil || f.Due > status.LastTime.UnixMicro() {
+			status.LastTime = ptr.To(seconds(f.Due))
+		}
+		status.FiredAt = max(status.FiredAt, f.FiredAt)
+		if f.Status.Over() && (ended == nil || f.EndedAt > ended.EndedAt) {
+			ended = f
+		}
+	}
+	if ended != nil {
+		status.LastOutcome = outcomes[ended.Status]
+	}
+	d.computePhase(w, ended)
+}
+
+var outcomes = map[store.FiringStatus]string{store.FiringSucceeded: "Succeeded", store.FiringFailed: "Failed", store.FiringCanceled: "Canceled"}
+
+func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
+	status := &d.object.Status
+	status.CompletionTime = nil
+	switch {
+	case d.over && len(d.active) == 0:
+		status.Phase = phaseFinished
+		status.CompletionTime = ptrTime(d.at)
+		if ended != nil {
+			status.CompletionTime = ptrTime(time.UnixMicro(ended.EndedAt))
+		}
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonSucceeded, "no due time is left")
+		return
+	case d.object.Spec.Suspend:
+		status.Phase = phaseSuspended
+	case d.pausedNow() != "":
+		status.Phase = phasePaused
+	default:
+		status.Phase = phaseActive
+	}
+	w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonPending, "")
+	if d.problem == nil && status.Phase == phasePaused {
+		d.problem = &problem{skeinv1.ReasonPaused, d.pausedNow() + ": mend the cause, then change the spec or run it by hand"}
+	}
+	if d.problem != nil {
+		return
+	}
+	for i := range d.active {
+		if why := d.active[i].Waiting; why != "" {
+			d.problem = &problem{skeinv1.ReasonWaiting, "a firing waits: " + why}
+			return
+		}
+	}
+}
+
+func seconds(micros int64) metav1.Time {
+	return metav1.NewTime(time.UnixMicro(micros).Truncate(time.Second))
+}

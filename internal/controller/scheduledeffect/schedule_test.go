@@ -1,0 +1,340 @@
+package scheduledeffect_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Finish claims the firings of an effect that are due, and records how each ended.
+func Finish(ctx context.Context, e *Env, s *skeinv1.ScheduledEffect, status store.FiringStatus, text string) {
+	GinkgoHelper()
+	claimed, err := e.Store.ClaimFirings(ctx, "w", time.Minute, 100)
+	Expect(err).NotTo(HaveOccurred())
+	for _, f := range claimed {
+		Expect(f.EffectID).To(Equal(string(s.UID)))
+		Expect(e.Store.FinishFiring(ctx, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: status, Error: text, Counts: len(s.Spec.Schedules) > 0})).To(Succeed())
+	}
+}
+
+var _ = Describe("A ScheduledEffect with schedules", func() {
+	var (
+		e *Env
+		r *scheduledeffect.Reconciler
+	)
+	newReconciler := func() *scheduledeffect.Reconciler {
+		return scheduledeffect.New(scheduledeffect.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+	}
+	BeforeEach(func(ctx SpecContext) {
+		e = New(ctx)
+		r = newReconciler()
+		effect := &skeinv1.Effect{ObjectMeta: Meta("tick")}
+		e.Create(ctx, effect)
+		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+	})
+	declared := func(ctx context.Context, edit ...func(*skeinv1.ScheduledEffectSpec)) *skeinv1.ScheduledEffect {
+		GinkgoHelper()
+		s := &skeinv1.ScheduledEffect{ObjectMeta: Meta("s"), Spec: skeinv1.ScheduledEffectSpec{Effect: "tick", Schedules: []string{"@every 1m"}}}
+		for _, f := range edit {
+			f(&s.Spec)
+		}
+		e.Create(ctx, s)
+		return s
+	}
+	// pass lets time pass, a reconcile at each due time, as the workqueue would.
+	reconcile := func(ctx context.Context, s *skeinv1.ScheduledEffect) ctrl.Result {
+		GinkgoHelper()
+		var result ctrl.Result
+		for range 10 { // until it has nothing more to do at once
+			result = Reconcile(ctx, r, s)
+			if result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Millisecond {
+				break
+			}
+		}
+		Get(ctx, e, s)
+		return result
+	}
+	pass := func(ctx context.Context, s *skeinv1.ScheduledEffect, d time.Duration) {
+		GinkgoHelper()
+		for end := e.Clock.Now().Add(d); ; {
+			result := reconcile(ctx, s)
+			rest := end.Sub(e.Clock.Now())
+			if rest <= 0 {
+				return
+			}
+			step := rest
+			if result.RequeueAfter > 0 && result.RequeueAfter < rest {
+				step = result.RequeueAfter
+			}
+			e.Clock.Step(step)
+		}
+	}
+	dues := func(ctx context.Context, s *skeinv1.ScheduledEffect) (out []string) {
+		GinkgoHelper()
+		all, err := e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID), Limit: 1000})
+		Expect(err).NotTo(HaveOccurred())
+		for i := len(all) - 1; i >= 0; i-- {
+			out = append(out, time.UnixMicro(all[i].Due).UTC().Format("15:04:05")+" "+string(all[i].Origin)+" "+string(all[i].Status))
+		}
+		return out
+	}
+	skips := func(ctx context.Context, s *skeinv1.ScheduledEffect) []store.EffectSkip {
+		GinkgoHelper()
+		all, err := e.Store.EffectSkips(ctx, string(s.UID), 100)
+		Expect(err).NotTo(HaveOccurred())
+		return all
+	}
+	clock := func(d time.Duration) string { return Start.Add(d).UTC().Format("15:04:05") }
+
+	It("fires at each due time, once, and shows the next and the last", Label("EFF-03", "EFF-04"), func(ctx SpecContext) {
+		s := declared(ctx)
+		pass(ctx, s, 150*time.Second)
+		Expect(dues(ctx, s)).To(Equal([]string{clock(time.Minute) + " schedule pending", clock(2*time.Minute) + " schedule pending"}))
+		Expect(s.Status).To(And(HaveField("Phase", "Active"), HaveField("Active", int32(2)), HaveField("NextTime.Time", BeTemporally("==", Start.Add(3*time.Minute))),
+			HaveField("LastTime.Time", BeTemporally("==", Start.Add(2*time.Minute)))))
+		Finish(ctx, e, s, store.FiringSucceeded, "")
+		pass(ctx, s, 2*time.Second)
+		Expect(s.Status).To(And(HaveField("Active", int32(0)), HaveField("LastOutcome", "Succeeded")))
+	})
+
+	It("fires each due time once when its manager crashes after every reconcile", Label("EFF-04"), func(ctx SpecContext) {
+		s := declared(ctx)
+		for range 40 {
+			r = newReconciler()
+			_, _ = r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+			e.Clock.Step(7 * time.Second)
+		}
+		reconcile(ctx, s)
+		Expect(dues(ctx, s)).To(HaveLen(4))
+	})
+
+	It("counts from now after an edit, and fires nothing again", Label("EFF-03"), func(ctx SpecContext) {
+		s := declared(ctx)
+		pass(ctx, s, 70*time.Second)
+		s.Spec.Schedules = []string{"@every 20s"}
+		s.Generation++
+		Expect(e.Client.Update(ctx, s)).To(Succeed())
+		pass(ctx, s, 20*time.Second)
+		Expect(dues(ctx, s)).To(Equal([]string{clock(time.Minute) + " schedule pending", clock(80*time.Second) + " schedule pending"}))
+	})
+
+	It("fires the newest missed time after an outage, and records the others", Label("EFF-05", "EFF-07"), func(ctx SpecContext) {
+		s := declared(ctx)
+		reconcile(ctx, s)
+		e.Clock.Step(time.Hour + 30*time.Second)
+		pass(ctx, s, 2*time.Second)
+		Expect(dues(ctx, s)).To(Equal([]string{clock(time.Hour) + " catch-up pending"}))
+		Expect(skips(ctx, s)).To(ConsistOf(And(HaveField("Count", int64(59)), HaveField("Reason", "Missed"))))
+		Expect(s.Status.Skipped).To(Equal(int64(59)))
+		Expect(s.Status.LastSkip).To(HaveValue(And(HaveField("Reason", "Missed"), HaveField("Count", int64(59)))))
+	})
+
+	DescribeTable("follows its catch-up policy", Label("EFF-05"), func(ctx SpecContext, c *skeinv1.CatchUp, deadline *int64, fired int, missed int) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.CatchUp, spec.StartingDeadlineSeconds = c, deadline })
+		reconcile(ctx, s)
+		e.Clock.Step(time.Hour + 30*time.Second)
+		pass(ctx, s, 2*time.Second)
+		Expect(dues(ctx, s)).To(HaveLen(fired))
+		Expect(s.Status.Skipped).To(Equal(int64(missed)))
+	},
+		Entry("None", &skeinv1.CatchUp{Policy: skeinv1.CatchUpNone}, nil, 0, 60),
+		Entry("All", &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 100}, nil, 60, 0),
+		Entry("All, at most ten", &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 10}, nil, 10, 50),
+		Entry("All within a window", &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 100, Window: &metav1.Duration{Duration: 10 * time.Minute}}, nil, 10, 50),
+		Entry("a deadline", nil, ptr.To(int64(10)), 0, 60),
+	)
+
+	It("survives a month away with a schedule of every second", Label("EFF-05"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.Schedules = []string{"@every 1s"} })
+		reconcile(ctx, s)
+		e.Clock.Step(30*24*time.Hour + 500*time.Millisecond)
+		r = newReconciler()
+		pass(ctx, s, 400*time.Millisecond)
+		// The punctual ones fire: those of the last ten seconds.
+		Expect(len(dues(ctx, s))).To(BeNumerically("~", 10, 1))
+		pass(ctx, s, 2*time.Second)
+		Expect(s.Status.Skipped).To(BeNumerically("~", 30*86400-10, 3))
+		Expect(skips(ctx, s)).To(HaveLen(1))
+	})
+
+	It("skips while it is suspended, and says so", Label("EFF-03", "EFF-07"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.Suspend = true })
+		pass(ctx, s, 130*time.Second)
+		Expect(dues(ctx, s)).To(BeEmpty())
+		Expect(s.Status).To(And(HaveField("Phase", "Suspended"), HaveField("Skipped", int64(2)), HaveField("LastSkip.Reason", "Suspended")))
+	})
+
+	DescribeTable("follows its concurrency policy", Label("EFF-03"), func(ctx SpecContext, policy skeinv1.ConcurrencyPolicy, want ...string) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.ConcurrencyPolicy = policy })
+		pass(ctx, s, 190*time.Second)
+		var got []string
+		for _, d := range dues(ctx, s) {
+			got = append(got, d[9:])
+		}
+		Expect(got).To(Equal(want))
+		if policy == skeinv1.ConcurrencyQueue {
+			Finish(ctx, e, s, store.FiringSucceeded, "")
+			reconcile(ctx, s)
+			Expect(dues(ctx, s)[1]).To(ContainSubstring("pending"))
+		}
+	},
+		Entry("Allow", skeinv1.ConcurrencyAllow, "schedule pending", "schedule pending", "schedule pending"),
+		Entry("Forbid", skeinv1.ConcurrencyForbid, "schedule pending"),
+		Entry("Replace", skeinv1.ConcurrencyReplace, "schedule canceled", "schedule canceled", "schedule pending"),
+		Entry("Queue", skeinv1.ConcurrencyQueue, "schedule pending", "schedule queued"),
+	)
+
+	It("pauses after failures in a row, and continues after an edit", Label("EFF-08"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.PauseAfterFailures = ptr.To(int32(2)) })
+		for range 4 {
+			pass(ctx, s, time.Minute)
+			Finish(ctx, e, s, store.FiringFailed, "Error: no tea")
+		}
+		reconcile(ctx, s)
+		Expect(dues(ctx, s)).To(HaveLen(2))
+		Expect(s.Status).To(And(HaveField("Phase", "Paused"), HaveField("LastSkip.Reason", "Paused")))
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonPaused), HaveField("Message", ContainSubstring("2 firings failed in a row")))))
+		s.Spec.Schedules = []string{"@every 30s"}
+		s.Generation++
+		Expect(e.Client.Update(ctx, s)).To(Succeed())
+		pass(ctx, s, time.Minute)
+		Expect(dues(ctx, s)).To(HaveLen(4))
+	})
+
+	It("keeps to a number of firings a day", Label("EFF-08"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.DailyLimit = &skeinv1.DailyLimit{Firings: ptr.To(int64(2))}
+		})
+		pass(ctx, s, 5*time.Minute)
+		Expect(dues(ctx, s)).To(HaveLen(2))
+		Expect(s.Status.LastSkip.Reason).To(Equal("LimitReached"))
+	})
+
+	It("ends after a number of firings, and is deleted after its TTL only if it has one", Label("EFF-03"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.MaxFirings, spec.TTLSecondsAfterFinished = ptr.To(int64(2)), ptr.To(int32(60))
+		})
+		pass(ctx, s, 5*time.Minute)
+		Expect(dues(ctx, s)).To(HaveLen(2))
+		Finish(ctx, e, s, store.FiringSucceeded, "")
+		reconcile(ctx, s)
+		Expect(s.Status).To(And(HaveField("Phase", "Finished"), HaveField("NextTime", BeNil()), HaveField("CompletionTime", Not(BeNil()))))
+		e.Clock.Step(2 * time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(client.IgnoreNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s))).To(Succeed())
+	})
+
+	It("fires on creation, and delays by its jitter", Label("EFF-03"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.RunOnCreation, spec.Jitter = true, &metav1.Duration{Duration: 30 * time.Second}
+		})
+		reconcile(ctx, s)
+		Expect(dues(ctx, s)).To(Equal([]string{clock(0) + " creation pending"}))
+		delay := s.Status.NextTime.Sub(Start.Add(time.Minute))
+		Expect(delay).To(And(BeNumerically(">=", 0), BeNumerically("<", 30*time.Second)))
+		pass(ctx, s, 59*time.Second)
+		Expect(dues(ctx, s)).To(HaveLen(1))
+		pass(ctx, s, 31*time.Second)
+		Expect(dues(ctx, s)).To(HaveLen(2))
+	})
+
+	It("fires for each thread that a selector matches, as they are then", Label("EFF-03"), func(ctx SpecContext) {
+		for _, name := range []string{"b", "a", "c", "other"} {
+			t := &skeinv1.Thread{ObjectMeta: Meta(name)}
+			if name != "other" {
+				t.Labels = map[string]string{"team": "x"}
+			}
+			e.Create(ctx, t)
+			t.Status.ThreadID = string(t.UID)
+			Expect(e.Client.Status().Update(ctx, t)).To(Succeed())
+		}
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.ThreadSelector, spec.MaxThreads, spec.ThreadsPerSecond = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}, 2, 20
+		})
+		pass(ctx, s, time.Minute)
+		Expect(dues(ctx, s)).To(HaveLen(2))
+		Expect(skips(ctx, s)).To(ConsistOf(HaveField("Reason", "TooManyThreads")))
+	})
+
+	It("creates a Thread for each due time, follows its run, and keeps as many as its history", Label("EFF-03"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.Effect, spec.SuccessfulHistoryLimit = "", ptr.To(int32(1))
+			spec.ThreadTemplate = &skeinv1.ThreadTemplate{Labels: map[string]string{"report": "daily"}, Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		threads := func() (out []skeinv1.Thread) {
+			GinkgoHelper()
+			var list skeinv1.ThreadList
+			Expect(e.Client.List(ctx, &list, client.MatchingLabels{"report": "daily"})).To(Succeed())
+			return list.Items
+		}
+		for i := range 3 {
+			pass(ctx, s, time.Minute)
+			for _, t := range threads() {
+				Expect(metav1.IsControlledBy(&t, s)).To(BeTrue())
+				Expect(t.Spec.Message).To(Equal("go"))
+				if t.Status.LastRun == nil {
+					t.Status.LastRun = &skeinv1.RunStatus{ID: "r", Outcome: skeinv1.RunSucceeded}
+					Expect(e.Client.Status().Update(ctx, &t)).To(Succeed())
+				}
+			}
+			pass(ctx, s, 2*time.Second)
+			Expect(s.Status.LastOutcome).To(Equal("Succeeded"), "due time %d", i)
+		}
+		Expect(threads()).To(HaveLen(1))
+	})
+
+	DescribeTable("that is wrong says what to write", Label("EFF-03"), func(ctx SpecContext, edit func(*skeinv1.ScheduledEffectSpec), want string) {
+		s := declared(ctx, edit)
+		reconcile(ctx, s)
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring(want)))))
+		e.Clock.Step(time.Hour)
+		reconcile(ctx, s)
+		Expect(dues(ctx, s)).To(BeEmpty())
+	},
+		Entry("30 February", func(s *skeinv1.ScheduledEffectSpec) { s.Schedules = []string{"0 0 30 2 *"} }, "spec.schedules[0]: schedule \"0 0 30 2 *\" is never due"),
+		Entry("an unknown zone", func(s *skeinv1.ScheduledEffectSpec) { s.TimeZone = "Europe/Berln" }, "spec.timeZone: time zone \"Europe/Berln\" is unknown"),
+		Entry("an exclusion", func(s *skeinv1.ScheduledEffectSpec) {
+			s.Exclusions = []skeinv1.ScheduleExclusion{{Schedule: "@every 1h"}}
+		}, "spec.exclusions[0]"),
+	)
+
+	It("fires by hand, once for each request, and backfills what did not fire", Label("EFF-08"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.Suspend = true })
+		pass(ctx, s, 3*time.Minute)
+		s.Annotations = map[string]string{skeinv1.AnnotationRunAt: "2027-01-31T09:00:00.5Z", skeinv1.AnnotationBackfill: Start.Format(time.RFC3339) + "/" + Start.Add(2*time.Minute).Format(time.RFC3339)}
+		Expect(e.Client.Update(ctx, s)).To(Succeed())
+		reconcile(ctx, s)
+		Expect(s.Annotations).To(BeEmpty())
+		Expect(dues(ctx, s)).To(ContainElements(ContainSubstring("09:00:00 manual pending"), ContainSubstring(clock(time.Minute)+" backfill pending"), ContainSubstring(clock(2*time.Minute)+" backfill pending")))
+		n := len(dues(ctx, s))
+		s.Annotations = map[string]string{skeinv1.AnnotationRunAt: "2027-01-31T09:00:00.5Z"}
+		Expect(e.Client.Update(ctx, s)).To(Succeed())
+		reconcile(ctx, s)
+		Expect(dues(ctx, s)).To(HaveLen(n), "a repeat of a request fires nothing")
+	})
+
+	It("is forgotten when it is deleted, also by a sweep", Label("EFF-06"), func(ctx SpecContext) {
+		s := declared(ctx)
+		pass(ctx, s, time.Minute)
+		Expect(dues(ctx, s)).To(HaveLen(1))
+		Expect(e.Client.Delete(ctx, s)).To(Succeed())
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(dues(ctx, s)).To(HaveLen(1), "it may be a deletion that the cache does not show yet")
+		e.Clock.Step(time.Hour)
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(dues(ctx, s)).To(BeEmpty())
+	})
+})

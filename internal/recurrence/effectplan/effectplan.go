@@ -1,0 +1,78 @@
+// Package effectplan reads the schedule of a ScheduledEffect's spec.
+package effectplan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/recurrence"
+)
+
+// Of returns the due times that a spec describes. due is that of at and after, which does not depend on the spec alone.
+// The error says which field is wrong and what to write.
+func Of(spec *skeinv1.ScheduledEffectSpec, due time.Time) (*recurrence.Plan, error) {
+	if len(spec.Schedules) == 0 {
+		return &recurrence.Plan{Schedules: []recurrence.Schedule{recurrence.Once(due)}}, nil
+	}
+	loc, err := recurrence.Location(spec.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("spec.timeZone: %w", err)
+	}
+	p := &recurrence.Plan{}
+	for i, text := range spec.Schedules {
+		s, err := recurrence.Parse(text, loc)
+		if err != nil {
+			return nil, fmt.Errorf("spec.schedules[%d]: %w", i, err)
+		}
+		p.Schedules = append(p.Schedules, s)
+	}
+	for i, x := range spec.Exclusions {
+		e, err := exclusion(x, loc)
+		if err != nil {
+			return nil, fmt.Errorf("spec.exclusions[%d]: %w", i, err)
+		}
+		p.Exclusions = append(p.Exclusions, e)
+	}
+	if spec.StartTime != nil {
+		p.Start = spec.StartTime.Time
+	}
+	if spec.EndTime != nil {
+		p.End = spec.EndTime.Time
+	}
+	if err := p.Bounds(); err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	return p, nil
+}
+
+func exclusion(x skeinv1.ScheduleExclusion, loc *time.Location) (recurrence.Exclusion, error) {
+	if x.Start != nil && x.End != nil {
+		if !x.Start.Before(x.End.Time) {
+			return recurrence.Exclusion{}, fmt.Errorf("end %s is not after start %s", x.End.Format(time.RFC3339), x.Start.Format(time.RFC3339))
+		}
+		return recurrence.Between(x.Start.Time, x.End.Time), nil
+	}
+	return recurrence.Except(x.Schedule, loc)
+}
+
+// Fingerprint identifies the due times that a spec describes, and the policies whose edit continues a paused schedule.
+func Fingerprint(spec *skeinv1.ScheduledEffectSpec) string {
+	data, err := json.Marshal([]any{spec.Schedules, spec.TimeZone, spec.Exclusions, spec.StartTime, spec.EndTime, spec.At, spec.After})
+	if err != nil { // plain data cannot fail
+		panic(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Jitter returns the delay of each due time of an object.
+func Jitter(o *skeinv1.ScheduledEffect) time.Duration {
+	if o.Spec.Jitter == nil {
+		return 0
+	}
+	return recurrence.Jitter(string(o.UID), o.Spec.Jitter.Duration)
+}
