@@ -144,7 +144,8 @@ func (e *Engine) Wake(threadID string) {
 	e.queue.Add(threadID)
 }
 
-// ServeEndpoint runs the ThreadEndpoint that a request to a thread belongs to (END-01), and sends its answer.
+// ServeEndpoint runs the ThreadEndpoint that a request to a thread belongs to (END-01), and sends its answer. Its errors are
+// those of endpoints.Service.Serve.
 func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req endpoints.Request, to endpoints.Answer) error {
 	return e.endpoints.Serve(ctx, threadID, req, to)
 }

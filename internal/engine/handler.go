@@ -190,17 +190,17 @@ func (r *run) countHandlers() {
 	}
 }
 
-// modelsPort implements ModelsPort.
+// modelsPort implements handlers.ModelsPort.
 type modelsPort struct{ *run }
 
-// Client implements ModelsPort.
+// Client implements handlers.ModelsPort.
 func (p modelsPort) Client(m *definition.Model) (model.Client, error) { return p.client(m) }
 
-// MaxSteps implements ModelsPort.
+// MaxSteps implements handlers.ModelsPort.
 func (p modelsPort) MaxSteps() int { return p.maxSteps() }
 
-// Arguments implements ModelsPort.
+// Arguments implements handlers.ModelsPort.
 func (p modelsPort) Arguments() json.RawMessage { return p.thread.Arguments }
 
-// Fault implements ModelsPort.
+// Fault implements handlers.ModelsPort.
 func (p modelsPort) Fault() func(point string) { return p.engine.fault }

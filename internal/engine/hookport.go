@@ -10,10 +10,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// hookExecutions implements Executions.
+// hookExecutions implements hooks.Executions.
 type hookExecutions struct{ engine *Engine }
 
-// Outside implements Executions.
+// Outside implements hooks.Executions.
 func (h hookExecutions) Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
 	e := h.engine
 	ctx, leave := e.held.Attach(ctx, t.ID)
@@ -30,7 +30,7 @@ func (h hookExecutions) Outside(ctx context.Context, t *store.Thread, do func(*c
 	return ops, x.SaveOutside(ctx)
 }
 
-// AtRest implements Executions.
+// AtRest implements hooks.Executions.
 func (h hookExecutions) AtRest(ctx context.Context, t *store.Thread, fence *store.Fence, agent *definition.Agent) (*codeexec.Execution, error) {
 	e := h.engine
 	var unreadable *thread.EnvUnreadableError
@@ -44,13 +44,13 @@ func (h hookExecutions) AtRest(ctx context.Context, t *store.Thread, fence *stor
 	return e.newExecution(ctx, t, st.WithFence(fence), agent, ""), nil
 }
 
-// hooksPort implements HookRun's port with a run.
+// hooksPort implements hooks.Port with a run.
 type hooksPort struct{ *run }
 
-// Agent implements HookPort.
+// Agent implements hooks.Port.
 func (p hooksPort) Agent() *definition.Agent { return p.agent }
 
-// Side implements HookPort.
+// Side implements hooks.Port.
 func (p hooksPort) Side() *definition.Side {
 	if p.agent == nil {
 		return nil
@@ -58,31 +58,31 @@ func (p hooksPort) Side() *definition.Side {
 	return p.side()
 }
 
-// Thread implements HookPort.
+// Thread implements hooks.Port.
 func (p hooksPort) Thread() *store.Thread { return p.thread }
 
-// RunID implements HookPort.
+// RunID implements hooks.Port.
 func (p hooksPort) RunID() string { return p.record.ID }
 
-// HookDepth implements HookPort.
+// HookDepth implements hooks.Port.
 func (p hooksPort) HookDepth() int { return p.checkpoint.HookDepth }
 
-// Life implements HookPort.
+// Life implements hooks.Port.
 func (p hooksPort) Life() context.Context { return p.life }
 
-// Opened implements HookPort.
+// Opened implements hooks.Port.
 func (p hooksPort) Opened() *codeexec.Execution { return p.exec }
 
-// Execution implements HookPort.
+// Execution implements hooks.Port.
 func (p hooksPort) Execution(ctx context.Context) (*codeexec.Execution, error) {
 	return p.execution(ctx)
 }
 
-// Calling implements HookPort.
+// Calling implements hooks.Port.
 func (p hooksPort) Calling() { p.beginTurn() }
 
-// Called implements HookPort.
+// Called implements hooks.Port.
 func (p hooksPort) Called() { p.current = false }
 
-// System implements HookPort.
+// System implements hooks.Port.
 func (p hooksPort) System(ctx context.Context) (string, error) { return p.system(ctx) }

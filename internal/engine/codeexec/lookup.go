@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Knows returns the side of the agent that has a tool of that name, or an *UnknownError when no side has it.
+// Knows returns the side of the agent that has a tool of that name, or a *definition.UnknownError when no side has it.
 func (x *Execution) Knows(ctx context.Context, name string) (*definition.Side, error) {
 	set, side, err := x.offering(ctx, name)
 	var f *failure.Error

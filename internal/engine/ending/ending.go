@@ -18,6 +18,7 @@ var (
 // Kind is how a stop request ends a run.
 type Kind int
 
+// The ways in which a stop request ends a run.
 const (
 	ByUser    Kind = iota // messages that wait in the inbox are parked (MSG-08)
 	Cancel                // only this run ends (RUN-10)

@@ -39,7 +39,7 @@ type Request struct {
 	// URL is the full URL.
 	URL     string
 	Headers [][2]string
-	Body    []byte // at most MaxEndpointRequest
+	Body    []byte // at most MaxRequest
 	// User is the name of the user who sends the request.
 	User string
 	// Key makes a repeat of the request have the same effects once. With an empty key the request gets a new one.
@@ -67,7 +67,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return "ThreadEndpoint " + e.Endpoint + ": " + e.Message }
 
-// Options of an endpointService. All are required.
+// Options of a Service. All are required.
 type Options struct {
 	Store       store.Store
 	Definitions Definitions
@@ -99,8 +99,8 @@ func New(o Options) *Service {
 
 // Serve runs the ThreadEndpoint that a request belongs to (END-01). Its code runs in an isolate of its own,
 // whether or not a run is under way. Its state is saved before the answer is sent. Work that it continues with
-// waitUntil is saved later, when that work is done (STA-06). Errors before Head are an *UnknownError, *MethodError,
-// *NotReadyError or *EndpointError, the errors of threads that take no requests, and that of a context that ended.
+// waitUntil is saved later, when that work is done (STA-06). Errors before Head are a *definition.UnknownError, *definition.MethodError,
+// *definition.NotReadyError or *Error, the errors of threads that take no requests, and that of a context that ended.
 // The same errors after Head mean that the answer is cut off.
 func (e *Service) Serve(ctx context.Context, threadID string, req Request, to Answer) error {
 	// The code may outlive the request: its work after the answer continues.

@@ -30,7 +30,7 @@ type Executions interface {
 	Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error)
 }
 
-// Options of a hookService. All are required.
+// Options of a Service. All are required.
 type Options struct {
 	Store       store.Store
 	Definitions Definitions
