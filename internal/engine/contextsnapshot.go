@@ -32,5 +32,5 @@ func (r *run) restoreContext(x *codeexec.Execution) {
 		r.log.Error(err, "the run continues without its state.context", "run", r.record.ID)
 		return
 	}
-	x.Code.State.SetContext(v)
+	x.State.SetContext(v)
 }

@@ -22,6 +22,9 @@ type effectCode struct{ engine *Engine }
 
 // RunEffect runs the effect's code in an isolate of its own in the thread's sandbox.
 func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
+	if call.Thread == nil {
+		return c.runWithoutThread(ctx, call)
+	}
 	e, t, effect := c.engine, call.Thread, call.Effect
 	st, err := e.threads.Open(ctx, t.ID)
 	if err != nil {
@@ -58,6 +61,11 @@ func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
 		return &effects.WaitError{Err: err}
 	}
 	x.Code.Lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
+	return handlerFailed(err)
+}
+
+// handlerFailed returns the outcome of a handler that did not succeed.
+func handlerFailed(err error) error {
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) {
 		return errors.New(code.Explain(err)) // the sandbox was lost: retry, since delivery is at least once
@@ -91,11 +99,6 @@ func (c *effectCode) QueueTool(ctx context.Context, call effects.Call) error {
 		return err
 	}
 	return final(e.store.Apply(ctx, call.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Key: "tool:" + call.Key, Kind: store.InboxTool, Payload: payload}}))
-}
-
-// CallTool is not possible yet.
-func (c *effectCode) CallTool(context.Context, effects.Call) error {
-	return &effects.FinalError{Text: "tools cannot be called yet"}
 }
 
 // final makes an error final that no further attempt would mend.

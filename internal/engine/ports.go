@@ -10,6 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // The ports are the interfaces through which the engine uses everything around it. internal/kube implements them with
@@ -27,6 +28,10 @@ type Definitions interface {
 	Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error)
 	// Effect resolves an effect by its plain or qualified name.
 	Effect(ctx context.Context, namespace, name string) (*definition.Effect, error)
+	// Tool resolves a Tool object by its name.
+	Tool(ctx context.Context, namespace, name string) (*definition.Tool, error)
+	// EffectEnv resolves the variables of an effect that runs without a thread.
+	EffectEnv(ctx context.Context, namespace string, env []skeinv1.EnvVar) ([]thread.SpecEnv, error)
 	// Endpoint returns the ThreadEndpoint that answers a request to threads of an agent (END-01). path has the segments of
 	// the path. The error is a *definition.UnknownError if no path matches, and a *definition.MethodError if one matches with
 	// other methods only.

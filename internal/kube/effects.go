@@ -39,15 +39,29 @@ const maxHookDepth = 1000
 type Effects struct {
 	client client.Client
 	live   client.Reader
+	store  EffectStore
 	clock  clock.PassiveClock
 }
+
+// EffectStore is the part of the store that Effects needs.
+type EffectStore interface {
+	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
+	PutEffectArgs(ctx context.Context, a store.EffectArgs) error
+	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
+}
+
+// Quotas of ScheduledEffects that have not ended.
+const (
+	maxThreadEffects    = 10000
+	maxNamespaceEffects = 100000
+)
 
 var _ engine.Effects = (*Effects)(nil)
 
 // NewEffects returns the port. The client must read its own writes, so that List includes what was just scheduled.
 // live reads from the API server, past any cache.
-func NewEffects(c client.Client, live client.Reader, clk clock.PassiveClock) *Effects {
-	return &Effects{client: c, live: live, clock: clk}
+func NewEffects(c client.Client, live client.Reader, st EffectStore, clk clock.PassiveClock) *Effects {
+	return &Effects{client: c, live: live, store: st, clock: clk}
 }
 
 // Schedule implements engine.Effects. The Effect must exist, because otherwise the call would never fire. It need not
@@ -69,7 +83,11 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 		},
 	}
 	if len(req.Args) > 0 && string(req.Args) != "null" {
-		s.Spec.Args = &runtime.RawExtension{Raw: req.Args}
+		// What code or a model said stays out of etcd (K8S-07). The arguments are stored before the object that names them.
+		s.Spec.ArgsRef = objects.Hash([]byte(thread.ID), []byte(req.Cause))
+		if err := e.store.PutEffectArgs(ctx, store.EffectArgs{ID: s.Spec.ArgsRef, Namespace: thread.Namespace, ThreadID: thread.ID, Args: req.Args}); err != nil {
+			return "", fmt.Errorf("store the arguments: %w", err)
+		}
 	}
 	if req.HookDepth > 0 {
 		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
@@ -81,6 +99,9 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 				return id, nil // an earlier attempt of this call created it
 			}
 		}
+		return "", err
+	}
+	if err := e.checkQuota(ctx, thread, s); err != nil {
 		return "", err
 	}
 	err := e.client.Create(ctx, s)
@@ -145,10 +166,14 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 		if name != "" && objects.EffectName(s.Spec.Effect) != objects.EffectName(name) {
 			continue
 		}
+		args, err := e.args(ctx, s)
+		if err != nil {
+			return nil, err
+		}
 		out = append(out, engine.ScheduledEffect{
 			ID:          string(s.UID),
 			Name:        s.Spec.Effect,
-			Args:        effectArgs(s),
+			Args:        args,
 			ScheduledAt: DueTime(s).UnixMicro(),
 			CreatedAt:   s.CreationTimestamp.UnixMicro(),
 		})
@@ -169,11 +194,12 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 		if string(s.UID) != id {
 			continue
 		}
-		err := e.client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return false, nil
+		// The store decides: either nothing of the effect was claimed and nothing will be, or it is not removed (EFF-01).
+		if removed, err := e.store.RemoveEffect(ctx, id); err != nil || !removed {
+			return false, err
 		}
-		if err != nil {
+		err := e.client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return false, fmt.Errorf("delete ScheduledEffect %q: %w", s.Name, err)
 		}
 		return true, nil
@@ -196,11 +222,45 @@ func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1
 	return out, nil
 }
 
-func effectArgs(s *skeinv1.ScheduledEffect) json.RawMessage {
-	if s.Spec.Args == nil || len(s.Spec.Args.Raw) == 0 {
-		return json.RawMessage("{}")
+// args returns the arguments of an effect, {} when it has none.
+func (e *Effects) args(ctx context.Context, s *skeinv1.ScheduledEffect) (json.RawMessage, error) {
+	switch {
+	case s.Spec.ArgsRef != "":
+		args, err := e.store.EffectArgs(ctx, s.Spec.ArgsRef)
+		if errors.Is(err, store.ErrNotFound) {
+			return json.RawMessage("{}"), nil // the thread is being purged
+		}
+		return args, err
+	case s.Spec.Args == nil || len(s.Spec.Args.Raw) == 0:
+		return json.RawMessage("{}"), nil
 	}
-	return s.Spec.Args.Raw
+	return s.Spec.Args.Raw, nil
+}
+
+// checkQuota returns an error when the thread or the namespace has too many effects. A repeat of a call that created one is
+// let through.
+func (e *Effects) checkQuota(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect) error {
+	for _, q := range []struct {
+		what string
+		most int
+		in   client.ListOption
+	}{
+		{fmt.Sprintf("thread %q", thread.Name), maxThreadEffects, client.MatchingFields{objects.IndexThread: thread.Name}},
+		{fmt.Sprintf("namespace %q", thread.Namespace), maxNamespaceEffects, client.InNamespace(thread.Namespace)},
+	} {
+		var list skeinv1.ScheduledEffectList
+		if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), q.in, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("count the ScheduledEffects of the %s: %w", q.what, err)
+		}
+		if len(list.Items) < q.most {
+			continue
+		}
+		if _, err := e.existing(ctx, s); err == nil {
+			return nil
+		}
+		return &definition.UnknownError{Message: fmt.Sprintf("the %s has %d ScheduledEffects, which is the limit: remove some with removeScheduledEffect, or wait until they have ended", q.what, len(list.Items))}
+	}
+	return nil
 }
 
 // DueTime returns when a ScheduledEffect fires. For spec.delay, the API server records the time of creation only in

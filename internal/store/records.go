@@ -9,6 +9,8 @@ type Thread struct {
 	Namespace string
 	Name      string // of the Thread object
 	Agent     string // the current agent
+	// Threadless marks a record that stands for a ScheduledEffect whose code runs without a thread. It is never stored.
+	Threadless bool
 	// OriginAgent is the agent that the thread was created with. DeclaredAgent is the one that the spec of its object
 	// named when the spec was last followed (AGT-03). The store fills in both.
 	OriginAgent   string
@@ -53,6 +55,15 @@ type Thread struct {
 	Appended       int64 // messages ever stored, deleted ones included
 	UserActivityAt int64 // creation time of the newest message with the role user; 0 when there is none
 	Diff           DiffStats
+}
+
+// OwnedBy returns the kind of the object that the record stands for: Thread, or ScheduledEffect for code that runs without a
+// thread.
+func (t *Thread) OwnedBy() string {
+	if t.Threadless {
+		return "ScheduledEffect"
+	}
+	return "Thread"
 }
 
 // OwnerUID returns the UID of the Thread object that the thread belongs to, or last belonged to.

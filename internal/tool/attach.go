@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"mime"
 	"strings"
@@ -19,6 +20,9 @@ const maxCallName = 64
 // Attach writes what a call returned to a file of the thread, which belongs to the call's result. The name is derived
 // from the call and n, so that a repeat of the call writes the same file.
 func Attach(ctx context.Context, st *thread.State, callID string, n int, mimeType string, data []byte) (store.Attachment, error) {
+	if st == nil {
+		return store.Attachment{}, errors.New("this call has no thread, which would take the file")
+	}
 	kind, _, err := mime.ParseMediaType(mimeType)
 	if err != nil {
 		kind = "application/octet-stream"

@@ -120,6 +120,13 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	if o.Spec.Args != nil {
 		f.Args = o.Spec.Args.Raw
 	}
+	if ref := o.Spec.ArgsRef; ref != "" {
+		args, err := r.Store.EffectArgs(ctx, ref)
+		if err != nil {
+			return true, fmt.Errorf("read the arguments: %w", err)
+		}
+		f.Args = args
+	}
 	r.notifications.Track(f.EffectID, s.req)
 	recorded, err := r.Store.RecordFiring(ctx, f)
 	if err != nil {

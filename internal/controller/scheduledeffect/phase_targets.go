@@ -118,6 +118,7 @@ func targetOf(spec *skeinv1.ScheduledEffectSpec) effects.Target {
 	if spec.SandboxPool != nil {
 		t.Pool = spec.SandboxPool.Name
 	}
+	t.Env = spec.Env
 	if spec.Timeout != nil {
 		t.Timeout = spec.Timeout.Duration
 	}

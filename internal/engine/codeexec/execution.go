@@ -25,6 +25,7 @@ type Execution struct {
 	Agent  *definition.Agent // nil when it could not be resolved; then there are no tools
 	Host   *tool.Host
 	Code   *Host
+	State  *code.State
 	edited atomic.Bool
 
 	// Turn is the turn of the run that the execution belongs to; nil outside of a run.
@@ -55,7 +56,8 @@ func (e *Environment) New(ctx context.Context, t *store.Thread, st *thread.State
 	x.Host.Tools = &callerOf{execution: x}
 	x.Host.Progress = x.progress
 	x.Host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return values.Serialized(v) }, Log: e.Log})
-	x.Code = NewHost(ctx, e, t, poolOf(agent), code.NewState(x.Host, func() { x.edited.Store(true) }))
+	x.State = code.NewState(x.Host, func() { x.edited.Store(true) })
+	x.Code = NewHost(ctx, e, t, poolOf(agent), x.State)
 	x.Code.host, x.Code.Lines = x.Host, lines
 	if x.Turn != nil {
 		x.Code.reads = x.Turn.reads
@@ -80,7 +82,7 @@ func (e *Environment) New(ctx context.Context, t *store.Thread, st *thread.State
 func (x *Execution) addTools(s *definition.Side) {
 	for i := range s.Tools {
 		if t := &s.Tools[i]; t.HTTP == nil && t.MCP == nil {
-			x.Code.Add(moduleOf(t), t.Module, timeoutOf(&t.Spec))
+			x.Code.Add(moduleOf(t), t.Module, TimeoutOf(&t.Spec))
 		}
 	}
 }
@@ -133,7 +135,7 @@ func (x *Execution) ActWithin(within *definition.Side, path []string) {
 }
 
 // Close ends the code of the execution and releases its sandbox.
-func (x *Execution) Close() { x.Code.close() }
+func (x *Execution) Close() { x.Code.Close() }
 
 // TakeEdited reports whether code has changed messages since the last call of takeEdited.
 func (x *Execution) TakeEdited() bool { return x.edited.Swap(false) }

@@ -37,7 +37,7 @@ type Host struct {
 	env    *Environment
 	thread *store.Thread
 	pool   string
-	State  *code.State
+	State  State
 	host   *tool.Host
 	// reads is called with the code of each module; nil for nothing.
 	reads func(code string)
@@ -63,6 +63,14 @@ type Host struct {
 	reserved map[string]error
 }
 
+// State is what code sees as `state`.
+type State interface {
+	// Static returns the properties that the isolate gets when it is opened.
+	Static(ctx context.Context) (map[string]any, error)
+	// Serve answers a call of a method.
+	Serve(ctx context.Context, invocation, method string, args []any) (any, error)
+}
+
 // Server serves methods of its own to the code of one invocation.
 type Server interface {
 	// Serves reports whether the server serves a method.
@@ -72,7 +80,7 @@ type Server interface {
 }
 
 // NewHost returns a Host without a sandbox. When life ends, its code ends too.
-func NewHost(life context.Context, env *Environment, t *store.Thread, pool string, state *code.State) *Host {
+func NewHost(life context.Context, env *Environment, t *store.Thread, pool string, state State) *Host {
 	return &Host{
 		life: life, env: env, thread: t, pool: pool, State: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, static: map[string]any{},
 		responses: map[string]chan any{}, sources: map[string]string{}, servers: map[string]Server{}, reserved: map[string]error{},
@@ -102,7 +110,8 @@ func (c *Host) Add(name string, m sandbox.Module, timeout time.Duration) {
 	c.wall = max(c.wall, timeout)
 }
 
-func (c *Host) close() {
+// Close ends the isolate and releases the sandbox.
+func (c *Host) Close() {
 	defer c.Lines.End() // includes what the code logged while it ended
 	c.mu.Lock()
 	defer c.mu.Unlock()

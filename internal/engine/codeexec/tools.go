@@ -134,7 +134,7 @@ func (x *Execution) built(ctx context.Context) (*tool.Set, error) {
 func (x *Execution) namedTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
 	if t.HTTP != nil {
 		return httptool.New(httptool.Spec{
-			Name: t.Name, Description: t.Spec.Description, Parameters: Raw(t.Spec.Parameters), Timeout: timeoutOf(&t.Spec), Request: t.HTTP,
+			Name: t.Name, Description: t.Spec.Description, Parameters: Raw(t.Spec.Parameters), Timeout: TimeoutOf(&t.Spec), Request: t.HTTP,
 		}, x.Host, x.Env.Network), nil
 	}
 	return x.codeTool(ctx, t)
@@ -146,7 +146,7 @@ func (x *Execution) codeTool(ctx context.Context, t *definition.Tool) (tool.Tool
 		return nil, err
 	}
 	return code.New(code.Spec{
-		Name: t.Name, Description: t.Spec.Description, Parameters: parameters, Module: moduleOf(t), Timeout: timeoutOf(&t.Spec),
+		Name: t.Name, Description: t.Spec.Description, Parameters: parameters, Module: moduleOf(t), Timeout: TimeoutOf(&t.Spec),
 	}, x.Host), nil
 }
 
@@ -180,7 +180,8 @@ func (x *Execution) parameters(ctx context.Context, t *definition.Tool) (json.Ra
 
 func moduleOf(t *definition.Tool) string { return "tools/" + t.ObjectName }
 
-func timeoutOf(s *skeinv1.ToolSpec) time.Duration {
+// TimeoutOf returns the time limit of a tool; 0 if its object sets none.
+func TimeoutOf(s *skeinv1.ToolSpec) time.Duration {
 	if s.Timeout == nil {
 		return 0
 	}

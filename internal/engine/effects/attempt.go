@@ -63,7 +63,7 @@ func (w *Worker) wait(f *store.Firing) time.Duration {
 }
 
 // attempt carries a firing out.
-func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target) (err error) {
+func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, log *Log) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed because the engine panicked", "effect", f.Effect, "stack", string(debug.Stack()))
@@ -78,7 +78,7 @@ func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target) (e
 			return &FinalError{fmt.Sprintf("it could not begin within %s of its due time%s", target.Deadline, because(f.Waiting))}
 		}
 	}
-	c := Call{Firing: f, Target: target, Key: idempotencyKey(f), HookDepth: f.HookDepth}
+	c := Call{Firing: f, Target: target, Key: idempotencyKey(f), HookDepth: f.HookDepth, Log: log}
 	if c.Thread, err = w.thread(ctx, f); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"sync"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
@@ -47,6 +49,39 @@ type Call struct {
 	Key string
 	// HookDepth is the number of hooks in the chain of causes that led to the effect.
 	HookDepth int
+	// Log takes what the code writes, when there is no thread whose log takes it.
+	Log *Log
+}
+
+// Log is what the code of a firing without a thread wrote, up to MaxLog bytes.
+type Log struct {
+	mu   sync.Mutex
+	text strings.Builder
+	full bool
+}
+
+// MaxLog bounds the log of a firing, in bytes.
+const MaxLog = 64 << 10
+
+// Add adds a line. Lines beyond the bound are left out, which the last line says.
+func (l *Log) Add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.full:
+	case l.text.Len()+len(line) >= MaxLog:
+		l.full = true
+		l.text.WriteString("further lines were left out\n")
+	default:
+		l.text.WriteString(line + "\n")
+	}
+}
+
+// String returns the lines.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // FinalError is a failure that is not retried.

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"time"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -13,12 +15,14 @@ import (
 // object does not change what is under way. At most one of Tool, Queue and Message is set; without them the firing runs
 // the Effect that it names. Thread templates are not a target: a controller creates their Threads.
 type Target struct {
-	Tool    *ToolCall     `json:"tool,omitempty"`    // call a Tool without a thread
-	Queue   *ToolCall     `json:"queue,omitempty"`   // queue a tool on the thread
-	Message *Message      `json:"message,omitempty"` // queue a message on the thread
-	Pool    string        `json:"pool,omitempty"`    // in which an effect without a thread runs
-	Timeout time.Duration `json:"timeout,omitempty"` // of an attempt; that of the definition when 0
-	Retry   *Retry        `json:"retry,omitempty"`   // of a handler that failed
+	Tool    *ToolCall `json:"tool,omitempty"`    // call a Tool without a thread
+	Queue   *ToolCall `json:"queue,omitempty"`   // queue a tool on the thread
+	Message *Message  `json:"message,omitempty"` // queue a message on the thread
+	Pool    string    `json:"pool,omitempty"`    // in which an effect without a thread runs
+	// Env are the variables of an effect without a thread. References are resolved at each attempt.
+	Env     []skeinv1.EnvVar `json:"env,omitempty"`
+	Timeout time.Duration    `json:"timeout,omitempty"` // of an attempt; that of the definition when 0
+	Retry   *Retry           `json:"retry,omitempty"`   // of a handler that failed
 	// Deadline is how long after its due time a firing may still begin. 0 means without limit.
 	Deadline time.Duration `json:"deadline,omitempty"`
 	// Counts makes its end count for the schedule's failures in a row.
@@ -39,7 +43,7 @@ type Message struct {
 
 // Encode returns the form in which a firing keeps its target; nil for the zero Target.
 func (t Target) Encode() json.RawMessage {
-	if t == (Target{}) {
+	if reflect.ValueOf(t).IsZero() {
 		return nil
 	}
 	data, err := json.Marshal(t)

@@ -212,9 +212,10 @@ func (w *Worker) later(d time.Duration) { w.opts.Clock.AfterFunc(d, w.Wake) }
 // fire runs one firing and records its outcome.
 func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 	log := w.log.WithValues("namespace", f.Namespace, "name", f.Name, "effect", f.Effect, "thread", f.ThreadID, "due", f.Due)
+	var written Log
 	target, err := TargetOf(f)
 	if err == nil {
-		err = w.attempt(ctx, f, target)
+		err = w.attempt(ctx, f, target, &written)
 	}
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), store.ErrFiringLost) {
@@ -223,6 +224,7 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 		return // at a shutdown the claim is given up
 	}
 	end := w.outcome(f, target, err)
+	end.Log = written.String()
 	if end.Status == store.FiringPending {
 		log.Info("effect will be tried again", "attempt", f.Attempts, "waiting", end.Waiting != "", "after", end.RetryAfter.String(), "error", err.Error())
 	}

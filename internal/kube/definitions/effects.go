@@ -7,6 +7,8 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // ResolveEffect compiles an Effect and checks its schema.
@@ -19,6 +21,32 @@ func (d *Resolver) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*defin
 		return nil, err
 	}
 	return &definition.Effect{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
+}
+
+// Tool implements engine.Definitions.
+func (d *Resolver) Tool(ctx context.Context, namespace, name string) (*definition.Tool, error) {
+	var t skeinv1.Tool
+	if err := d.reader.get(ctx, "Tool", namespace, name, "the name of the tool", &t); err != nil {
+		return nil, err
+	}
+	resolved, err := d.Tools.Resolve(ctx, &t)
+	if err != nil {
+		return nil, objects.Within("Tool", t.Name, err)
+	}
+	return resolved, nil
+}
+
+// EffectEnv implements engine.Definitions.
+func (d *Resolver) EffectEnv(ctx context.Context, namespace string, env []skeinv1.EnvVar) ([]thread.SpecEnv, error) {
+	values, err := d.Variables.resolve(ctx, namespace, env)
+	if d.Tools.secrets != nil {
+		for _, v := range values {
+			if v.Type != store.EnvText {
+				d.Tools.secrets.Register(namespace, "effect/"+v.Name, v.Value)
+			}
+		}
+	}
+	return values, err
 }
 
 // Effect implements engine.Definitions.

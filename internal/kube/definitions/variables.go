@@ -132,10 +132,15 @@ func (vs *Variables) Check(ctx context.Context, namespace string, list []skeinv1
 
 // ThreadEnv resolves the entries of a Thread's spec.env.
 func (vs *Variables) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error) {
+	return vs.resolve(ctx, t.Namespace, t.Spec.Env)
+}
+
+// resolve returns the entries that have a value.
+func (vs *Variables) resolve(ctx context.Context, namespace string, list []skeinv1.EnvVar) ([]thread.SpecEnv, error) {
 	var out []thread.SpecEnv
-	for i := range t.Spec.Env {
-		v := &t.Spec.Env[i]
-		value, version, err := vs.value(ctx, t.Namespace, v, "spec.env")
+	for i := range list {
+		v := &list[i]
+		value, version, err := vs.value(ctx, namespace, v, "spec.env")
 		if err != nil {
 			return nil, err
 		}

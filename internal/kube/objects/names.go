@@ -88,6 +88,14 @@ func ThreadOwner(name, uid string) metav1.OwnerReference {
 	}
 }
 
+// SandboxOwner returns an owner reference to the object that a sandbox belongs to: a Thread, or a ScheduledEffect whose code
+// runs without one.
+func SandboxOwner(thread *store.Thread) metav1.OwnerReference {
+	o := ThreadOwner(thread.Name, thread.OwnerUID())
+	o.Kind = thread.OwnedBy()
+	return o
+}
+
 // Hash returns a short hash of the parts, in hex digits.
 func Hash(parts ...[]byte) string {
 	h := sha256.New()

@@ -30,7 +30,7 @@ func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skein
 	for k, v := range claimLabels(thread) {
 		pod.Labels[k] = v
 	}
-	pod.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())}
+	pod.OwnerReferences = []metav1.OwnerReference{objects.SandboxOwner(thread)}
 	if err := s.Client.Create(ctx, pod); err != nil {
 		if refused := sandboxpod.RefusalOf(err); refused != nil {
 			return nil, noSandbox("no sandbox pod may be started: %s", refused)

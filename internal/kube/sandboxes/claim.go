@@ -101,7 +101,7 @@ func claimPatch(p *corev1.Pod, thread *store.Thread) ([]byte, error) {
 		"uid":             p.UID,
 		"resourceVersion": p.ResourceVersion,
 		"labels":          claimLabels(thread),
-		"ownerReferences": []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())},
+		"ownerReferences": []metav1.OwnerReference{objects.SandboxOwner(thread)},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("encode the claim of pod %q: %w", p.Name, err)
@@ -111,7 +111,7 @@ func claimPatch(p *corev1.Pod, thread *store.Thread) ([]byte, error) {
 
 func claimLabels(thread *store.Thread) map[string]string {
 	l := map[string]string{skeinv1.LabelSandboxState: sandboxpod.Claimed, skeinv1.LabelThreadID: thread.ID}
-	if len(thread.Name) <= validation.LabelValueMaxLength {
+	if !thread.Threadless && len(thread.Name) <= validation.LabelValueMaxLength {
 		l[skeinv1.LabelThread] = thread.Name
 	}
 	return l

@@ -104,6 +104,9 @@ func (t *httpTool) values(ctx context.Context, arguments json.RawMessage) values
 			v, ok := lookup(args, p.path)
 			return v, ok, nil
 		}
+		if t.host.State == nil {
+			return nil, false, fmt.Errorf("the tool needs the variable %s, which only a conversation has: this call has none", p.path[0])
+		}
 		v, err := t.host.State.EnvValue(ctx, p.path[0])
 		if errors.Is(err, thread.ErrEnvUnknown) {
 			return nil, false, fmt.Errorf("the tool needs the variable %s, which has no value in this conversation", p.path[0])
