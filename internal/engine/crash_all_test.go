@@ -122,7 +122,7 @@ func (w *everything) done(ctx context.Context) bool {
 			return false
 		}
 	}
-	f, err := w.Store.Firing(ctx, w.firing.EffectID, w.firing.Due)
+	f, err := w.Store.Firing(ctx, w.firing.Key())
 	if err != nil || f.Status == store.FiringPending {
 		return false
 	}
@@ -155,7 +155,7 @@ func (w *everything) transcript(ctx context.Context) (lines []string) {
 			}
 		}
 	}
-	f, err := w.Store.Firing(ctx, w.firing.EffectID, w.firing.Due)
+	f, err := w.Store.Firing(ctx, w.firing.Key())
 	Expect(err).NotTo(HaveOccurred())
 	lines = append(lines, "firing "+string(f.Status))
 	slices.Sort(lines)

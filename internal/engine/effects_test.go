@@ -17,6 +17,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -31,11 +32,8 @@ type lateRenewals struct {
 	claims atomic.Int64
 }
 
-func (s *lateRenewals) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
-	if status == store.FiringPending {
-		return store.ErrUnavailable
-	}
-	return s.Store.FinishFiring(ctx, effectID, due, status, text, after)
+func (s *lateRenewals) RenewFirings(context.Context, time.Duration, []store.FiringClaim) ([]store.FiringKey, error) {
+	return nil, store.ErrUnavailable
 }
 
 func (s *lateRenewals) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
@@ -48,46 +46,45 @@ type heldRenewal struct {
 	store.Store
 	first, last       sync.Once
 	begun, said, over chan struct{}
-	overtaken         atomic.Bool
 	writes            atomic.Int32
 	kept              atomic.Pointer[store.Firing] // as it was when both were written; then over is closed
 }
 
-// both notes what there is once the first renewal and the first failure are written. No other attempt has begun then: this one
-// goes on until its failure is written.
-func (s *heldRenewal) both(ctx context.Context, effectID string, due int64) error {
+// both notes what there is once the first renewal and the first failure are written. No other attempt begins then.
+func (s *heldRenewal) both(ctx context.Context, key store.FiringKey) {
 	if s.writes.Add(1) < 2 {
-		return nil
+		return
 	}
 	defer close(s.over)
-	f, err := s.Firing(ctx, effectID, due)
-	s.kept.Store(f)
-	return err
+	if f, err := s.Firing(ctx, key); err == nil {
+		s.kept.Store(f)
+	}
 }
 
-func (s *heldRenewal) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
-	counts := false
-	if text != "" {
-		s.last.Do(func() { counts = true })
-	} else {
-		s.first.Do(func() {
-			counts = true
-			close(s.begun)
-			select {
-			case <-s.said:
-				s.overtaken.Store(true)
-			case <-time.After(200 * time.Millisecond):
-			}
-		})
+func (s *heldRenewal) RenewFirings(ctx context.Context, ttl time.Duration, claims []store.FiringClaim) (lost []store.FiringKey, err error) {
+	first := false
+	s.first.Do(func() {
+		first = true
+		close(s.begun)
+		select {
+		case <-s.said:
+		case <-time.After(200 * time.Millisecond):
+		}
+	})
+	lost, err = s.Store.RenewFirings(ctx, ttl, claims)
+	if first {
+		s.both(ctx, claims[0].Key)
 	}
-	err := s.Store.FinishFiring(ctx, effectID, due, status, text, after)
-	if !counts || err != nil {
-		return err
-	}
-	if text != "" {
+	return lost, err
+}
+
+func (s *heldRenewal) FinishFiring(ctx context.Context, end store.FiringEnd) error {
+	err := s.Store.FinishFiring(ctx, end)
+	s.last.Do(func() {
 		close(s.said)
-	}
-	return s.both(ctx, effectID, due)
+		s.both(ctx, end.Key)
+	})
+	return err
 }
 
 var _ = Describe("Effects", func() {
@@ -116,9 +113,12 @@ var _ = Describe("Effects", func() {
 		}
 		w.Definitions.PutEffect(name, e)
 	}
-	fire := func(ctx context.Context, threadID, name string, args any) store.Firing {
+	fire := func(ctx context.Context, threadID, name string, args any, change ...func(*store.Firing)) store.Firing {
 		GinkgoHelper()
 		f := store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: threadID, Namespace: enginetest.Namespace, Name: "se", Effect: name, Args: enginetest.JSON(args)}
+		for _, c := range change {
+			c(&f)
+		}
 		recorded, err := w.Store.RecordFiring(ctx, f)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(recorded).To(BeTrue())
@@ -129,7 +129,7 @@ var _ = Describe("Effects", func() {
 		var got *store.Firing
 		Eventually(func() store.FiringStatus {
 			var err error
-			got, err = w.Store.Firing(ctx, f.EffectID, f.Due)
+			got, err = w.Store.Firing(ctx, f.Key())
 			Expect(err).NotTo(HaveOccurred())
 			return got.Status
 		}).ShouldNot(Equal(store.FiringPending))
@@ -228,30 +228,33 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		Expect(ended(ctx, fire(ctx, uuid.NewString(), "note", nil)).Error).To(Equal("the thread is gone"))
 	})
 
-	It("are tried again when they could not be run, three times at most", Label("EFF-04"), func(ctx SpecContext) {
+	It("wait until they can be run, which is no attempt", Label("EFF-04"), func(ctx SpecContext) {
 		later := compiled(`export default async (state) => { await state.setValue('done', true) }`)
 		id := makeThread(ctx, w, "a")
 		f := fire(ctx, id, "later", nil)
-		var tries atomic.Int32
+		var looks atomic.Int32
 		var said atomic.Value
 		start(w, func(o *engine.Options) {
 			o.Faults = func(point string) {
-				if point == "effect.finish.before" && tries.Add(1) == 1 {
-					w.Definitions.PutEffect("later", later) // it is there before the next attempt, however late this one's end is told
+				if point == "effect.finish.before" && looks.Add(1) == 1 {
+					w.Definitions.PutEffect("later", later) // it is there before the next look, however late this one's end is told
 				}
 				if point == "effect.handler.before" {
-					got, err := w.Store.Firing(ctx, f.EffectID, f.Due)
+					got, err := w.Store.Firing(ctx, f.Key())
 					if err == nil {
-						said.Store(got.Error)
+						said.Store(got.Waiting)
 					}
 				}
 			}
 		})
-		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 2)))
-		Expect(said.Load()).To(ContainSubstring(`"later" does not exist`), "what the first attempt failed by, until the next has ended")
+		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 1), HaveField("Waiting", "")))
+		Expect(said.Load()).To(ContainSubstring(`"later" does not exist`), "what it waited for, until the attempt has ended")
 
-		f = ended(ctx, fire(ctx, id, "never", nil))
-		Expect(f).To(And(HaveField("Status", store.FiringFailed), HaveField("Attempts", 3), HaveField("Error", ContainSubstring(`gave up after 3 attempts: Effect "never" does not exist`))))
+		never := fire(ctx, id, "never", nil)
+		looked := looks.Load()
+		Eventually(looks.Load).Should(BeNumerically(">=", looked+4), "more looks than a firing has attempts")
+		Eventually(func() (*store.Firing, error) { return w.Store.Firing(ctx, never.Key()) }).Should(And(HaveField("Status", store.FiringPending),
+			HaveField("Attempts", 0), HaveField("StartedAt", BeZero()), HaveField("Error", ""), HaveField("Waiting", ContainSubstring(`Effect "never" does not exist`))))
 	})
 
 	It("run again after a crash under the same key, which makes what they do happen once", Label("EFF-04"), func(ctx SpecContext) {
@@ -286,7 +289,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		})
 		id := makeThread(ctx, w, "a")
 		f := fire(ctx, id, "slow", nil)
-		Eventually(func() (*store.Firing, error) { return w.Store.Firing(ctx, f.EffectID, f.Due) }).Should(HaveField("Attempts", 1))
+		Eventually(func() (*store.Firing, error) { return w.Store.Firing(ctx, f.Key()) }).Should(HaveField("Attempts", 1))
 		seen := late.claims.Load()
 		Eventually(late.claims.Load).Should(BeNumerically(">", seen+10), "ticks of a third of the claim's term")
 		st, err := w.Threads.Open(ctx, id)
@@ -316,6 +319,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 
 	It("keep what a failed attempt has said when its claim is renewed at that moment", Label("EFF-04"), func(ctx SpecContext) {
 		held := &heldRenewal{Store: w.Store, begun: make(chan struct{}), said: make(chan struct{}), over: make(chan struct{})}
+		effect("bad", `export default () => { throw new Error('no') }`)
 		start(w, func(o *engine.Options) {
 			o.Threads, o.Clock = w.Over(held), hasty{}
 			o.Faults = func(point string) {
@@ -324,10 +328,12 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 				}
 			}
 		})
-		fire(ctx, makeThread(ctx, w, "a"), "never", nil)
+		f := fire(ctx, makeThread(ctx, w, "a"), "bad", nil, func(f *store.Firing) {
+			f.Target = effects.Target{Retry: &effects.Retry{Attempts: 2, First: hour}}.Encode()
+		})
 		Eventually(held.over).Should(BeClosed())
-		Expect(held.overtaken.Load()).To(BeFalse(), "the renewal was written over what the attempt failed by")
-		Expect(held.kept.Load()).To(HaveValue(HaveField("Error", Not(BeEmpty()))))
+		Expect(held.kept.Load()).To(HaveValue(And(HaveField("Error", ContainSubstring("Error: no")), HaveField("Status", store.FiringPending),
+			HaveField("AvailableAt", BeNumerically(">=", f.Due+hour.Microseconds())))), "what the attempt failed by, and when the next is due")
 	})
 
 	It("are not tried again when they took longer than a sandbox lets code run", Label("EFF-04", "COD-06"), func(ctx SpecContext) {

@@ -158,12 +158,12 @@ func (r *renewals) Renew(ctx context.Context, f *store.Fence, ttl time.Duration)
 	return err
 }
 
-func (r *renewals) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
-	err := r.Store.FinishFiring(ctx, effectID, due, status, text, after)
-	if err == nil && status == store.FiringPending && after == r.term {
-		r.claims.Add(1)
+func (r *renewals) RenewFirings(ctx context.Context, ttl time.Duration, claims []store.FiringClaim) ([]store.FiringKey, error) {
+	lost, err := r.Store.RenewFirings(ctx, ttl, claims)
+	if err == nil && ttl == r.term {
+		r.claims.Add(int64(len(claims) - len(lost)))
 	}
-	return err
+	return lost, err
 }
 
 // hasty is the real clock with tickers that are a hundred times as fast.

@@ -55,7 +55,7 @@ func (e *Engine) observeAll() {
 // missed handles the notification that others may have been lost. It wakes the effect worker, has every active run read its
 // inbox again, checks all threads that this replica works for, and starts a sweep.
 func (e *Engine) missed() {
-	e.effects.Wake()
+	e.effects.Changed(store.AnyEffect)
 	e.held.MarkAllDirty()
 	e.observeAll()
 	select {

@@ -61,11 +61,12 @@ func NewWorker(o Options) *Worker {
 // Wake makes the worker look for firings, because one was recorded.
 func (w *Worker) Wake() { signal(w.wakeup) }
 
-// Changed makes the worker look for firings, and find out whether firings of an effect that run here were canceled.
+// Changed makes the worker look for firings, and find out whether firings of an effect that run here were canceled. For
+// store.AnyEffect it looks at all that run here.
 func (w *Worker) Changed(effectID string) {
 	w.mu.Lock()
 	for key, c := range w.running {
-		if key.EffectID == effectID && !c.ending() {
+		if (key.EffectID == effectID || effectID == store.AnyEffect) && !c.ending() {
 			signal(w.check)
 			break
 		}

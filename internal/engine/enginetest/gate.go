@@ -18,9 +18,9 @@ type Gate struct {
 
 	mu     sync.Mutex
 	leases []*store.Fence
-	claims []store.FiringKey
-	writes int // since CutAfter
-	limit  int // cut after this many writes; 0 for never
+	claims map[store.FiringKey]int64 // the epoch of the last claim of each
+	writes int                       // since CutAfter
+	limit  int                       // cut after this many writes; 0 for never
 }
 
 // Cut closes the gate. It cannot be opened again.
@@ -106,8 +106,8 @@ func (g *Gate) Expire(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, k := range g.claims { // firings that have ended stay as they are
-		if err := g.Store.FinishFiring(ctx, k.EffectID, k.Due, store.FiringPending, "", 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+	for key, epoch := range g.claims { // firings that have ended stay as they are
+		if err := g.Store.FinishFiring(ctx, store.FiringEnd{Key: key, Epoch: epoch, Status: store.FiringPending}); err != nil && !errors.Is(err, store.ErrFiringLost) {
 			return err
 		}
 	}
@@ -138,18 +138,37 @@ func (g *Gate) ClaimFirings(ctx context.Context, owner string, ttl time.Duration
 	firings, err := g.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.claims == nil {
+		g.claims = map[store.FiringKey]int64{}
+	}
 	for _, f := range firings {
-		g.claims = append(g.claims, store.FiringKey{EffectID: f.EffectID, Due: f.Due})
+		g.claims[f.Key()] = f.Epoch
 	}
 	return firings, err
 }
 
-// FinishFiring implements store.Store.
-func (g *Gate) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
+// RenewFirings implements store.Store.
+func (g *Gate) RenewFirings(ctx context.Context, ttl time.Duration, claims []store.FiringClaim) ([]store.FiringKey, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.Store.RenewFirings(ctx, ttl, claims)
+}
+
+// ReleaseFirings implements store.Store. A process that has crashed gives up nothing.
+func (g *Gate) ReleaseFirings(ctx context.Context, owner string) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	return g.Store.FinishFiring(ctx, effectID, due, status, text, after)
+	return g.Store.ReleaseFirings(ctx, owner)
+}
+
+// FinishFiring implements store.Store.
+func (g *Gate) FinishFiring(ctx context.Context, end store.FiringEnd) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Store.FinishFiring(ctx, end)
 }
 
 // Settle implements store.Store.

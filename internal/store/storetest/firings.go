@@ -10,6 +10,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// firingKey returns the key of a firing of the effect "e" without a thread.
+func firingKey(due int64) store.FiringKey { return store.FiringKey{EffectID: "e", Due: due} }
+
 func describeFirings(e *env) {
 	Describe("firings of effects", Label("EFF-04"), func() {
 		record := func(ctx SpecContext, f store.Firing) bool {
@@ -32,9 +35,9 @@ func describeFirings(e *env) {
 			later := f
 			later.Due = 6
 			Expect(record(ctx, later)).To(BeTrue())
-			f.Status, f.FiredAt = store.FiringPending, e.now()
-			Expect(e.store.Firing(ctx, "e", 5)).To(Equal(&f))
-			_, err := e.store.Firing(ctx, "e", 7)
+			f.Status, f.FiredAt, f.AvailableAt = store.FiringPending, e.now(), e.now()
+			Expect(e.store.Firing(ctx, f.Key())).To(Equal(&f))
+			_, err := e.store.Firing(ctx, store.FiringKey{EffectID: "e", Due: 7, ThreadID: "t"})
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
@@ -46,7 +49,7 @@ func describeFirings(e *env) {
 			again := claim(ctx, "b")
 			Expect(again).To(HaveLen(1))
 			Expect(again[0].Attempts).To(Equal(2))
-			stored, err := e.store.Firing(ctx, "e", 1)
+			stored, err := e.store.Firing(ctx, firingKey(1))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(stored.Attempts).To(Equal(2))
 		})
@@ -63,7 +66,7 @@ func describeFirings(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(more).To(ConsistOf(And(HaveField("Due", int64(3)), HaveField("Attempts", 1))))
 			Expect(claim(ctx, "b")).To(BeEmpty())
-			Expect(e.store.Firing(ctx, "e", 1)).To(HaveField("Attempts", 1))
+			Expect(e.store.Firing(ctx, firingKey(1))).To(HaveField("Attempts", 1))
 			e.clock.Step(time.Minute)
 			Expect(claim(ctx, "b")).To(ConsistOf(HaveField("Attempts", 2), HaveField("Attempts", 2), HaveField("Attempts", 2)))
 		})
@@ -71,23 +74,26 @@ func describeFirings(e *env) {
 		It("end once", func(ctx SpecContext) {
 			record(ctx, store.Firing{EffectID: "e", Due: 1})
 			claim(ctx, "a")
-			Expect(e.store.FinishFiring(ctx, "e", 1, store.FiringFailed, "it threw", 0)).To(Succeed())
+			end := store.FiringEnd{Key: firingKey(1), Epoch: 1, Status: store.FiringFailed, Error: "it threw"}
+			Expect(e.store.FinishFiring(ctx, end)).To(Succeed())
 			ended := e.now()
 			e.clock.Step(time.Hour)
 			Expect(claim(ctx, "a")).To(BeEmpty())
-			Expect(e.store.FinishFiring(ctx, "e", 1, store.FiringSucceeded, "", 0)).To(Succeed())
-			f, err := e.store.Firing(ctx, "e", 1)
+			end.Status, end.Error = store.FiringSucceeded, ""
+			Expect(e.store.FinishFiring(ctx, end)).To(MatchError(store.ErrFiringLost))
+			f, err := e.store.Firing(ctx, firingKey(1))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(f.Status).To(Equal(store.FiringFailed))
 			Expect(f.Error).To(Equal("it threw"))
 			Expect(f.EndedAt).To(Equal(ended))
-			Expect(e.store.FinishFiring(ctx, "none", 1, store.FiringSucceeded, "", 0)).To(MatchError(store.ErrNotFound))
+			end.Key.EffectID = "none"
+			Expect(e.store.FinishFiring(ctx, end)).To(MatchError(store.ErrFiringLost))
 		})
 
 		It("are retried after a delay", func(ctx SpecContext) {
 			record(ctx, store.Firing{EffectID: "e", Due: 1})
 			claim(ctx, "a")
-			Expect(e.store.FinishFiring(ctx, "e", 1, store.FiringPending, "no sandbox", 10*time.Second)).To(Succeed())
+			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: firingKey(1), Epoch: 1, Status: store.FiringPending, Error: "no sandbox", RetryAfter: 10 * time.Second})).To(Succeed())
 			e.clock.Step(9 * time.Second)
 			Expect(claim(ctx, "a")).To(BeEmpty())
 			e.clock.Step(time.Second)

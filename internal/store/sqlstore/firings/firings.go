@@ -49,6 +49,9 @@ func record(t *txn.Tx, f *store.Firing) (recorded bool, err error) {
 // RecordFiring implements store.FiringStore.
 func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
+		if err := s.lock(t, f.EffectID); err != nil {
+			return err
+		}
 		if recorded, err = record(t, &f); recorded {
 			changed(t, f.EffectID, f.ThreadID)
 		}
@@ -92,7 +95,7 @@ func (s Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration
 		}
 		until := t.Now + ttl.Microseconds()
 		for _, k := range lapsed {
-			if err := t.Write(t.Ctx, queries.ExtendFiring, owner, until, k.EffectID, k.Due, k.ThreadID); err != nil {
+			if err := t.Write(t.Ctx, queries.ExtendFiring, until, k.EffectID, k.Due, k.ThreadID, owner); err != nil {
 				return err
 			}
 		}
@@ -150,7 +153,7 @@ func (s Store) FinishFiring(ctx context.Context, end store.FiringEnd) error {
 			uncounted = 1
 		}
 		n, err := t.Exec(t.Ctx, queries.FinishFiring, string(end.Status), end.Error, ended, t.Now+end.RetryAfter.Microseconds(), end.Waiting, end.Cost, end.Log,
-			uncounted, k.EffectID, k.Due, k.ThreadID, end.Epoch)
+			uncounted, uncounted, k.EffectID, k.Due, k.ThreadID, end.Epoch)
 		if err != nil {
 			return err
 		}
@@ -231,20 +234,48 @@ func (s Store) ReleaseQueued(ctx context.Context, effectID, threadID string, to 
 	})
 }
 
-// RemoveEffect implements store.FiringStore.
+// errBegun undoes the removal of an effect of which a firing has begun.
+var errBegun = errors.New("a firing of the effect was claimed or has ended")
+
+// RemoveEffect implements store.FiringStore. It cancels before it looks for claims, because a concurrent claim then either is committed and
+// seen, or skips the rows.
 func (s Store) RemoveEffect(ctx context.Context, effectID string) (removed bool, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		var one string
-		claimed, err := sqldb.Found(t.Row(t.Ctx, queries.ClaimedFirings, []any{effectID}, &one))
-		if removed = !claimed; claimed || err != nil {
+		if err := s.lock(t, effectID); err != nil {
 			return err
 		}
 		if err := t.Write(t.Ctx, queries.RemoveSchedule, effectID, t.Now); err != nil {
 			return err
 		}
-		return t.Write(t.Ctx, queries.CancelEffect, t.Now, effectID)
+		canceled, err := t.Exec(t.Ctx, queries.CancelEffect, t.Now, effectID)
+		if err != nil {
+			return err
+		}
+		var one string
+		if begun, err := sqldb.Found(t.Row(t.Ctx, queries.ClaimedFirings, []any{effectID}, &one)); err != nil {
+			return err
+		} else if begun {
+			return errBegun
+		}
+		if canceled > 0 {
+			changed(t, effectID, "")
+		}
+		return nil
 	})
-	return removed && err == nil, err
+	if errors.Is(err, errBegun) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lock keeps an effect from being removed while a firing of it is recorded. RecordDue needs no lock, because it changes the row that
+// RemoveEffect changes.
+func (s Store) lock(t *txn.Tx, effectID string) error {
+	if s.DB.Dialect.LockEffect == "" {
+		return nil
+	}
+	var one int
+	return t.Row(t.Ctx, s.DB.Dialect.LockEffect, []any{effectID}, &one)
 }
 
 // Firing implements store.FiringStore.

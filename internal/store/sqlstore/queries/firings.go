@@ -16,32 +16,32 @@ const (
 		ORDER BY available_at, due, effect_id, thread_id LIMIT ?`
 	ClaimFiring = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
 		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`
-	ExtendFiring = `UPDATE effect_firing SET owner = ?, available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ?`
+	ExtendFiring = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND owner = ?`
 	RenewFiring  = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ?
 		AND status = 'pending' AND owner <> ''`
 	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = ?, log = ?,
-			attempts = attempts - CAST(? AS BIGINT)
+			attempts = attempts - CAST(? AS BIGINT), started_at = CASE WHEN attempts = CAST(? AS BIGINT) THEN 0 ELSE started_at END
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
 	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status IN ('pending', 'queued', 'running')`
-	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1
-		WHERE status = 'pending' AND owner = ?`
-	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND (epoch > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
+	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1,
+		started_at = CASE WHEN attempts = 1 THEN 0 ELSE started_at END WHERE status = 'pending' AND owner = ?`
+	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND (epoch > 0 OR started_at > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
 	CancelEffect   = `UPDATE effect_firing SET status = 'canceled', error = 'removed before it was due', ended_at = ?
-		WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')`
+		WHERE effect_id = ? AND epoch = 0 AND started_at = 0 AND status IN ('pending', 'queued', 'running')`
 	ActiveFirings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')
-		AND (due < ? OR ? = 0) ORDER BY due DESC, thread_id LIMIT ?`
-	Firings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND (due < ? OR ? = 0) ORDER BY due DESC, thread_id LIMIT ?`
+		AND (due < ? OR CAST(? AS BIGINT) = 0) ORDER BY due DESC, thread_id LIMIT ?`
+	Firings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND (due < ? OR CAST(? AS BIGINT) = 0) ORDER BY due DESC, thread_id LIMIT ?`
 	// ReleaseQueued takes effect, thread, and both once more.
 	ReleaseQueued = `UPDATE effect_firing SET status = CAST(? AS TEXT), available_at = ? WHERE effect_id = ? AND thread_id = ? AND status = 'queued'
 		AND due = (SELECT min(o.due) FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status = 'queued')
 		AND NOT EXISTS (SELECT 1 FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status IN ('pending', 'running'))`
 	StartRunning = `UPDATE effect_firing SET started_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
 	EndRunning   = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
-	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND ended_at <= COALESCE(
-		(SELECT o.ended_at FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC LIMIT 1 OFFSET ?), -1)`
-	PruneSkips = `DELETE FROM effect_skip WHERE effect_id = ? AND recorded_at <= COALESCE(
-		(SELECT o.recorded_at FROM effect_skip o WHERE o.effect_id = ? ORDER BY o.recorded_at DESC LIMIT 1 OFFSET ?), -1)`
+	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND (due, thread_id) NOT IN (
+		SELECT o.due, o.thread_id FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC, o.due DESC, o.thread_id LIMIT ?)`
+	PruneSkips = `DELETE FROM effect_skip WHERE effect_id = ? AND (due, thread_id, reason) NOT IN (
+		SELECT o.due, o.thread_id, o.reason FROM effect_skip o WHERE o.effect_id = ? ORDER BY o.recorded_at DESC, o.due DESC, o.thread_id, o.reason LIMIT ?)`
 	ForgetFirings  = `DELETE FROM effect_firing WHERE effect_id = ?`
 	ForgetSkips    = `DELETE FROM effect_skip WHERE effect_id = ?`
 	ForgetSchedule = `DELETE FROM effect_schedule WHERE effect_id = ?`
@@ -68,7 +68,7 @@ const (
 
 	skipColumns = `effect_id, due, until, thread_id, count, reason, detail, recorded_at`
 	AddSkip     = `INSERT INTO effect_skip (` + skipColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (effect_id, due, thread_id, reason) DO NOTHING`
-	Skips       = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC LIMIT ?`
+	Skips       = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC, thread_id, reason LIMIT ?`
 
 	PutArgs = `INSERT INTO effect_args (id, thread_id, args, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 	Args    = `SELECT args FROM effect_args WHERE id = ?`
