@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
@@ -344,5 +345,37 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		start(w)
 		Expect(ended(ctx, fire(ctx, makeThread(ctx, w, "a"), "busy", nil))).To(And(
 			HaveField("Status", store.FiringFailed), HaveField("Attempts", 1), HaveField("Error", ContainSubstring("ran for longer than 500ms"))))
+	})
+
+	Describe("without a thread", Label("EFF-03"), func() {
+		without := func(ctx context.Context, f store.Firing, t effects.Target) store.Firing {
+			GinkgoHelper()
+			f.EffectID, f.Due, f.Namespace, f.Name, f.Origin, f.Target = uuid.NewString(), time.Now().UnixMicro(), enginetest.Namespace, "se", store.OriginSchedule, t.Encode()
+			Expect(w.Store.RecordFiring(ctx, f)).To(BeTrue())
+			return ended(ctx, f)
+		}
+
+		It("run in a sandbox of a pool, with the variables of their object, and log to their firing", func(ctx SpecContext) {
+			effect("tidy", `export default async (state, args) => {
+  console.log('tidying', args.what, await state.env('WHERE'), state.threadId, state.execution);
+}`)
+			start(w)
+			f := without(ctx, store.Firing{Effect: "tidy", Args: enginetest.JSON(map[string]any{"what": "logs"})}, effects.Target{Env: []skeinv1.EnvVar{{Name: "WHERE", Value: ptr.To("here")}}})
+			Expect(f).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Error", ""), HaveField("Log", ContainSubstring("tidying logs here null null"))))
+		})
+
+		It("say clearly that there is no thread", func(ctx SpecContext) {
+			effect("asks", `export default async (state) => { await state.getMessages() }`)
+			start(w)
+			Expect(without(ctx, store.Firing{Effect: "asks"}, effects.Target{})).To(And(HaveField("Status", store.FiringFailed),
+				HaveField("Error", ContainSubstring("state.getMessages needs a thread, and this effect runs without one"))))
+		})
+
+		It("explain which tool cannot be called", func(ctx SpecContext) {
+			w.Definitions.PutTool("coded", definition.Tool{ObjectName: "coded", Name: "coded"})
+			start(w)
+			Expect(without(ctx, store.Firing{}, effects.Target{Tool: &effects.ToolCall{Name: "coded"}})).To(And(HaveField("Status", store.FiringFailed),
+				HaveField("Error", ContainSubstring(`Tool "coded" is code, which needs a thread`))))
+		})
 	})
 })

@@ -21,7 +21,10 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 )
 
 var parent = &store.Thread{ID: "11111111-2222-4333-8444-555555555555", Namespace: kubetest.Namespace, Name: "thread", RootID: "11111111-2222-4333-8444-555555555555"}
@@ -91,8 +94,11 @@ var _ = Describe("Effects", func() {
 			}
 			return c.Create(ctx, o, opts...)
 		}})
-		port := kube.NewEffects(c, c, testingclock.NewFakePassiveClock(now))
-		_, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "acme/remind_me"})
+		db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: scratch.Folder(GinkgoT())})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(db.Close)
+		port := kube.NewEffects(c, c, db, testingclock.NewFakePassiveClock(now))
+		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "acme/remind_me"})
 		Expect(err).To(MatchError(HavePrefix(`there is no Effect "acme.remind-me" in namespace`)))
 		for _, name := range []string{"acme.remind-me", "later"} {
 			Expect(c.Create(ctx, &skeinv1.Effect{ObjectMeta: metav1.ObjectMeta{Namespace: parent.Namespace, Name: name}})).To(Succeed())
@@ -123,6 +129,8 @@ var _ = Describe("Effects", func() {
 		var s skeinv1.ScheduledEffect
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: kubetest.Namespace, Name: nameOf(ctx, c, id)}, &s)).To(Succeed())
 		Expect(s.Spec.HookDepth).To(Equal(int32(3)))
+		Expect(s.Spec.Args).To(BeNil(), "what code said stays out of the object")
+		Expect(s.Spec.ArgsRef).NotTo(BeEmpty())
 		s.Status.Phase = kube.EffectFired
 		Expect(c.Status().Update(ctx, &s)).To(Succeed())
 		Expect(port.List(ctx, parent, "")).To(BeEmpty(), "what has fired is pending no more")

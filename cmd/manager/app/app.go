@@ -137,7 +137,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
 	children := kube.NewChildren(written)
-	effects := kube.NewEffects(written, mgr.GetAPIReader(), st, clock.RealClock{})
+	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{})
 	eng, err := engine.New(engine.Options{
 		Threads:     data.threads,
 		Definitions: resolver,

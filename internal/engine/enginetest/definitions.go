@@ -17,6 +17,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/prompt"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
@@ -27,6 +29,7 @@ type Definitions struct {
 	agents   map[string]*definition.Agent
 	prompts  map[string]*skeinv1.PromptSpec // that agents' prompts include
 	effects  map[string]*definition.Effect
+	tools    map[string]definition.Tool
 	platform map[string]any // what RuntimeContext returns
 	policy   skeinv1.HandoffPolicy
 	// endpoints by method and path, such as "GET /report".
@@ -333,4 +336,34 @@ func Call(tool string, args any) skeinv1.ScriptStep {
 // ToolCall returns a tool call for a scripted answer.
 func ToolCall(tool string, args any) skeinv1.ScriptToolCall {
 	return skeinv1.ScriptToolCall{Name: tool, Arguments: &runtime.RawExtension{Raw: JSON(args)}}
+}
+
+// Tool implements engine.Definitions.
+func (d *Definitions) Tool(_ context.Context, _, name string) (*definition.Tool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t, ok := d.tools[name]; ok {
+		return &t, nil
+	}
+	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Tool %q does not exist", name)}
+}
+
+// PutTool adds a Tool object.
+func (d *Definitions) PutTool(name string, t definition.Tool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tools == nil {
+		d.tools = map[string]definition.Tool{}
+	}
+	d.tools[name] = t
+}
+
+// EffectEnv implements engine.Definitions. It knows plain values only.
+func (*Definitions) EffectEnv(_ context.Context, _ string, env []skeinv1.EnvVar) (out []thread.SpecEnv, err error) {
+	for _, v := range env {
+		if v.Value != nil {
+			out = append(out, thread.SpecEnv{Name: v.Name, Value: *v.Value, Type: store.EnvText})
+		}
+	}
+	return out, nil
 }
