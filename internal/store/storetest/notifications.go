@@ -63,6 +63,60 @@ func describeNotifications(e *env) {
 			heard(id, store.ChangedFiring)
 		})
 
+		It("name the effect whose firings have changed, and do not speak of everything", Label("EFF-04"), func(ctx SpecContext) {
+			type notices chan store.Notification
+			hear := func(s store.Store) notices {
+				heard := make(notices, 1000)
+				DeferCleanup(s.Subscribe(func(h store.Notification) {
+					if h.Changed&store.ChangedFiring != 0 && !h.Everything() {
+						heard <- h
+					}
+				}))
+				return heard
+			}
+			hearers := map[notices]bool{hear(e.store): false}
+			if !e.backend.Exclusive() { // another replica
+				other, err := e.backend.Open(e.clock)
+				Expect(err).NotTo(HaveOccurred())
+				DeferCleanup(other.Close)
+				listening := make(chan struct{}, 100)
+				DeferCleanup(other.Subscribe(func(h store.Notification) {
+					if h.Everything() {
+						listening <- struct{}{}
+					}
+				}))
+				Eventually(listening).Should(Receive(), "it says so when it begins to listen")
+				hearers[hear(other)] = true
+			}
+			changes := func(effect, thread string, change func() error) {
+				GinkgoHelper()
+				Expect(change()).To(Succeed())
+				for heard, remote := range hearers {
+					Eventually(heard).Should(Receive(Equal(store.Notification{EffectID: effect, ThreadID: thread, Changed: store.ChangedFiring, Remote: remote})))
+				}
+			}
+			record := func(f store.Firing) func() error {
+				return func() error { _, err := e.store.RecordFiring(ctx, f); return err }
+			}
+			plain, of := store.Firing{EffectID: "e", Due: 1}, store.Firing{EffectID: "e", Due: 1, ThreadID: "t"}
+			changes("e", "", record(plain))
+			changes("e", "t", record(of))
+			changes("s", "t", func() error {
+				return e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "s"}, Firings: []store.Firing{{EffectID: "s", Due: 1, ThreadID: "t"}}})
+			})
+			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, 10)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(claimed).To(HaveLen(3))
+			changes(store.AnyEffect, "", func() error { return e.store.ReleaseFirings(ctx, "a") })
+			_, err = e.store.ClaimFirings(ctx, "a", time.Minute, 10)
+			Expect(err).NotTo(HaveOccurred())
+			changes("e", "", func() error {
+				return e.store.FinishFiring(ctx, store.FiringEnd{Key: plain.Key(), Epoch: 3, Status: store.FiringFailed})
+			})
+			changes("e", "t", func() error { _, err := e.store.CancelFirings(ctx, "no", of.Key()); return err })
+			changes("e", "", func() error { return e.store.ForgetEffect(ctx, "e") })
+		})
+
 		It("report waiting work when a lease is released", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			f, err := e.store.Acquire(ctx, id, "a", time.Minute)
