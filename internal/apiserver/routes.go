@@ -101,6 +101,7 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 			Kind: runtimev1.KindRetainedList, Namespaced: true,
 			Collection: verbs{"list": h.retained.List}, Named: verbs{"delete": h.retained.Purge},
 		},
+		runtimev1.ViewFirings: {Kind: runtimev1.KindFiringList, Namespaced: true, Named: verbs{"get": h.effects.Firings}},
 		runtimev1.ViewHistory: {
 			Kind: runtimev1.KindThreadHistory, Namespaced: true,
 			Collection: verbs{"list": h.history.List}, Across: verbs{"list": h.history.List},

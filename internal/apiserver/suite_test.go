@@ -361,3 +361,11 @@ func (m *memoryEffects) Remove(_ context.Context, _ *store.Thread, id string) (b
 	}
 	return false, nil
 }
+
+// ID implements engine.Effects.
+func (*memoryEffects) ID(_ context.Context, namespace, name string) (string, error) {
+	if name == "none" {
+		return "", &definition.UnknownError{Message: "there is no ScheduledEffect \"none\" in namespace \"" + namespace + "\""}
+	}
+	return "effect-" + name, nil
+}

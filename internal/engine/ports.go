@@ -89,6 +89,8 @@ type Effects interface {
 	List(ctx context.Context, thread *store.Thread, name string) ([]ScheduledEffect, error)
 	// Remove cancels a pending effect. It returns false if there is none with that id.
 	Remove(ctx context.Context, thread *store.Thread, id string) (bool, error)
+	// ID returns the id of the ScheduledEffect object with a name. The error is a *definition.UnknownError if there is none.
+	ID(ctx context.Context, namespace, name string) (string, error)
 }
 
 // EffectRequest asks for an effect.

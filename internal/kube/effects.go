@@ -206,6 +206,19 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 	return false, nil
 }
 
+// ID implements engine.Effects.
+func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error) {
+	var s skeinv1.ScheduledEffect
+	err := e.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return "", &definition.UnknownError{Message: fmt.Sprintf("there is no ScheduledEffect %q in namespace %q", name, namespace)}
+	}
+	if err != nil {
+		return "", fmt.Errorf("read ScheduledEffect %q: %w", name, err)
+	}
+	return string(s.UID), nil
+}
+
 func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1.ScheduledEffect, error) {
 	var list skeinv1.ScheduledEffectList
 	if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), client.MatchingFields{objects.IndexThread: thread.Name}); err != nil {

@@ -47,6 +47,8 @@ const (
 	// ViewRetained lists the threads of a namespace that are kept without a Thread object: GET retained. DELETE
 	// retained/{id} removes one for good.
 	ViewRetained View = "retained"
+	// ViewFirings is what a ScheduledEffect fired: GET firings/{name}.
+	ViewFirings View = "firings"
 	// ViewHistory lists threads, of one namespace or of all: GET history.
 	ViewHistory View = "history"
 )

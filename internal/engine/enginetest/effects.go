@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -94,4 +96,12 @@ func (f *Effects) Calls() map[string]int {
 		out[cause] = n
 	}
 	return out
+}
+
+// ID implements engine.Effects. An effect has its id as its name.
+func (f *Effects) ID(_ context.Context, namespace, name string) (string, error) {
+	if _, err := uuid.Parse(name); err != nil {
+		return "", &definition.UnknownError{Message: fmt.Sprintf("there is no ScheduledEffect %q in namespace %q", name, namespace)}
+	}
+	return name, nil
 }
