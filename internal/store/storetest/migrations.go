@@ -130,7 +130,7 @@ func checkFirstRows(ctx context.Context, s store.Store) {
 	f, err := s.File(ctx, "old", "/f.txt")
 	Expect(err).NotTo(HaveOccurred())
 	Expect([]any{f.Digest, f.Size}).To(Equal([]any{digest0, int64(12)}))
-	Expect(s.Firing(ctx, firingKey(8))).To(HaveField("Effect", "remind"))
+	Expect(s.Firing(ctx, store.FiringKey{EffectID: "e", Due: 8, ThreadID: "old"})).To(HaveField("Effect", "remind"))
 	Expect(s.Runnable(ctx, 10)).To(Equal([]string{"old"}))
 
 	fence, err := s.Acquire(ctx, "old", "me", 1e9)

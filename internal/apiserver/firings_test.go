@@ -1,0 +1,45 @@
+package apiserver
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var _ = Describe("GET firings", Label("EFF-07"), func() {
+	It("answers with what an effect fired and what it did not, in pages", func(ctx SpecContext) {
+		e := newEnv()
+		firings := e.svc.Store()
+		s := store.EffectSchedule{EffectID: "effect-daily", Cursor: 9}
+		Expect(firings.RecordDue(ctx, store.DueRecord{
+			Schedule: s,
+			Firings: []store.Firing{
+				{EffectID: "effect-daily", Due: 1, Namespace: "team", Origin: store.OriginSchedule},
+				{EffectID: "effect-daily", Due: 2, Namespace: "team", Origin: store.OriginCatchUp},
+			},
+			Skips: []store.EffectSkip{{EffectID: "effect-daily", Due: 3, Until: 9, Count: 7, Reason: "Suspended"}},
+		})).To(Succeed())
+		claimed, err := firings.ClaimFirings(ctx, "w", time.Minute, 1)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(firings.FinishFiring(ctx, store.FiringEnd{Key: claimed[0].Key(), Epoch: 1, Status: store.FiringFailed, Error: "no tea", Log: "tried"})).To(Succeed())
+		c, err := client.New(e.config)
+		Expect(err).NotTo(HaveOccurred())
+		list, err := c.Firings(ctx, "team", "daily", 0, 1)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Firings).To(ConsistOf(And(HaveField("Due", int64(2)), HaveField("Status", "pending"), HaveField("Origin", "catch-up"))))
+		Expect(list.HasMore).To(BeTrue())
+		Expect(list.Skipped).To(ConsistOf(runtimev1.SkippedFirings{Due: 3, Until: 9, Count: 7, Reason: "Suspended"}))
+		list, err = c.Firings(ctx, "team", "daily", 2, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Firings).To(ConsistOf(And(HaveField("Due", int64(1)), HaveField("Error", "no tea"), HaveField("Log", "tried"), HaveField("Attempts", 1))))
+		_, err = c.Firings(ctx, "team", "none", 0, 0)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	})
+})
