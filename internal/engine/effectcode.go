@@ -47,6 +47,9 @@ func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
 	if effect.Spec.Timeout != nil {
 		timeout = effect.Spec.Timeout.Duration
 	}
+	if call.Target.Timeout > 0 {
+		timeout = call.Target.Timeout
+	}
 	x.Code.Add(module, effect.Module, timeout)
 	e.fault("effect.handler.before")
 	_, err = x.Host.Code.Invoke(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, module, call.Args, timeout)
@@ -93,8 +96,11 @@ func (c *effectCode) QueueMessage(ctx context.Context, call effects.Call) error 
 
 // QueueTool queues a call of a tool on the firing's thread.
 func (c *effectCode) QueueTool(ctx context.Context, call effects.Call) error {
-	e := c.engine
-	payload, err := json.Marshal(store.QueuedTool{Name: call.Target.Queue.Name, Arguments: call.Firing.Args, HookDepth: call.HookDepth})
+	e, args := c.engine, call.Firing.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	payload, err := json.Marshal(store.QueuedTool{Name: call.Target.Queue.Name, Arguments: args, HookDepth: call.HookDepth})
 	if err != nil {
 		return err
 	}

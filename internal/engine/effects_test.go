@@ -88,6 +88,48 @@ func (s *heldRenewal) FinishFiring(ctx context.Context, end store.FiringEnd) err
 	return err
 }
 
+func compiledEffect(source string) definition.Effect {
+	GinkgoHelper()
+	m, failed := compile.Compile("effect.ts", source, sandbox.TypeScript)
+	Expect(failed).To(BeNil())
+	return definition.Effect{Module: m, Digest: source}
+}
+
+func putEffect(w *enginetest.World, name, source string, change ...func(*definition.Effect)) {
+	GinkgoHelper()
+	e := compiledEffect(source)
+	for _, c := range change {
+		c(&e)
+	}
+	w.Definitions.PutEffect(name, e)
+}
+
+// fireEffect records a firing that is due now.
+func fireEffect(ctx context.Context, w *enginetest.World, threadID, name string, args any, change ...func(*store.Firing)) store.Firing {
+	GinkgoHelper()
+	f := store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: threadID, Namespace: enginetest.Namespace, Name: "se", Effect: name, Args: enginetest.JSON(args)}
+	for _, c := range change {
+		c(&f)
+	}
+	recorded, err := w.Store.RecordFiring(ctx, f)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(recorded).To(BeTrue())
+	return f
+}
+
+// endedFiring waits until a firing is not pending any more.
+func endedFiring(ctx context.Context, w *enginetest.World, f store.Firing) store.Firing {
+	GinkgoHelper()
+	var got *store.Firing
+	Eventually(func() store.FiringStatus {
+		var err error
+		got, err = w.Store.Firing(ctx, f.Key())
+		Expect(err).NotTo(HaveOccurred())
+		return got.Status
+	}).ShouldNot(Equal(store.FiringPending))
+	return *got
+}
+
 var _ = Describe("Effects", func() {
 	var w *enginetest.World
 	var sandboxes *enginetest.Processes
@@ -100,41 +142,17 @@ var _ = Describe("Effects", func() {
 		w.Definitions.Put("a", enginetest.Script(enginetest.Say("noted: {{.Last.Content}}")))
 	})
 
-	compiled := func(source string) definition.Effect {
-		GinkgoHelper()
-		m, failed := compile.Compile("effect.ts", source, sandbox.TypeScript)
-		Expect(failed).To(BeNil())
-		return definition.Effect{Module: m, Digest: source}
-	}
 	effect := func(name, source string, change ...func(*definition.Effect)) {
 		GinkgoHelper()
-		e := compiled(source)
-		for _, c := range change {
-			c(&e)
-		}
-		w.Definitions.PutEffect(name, e)
+		putEffect(w, name, source, change...)
 	}
 	fire := func(ctx context.Context, threadID, name string, args any, change ...func(*store.Firing)) store.Firing {
 		GinkgoHelper()
-		f := store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: threadID, Namespace: enginetest.Namespace, Name: "se", Effect: name, Args: enginetest.JSON(args)}
-		for _, c := range change {
-			c(&f)
-		}
-		recorded, err := w.Store.RecordFiring(ctx, f)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(recorded).To(BeTrue())
-		return f
+		return fireEffect(ctx, w, threadID, name, args, change...)
 	}
 	ended := func(ctx context.Context, f store.Firing) store.Firing {
 		GinkgoHelper()
-		var got *store.Firing
-		Eventually(func() store.FiringStatus {
-			var err error
-			got, err = w.Store.Firing(ctx, f.Key())
-			Expect(err).NotTo(HaveOccurred())
-			return got.Status
-		}).ShouldNot(Equal(store.FiringPending))
-		return *got
+		return endedFiring(ctx, w, f)
 	}
 
 	DescribeTable("that hooks schedule, whose handlers write what the hooks are told of", Label("HOK-01"), func(ctx SpecContext, delay string, fires int, failed types.GomegaMatcher) {
@@ -230,7 +248,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 	})
 
 	It("wait until they can be run, which is no attempt", Label("EFF-04"), func(ctx SpecContext) {
-		later := compiled(`export default async (state) => { await state.setValue('done', true) }`)
+		later := compiledEffect(`export default async (state) => { await state.setValue('done', true) }`)
 		id := makeThread(ctx, w, "a")
 		f := fire(ctx, id, "later", nil)
 		var looks atomic.Int32

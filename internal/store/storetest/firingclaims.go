@@ -244,7 +244,7 @@ func describeFiringClaims(e *env) {
 		})
 
 		It("and a firing recorded at the same time leave nothing that fires", func(ctx SpecContext) {
-			const effects = 20
+			const effects = 200
 			id := func(i int) string { return fmt.Sprint("effect-", i) }
 			Expect(together(2*effects, func(i int) error {
 				if i%2 == 0 {
