@@ -77,7 +77,7 @@ func (s *Server) handlers() *handlers {
 		endpoints:     &endpoints.Handler{Engine: o.Engine, TransferTimeout: o.transferTimeout},
 		tools:         &tools.Handler{Engine: o.Engine},
 		approvals:     &approvals.Handler{Engine: o.Engine, Recorder: o.Recorder},
-		effects:       &effects.Handler{Effects: o.Effects, Store: o.Threads.Store()},
+		effects:       &effects.Handler{Effects: o.Effects, Threads: o.Threads},
 		family:        &family.Handler{Threads: o.Threads, Engine: o.Engine, Children: o.Children},
 		relationships: &family.Relationships{Find: s.lookup},
 	}

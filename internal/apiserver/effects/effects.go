@@ -12,13 +12,13 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Handler serves the scheduled effects of a thread.
 type Handler struct {
 	Effects engine.Effects
-	Store   store.FiringStore
+	Threads *thread.Service
 }
 
 // List answers GET effects: the pending effects, all or those of one name (EFF-01).

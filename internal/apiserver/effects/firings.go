@@ -23,7 +23,7 @@ func (h *Handler) Firings(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	firings, err := h.Store.Firings(c.Context(), store.FiringQuery{EffectID: id, Before: int64(before), Limit: limit + 1})
+	firings, err := h.Threads.Store().Firings(c.Context(), store.FiringQuery{EffectID: id, Before: int64(before), Limit: limit + 1})
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (h *Handler) Firings(c *call.Call) error {
 		list.Firings[i] = firingOf(&page[i])
 	}
 	if before == 0 {
-		skips, err := h.Store.EffectSkips(c.Context(), id, limit)
+		skips, err := h.Threads.Store().EffectSkips(c.Context(), id, limit)
 		if err != nil {
 			return err
 		}
