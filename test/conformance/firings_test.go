@@ -71,7 +71,7 @@ var _ = Describe("Firings", func() {
 			g.Expect(err).NotTo(HaveOccurred())
 			ticks := 0
 			for _, m := range ms {
-				if m.Role == runtimev1.RoleUser && strings.Contains(fmt.Sprint(m.Content), "tick") {
+				if m.Role == runtimev1.RoleUser && strings.Contains(ptr.Deref(m.Content, ""), "tick") {
 					ticks++
 				}
 			}
