@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -226,33 +226,34 @@ func describeFiringClaims(e *env) {
 		)
 
 		It("and a claim at the same time never both succeed", func(ctx SpecContext) {
-			const effects = 20
-			id := func(i int) string { return fmt.Sprint("effect-", i) }
-			for i := range effects {
-				e.fires(ctx, 1, func(f *store.Firing) { f.EffectID = id(i) })
-			}
-			var removed, claimed [effects]atomic.Bool
+			const rounds, effects = 10, 20
 			other := e.replica()
-			Expect(together(2*effects, func(i int) error {
-				if i%2 == 0 {
-					ok, err := other.RemoveEffect(ctx, id(i/2))
-					removed[i/2].Store(ok)
-					return err
+			for round := range rounds {
+				id := func(i int) string { return fmt.Sprintf("effect-%d-%d", round, i) }
+				for i := range effects {
+					e.fires(ctx, 1, func(f *store.Firing) { f.EffectID = id(i) })
 				}
-				firings, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Hour, 1)
-				for _, f := range firings {
-					var n int
-					if _, err := fmt.Sscanf(f.EffectID, "effect-%d", &n); err != nil {
+				var removed [effects]bool
+				var claimed sync.Map
+				Expect(together(2*effects, func(i int) (err error) {
+					if i%2 == 0 {
+						removed[i/2], err = other.RemoveEffect(ctx, id(i/2))
 						return err
 					}
-					claimed[n].Store(true)
+					firings, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Hour, 1)
+					for _, f := range firings {
+						claimed.Store(f.EffectID, true)
+					}
+					return err
+				})).To(Succeed())
+				for i := range effects {
+					_, taken := claimed.Load(id(i))
+					Expect(removed[i] && taken).To(BeFalse(), id(i))
+					status := e.firing(ctx, store.FiringKey{EffectID: id(i), Due: 1}).Status
+					Expect(status == store.FiringCanceled).To(Equal(removed[i]), "%s is %s", id(i), status)
 				}
-				return err
-			})).To(Succeed())
-			for i := range effects {
-				Expect(removed[i].Load() && claimed[i].Load()).To(BeFalse(), id(i))
-				status := e.firing(ctx, store.FiringKey{EffectID: id(i), Due: 1}).Status
-				Expect(status == store.FiringCanceled).To(Equal(removed[i].Load()), "%s is %s", id(i), status)
+				e.claims(ctx, "the rest")
+				e.claims(ctx, "the rest")
 			}
 		})
 
