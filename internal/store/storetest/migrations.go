@@ -43,7 +43,7 @@ var firstRows = []string{
 	`INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
 		VALUES (7, '/f.txt', '/', 0, 'text/plain', '` + digest0 + `', 12, NULL, 0, 0, 5)`,
 	`INSERT INTO effect_firing (effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at, owner, available_at)
-		VALUES ('e', 8, 'old', 'team', 'remind', 'remind', '{"x":2}', 'pending', 0, '', 8, 0, '', 8)`,
+		VALUES ('e', 8, 'old', 'team', 'remind', 'remind', '{"x":2}', 'pending', 0, '', 8, 0, '', 8), ('e', 9, 'old', 'team', 'remind', 'remind', NULL, 'failed', 2, 'no', 9, 10, '', 9)`,
 }
 
 const digest0 = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
@@ -130,7 +130,8 @@ func checkFirstRows(ctx context.Context, s store.Store) {
 	f, err := s.File(ctx, "old", "/f.txt")
 	Expect(err).NotTo(HaveOccurred())
 	Expect([]any{f.Digest, f.Size}).To(Equal([]any{digest0, int64(12)}))
-	Expect(s.Firing(ctx, firingKey(8))).To(HaveField("Effect", "remind"))
+	Expect(s.Firing(ctx, store.FiringKey{EffectID: "e", Due: 8, ThreadID: "old"})).To(And(HaveField("Effect", "remind"), HaveField("Epoch", BeZero())))
+	Expect(s.Firing(ctx, store.FiringKey{EffectID: "e", Due: 9, ThreadID: "old"})).To(And(HaveField("Error", "no"), HaveField("Epoch", int64(2))))
 	Expect(s.Runnable(ctx, 10)).To(Equal([]string{"old"}))
 
 	fence, err := s.Acquire(ctx, "old", "me", 1e9)
