@@ -180,7 +180,7 @@ var _ = Describe("Firings of effects", func() {
 
 	It("that are canceled stop their handler, and record nothing more", Label("EFF-05"), func(ctx SpecContext) {
 		putEffect(w, "held", held)
-		start(w) // claims are renewed every twenty seconds, so only the notification can tell
+		start(w, func(o *engine.Options) { o.LeaseTTL = hour }) // no claim is renewed meanwhile, so only the notification can tell
 		id := makeThread(ctx, w, "a")
 		f := fireEffect(ctx, w, id, "held", nil)
 		begun(ctx, id, "1")

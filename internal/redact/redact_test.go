@@ -219,6 +219,35 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		Expect(other.Title).To(Equal("open-sesame"), "another namespace's text")
 	})
 
+	It("keeps firings and what they are given free of values", Label("EFF-04"), func(ctx SpecContext) {
+		inner, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(inner.Close)
+		s := redact.NewStore(inner, r)
+		data, clean := json.RawMessage(`{"k":"open-sesame"}`), `{"k":"[redacted:KEY]"}`
+		firing := func(due int64, status store.FiringStatus) store.Firing {
+			return store.Firing{EffectID: "open-sesame", Due: due, Namespace: "ns", Status: status, Args: data, Target: data}
+		}
+		Expect(s.RecordFiring(ctx, firing(1, store.FiringPending))).To(BeTrue())
+		due := []store.Firing{firing(2, store.FiringRunning)}
+		Expect(s.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "open-sesame", Namespace: "ns"}, Firings: due})).To(Succeed())
+		Expect(due[0].Args).To(MatchJSON(data), "the caller's record")
+		Expect(s.ClaimFirings(ctx, "a", time.Minute, 1)).To(HaveLen(1))
+		end := func(due int64) store.FiringEnd {
+			return store.FiringEnd{Key: store.FiringKey{EffectID: "open-sesame", Due: due}, Namespace: "ns", Epoch: 1, Status: store.FiringFailed, Error: "no open-sesame", Log: "open-sesame", Waiting: "open-sesame"}
+		}
+		Expect(s.FinishFiring(ctx, end(1))).To(Succeed())
+		Expect(s.EndRunning(ctx, end(2))).To(Succeed())
+		firings, err := inner.Firings(ctx, store.FiringQuery{EffectID: "open-sesame"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(firings).To(HaveLen(2))
+		Expect(firings).To(HaveEach(And(HaveField("Args", MatchJSON(clean)), HaveField("Target", MatchJSON(clean)), HaveField("Error", "no [redacted:KEY]"))))
+		Expect(firings[1]).To(And(HaveField("Log", "[redacted:KEY]"), HaveField("Waiting", "[redacted:KEY]")))
+
+		Expect(s.PutEffectArgs(ctx, store.EffectArgs{ID: "open-sesame", Namespace: "ns", Args: data})).To(Succeed())
+		Expect(inner.EffectArgs(ctx, "open-sesame")).To(MatchJSON(clean))
+	})
+
 	It("finds a value that is split over the pieces of an answer", func(ctx SpecContext) {
 		inner, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
 		Expect(err).NotTo(HaveOccurred())

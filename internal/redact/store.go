@@ -210,7 +210,9 @@ func (s *Store) EndRunning(ctx context.Context, end store.FiringEnd) error {
 
 // PutEffectArgs implements store.Store.
 func (s *Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
-	s.secrets.Value(a.Namespace, &a)
+	if s.secrets.Holds(a.Namespace) {
+		a.Args = s.secrets.JSON(a.Namespace, a.Args) // the id stays, because it is looked up
+	}
 	return s.Store.PutEffectArgs(ctx, a)
 }
 

@@ -74,3 +74,33 @@ func TestSource(t *testing.T) {
 	cancel()
 	g.Eventually(sub.stopped).Should(BeClosed())
 }
+
+func TestEffectSource(t *testing.T) {
+	g := NewWithT(t)
+	sub := &subscriber{stopped: make(chan struct{})}
+	s := notifications.NewEffectSource(sub)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	g.Expect(s.Start(t.Context(), queue)).To(Succeed())
+	a := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "n", Name: "a"}}
+	b := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "n", Name: "b"}}
+	s.Track("effect-a", a)
+	s.Track("effect-b", b)
+	enqueued := func(h store.Notification) (names []string) {
+		sub.fn(h)
+		for queue.Len() > 0 {
+			r, _ := queue.Get()
+			queue.Done(r)
+			s.Begin(r)
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	g.Expect(enqueued(store.Notification{EffectID: "effect-a", Changed: store.ChangedFiring})).To(ConsistOf("a"))
+	g.Expect(enqueued(store.Notification{EffectID: "effect-b", ThreadID: "t", Changed: store.ChangedFiring})).To(ConsistOf("b"))
+	g.Expect(enqueued(store.Notification{EffectID: "effect-c", Changed: store.ChangedFiring})).To(BeEmpty(), "another effect")
+	g.Expect(enqueued(store.Notification{EffectID: store.AnyEffect, Changed: store.ChangedFiring})).To(BeEmpty(), "claims were given up")
+	g.Expect(enqueued(store.Notification{ThreadID: "effect-a", Changed: store.ChangedFiring})).To(BeEmpty(), "a thread of that id")
+	g.Expect(enqueued(store.Notification{EffectID: "effect-a", Changed: store.ChangedThread})).To(BeEmpty(), "another kind of change")
+	g.Expect(enqueued(store.Notification{Changed: store.ChangedFiring, Remote: true})).To(ConsistOf("a", "b"), "anything may have changed")
+}

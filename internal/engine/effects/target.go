@@ -64,22 +64,29 @@ func TargetOf(f *store.Firing) (t Target, err error) {
 	return t, nil
 }
 
+// longestDelay bounds the delays of policies that have no bound of their own.
+const longestDelay = 24 * time.Hour
+
 // Retry is a retry policy.
 type Retry struct {
 	// Attempts is how often a firing is attempted.
 	Attempts int `json:"attempts"`
 	// First is the delay before the second attempt. It doubles with each attempt.
 	First time.Duration `json:"first"`
-	// Max bounds the delay, without the part that is added at random; 0 for no bound.
+	// Max bounds the delay, without the part that is added at random; a day when 0.
 	Max time.Duration `json:"max,omitempty"`
 }
 
 // delay returns the delay after a number of attempts. Up to a tenth is added at random, so that firings that failed
 // together are not tried again together.
 func (r Retry) delay(attempts int) time.Duration {
-	d := r.First << min(max(attempts-1, 0), 30)
-	if r.Max > 0 && (d > r.Max || d < r.First) {
-		d = r.Max
+	most := r.Max
+	if most <= 0 {
+		most = max(r.First, longestDelay)
+	}
+	d := min(r.First, most)
+	for n := 1; n < attempts && d < most; n++ {
+		d += min(d, most-d)
 	}
 	return d + rand.N(d/10+1)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -37,6 +37,18 @@ func (e *env) firing(ctx context.Context, key store.FiringKey) *store.Firing {
 	f, err := e.store.Firing(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
 	return f
+}
+
+// replica opens the store a second time, as another replica does. It is the same store when the data belongs to one process at a time.
+func (e *env) replica() store.Store {
+	GinkgoHelper()
+	if e.backend.Exclusive() {
+		return e.store
+	}
+	other, err := e.backend.Open(e.clock)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(other.Close)
+	return other
 }
 
 func describeFiringClaims(e *env) {
@@ -214,45 +226,48 @@ func describeFiringClaims(e *env) {
 		)
 
 		It("and a claim at the same time never both succeed", func(ctx SpecContext) {
-			const effects = 20
-			id := func(i int) string { return fmt.Sprint("effect-", i) }
-			for i := range effects {
-				e.fires(ctx, 1, func(f *store.Firing) { f.EffectID = id(i) })
-			}
-			var removed, claimed [effects]atomic.Bool
-			Expect(together(2*effects, func(i int) error {
-				if i%2 == 0 {
-					ok, err := e.store.RemoveEffect(ctx, id(i/2))
-					removed[i/2].Store(ok)
-					return err
+			const rounds, effects = 10, 20
+			other := e.replica()
+			for round := range rounds {
+				id := func(i int) string { return fmt.Sprintf("effect-%d-%d", round, i) }
+				for i := range effects {
+					e.fires(ctx, 1, func(f *store.Firing) { f.EffectID = id(i) })
 				}
-				firings, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Hour, 1)
-				for _, f := range firings {
-					var n int
-					if _, err := fmt.Sscanf(f.EffectID, "effect-%d", &n); err != nil {
+				var removed [effects]bool
+				var claimed sync.Map
+				Expect(together(2*effects, func(i int) (err error) {
+					if i%2 == 0 {
+						removed[i/2], err = other.RemoveEffect(ctx, id(i/2))
 						return err
 					}
-					claimed[n].Store(true)
+					firings, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Hour, 1)
+					for _, f := range firings {
+						claimed.Store(f.EffectID, true)
+					}
+					return err
+				})).To(Succeed())
+				for i := range effects {
+					_, taken := claimed.Load(id(i))
+					Expect(removed[i] && taken).To(BeFalse(), id(i))
+					status := e.firing(ctx, store.FiringKey{EffectID: id(i), Due: 1}).Status
+					want := Not(Equal(store.FiringCanceled))
+					if removed[i] {
+						want = Equal(store.FiringCanceled)
+					}
+					Expect(status).To(want, id(i))
 				}
-				return err
-			})).To(Succeed())
-			for i := range effects {
-				Expect(removed[i].Load() && claimed[i].Load()).To(BeFalse(), id(i))
-				status := e.firing(ctx, store.FiringKey{EffectID: id(i), Due: 1}).Status
-				want := Not(Equal(store.FiringCanceled))
-				if removed[i].Load() {
-					want = Equal(store.FiringCanceled)
-				}
-				Expect(status).To(want, id(i))
+				e.claims(ctx, "the rest")
+				e.claims(ctx, "the rest")
 			}
 		})
 
 		It("and a firing recorded at the same time leave nothing that fires", func(ctx SpecContext) {
-			const effects = 200
+			const effects = 20
 			id := func(i int) string { return fmt.Sprint("effect-", i) }
+			other := e.replica()
 			Expect(together(2*effects, func(i int) error {
 				if i%2 == 0 {
-					_, err := e.store.RemoveEffect(ctx, id(i/2))
+					_, err := other.RemoveEffect(ctx, id(i/2))
 					return err
 				}
 				_, err := e.store.RecordFiring(ctx, store.Firing{EffectID: id(i / 2), Due: 1})

@@ -1,0 +1,145 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// runner is a Runner that returns an error and counts its calls. Other calls than those of tools panic.
+type runner struct {
+	Runner
+	err   error
+	calls int
+}
+
+func (r *runner) CallTool(context.Context, Call) error {
+	r.calls++
+	return r.err
+}
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func newWorker(r Runner) (*Worker, *clocktesting.FakeClock) {
+	c := clocktesting.NewFakeClock(noon)
+	return NewWorker(Options{Runner: r, Clock: c, Log: logr.Discard(), Retry: Retry{Attempts: 3, First: time.Second}}), c
+}
+
+func toolTarget() Target { return Target{Tool: &ToolCall{Name: "t"}} }
+
+func TestOutcome(t *testing.T) {
+	w, _ := newWorker(nil)
+	own := &Retry{Attempts: 2, First: time.Minute}
+	for name, c := range map[string]struct {
+		err      error
+		attempts int
+		retry    *Retry
+		status   store.FiringStatus
+		error    string
+		waiting  string
+		after    time.Duration // at least, and a tenth more at most
+	}{
+		"success":                            {nil, 1, nil, store.FiringSucceeded, "", "", 0},
+		"a final failure":                    {&FinalError{"gone"}, 1, own, store.FiringFailed, "gone", "", 0},
+		"a handler's failure":                {&HandlerError{"no"}, 1, nil, store.FiringFailed, "no", "", 0},
+		"a handler's failure with a policy":  {&HandlerError{"no"}, 1, own, store.FiringPending, "no", "", time.Minute},
+		"the last failure of a policy":       {&HandlerError{"no"}, 2, own, store.FiringFailed, "gave up after 2 attempts: no", "", 0},
+		"what kept the handler from running": {errors.New("lost"), 2, nil, store.FiringPending, "lost", "", 2 * time.Second},
+		"that for the third time":            {errors.New("lost"), 3, own, store.FiringFailed, "gave up after 3 attempts: lost", "", 0},
+		"waiting":                            {&WaitError{errors.New("full")}, 3, nil, store.FiringPending, "before", "full", time.Second},
+		"waiting for a definition":           {&definition.NotReadyError{Message: "not there"}, 3, own, store.FiringPending, "before", "not there", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := &store.Firing{EffectID: "e", Due: 1, ThreadID: "t", Namespace: "n", Epoch: 7, Attempts: c.attempts, Error: "before", FiredAt: noon.UnixMicro()}
+			end := w.outcome(f, Target{Retry: c.retry, Counts: true}, c.err)
+			g.Expect(end.RetryAfter).To(And(BeNumerically(">=", c.after), BeNumerically("<=", c.after+c.after/10)))
+			end.RetryAfter = 0
+			g.Expect(end).To(Equal(store.FiringEnd{Key: f.Key(), Namespace: "n", Epoch: 7, Status: c.status, Error: c.error, Waiting: c.waiting, Counts: true}))
+		})
+	}
+}
+
+func TestWait(t *testing.T) {
+	g := NewWithT(t)
+	w, clock := newWorker(nil)
+	f := &store.Firing{FiredAt: noon.UnixMicro()}
+	g.Expect(w.wait(f)).To(Equal(firstWait))
+	clock.Step(40 * time.Second)
+	g.Expect(w.wait(f)).To(Equal(10 * time.Second))
+	clock.Step(time.Hour)
+	g.Expect(w.wait(f)).To(Equal(longestWait))
+}
+
+func TestAttempt(t *testing.T) {
+	g := NewWithT(t)
+	r := &runner{}
+	w, clock := newWorker(r)
+	f := &store.Firing{Due: noon.UnixMicro(), Attempts: 1, Waiting: "no sandbox"}
+	late := toolTarget()
+	late.Deadline = time.Minute
+
+	clock.Step(time.Minute)
+	g.Expect(w.attempt(t.Context(), f, late)).To(Succeed(), "just in time")
+	clock.Step(time.Microsecond)
+	g.Expect(w.attempt(t.Context(), f, late)).To(MatchError("it could not begin within 1m0s of its due time: no sandbox"))
+	g.Expect(r.calls).To(Equal(1))
+	f.Attempts = 2
+	g.Expect(w.attempt(t.Context(), f, late)).To(Succeed(), "it has begun in time")
+	f.Attempts = 4
+	g.Expect(w.attempt(t.Context(), f, toolTarget())).To(MatchError(ContainSubstring("the manager ended 3 times")))
+	longer := toolTarget()
+	longer.Retry = &Retry{Attempts: 4}
+	g.Expect(w.attempt(t.Context(), f, longer)).To(Succeed(), "its own policy allows more attempts")
+	g.Expect(r.calls).To(Equal(3))
+
+	f.Attempts = 1
+	var final *FinalError
+	g.Expect(errors.As(w.attempt(t.Context(), f, Target{Message: &Message{}}), &final)).To(BeTrue(), "a panic is not repeated")
+}
+
+func TestDelay(t *testing.T) {
+	g := NewWithT(t)
+	about := func(want time.Duration) OmegaMatcher {
+		return And(BeNumerically(">=", want), BeNumerically("<=", want+want/10))
+	}
+	r := Retry{First: time.Second, Max: 5 * time.Second}
+	g.Expect(r.delay(1)).To(about(time.Second))
+	g.Expect(r.delay(2)).To(about(2 * time.Second))
+	g.Expect(r.delay(3)).To(about(4 * time.Second))
+	g.Expect(r.delay(4)).To(about(5 * time.Second))
+	g.Expect(r.delay(1000)).To(about(5 * time.Second))
+	g.Expect(Retry{First: time.Hour}.delay(1000)).To(about(24*time.Hour), "without a bound of its own")
+	g.Expect(Retry{First: 48 * time.Hour}.delay(3)).To(about(48 * time.Hour))
+	g.Expect(Retry{}.delay(3)).To(BeZero())
+	g.Expect(Retry{First: 10 * time.Hour, Max: 20 * time.Hour}.delay(1000)).To(about(20 * time.Hour))
+}
+
+func TestTarget(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Target{}.Encode()).To(BeNil())
+	g.Expect(TargetOf(&store.Firing{})).To(Equal(Target{}))
+	full := Target{
+		Tool: &ToolCall{Name: "s", Method: "m"}, Queue: &ToolCall{Name: "q"}, Message: &Message{Content: "c", Silent: true}, Pool: "p",
+		Timeout: time.Second, Retry: &Retry{Attempts: 2, First: time.Second, Max: time.Minute}, Deadline: time.Hour, Counts: true,
+	}
+	g.Expect(TargetOf(&store.Firing{Target: full.Encode()})).To(Equal(full))
+	_, err := TargetOf(&store.Firing{Target: []byte("{")})
+	g.Expect(err).To(MatchError(ContainSubstring("cannot be read")))
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(idempotencyKey(&store.Firing{EffectID: "e", Due: 5, ThreadID: "t"})).To(Equal("effect:e:5"), "as earlier releases had it")
+	g.Expect(idempotencyKey(&store.Firing{EffectID: "e", Due: 5, Origin: store.OriginSchedule})).To(Equal("effect:e:5"))
+	g.Expect(idempotencyKey(&store.Firing{EffectID: "e", Due: 5, ThreadID: "t", Origin: store.OriginSchedule})).To(Equal("effect:e:5:t"))
+	g.Expect(idempotencyKey(&store.Firing{EffectID: "e", Due: 5, ThreadID: "u", Origin: store.OriginSchedule})).To(Equal("effect:e:5:u"))
+}
