@@ -51,6 +51,7 @@ func TestOutcome(t *testing.T) {
 		"a final failure":                    {&FinalError{"gone"}, 1, own, store.FiringFailed, "gone", "", 0},
 		"a handler's failure":                {&HandlerError{"no"}, 1, nil, store.FiringFailed, "no", "", 0},
 		"a handler's failure with a policy":  {&HandlerError{"no"}, 1, own, store.FiringPending, "no", "", time.Minute},
+		"a policy's second failure":          {&HandlerError{"no"}, 2, &Retry{Attempts: 3, First: time.Minute}, store.FiringPending, "no", "", 2 * time.Minute},
 		"the last failure of a policy":       {&HandlerError{"no"}, 2, own, store.FiringFailed, "gave up after 2 attempts: no", "", 0},
 		"what kept the handler from running": {errors.New("lost"), 2, nil, store.FiringPending, "lost", "", 2 * time.Second},
 		"that for the third time":            {errors.New("lost"), 3, own, store.FiringFailed, "gave up after 3 attempts: lost", "", 0},
