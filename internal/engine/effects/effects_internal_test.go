@@ -51,6 +51,7 @@ func TestOutcome(t *testing.T) {
 		"a final failure":                    {&FinalError{"gone"}, 1, own, store.FiringFailed, "gone", "", 0},
 		"a handler's failure":                {&HandlerError{"no"}, 1, nil, store.FiringFailed, "no", "", 0},
 		"a handler's failure with a policy":  {&HandlerError{"no"}, 1, own, store.FiringPending, "no", "", time.Minute},
+		"a policy's second failure":          {&HandlerError{"no"}, 2, &Retry{Attempts: 3, First: time.Minute}, store.FiringPending, "no", "", 2 * time.Minute},
 		"the last failure of a policy":       {&HandlerError{"no"}, 2, own, store.FiringFailed, "gave up after 2 attempts: no", "", 0},
 		"what kept the handler from running": {errors.New("lost"), 2, nil, store.FiringPending, "lost", "", 2 * time.Second},
 		"that for the third time":            {errors.New("lost"), 3, own, store.FiringFailed, "gave up after 3 attempts: lost", "", 0},
@@ -88,22 +89,22 @@ func TestAttempt(t *testing.T) {
 	late.Deadline = time.Minute
 
 	clock.Step(time.Minute)
-	g.Expect(w.attempt(t.Context(), f, late)).To(Succeed(), "just in time")
+	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(Succeed(), "just in time")
 	clock.Step(time.Microsecond)
-	g.Expect(w.attempt(t.Context(), f, late)).To(MatchError("it could not begin within 1m0s of its due time: no sandbox"))
+	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(MatchError("it could not begin within 1m0s of its due time: no sandbox"))
 	g.Expect(r.calls).To(Equal(1))
 	f.Attempts = 2
-	g.Expect(w.attempt(t.Context(), f, late)).To(Succeed(), "it has begun in time")
+	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(Succeed(), "it has begun in time")
 	f.Attempts = 4
-	g.Expect(w.attempt(t.Context(), f, toolTarget())).To(MatchError(ContainSubstring("the manager ended 3 times")))
+	g.Expect(w.attempt(t.Context(), f, toolTarget(), &Log{})).To(MatchError(ContainSubstring("the manager ended 3 times")))
 	longer := toolTarget()
 	longer.Retry = &Retry{Attempts: 4}
-	g.Expect(w.attempt(t.Context(), f, longer)).To(Succeed(), "its own policy allows more attempts")
+	g.Expect(w.attempt(t.Context(), f, longer, &Log{})).To(Succeed(), "its own policy allows more attempts")
 	g.Expect(r.calls).To(Equal(3))
 
 	f.Attempts = 1
 	var final *FinalError
-	g.Expect(errors.As(w.attempt(t.Context(), f, Target{Message: &Message{}}), &final)).To(BeTrue(), "a panic is not repeated")
+	g.Expect(errors.As(w.attempt(t.Context(), f, Target{Message: &Message{}}, &Log{}), &final)).To(BeTrue(), "a panic is not repeated")
 }
 
 func TestDelay(t *testing.T) {
