@@ -203,6 +203,9 @@ func (p *plugin) effectOf(file string, o *skeinv1.ScheduledEffect) error {
 
 // printNext prints the due times of an object after an instant.
 func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) error {
+	if o.Undecodable != "" {
+		return errors.New(o.Undecodable)
+	}
 	due, err := dueTime(o, now)
 	if err != nil {
 		return err
