@@ -46,6 +46,7 @@ type candidates func(ctx context.Context, args []string) ([]string, error)
 func (p *plugin) complete(cmd *cobra.Command) {
 	places := map[string]candidates{
 		"THREAD": p.objectNames("ThreadList"), "CALL": p.callIDs, "RUN": p.runIDs, "TOOL": p.toolNames, "PATH": p.endpointPaths, "ID": p.retainedIDs,
+		"EFFECT": p.objectNames("ScheduledEffectList"),
 	}
 	flags := map[string]candidates{
 		"namespace": p.namespaces, "context": p.contexts, "thread": places["THREAD"], "agent": p.objectNames("AgentList"), "run": places["RUN"],

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model/scripted"
+	"github.com/skein-dev/skein/internal/recurrence/effectplan"
 )
 
 func TestSumOrders(t *testing.T) {
@@ -153,6 +156,17 @@ func TestSamples(t *testing.T) {
 		"Effect": func(b []byte) (string, error) {
 			var o skeinv1.Effect
 			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
+		"ScheduledEffect": func(b []byte) (string, error) {
+			var o skeinv1.ScheduledEffect
+			if err := yaml.UnmarshalStrict(b, &o); err != nil {
+				return "", err
+			}
+			if o.Undecodable != "" {
+				return "", errors.New(o.Undecodable)
+			}
+			_, err := effectplan.Of(&o.Spec, time.Time{})
 			return o.Name, err
 		},
 		"SandboxPool": func(b []byte) (string, error) {

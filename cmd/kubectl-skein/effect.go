@@ -1,0 +1,266 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/recurrence"
+	"github.com/skein-dev/skein/internal/recurrence/effectplan"
+)
+
+func newEffect(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "effect",
+		Short: "Show, run, suspend and cancel ScheduledEffects",
+		Long: `Show, run, suspend and cancel ScheduledEffects. EFFECT is the name of a ScheduledEffect.
+
+All but "next -f" read or change ScheduledEffects, which needs the rights for these objects.`,
+	}
+	cmd.AddCommand(newEffectList(p), newEffectNext(p), newEffectRun(p), newEffectBackfill(p), newEffectSuspend(p, true), newEffectSuspend(p, false), newEffectCancel(p))
+	return cmd
+}
+
+// objects returns a client for Skein's objects, and the namespace.
+func (p *plugin) objects() (client.Client, string, error) {
+	cfg, ns, err := p.config()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := threadObjects(cfg)
+	return c, ns, err
+}
+
+// effect reads a ScheduledEffect of the namespace.
+func (p *plugin) effect(ctx context.Context, name string) (client.Client, *skeinv1.ScheduledEffect, error) {
+	c, ns, err := p.objects()
+	if err != nil {
+		return nil, nil, err
+	}
+	o := &skeinv1.ScheduledEffect{}
+	err = c.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, o)
+	return c, o, err
+}
+
+// effects lists the ScheduledEffects of the namespace, or of all namespaces.
+func (p *plugin) effects(ctx context.Context, all bool) (client.Client, []skeinv1.ScheduledEffect, error) {
+	c, ns, err := p.objects()
+	if err != nil {
+		return nil, nil, err
+	}
+	list := &skeinv1.ScheduledEffectList{}
+	var opts []client.ListOption
+	if !all {
+		opts = append(opts, client.InNamespace(ns))
+	}
+	if err := c.List(ctx, list, opts...); err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b skeinv1.ScheduledEffect) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return c, list.Items, nil
+}
+
+func newEffectList(p *plugin) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List ScheduledEffects with their next and last due times",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, list, err := p.effects(cmd.Context(), all)
+			if err != nil {
+				return err
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(p.ErrOut, "No ScheduledEffects found.")
+				return nil
+			}
+			column := func(ns string) string {
+				if !all {
+					return ""
+				}
+				return ns + "\t"
+			}
+			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
+			fmt.Fprintf(w, "%sNAME\tSCHEDULE\tNEXT\tLAST\tACTIVE\tOUTCOME\tPHASE\n", column("NAMESPACE"))
+			for i := range list {
+				o := &list[i]
+				s := &o.Status
+				fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%d\t%s\t%s\n", column(o.Namespace), o.Name, safe(scheduleText(o)), utc(s.NextTime), ago(s.LastTime), s.Active, orDash(s.LastOutcome), orDash(s.Phase))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List those of all namespaces.")
+	return cmd
+}
+
+func scheduleText(o *skeinv1.ScheduledEffect) string {
+	switch {
+	case len(o.Spec.Schedules) > 0:
+		text := strings.Join(o.Spec.Schedules, ", ")
+		if o.Spec.TimeZone != "" {
+			text += " (" + o.Spec.TimeZone + ")"
+		}
+		return text
+	case o.Spec.At != nil:
+		return "at " + o.Spec.At.UTC().Format(time.RFC3339)
+	case o.Spec.After != nil:
+		return "after " + o.Spec.After.Duration.String()
+	}
+	return "-"
+}
+
+func utc(t *metav1.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func ago(t *metav1.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return duration.HumanDuration(time.Since(t.Time)) + " ago"
+}
+
+func newEffectNext(p *plugin) *cobra.Command {
+	var file string
+	count := 10
+	cmd := &cobra.Command{
+		Use:   "next EFFECT",
+		Short: "Show the next due times, also of a file that is not applied yet",
+		Long: `Show the next due times, in UTC and in the schedule's time zone. With --file the command asks no server: it computes the
+times from the file, without the jitter, which the object gets when it is created.`,
+		Example: `  # The next ten times of an object
+  kubectl skein effect next daily
+
+  # The next three times of a file
+  kubectl skein effect next -f daily.yaml --count=3`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				return exactly()(cmd, args)
+			}
+			return exactly("EFFECT")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if count < 1 || count > 1000 {
+				return errors.New("give --count a number from 1 to 1000")
+			}
+			o := &skeinv1.ScheduledEffect{}
+			var err error
+			if file != "" {
+				err = p.effectOf(file, o)
+			} else {
+				_, o, err = p.effect(cmd.Context(), args[0])
+			}
+			if err != nil {
+				return err
+			}
+			return p.printNext(o, time.Now(), count)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "File with the ScheduledEffect; - reads standard input.")
+	cmd.Flags().IntVar(&count, "count", count, "How many times to show.")
+	return cmd
+}
+
+// effectOf reads the ScheduledEffect in a file.
+func (p *plugin) effectOf(file string, o *skeinv1.ScheduledEffect) error {
+	read := func() ([]byte, error) { return os.ReadFile(file) }
+	if file == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(p.In) }
+	}
+	data, err := read()
+	if err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalStrict(data, o); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if o.Kind != "ScheduledEffect" {
+		return fmt.Errorf("%s holds the kind %q: give a file with one ScheduledEffect", file, o.Kind)
+	}
+	return nil
+}
+
+// printNext prints the due times of an object after an instant.
+func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) error {
+	if o.Undecodable != "" {
+		return errors.New(o.Undecodable)
+	}
+	due, err := dueTime(o, now)
+	if err != nil {
+		return err
+	}
+	plan, err := effectplan.Of(&o.Spec, due)
+	if err != nil {
+		return err
+	}
+	var jitter time.Duration
+	if o.UID != "" {
+		jitter = effectplan.Jitter(o)
+	}
+	if most := o.Spec.MaxFirings; most != nil {
+		n = int(min(int64(n), *most))
+	}
+	loc, err := recurrence.Location(o.Spec.TimeZone)
+	if err != nil {
+		return err
+	}
+	times := plan.Upcoming(now.Add(-jitter), n)
+	if len(times) == 0 {
+		fmt.Fprintln(p.ErrOut, "No due time is left.")
+		return nil
+	}
+	w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
+	for _, t := range times {
+		t = t.Add(jitter)
+		line := t.UTC().Format(time.RFC3339)
+		if loc != time.UTC {
+			line += "\t" + t.In(loc).Format("Mon 2006-01-02 15:04:05 MST")
+		}
+		fmt.Fprintln(w, line)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if o.Spec.Suspend {
+		fmt.Fprintln(p.ErrOut, "It is suspended: these times do not fire until you resume it.")
+	}
+	return nil
+}
+
+// dueTime returns when a one-time effect is due. The delay of an object that is not applied yet counts from now.
+func dueTime(o *skeinv1.ScheduledEffect, now time.Time) (time.Time, error) {
+	switch {
+	case len(o.Spec.Schedules) > 0:
+		return time.Time{}, nil
+	case o.Spec.At != nil:
+		return o.Spec.At.Time, nil
+	case o.Spec.After != nil && o.Status.ScheduledAt > 0:
+		return time.UnixMicro(o.Status.ScheduledAt), nil
+	case o.Spec.After != nil && !o.CreationTimestamp.IsZero():
+		return o.CreationTimestamp.Add(o.Spec.After.Duration), nil
+	case o.Spec.After != nil:
+		return now.Add(o.Spec.After.Duration), nil
+	}
+	return time.Time{}, errors.New("spec: set exactly one of at, after and schedules")
+}

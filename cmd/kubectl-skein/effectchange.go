@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+func newEffectRun(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run EFFECT",
+		Short: "Fire now, beside the schedule",
+		Args:  exactly("EFFECT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.annotateEffect(cmd.Context(), args[0], skeinv1.AnnotationRunAt, time.Now().UTC().Format(time.RFC3339Nano), "fires now")
+		},
+	}
+}
+
+func newEffectBackfill(p *plugin) *cobra.Command {
+	var from, until string
+	cmd := &cobra.Command{
+		Use:   "backfill EFFECT",
+		Short: "Fire the due times of a past range that did not fire",
+		Example: `  # What was due in a night of downtime
+  kubectl skein effect backfill daily --from=2027-01-31T00:00:00Z --until=2027-01-31T06:00:00Z`,
+		Args: exactly("EFFECT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := rangeEnd("--from", from)
+			if err != nil {
+				return err
+			}
+			b, err := rangeEnd("--until", until)
+			if err != nil {
+				return err
+			}
+			if b.Before(a) {
+				return errors.New("--until is before --from")
+			}
+			value := a.Format(time.RFC3339) + "/" + b.Format(time.RFC3339)
+			return p.annotateEffect(cmd.Context(), args[0], skeinv1.AnnotationBackfill, value, "is backfilled")
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "First time of the range, such as 2027-01-31T00:00:00Z.")
+	cmd.Flags().StringVar(&until, "until", "", "Last time of the range. The default is now.")
+	return cmd
+}
+
+func rangeEnd(flag, text string) (time.Time, error) {
+	if text == "" && flag == "--until" {
+		return time.Now().UTC(), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, fmt.Errorf("give %s a time such as 2027-01-31T00:00:00Z", flag)
+	}
+	return t.UTC(), nil
+}
+
+// annotateEffect sets an annotation by which a person asks for firings.
+func (p *plugin) annotateEffect(ctx context.Context, name, key, value, done string) error {
+	c, o, err := p.effect(ctx, name)
+	if err != nil {
+		return err
+	}
+	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}}
+	if err := mergeEffect(ctx, c, o, patch); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Out, "scheduledeffect/%s %s\n", o.Name, done)
+	return nil
+}
+
+func mergeEffect(ctx context.Context, c client.Client, o *skeinv1.ScheduledEffect, patch any) error {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, o, client.RawPatch(types.MergePatchType, data))
+}
+
+// newEffectSuspend returns the command suspend, or resume.
+func newEffectSuspend(p *plugin, suspend bool) *cobra.Command {
+	name, done, short := "suspend", "suspended", "Skip due times until they are resumed; what is under way continues"
+	if !suspend {
+		name, done, short = "resume", "resumed", "Let due times fire again"
+	}
+	var every, namespaces bool
+	cmd := &cobra.Command{
+		Use:   name + " EFFECT",
+		Short: short,
+		Example: fmt.Sprintf(`  # One
+  kubectl skein effect %[1]s daily
+
+  # All of the cluster
+  kubectl skein effect %[1]s --all -A`, name),
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case namespaces && !every:
+				return errors.New("-A needs --all")
+			case every:
+				return exactly()(cmd, args)
+			}
+			return exactly("EFFECT")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if !every {
+				c, o, err := p.effect(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				_, err = p.suspendEffects(ctx, c, []skeinv1.ScheduledEffect{*o}, suspend, false, done)
+				return err
+			}
+			c, list, err := p.effects(ctx, namespaces)
+			if err != nil {
+				return err
+			}
+			changed, err := p.suspendEffects(ctx, c, list, suspend, namespaces, done)
+			fmt.Fprintf(p.ErrOut, "%d of %d ScheduledEffects %s.\n", changed, len(list), done)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&every, "all", false, "All ScheduledEffects of the namespace.")
+	cmd.Flags().BoolVarP(&namespaces, "all-namespaces", "A", false, "With --all: those of all namespaces.")
+	return cmd
+}
+
+// suspendEffects sets spec.suspend of those that have another value, and prints each that it changed. It goes on after an
+// error, so that one object does not keep the others from being suspended.
+func (p *plugin) suspendEffects(ctx context.Context, c client.Client, list []skeinv1.ScheduledEffect, suspend, qualified bool, done string) (changed int, err error) {
+	var failed []error
+	for i := range list {
+		o := &list[i]
+		name := o.Name
+		if qualified {
+			name = o.Namespace + "/" + name
+		}
+		if o.Spec.Suspend == suspend {
+			if len(list) == 1 {
+				fmt.Fprintf(p.Out, "scheduledeffect/%s unchanged\n", name)
+			}
+			continue
+		}
+		err := mergeEffect(ctx, c, o, map[string]any{"spec": map[string]any{"suspend": suspend}})
+		if apierrors.IsNotFound(err) && len(list) > 1 {
+			continue // deleted in the meantime
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("scheduledeffect/%s: %w", name, err))
+			continue
+		}
+		changed++
+		fmt.Fprintf(p.Out, "scheduledeffect/%s %s\n", name, done)
+	}
+	return changed, errors.Join(failed...)
+}
+
+func newEffectCancel(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel EFFECT",
+		Short: "Delete a ScheduledEffect; its pending firings are canceled",
+		Args:  exactly("EFFECT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, o, err := p.effect(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.Delete(cmd.Context(), o, client.Preconditions{UID: &o.UID}); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "scheduledeffect/%s deleted; its pending firings are canceled\n", o.Name)
+			return nil
+		},
+	}
+}
