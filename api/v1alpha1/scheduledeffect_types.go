@@ -13,6 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(has(self.callTool) || has(self.threadTemplate)) || !(has(self.threadRef) || has(self.threadSelector))",message="callTool and threadTemplate have no thread to work on: leave out threadRef and threadSelector"
 // +kubebuilder:validation:XValidation:rule="!(has(self.sandboxPool) || has(self.env)) || (has(self.effect) && !has(self.threadRef) && !has(self.threadSelector))",message="sandboxPool and env are for an effect without a thread: a thread has its own"
 // +kubebuilder:validation:XValidation:rule="has(self.schedules) || !(has(self.timeZone) || has(self.exclusions) || has(self.startTime) || has(self.endTime) || has(self.maxFirings) || has(self.runOnCreation) || has(self.catchUp) || has(self.dailyLimit) || has(self.pauseAfterFailures))",message="timeZone, exclusions, startTime, endTime, maxFirings, runOnCreation, catchUp, dailyLimit and pauseAfterFailures are for schedules: leave them out, or set schedules instead of at and after"
+// +kubebuilder:validation:XValidation:rule="!has(self.dailyLimit) || !has(self.dailyLimit.cost) || has(self.threadTemplate)",message="dailyLimit.cost counts the threads of threadTemplate: set dailyLimit.firings for everything else"
 // +kubebuilder:validation:XValidation:rule="has(self.schedules) == has(oldSelf.schedules)",message="a one-time effect cannot become a schedule, nor the reverse: delete it and create another"
 // +kubebuilder:validation:XValidation:rule="has(self.schedules) || (has(self.at) == has(oldSelf.at) && (!has(self.at) || self.at == oldSelf.at) && (!has(self.after) || self.after == oldSelf.after) && has(self.effect) == has(oldSelf.effect) && (!has(self.effect) || self.effect == oldSelf.effect) && has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args))",message="time, effect and args of a one-time effect cannot be changed: delete it and create another"
 // +kubebuilder:validation:XValidation:rule="has(self.threadRef) == has(oldSelf.threadRef) && (!has(self.threadRef) || self.threadRef == oldSelf.threadRef)",message="threadRef cannot be changed: delete the ScheduledEffect and create another"
@@ -342,7 +343,7 @@ type DailyLimit struct {
 	// +optional
 	Firings *int64 `json:"firings,omitempty"`
 
-	// Cost a day of the threads that it created or fired for, in the currency of the Models' prices.
+	// Cost a day of the threads that its threadTemplate created, in US dollars. It counts when their first run has ended.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9]+([.][0-9]{1,9})?$')`,message="write an amount such as \"2.50\""
 	// +kubebuilder:validation:MaxLength=20
 	// +optional

@@ -84,7 +84,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: subagentWorkers,
 		}).Setup(mgr),
 		scheduledeffect.New(scheduledeffect.Options{
-			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: effectWorkers,
+			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: effectWorkers,
 		}).Setup(mgr),
 		sandboxpool.New(sandboxpool.Options{
 			Client: c, ProcessMode: o.Pools.ProcessMode, Settings: o.Pools.Settings, Authority: o.Pools.Authority,

@@ -50,6 +50,8 @@ type Store interface {
 type Options struct {
 	// Client reads its own writes from the cache.
 	Client client.Client
+	// Live reads from the API server, past the cache, which may not have all namespaces. Client when nil.
+	Live   client.Reader
 	Store  Store
 	Engine Engine
 	// Recorder records Events. It may be nil.

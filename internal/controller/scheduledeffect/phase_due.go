@@ -36,6 +36,10 @@ const (
 func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	record := &store.DueRecord{Was: d.was, ResetFailures: d.was != nil && d.now.Fingerprint != d.was.Fingerprint}
 	b := &batch{schedule: d, record: record, at: r.Clock.Now()}
+	var err error
+	if b.spent, err = r.spending(ctx, d); err != nil {
+		return true, err
+	}
 	if d.was == nil && d.object.Spec.RunOnCreation {
 		b.fire(d.object.CreationTimestamp.Time, store.OriginCreation)
 	}
@@ -59,7 +63,7 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	if err := r.Store.RecordDue(ctx, *record); err != nil {
 		return true, fmt.Errorf("record what is due: %w", err)
 	}
-	d.was = &record.Schedule
+	d.was, d.recorded = &record.Schedule, true
 	for i := range record.Firings {
 		f := &record.Firings[i]
 		d.active = append([]store.Firing{*f}, d.active...)
@@ -82,6 +86,7 @@ type batch struct {
 	*schedule
 	record *store.DueRecord
 	at     time.Time
+	spent  map[string]float64 // the cost of ended firings by day
 }
 
 // keep returns how many of the passed due times are looked at one by one.
@@ -165,7 +170,7 @@ func (b *batch) limited(due time.Time) string {
 	}
 	if limit.Cost != nil {
 		most, err := strconv.ParseFloat(*limit.Cost, 64)
-		if cost := b.costOf(b.now.Day); err == nil && cost >= most {
+		if cost := b.spent[b.now.Day]; err == nil && cost >= most {
 			return fmt.Sprintf("a cost of %.2f on %s, of at most %s", cost, b.now.Day, *limit.Cost)
 		}
 	}
@@ -187,14 +192,20 @@ func (d *schedule) dayOf(t time.Time) string {
 	return t.In(loc).Format(time.DateOnly)
 }
 
-// costOf returns the cost of the firings of a day, as far as they ended.
-func (d *schedule) costOf(day string) (sum float64) {
-	for _, f := range d.recent {
-		if d.dayOf(time.UnixMicro(f.Due)) == day {
-			sum += f.Cost
-		}
+// spending returns the cost of the ended firings by their day, when a limit asks for it.
+func (r *Reconciler) spending(ctx context.Context, d *schedule) (map[string]float64, error) {
+	if l := d.object.Spec.DailyLimit; l == nil || l.Cost == nil {
+		return nil, nil
 	}
-	return sum
+	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: d.now.EffectID, Limit: int(d.now.DayFired) + recentFirings})
+	if err != nil {
+		return nil, fmt.Errorf("read the cost of the day: %w", err)
+	}
+	spent := map[string]float64{}
+	for i := range all {
+		spent[d.dayOf(time.UnixMicro(all[i].Due))] += all[i].Cost
+	}
+	return spent, nil
 }
 
 // fire records firings of a due time, one for each thread, as the concurrency policy says.

@@ -97,7 +97,7 @@ func (r *Reconciler) end(ctx context.Context, d *schedule, f *store.Firing, end 
 	if err := r.Store.EndRunning(ctx, end); err != nil {
 		return fmt.Errorf("record the end of a firing: %w", err)
 	}
-	d.again = true
+	d.again, d.recorded = true, true
 	return nil
 }
 
@@ -137,44 +137,56 @@ func threadName(f *store.Firing) string {
 	return f.Name[:min(len(f.Name), 200)] + "-" + strconv.FormatInt(at, 10)
 }
 
-// prune keeps the history of firings within its limits, and deletes the Threads of firings that it forgets.
+// prune keeps the history of firings within its limits, and deletes the Threads of firings that it forgets. It does so
+// when something new was recorded.
 func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
-	keepGood, keepBad := limitOf(d.object.Spec.SuccessfulHistoryLimit), limitOf(d.object.Spec.FailedHistoryLimit)
-	var good, bad int
-	var old []store.Firing
-	for _, f := range d.recent {
-		switch {
-		case !f.Status.Over():
-		case f.Status == store.FiringSucceeded:
-			if good++; good > keepGood {
-				old = append(old, f)
-			}
-		default:
-			if bad++; bad > keepBad {
-				old = append(old, f)
-			}
-		}
-	}
-	if len(old) == 0 {
+	if !d.recorded {
 		return false, nil
 	}
-	for i := range old {
-		if d.object.Spec.ThreadTemplate == nil {
-			break
-		}
-		t := &skeinv1.Thread{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.object.Namespace, Name: threadName(&old[i])}, t)
-		if err == nil && metav1.IsControlledBy(t, d.object) {
-			err = r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID})
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return true, fmt.Errorf("delete a Thread beyond the history limit: %w", err)
+	keepGood, keepBad := limitOf(d.object.Spec.SuccessfulHistoryLimit), limitOf(d.object.Spec.FailedHistoryLimit)
+	if l := d.object.Spec.DailyLimit; l != nil && l.Cost != nil { // the cost of the day is the sum of its firings
+		keepGood, keepBad = max(keepGood, int(d.now.DayFired)), max(keepBad, int(d.now.DayFired))
+	}
+	if d.object.Spec.ThreadTemplate != nil {
+		if err := r.deleteThreads(ctx, d, keepGood, keepBad); err != nil {
+			return true, err
 		}
 	}
 	if err := r.Store.PruneFirings(ctx, string(d.object.UID), keepGood, keepBad); err != nil {
 		return true, fmt.Errorf("prune the history: %w", err)
 	}
 	return false, nil
+}
+
+// deleteThreads deletes the Threads of ended firings beyond the newest ones.
+func (r *Reconciler) deleteThreads(ctx context.Context, d *schedule, keepGood, keepBad int) error {
+	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: keepGood + keepBad + maxActive})
+	if err != nil {
+		return fmt.Errorf("read the history: %w", err)
+	}
+	for i := range all {
+		switch f := &all[i]; {
+		case !f.Status.Over():
+			continue
+		case f.Status == store.FiringSucceeded:
+			if keepGood--; keepGood >= 0 {
+				continue
+			}
+		default:
+			if keepBad--; keepBad >= 0 {
+				continue
+			}
+		}
+		t := &skeinv1.Thread{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.object.Namespace, Name: threadName(&all[i])}, t)
+		if err == nil && metav1.IsControlledBy(t, d.object) {
+			err = r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID})
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete a Thread beyond the history limit: %w", err)
+		}
+	}
+	return nil
 }
 
 func limitOf(n *int32) int {

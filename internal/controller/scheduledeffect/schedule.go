@@ -30,15 +30,16 @@ type schedule struct {
 	// was is how far the schedule has come as it is stored; nil before the first reconcile.
 	was *store.EffectSchedule
 	// now is was, changed by this reconcile.
-	now     store.EffectSchedule
-	active  []store.Firing
-	recent  []store.Firing // the newest, whether they ended or not
-	skips   []store.EffectSkip
-	threads []target
-	beyond  []target  // matched by the selector, but too many
-	nextAt  time.Time // the next due time, with jitter; zero if there is none
-	over    bool      // nothing fires any more
-	unseen  bool      // the status does not speak of the present spec yet
+	now      store.EffectSchedule
+	active   []store.Firing
+	recent   []store.Firing // the newest, whether they ended or not
+	skips    []store.EffectSkip
+	threads  []target
+	beyond   []target  // matched by the selector, but too many
+	nextAt   time.Time // the next due time, with jitter; zero if there is none
+	over     bool      // nothing fires any more
+	recorded bool      // something was recorded by this reconcile
+	unseen   bool      // the status does not speak of the present spec yet
 }
 
 // target is a thread for which a schedule fires; the zero target stands for none.

@@ -29,6 +29,11 @@ func Finish(ctx context.Context, e *Env, s *skeinv1.ScheduledEffect, status stor
 	}
 }
 
+// noLists is a client whose cache has no objects to list.
+type noLists struct{ client.Client }
+
+func (noLists) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
 var _ = Describe("A ScheduledEffect with schedules", func() {
 	var (
 		e *Env
@@ -293,6 +298,43 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 			Expect(s.Status.LastOutcome).To(Equal("Succeeded"), "due time %d", i)
 		}
 		Expect(threads()).To(HaveLen(1))
+	})
+
+	It("keeps a history longer than what its status reads", Label("EFF-07"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.SuccessfulHistoryLimit = ptr.To(int32(30)) })
+		for range 45 {
+			pass(ctx, s, time.Minute)
+			Finish(ctx, e, s, store.FiringSucceeded, "")
+		}
+		pass(ctx, s, time.Minute)
+		Expect(dues(ctx, s)).To(HaveLen(31), "thirty that ended, and the one that is under way")
+	})
+
+	It("keeps to a cost a day, which its history does not make it forget", Label("EFF-08"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.Effect, spec.SuccessfulHistoryLimit, spec.DailyLimit = "", ptr.To(int32(1)), &skeinv1.DailyLimit{Cost: ptr.To("1.00")}
+			spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		for range 6 {
+			pass(ctx, s, time.Minute)
+			active, err := e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID), Active: true})
+			Expect(err).NotTo(HaveOccurred())
+			for _, f := range active {
+				Expect(e.Store.EndRunning(ctx, store.FiringEnd{Key: f.Key(), Status: store.FiringSucceeded, Cost: 0.4})).To(Succeed())
+			}
+		}
+		pass(ctx, s, 2*time.Second)
+		Expect(dues(ctx, s)).To(HaveLen(3), "1.20 is over the limit")
+		Expect(s.Status.LastSkip.Reason).To(Equal("LimitReached"))
+	})
+
+	It("is not forgotten when the cache lacks its namespace", Label("EFF-06"), func(ctx SpecContext) {
+		s := declared(ctx)
+		pass(ctx, s, time.Minute)
+		e.Clock.Step(time.Hour)
+		narrow := scheduledeffect.New(scheduledeffect.Options{Client: noLists{e.Client}, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+		Expect(narrow.Sweep(ctx)).To(Succeed())
+		Expect(dues(ctx, s)).To(HaveLen(1))
 	})
 
 	DescribeTable("that is wrong says what to write", Label("EFF-03"), func(ctx SpecContext, edit func(*skeinv1.ScheduledEffectSpec), want string) {

@@ -2,14 +2,17 @@ package scheduledeffect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 const (
@@ -74,10 +77,47 @@ func (r *Reconciler) Sweep(ctx context.Context) error {
 			if there[id] {
 				continue
 			}
+			gone, err := r.gone(ctx, id)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				continue
+			}
 			if err := r.Store.ForgetEffect(ctx, id); err != nil {
 				return err
 			}
 		}
 		after = ids[len(ids)-1]
 	}
+}
+
+// gone reports whether the object of a stored schedule does not exist. The cache may lack its namespace, so the API server is asked. Where
+// this manager may not read, nothing is gone.
+func (r *Reconciler) gone(ctx context.Context, id string) (bool, error) {
+	stored, err := r.Store.EffectSchedule(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if stored.Namespace == "" { // it was removed before it had a schedule
+		return true, nil
+	}
+	var live client.Reader = r.Client
+	if r.Live != nil {
+		live = r.Live
+	}
+	var o skeinv1.ScheduledEffect
+	err = live.Get(ctx, client.ObjectKey{Namespace: stored.Namespace, Name: stored.Name}, &o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsForbidden(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read ScheduledEffect %s/%s: %w", stored.Namespace, stored.Name, err)
+	}
+	return string(o.UID) != id, nil
 }
