@@ -31,7 +31,7 @@ func newEffect(p *plugin) *cobra.Command {
 
 All but "next -f" read or change ScheduledEffects, which needs the rights for these objects.`,
 	}
-	cmd.AddCommand(newEffectList(p), newEffectNext(p), newEffectRun(p), newEffectBackfill(p), newEffectSuspend(p, true), newEffectSuspend(p, false), newEffectCancel(p))
+	cmd.AddCommand(newEffectList(p), newEffectNext(p), newEffectRun(p), newEffectBackfill(p), newEffectSuspend(p, true), newEffectSuspend(p, false), newEffectCancel(p), newEffectHistory(p), newEffectLogs(p))
 	return cmd
 }
 

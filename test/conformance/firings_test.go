@@ -2,14 +2,18 @@ package conformance
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,10 +24,6 @@ import (
 )
 
 var _ = Describe("Firings", func() {
-	scheduled := func(ns, name string, spec skeinv1.ScheduledEffectSpec) *skeinv1.ScheduledEffect {
-		return &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec}
-	}
-
 	// The manager is killed twenty times at random moments while a schedule is due each second. Each due time must have one
 	// firing or one record of why it did not fire, and each firing one message.
 	It("survive SIGKILL at random points: each due time once", Label("EFF-04", "EFF-03"), Serial, func(ctx SpecContext) {
@@ -110,4 +110,53 @@ var _ = Describe("Firings", func() {
 			return apierrors.IsNotFound(cluster.Client.Get(ctx, client.ObjectKeyFromObject(s), s))
 		}).Should(BeTrue(), "the Thread owns it")
 	}, SpecTimeout(3*time.Minute))
+
+	It("of an effect without a thread run in a pool with variables of their own, and keep a log", Label("EFF-03", "EFF-07"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Effect(ns, "tidy", `
+import { defineEffect } from '@standardagents/builder';
+export default defineEffect({ description: 'x', handler: async (state, args) => {
+  console.log('tidying', args.what, 'for', await state.env('TEAM'), state.threadId);
+  try { await state.getMessages(); } catch (e: any) { console.log(e.message); }
+} });`))
+		s := scheduled(ns, "tidy", skeinv1.ScheduledEffectSpec{
+			Effect: "tidy", Args: &runtime.RawExtension{Raw: []byte(`{"what":"logs"}`)}, Schedules: never, RunOnCreation: true,
+			Env: []skeinv1.EnvVar{{Name: "TEAM", Value: ptr.To("platform"), Type: "text"}},
+		})
+		create(ctx, s)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(effectStatus(ctx, s).LastOutcome).To(Equal("Succeeded"))
+		}).Should(Succeed())
+		out, err := cluster.Plugin(ctx, "-n", ns, "effect", "logs", "tidy")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("tidying logs for platform null"), ContainSubstring("state.getMessages needs a thread, and this effect runs without one")))
+		out, err = cluster.Plugin(ctx, "-n", ns, "effect", "history", "tidy")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(MatchRegexp(`Z +succeeded +creation +1 +\S+s +- +-`))
+	}, SpecTimeout(3*time.Minute))
+
+	It("call a Tool over HTTP with an idempotency key, and again when the service failed", Label("EFF-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		var calls atomic.Int32
+		server := toolServer(func(w http.ResponseWriter, _ *http.Request, _ string) {
+			if calls.Add(1) == 1 {
+				http.Error(w, "the warehouse burns", http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = io.WriteString(w, "counted")
+		})
+		create(ctx, harness.HTTPTool(ns, "count", skeinv1.HTTPTool{Method: "POST", URL: server.URL}, map[string]any{"n": map[string]any{"type": "integer"}}, "n"))
+		s := scheduled(ns, "count", skeinv1.ScheduledEffectSpec{
+			CallTool: &skeinv1.EffectToolCall{Name: "count"}, Args: &runtime.RawExtension{Raw: []byte(`{"n":3}`)}, Schedules: never, RunOnCreation: true,
+			Retry: &skeinv1.EffectRetry{Attempts: 3, Backoff: &metav1.Duration{Duration: 100 * time.Millisecond}},
+		})
+		create(ctx, s)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(effectStatus(ctx, s).LastOutcome).To(Equal("Succeeded"))
+		}).Should(Succeed())
+		requests := server.Requests()
+		Expect(requests).To(HaveLen(2))
+		Expect(requests[0].Header.Get("Idempotency-Key")).NotTo(BeEmpty())
+		Expect(requests[1].Header.Get("Idempotency-Key")).To(Equal(requests[0].Header.Get("Idempotency-Key")))
+	}, SpecTimeout(2*time.Minute))
 })
