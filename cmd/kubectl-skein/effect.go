@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/recurrence"
-	"github.com/skein-dev/skein/internal/recurrence/effectplan"
 )
 
 func newEffect(p *plugin) *cobra.Command {

@@ -10,9 +10,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/recurrence"
-	"github.com/skein-dev/skein/internal/recurrence/effectplan"
 	"github.com/skein-dev/skein/internal/store"
 )
 
