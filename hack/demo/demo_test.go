@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/model/scripted"
 	"github.com/skein-dev/skein/internal/effectplan"
+	"github.com/skein-dev/skein/internal/model/scripted"
 )
 
 func TestSumOrders(t *testing.T) {
