@@ -20,8 +20,10 @@ var _ = Describe("docs/kubectl-skein.md", func() {
 		for _, row := range regexp.MustCompile("(?m)^\\| (`kubectl skein [^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
 			for i, one := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 				words := strings.Fields(strings.TrimPrefix(one[1], "kubectl skein "))
-				if i > 0 && strings.HasPrefix(row[1], "`kubectl skein env ") {
-					words = append([]string{"env"}, words...)
+				for _, group := range []string{"env", "effect"} {
+					if i > 0 && strings.HasPrefix(row[1], "`kubectl skein "+group+" ") {
+						words = append([]string{group}, words...)
+					}
 				}
 				commands = append(commands, " "+strings.Join(words, " ")+" ")
 			}
