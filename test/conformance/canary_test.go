@@ -229,7 +229,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 		Expect(c.in(everyAnswer(ctx, th)+everyAnswer(ctx, talk))).To(BeEmpty(), "answers of the runtime API")
 		listed, err := golang(th).ScheduledEffects(ctx, "")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(fmt.Sprintf("%s", must(json.Marshal(listed)))).To(ContainSubstring("[redacted:THREAD]"), "the scheduled effect's arguments")
+		Expect(string(must(json.Marshal(listed)))).To(ContainSubstring("[redacted:THREAD]"), "the scheduled effect's arguments")
 		objects, err := cluster.Kubectl(ctx, "-n", ns, "get", "threads,agents,prompts,models,tools,effects,subagents,scheduledeffects,sandboxpools,configmaps,events,pods", "-o", "yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(objects).To(ContainSubstring("argsRef: "), "the scheduled effect's arguments are in the store")
