@@ -219,6 +219,18 @@ func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error
 	return string(s.UID), nil
 }
 
+// waits reports whether a ScheduledEffect has not fired yet. One of a single time with policies of its own is Active or
+// Suspended until then. Those with schedules are not a thread's to list or remove.
+func waits(s *skeinv1.ScheduledEffect) bool {
+	switch s.Status.Phase {
+	case "", EffectPending:
+		return len(s.Spec.Schedules) == 0
+	case "Active", "Suspended":
+		return len(s.Spec.Schedules) == 0 && s.Status.Active == 0
+	}
+	return false
+}
+
 func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1.ScheduledEffect, error) {
 	var list skeinv1.ScheduledEffectList
 	if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), client.MatchingFields{objects.IndexThread: thread.Name}); err != nil {
@@ -227,7 +239,7 @@ func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1
 	var out []*skeinv1.ScheduledEffect
 	for i := range list.Items {
 		s := &list.Items[i]
-		if s.DeletionTimestamp.IsZero() && (s.Status.Phase == "" || s.Status.Phase == EffectPending) {
+		if s.DeletionTimestamp.IsZero() && waits(s) {
 			out = append(out, s)
 		}
 	}

@@ -57,7 +57,41 @@ func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) 
 			}
 		}
 	}
+	return r.endReplaced(ctx, d)
+}
+
+// endReplaced deletes the Threads of firings that were canceled, because a later firing replaced them.
+func (r *Reconciler) endReplaced(ctx context.Context, d *schedule) (bool, error) {
+	if d.object.Spec.ThreadTemplate == nil {
+		return false, nil
+	}
+	// The replaced firings may have been canceled by this reconcile, or by one that a crash cut off.
+	newest, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: recentFirings})
+	if err != nil {
+		return true, fmt.Errorf("read the newest firings: %w", err)
+	}
+	for i := range newest {
+		if newest[i].Status != store.FiringCanceled {
+			continue
+		}
+		if err := r.deleteThread(ctx, d, &newest[i]); err != nil {
+			return true, err
+		}
+	}
 	return false, nil
+}
+
+// deleteThread deletes the Thread of a firing, if there is one.
+func (r *Reconciler) deleteThread(ctx context.Context, d *schedule, f *store.Firing) error {
+	t := &skeinv1.Thread{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: threadName(f)}, t)
+	if err == nil && t.DeletionTimestamp.IsZero() && metav1.IsControlledBy(t, d.object) {
+		err = r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Thread %q of an earlier firing: %w", threadName(f), err)
+	}
+	return nil
 }
 
 func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing) error {
@@ -177,13 +211,8 @@ func (r *Reconciler) deleteThreads(ctx context.Context, d *schedule, keepGood, k
 				continue
 			}
 		}
-		t := &skeinv1.Thread{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.object.Namespace, Name: threadName(&all[i])}, t)
-		if err == nil && metav1.IsControlledBy(t, d.object) {
-			err = r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID})
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete a Thread beyond the history limit: %w", err)
+		if err := r.deleteThread(ctx, d, &all[i]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -16,10 +16,15 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// oneTime reports whether an object is an effect that fires once for one thread. Everything else has a schedule in the
-// store, which may be one of a single time.
+// oneTime reports whether an object is an effect that fires once for one thread, without policies of its own.
+// Everything else has a schedule in the store, which may be one of a single time, and keeps it when an edit takes its
+// policies away.
 func oneTime(o *skeinv1.ScheduledEffect) bool {
-	return len(o.Spec.Schedules) == 0 && o.Spec.Effect != "" && o.Spec.ThreadRef != nil
+	s := &o.Spec
+	if len(s.Schedules) > 0 || s.Effect == "" || s.ThreadRef == nil || slices.Contains(schedulePhases, o.Status.Phase) {
+		return false
+	}
+	return !s.Suspend && s.Jitter == nil && s.StartingDeadlineSeconds == nil && s.Retry == nil && s.Timeout == nil
 }
 
 // schedule is what the phases of an object with a schedule share, beside the scope.

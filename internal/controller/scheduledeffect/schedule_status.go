@@ -23,6 +23,8 @@ const (
 	phaseFinished  = "Finished"
 )
 
+var schedulePhases = []string{phaseActive, phaseSuspended, phasePaused, phaseFinished}
+
 // tell records a warning Event.
 func (r *Reconciler) tell(o *skeinv1.ScheduledEffect, reason, message string) {
 	if r.Recorder != nil {
@@ -111,7 +113,7 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 	}
 	w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonPending, "")
 	if d.problem == nil && status.Phase == phasePaused {
-		d.problem = &problem{skeinv1.ReasonPaused, d.pausedNow() + ": mend the cause, then change the spec or run it by hand"}
+		d.problem = &problem{skeinv1.ReasonPaused, d.pausedNow() + ": mend the cause, then run it by hand or change its schedule"}
 	}
 	if d.problem != nil {
 		return

@@ -300,6 +300,41 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 		Expect(threads()).To(HaveLen(1))
 	})
 
+	It("replaces the Thread of an earlier due time", Label("EFF-03"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.Effect, spec.ConcurrencyPolicy = "", skeinv1.ConcurrencyReplace
+			spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		pass(ctx, s, 3*time.Minute)
+		Expect(dues(ctx, s)).To(HaveExactElements(HaveSuffix("canceled"), HaveSuffix("canceled"), HaveSuffix("running")))
+		var list skeinv1.ThreadList
+		Expect(e.Client.List(ctx, &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(1), "the others would go on, and be paid for")
+	})
+
+	DescribeTable("of a single time for a thread follows its policies too", Label("EFF-03", "EFF-07"), func(ctx SpecContext, edit func(*skeinv1.ScheduledEffectSpec), reason string) {
+		t := &skeinv1.Thread{ObjectMeta: Meta("t")}
+		e.Create(ctx, t)
+		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: string(t.UID), Namespace: Namespace, Name: "t", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) {
+			spec.Schedules, spec.ThreadRef, spec.At = nil, &skeinv1.LocalRef{Name: "t"}, ptr.To(skeinv1.NewTimestamp(Start.Add(time.Minute)))
+			edit(spec)
+		})
+		reconcile(ctx, s)
+		e.Clock.Step(2 * time.Minute)
+		pass(ctx, s, 2*time.Second)
+		Expect(dues(ctx, s)).To(BeEmpty())
+		Expect(skips(ctx, s)).To(ConsistOf(HaveField("Reason", reason)))
+		s.Spec.Suspend, s.Spec.StartingDeadlineSeconds = false, nil
+		Expect(e.Client.Update(ctx, s)).To(Succeed())
+		pass(ctx, s, 2*time.Second)
+		Expect(dues(ctx, s)).To(BeEmpty(), "what was skipped stays skipped")
+	},
+		Entry("suspend", func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = true }, "Suspended"),
+		Entry("a deadline", func(s *skeinv1.ScheduledEffectSpec) { s.StartingDeadlineSeconds = ptr.To(int64(10)) }, "Missed"),
+	)
+
 	It("keeps a history longer than what its status reads", Label("EFF-07"), func(ctx SpecContext) {
 		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.SuccessfulHistoryLimit = ptr.To(int32(30)) })
 		for range 45 {
