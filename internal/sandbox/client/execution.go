@@ -17,8 +17,11 @@ import (
 const (
 	maxReports     = 10_000
 	maxReportBytes = 34 << 20
-	maxLogs        = 1100
-	maxLogBytes    = 2 << 20
+	// maxReportCost bounds the memory of all reports of an execution, which are kept until it ends. Small values can take
+	// seventy times their encoded size.
+	maxReportCost = 2 * value.MaxCost
+	maxLogs       = 1100
+	maxLogBytes   = 2 << 20
 )
 
 // execution is one runCode call.
@@ -35,6 +38,7 @@ type execution struct {
 	result      sandbox.Result
 	reports     []any
 	reportBytes int
+	reportCost  int64
 	logs        []sandbox.Log
 	logBytes    int
 	started     bool
@@ -173,6 +177,9 @@ func (e *execution) read(ctx context.Context, s *stream, p *prepared) sandbox.Re
 			}
 		}
 		if err != nil {
+			if errors.Is(err, errReports) || errors.Is(err, value.ErrTooLarge) {
+				return e.ended(sandbox.StatusTerminated, err.Error())
+			}
 			if errors.Is(err, protocol.ErrProtocol) || errors.Is(err, value.ErrMalformed) {
 				return e.ended(sandbox.StatusTerminated, "the code broke out of the engine and was stopped: "+err.Error())
 			}
@@ -223,23 +230,37 @@ func (e *execution) take(ctx context.Context, calls *hostCalls, p *prepared, t p
 	return nil, protocol.Violation("frame type %d", t)
 }
 
+// errReports ends code whose reports take too much memory of the host.
+var errReports = fmt.Errorf("too much was reported: decoded, the reports take more than %d MiB of memory", maxReportCost>>20)
+
 func (e *execution) report(content []byte) error {
-	v, err := value.Decode(content)
+	cost, err := value.CheckCost(content)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	settled := e.settled
-	if !settled {
-		e.reports = append(e.reports, v)
-		e.reportBytes += len(content)
-	}
-	over := len(e.reports) > maxReports || e.reportBytes > maxReportBytes
+	e.reportBytes += len(content)
+	e.reportCost += cost
+	over := len(e.reports) >= maxReports || e.reportBytes > maxReportBytes
+	costly := e.reportCost > maxReportCost
 	e.mu.Unlock()
-	if over {
+	switch {
+	case settled:
+		return nil
+	case over:
 		return protocol.Violation("too much was reported")
+	case costly:
+		return errReports
 	}
-	if e.req.Report != nil && !settled {
+	v, err := value.Decode(content)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.reports = append(e.reports, v)
+	e.mu.Unlock()
+	if e.req.Report != nil {
 		e.req.Report(v)
 	}
 	return nil
@@ -263,8 +284,11 @@ func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
 	e.client.answered()
 	r := sandbox.Result{Status: d.Status, Error: d.Err, MemoryUsedBytes: d.Memory}
 	if d.Err == nil {
-		v, err := value.Decode(d.Value)
-		if err != nil {
+		v, err := decode(d.Value)
+		switch {
+		case errors.Is(err, value.ErrTooLarge):
+			r.Status, r.Error = sandbox.StatusError, &sandbox.Error{Name: "RangeError", Message: err.Error()}
+		case err != nil:
 			return nil, err
 		}
 		r.Value = v
@@ -273,6 +297,14 @@ func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
 		e.explain(&r)
 	}
 	return &r, nil
+}
+
+// decode decodes a value that does not take too much memory.
+func decode(b []byte) (any, error) {
+	if _, err := value.CheckCost(b); err != nil {
+		return nil, err
+	}
+	return value.Decode(b)
 }
 
 // ended returns the result of code that did not end by itself.

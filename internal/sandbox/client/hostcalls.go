@@ -18,11 +18,15 @@ const maxHostCalls = 1100
 // the largest values would use up the manager's memory.
 const maxHostCallBytes = 96 << 20
 
+// maxHostCallCost bounds the memory that the same arguments take when they are decoded.
+const maxHostCallCost = 3 * value.MaxCost
+
 // hostCalls answers the host calls of one stream.
 type hostCalls struct {
 	stream  *stream
 	pending atomic.Int64
-	bytes   atomic.Int64
+	bytes   atomic.Int64 // encoded
+	cost    atomic.Int64 // of memory, decoded
 }
 
 // serve answers one call in a separate goroutine. An error means that the child exceeded its limits.
@@ -31,7 +35,13 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 		return protocol.Violation("more than %d host calls under way", maxHostCalls)
 	}
 	size := int64(len(call.Args))
-	if h.bytes.Add(size) > maxHostCallBytes {
+	cost, large := value.CheckCost(call.Args)
+	bytes, memory := h.bytes.Add(size), h.cost.Add(cost)
+	switch {
+	case errors.Is(large, value.ErrTooLarge):
+		f = tooLarge
+		call.Args = noArgs
+	case bytes > maxHostCallBytes || memory > maxHostCallCost:
 		f = tooMuch
 		call.Args = noArgs
 	}
@@ -50,6 +60,7 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 	go func() {
 		defer h.pending.Add(-1)
 		defer h.bytes.Add(-size)
+		defer h.cost.Add(-cost)
 		h.reply(call.ID, invoke(ctx, f, args))
 	}()
 	return nil
@@ -58,9 +69,14 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 // noArgs is the encoding of no arguments.
 var noArgs, _ = value.Encode([]any{})
 
-// tooMuch answers a call that exceeds maxHostCallBytes.
+// tooLarge answers a call whose arguments take too much memory.
+func tooLarge(context.Context, []any) (any, error) {
+	return nil, &sandbox.Error{Name: "RangeError", Message: value.ErrTooLarge.Error()}
+}
+
+// tooMuch answers a call that exceeds maxHostCallBytes or maxHostCallCost.
 func tooMuch(context.Context, []any) (any, error) {
-	return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the calls of the host under way carry more than %d MiB: await some first", maxHostCallBytes>>20)}
+	return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the calls of the host under way carry more than %d MiB, or take more than %d MiB of its memory: await some first", maxHostCallBytes>>20, maxHostCallCost>>20)}
 }
 
 // invoke calls a function of the host and encodes its result.

@@ -168,7 +168,10 @@ func (i *isolate) outcome(o protocol.Outcome) (any, error) {
 		}
 		return nil, o.Err
 	}
-	v, err := value.Decode(o.Value)
+	v, err := decode(o.Value)
+	if errors.Is(err, value.ErrTooLarge) {
+		return nil, &sandbox.Error{Name: "RangeError", Message: err.Error()}
+	}
 	if err != nil {
 		i.finish(i.broken(err))
 		return nil, i.goneError()

@@ -149,6 +149,32 @@ var _ = Describe("runCode", func() {
 			Expect(seen).To(Equal(want))
 		})
 
+		It("ends code whose reports would take too much of the host's memory", func() {
+			r := run(sandbox.CodeRequest{Source: "export default () => { for (let i = 0; i < 5; i++) report(Array(150000).fill({ a: null })) }"})
+			Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+			Expect(r.Error.Message).To(Equal("too much was reported: decoded, the reports take more than 128 MiB of memory"))
+			Expect(len(r.Reports)).To(BeNumerically("<", 5))
+
+			r = run(sandbox.CodeRequest{Source: "report(Array(600000).fill({ a: null })); export default () => 1"})
+			Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+			Expect(r.Error.Message).To(Equal("decoded, the value would take more than 64 MiB of memory: send less at once"))
+			Expect(r.Reports).To(BeEmpty())
+		})
+
+		It("refuses a result and arguments that would take too much of the host's memory", func() {
+			r := run(sandbox.CodeRequest{Source: "export default () => Array(600000).fill({ a: null })"})
+			Expect(r.Status).To(Equal(sandbox.StatusError))
+			Expect(r.Error.Name).To(Equal("RangeError"))
+			Expect(r.Error.Message).To(ContainSubstring("would take more than 64 MiB of memory: send less at once"))
+			called := false
+			v := result(sandbox.CodeRequest{
+				Source:  "export default async () => { try { await take(Array(600000).fill({ a: null })) } catch (e) { return [e.name, e.message] } }",
+				Globals: map[string]sandbox.Binding{"take": {Func: func(context.Context, []any) (any, error) { called = true; return nil, nil }}},
+			})
+			Expect(v).To(Equal([]any{"RangeError", "decoded, the value would take more than 64 MiB of memory: send less at once"}))
+			Expect(called).To(BeFalse())
+		})
+
 		It("resolves relative modules in either language, data, and loops", func() {
 			v := result(sandbox.CodeRequest{
 				Source: `import { a } from './lib/a'; import data from './data.json'; import { b } from './lib/b.js';

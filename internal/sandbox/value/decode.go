@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -232,16 +233,31 @@ func (r *Reader) value(depth int) (any, error) {
 	return nil, malformed("unknown tag %d", t)
 }
 
+// ahead is the largest count of members for which room is allocated before they are read. A frame can claim as many as
+// it has bytes left, at every level of its nesting, so containers grow as their members come.
+const ahead = 256
+
+// grown returns s with room for one more of n members. It doubles a full slice, so that at most as much again is
+// allocated on the way.
+func grown[T any](s []T, n int) []T {
+	if len(s) < cap(s) {
+		return s
+	}
+	return slices.Grow(s, min(max(len(s), 1), n-len(s)))
+}
+
 func (r *Reader) items(depth int) ([]any, error) {
 	n, err := r.Count(1)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]any, n)
-	for i := range items {
-		if items[i], err = r.value(depth + 1); err != nil {
+	items := make([]any, 0, min(n, ahead))
+	for range n {
+		v, err := r.value(depth + 1)
+		if err != nil {
 			return nil, err
 		}
+		items = append(grown(items, n), v)
 	}
 	return items, nil
 }
@@ -251,7 +267,7 @@ func (r *Reader) object(depth int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := make(map[string]any, n)
+	m := make(map[string]any, min(n, ahead))
 	for range n {
 		name, err := r.Text()
 		if err != nil {
@@ -269,13 +285,15 @@ func (r *Reader) mapping(depth int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Map{Entries: make([][2]any, n)}
-	for i := range m.Entries {
-		for side := range 2 {
-			if m.Entries[i][side], err = r.value(depth + 1); err != nil {
+	m := &Map{Entries: make([][2]any, 0, min(n, ahead))}
+	for range n {
+		var entry [2]any
+		for side := range entry {
+			if entry[side], err = r.value(depth + 1); err != nil {
 				return nil, err
 			}
 		}
+		m.Entries = append(grown(m.Entries, n), entry)
 	}
 	return m, nil
 }
