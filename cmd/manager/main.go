@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/pflag"
 	// The image is empty: without these no model provider's certificate could be verified.
 	_ "golang.org/x/crypto/x509roots/fallback"
@@ -16,6 +17,9 @@ import (
 	"github.com/skein-dev/skein/cmd/manager/app"
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
+
+// memoryShare is the share of the pod's memory limit that is the limit of the Go runtime.
+const memoryShare = 0.85
 
 func main() {
 	// A local sandbox, or a child of one, is this program with another first argument.
@@ -37,6 +41,12 @@ func run(args []string) int {
 	}
 	if flags.NArg() > 0 {
 		return fail(fmt.Errorf("unexpected argument %q: everything is set by flags, see --help", flags.Arg(0)))
+	}
+	// Near the memory limit of its pod the program collects garbage more often instead of being killed. GOMEMLIMIT
+	// overrides it, and without a limit nothing changes. What lies outside the Go heap has the remaining share.
+	if _, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup)); err != nil &&
+		!errors.Is(err, memlimit.ErrNoLimit) && !errors.Is(err, memlimit.ErrNoCgroup) && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
+		fmt.Fprintln(os.Stderr, "manager: the memory limit of the pod is unknown:", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
 	if err := app.Run(ctx, o); err != nil && !errors.Is(err, context.Canceled) {
