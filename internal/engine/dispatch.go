@@ -13,8 +13,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// runnableBatch is the number of threads that one search for lost work takes.
-const runnableBatch = 1000
+const (
+	// runnableBatch is the number of threads that one search for lost work takes, and pageEvery the pause before the next
+	// search when there are more.
+	runnableBatch = 1000
+	pageEvery     = time.Second
+	// refusedSweeps is how many intervals of the search a thread is left out that was refused for its definitions.
+	refusedSweeps = 10
+)
 
 // notify receives the notifications of the store. It must not block.
 func (e *Engine) notify(h store.Notification) {
@@ -68,9 +74,11 @@ func (e *Engine) handle(ctx context.Context, id string) {
 	var notReady *definition.NotReadyError
 	switch {
 	case err == nil, errors.Is(err, ending.ErrShutdown), errors.Is(err, model.ErrLater):
+		e.refused.Forget(id)
 		e.queue.Forget(id)
 	case errors.As(err, &notReady):
 		// The thread keeps its inbox. Wake is called when the definitions become ready.
+		e.refused.Add(id)
 		e.queue.Forget(id)
 		e.log.V(1).Info("thread waits for its definitions", "thread", id, "reason", notReady.Reason, "message", notReady.Message)
 	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
@@ -90,18 +98,23 @@ func (e *Engine) handle(ctx context.Context, id string) {
 // sweepLoop looks for threads whose notification or holder was lost: at the start, every SweepInterval, and when
 // notifications may have been missed.
 func (e *Engine) sweepLoop(ctx context.Context) {
+	var place store.WorkPlace
 	for {
 		wait := e.opts.SweepInterval
-		ids, err := e.store.Runnable(ctx, runnableBatch)
-		switch {
-		case err != nil && ctx.Err() == nil:
+		ids, next, err := e.store.RunnablePage(ctx, place, runnableBatch)
+		if err != nil && ctx.Err() == nil {
 			e.log.Error(err, "cannot look for threads with work")
-		case len(ids) == runnableBatch:
-			wait = min(wait, time.Second) // there may be more
+		}
+		// The next search goes on behind these, so that threads which cannot run hide none of the others.
+		if place = next; place != nil {
+			wait = min(wait, pageEvery)
 		}
 		for _, id := range ids {
-			e.queue.Add(id)
+			if !e.refused.Has(id) {
+				e.queue.Add(id)
+			}
 		}
+		e.refused.Expire()
 		e.observeAll()
 		timer := e.opts.Clock.NewTimer(wait)
 		select {
@@ -111,6 +124,7 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 		case <-timer.C():
 		case <-e.sweepNow:
 			timer.Stop()
+			place = nil
 		}
 	}
 }

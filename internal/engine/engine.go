@@ -49,6 +49,8 @@ type Engine struct {
 	// observed queues threads that another replica may have terminated, purged or stopped.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
+	// refused are threads that the search for lost work leaves out for a while.
+	refused *schedule.Refused
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life context.Context
 	die  context.CancelFunc
@@ -84,6 +86,7 @@ func New(o Options) (*Engine, error) {
 	e.queue = schedule.NewQueue(schedule.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,
 	})
+	e.refused = schedule.NewRefused(o.Clock, refusedSweeps*o.SweepInterval)
 	e.leases = schedule.NewLeases(e.store, o.Clock, o.LeaseTTL, e.log)
 	e.effects = effects.NewWorker(effects.Options{
 		Store: e.store, Definitions: o.Definitions, Runner: &effectCode{engine: e}, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,

@@ -2,16 +2,20 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -75,5 +79,45 @@ var _ = Describe("A manager on SQLite that is killed", Serial, Label("K8S-05"), 
 		Expect(other.Ready(ctx)).To(BeFalse())
 		cancel()
 		Expect(<-started).To(MatchError(ContainSubstring("not ready")))
+	}, NodeTimeout(6*patience))
+})
+
+var _ = Describe("A leader that loses its lease", Serial, Label("K8S-05"), func() {
+	It("stops its controllers, keeps its runs, and leads again when it can", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		_, rs := onPostgres(ctx, ns, 1)
+		h := newHanging()
+		hanging(ctx, ns, h, "thread")
+		t := rs[0].api.Thread(ns, "thread")
+		_, err := t.Queue(ctx, runtimev1.NewMessage{Content: "hello"})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, h.asked.Load).Should(Equal(int64(1)))
+
+		By("giving the lease to somebody else")
+		was := *leaderLease(ctx).Spec.HolderIdentity
+		assign := func(holder string) {
+			GinkgoHelper()
+			patch := fmt.Sprintf(`{"spec":{"holderIdentity":%q,"leaseDurationSeconds":3600,"renewTime":%q}}`, holder, time.Now().UTC().Format(metav1.RFC3339Micro))
+			Expect(cluster.Client.Patch(ctx, leaderLease(ctx), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		}
+		assign("another")
+		Eventually(ctx, func(g Gomega) {
+			var events corev1.EventList
+			g.Expect(cluster.Client.List(ctx, &events, client.InNamespace(harness.SystemNamespace))).To(Succeed())
+			g.Expect(events.Items).To(ContainElement(HaveField("Message", was+" stopped leading")))
+		}).Should(Succeed())
+		create(ctx, harness.NewThread(ns, "later", "agent"))
+
+		By("answering")
+		close(h.speak)
+		Eventually(ctx, func(g Gomega) { g.Expect(newestBy(ctx, g, t).Status).To(Equal("succeeded")) }).Should(Succeed())
+		Expect(h.asked.Load()).To(Equal(int64(1)), "the run went on, and nothing was asked again")
+		_, err = rs[0].api.Thread(ns, "later").Get(ctx)
+		Expect(err).To(HaveOccurred(), "no controller has made it")
+
+		By("giving the lease back")
+		assign("")
+		ready(ctx, cluster.Thread(ns, "later"))
+		Expect(leaderLease(ctx).Spec.HolderIdentity).To(HaveValue(Equal(was)), "it is the same process")
 	}, NodeTimeout(6*patience))
 })

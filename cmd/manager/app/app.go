@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/skein-dev/skein/internal/controller"
@@ -120,7 +121,8 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if o.Sandbox == SandboxPods {
 		resolver.RequirePools()
 	}
-	if err := o.serveEnv(ctx, cfg, mgr, data, resolver); err != nil {
+	env, err := o.serveEnv(ctx, cfg, mgr, data, resolver)
+	if err != nil {
 		return err
 	}
 	network, err := o.toolNetwork(ctx, cfg, mgr)
@@ -165,17 +167,20 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := measureLoad(metrics.Registry, eng); err != nil {
 		return err
 	}
-	if err := mgr.Add(&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")}); err != nil {
-		return err
-	}
-	if err := mgr.Add(&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")}); err != nil {
-		return err
-	}
-	if err := mgr.Add(&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")}); err != nil {
-		return err
-	}
-	err = controller.Setup(mgr, controller.Options{
-		Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
+	lead, err := o.addLeading(cfg, mgr, func(term ctrl.Manager) error {
+		for _, r := range []manager.Runnable{
+			&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")},
+			&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
+			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
+			env.resealer, env.waker,
+		} {
+			if err := term.Add(r); err != nil {
+				return err
+			}
+		}
+		return controller.Setup(term, controller.Options{
+			Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
+		})
 	})
 	if err != nil {
 		return err
@@ -184,7 +189,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err != nil {
 		return err
 	}
-	return o.addHealth(mgr, data, api)
+	return o.addHealth(mgr, lead, data, api)
 }
 
 // data holds the store and what depends on it.

@@ -23,7 +23,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -93,10 +92,6 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		&discoveryv1.EndpointSlice{}:  apiServerSlices(),
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
-	elect, err := o.newElection(cfg)
-	if err != nil {
-		return nil, err
-	}
 	options := ctrl.Options{
 		Scheme: Scheme(),
 		Logger: o.Logger,
@@ -112,22 +107,14 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 			// (objects.Contents).
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
-		HealthProbeBindAddress:        o.HealthProbeBindAddress,
-		LeaderElection:                o.LeaderElect,
-		LeaderElectionID:              leaderElectionID,
-		LeaderElectionNamespace:       o.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		RenewDeadline:                 ptr.To(renewDeadline),
-		GracefulShutdownTimeout:       ptr.To(shutdownTime),
-		Controller:                    config.Controller{SkipNameValidation: ptr.To(o.SkipNameValidation), ReconciliationTimeout: time.Minute},
+		Metrics:                 metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		HealthProbeBindAddress:  o.HealthProbeBindAddress,
+		GracefulShutdownTimeout: ptr.To(shutdownTime),
 	}
-	elect.configure(&options)
 	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)
 	}
-	elect.record(mgr)
 	return mgr, nil
 }
 

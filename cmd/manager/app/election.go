@@ -16,9 +16,12 @@ import (
 
 const (
 	leaderElectionID = "manager.skein.dev"
-	// renewDeadline is how long the leader tries to renew its lease before it gives up. It is controller-runtime's
-	// own default.
+	// leaseDuration is how long others wait for a leader that does not renew its lease. renewDeadline is how long the
+	// leader tries to renew it before it gives up, and retryPeriod the pause between attempts. They are
+	// controller-runtime's own defaults.
+	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
 )
 
 // election configures how this replica takes part in the leader election.
@@ -27,15 +30,10 @@ type election struct {
 	lock  resourcelock.Interface
 }
 
-// newElection returns nil where controller-runtime's defaults suffice: without leader election, and on PostgreSQL,
-// where replicas run at the same time and share the data.
+// newElection returns nil without leader election.
 func (o *Options) newElection(cfg *rest.Config) (*election, error) {
-	if o.Store != StoreSQLite || !o.LeaderElect {
+	if !o.LeaderElect {
 		return nil, nil
-	}
-	former, err := leader.Register(sqlstore.LockFile(o.DataDir), o.Identity)
-	if err != nil {
-		o.Logger.Error(err, "Cannot register for the election: if the previous replica was killed, this one waits until its lease expires, and so may the next one")
 	}
 	cfg = rest.AddUserAgent(cfg, "leader-election")
 	// One request that hangs must not cost the lease.
@@ -49,14 +47,15 @@ func (o *Options) newElection(cfg *rest.Config) (*election, error) {
 		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}
-	return &election{lease: lease, lock: leader.After(former, lease)}, nil
-}
-
-// configure sets the options of a manager for this election.
-func (e *election) configure(options *ctrl.Options) {
-	if e != nil {
-		options.LeaderElectionResourceLockInterface = e.lock
+	if o.Store != StoreSQLite {
+		return &election{lease: lease, lock: lease}, nil
 	}
+	// On SQLite the owner of a data folder may take the lease of the folder's former owner at once.
+	former, err := leader.Register(sqlstore.LockFile(o.DataDir), o.Identity)
+	if err != nil {
+		o.Logger.Error(err, "Cannot register for the election: if the previous replica was killed, this one waits until its lease expires, and so may the next one")
+	}
+	return &election{lease: lease, lock: leader.After(former, lease)}, nil
 }
 
 // record makes elections record Events.

@@ -40,15 +40,21 @@ var unsealed = prometheus.NewGauge(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(unsealed) }
 
+// envWork is what the leader does about variables.
+type envWork struct {
+	resealer *resealer
+	waker    *envWaker
+}
+
 // serveEnv provides what variables of threads need, and keeps it up to date.
-func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, resolver *definitions.Resolver) error {
+func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, resolver *definitions.Resolver) (*envWork, error) {
 	labelled, err := o.labelledCache(ctx, cfg, mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	live, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	log := o.Logger.WithName("env")
 	ring := &envkeys.Keyring{}
@@ -61,16 +67,10 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	keys.Load(ctx)
 	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: definitions.NewEnv(resolver.Variables, labelled), Secrets: data.secrets})
-	for _, r := range []interface{ Start(context.Context) error }{
-		keys,
-		&resealer{threads: data.threads, primary: ring.Primary, clock: clock.RealClock{}, log: log},
-		&envWaker{threads: data.threads, cache: labelled, log: log},
-	} {
-		if err := mgr.Add(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return &envWork{
+		resealer: &resealer{threads: data.threads, primary: ring.Primary, clock: clock.RealClock{}, log: log},
+		waker:    &envWaker{threads: data.threads, cache: labelled, log: log},
+	}, mgr.Add(keys)
 }
 
 // labelledCache is the cache of the Secrets and ConfigMaps that hold variables of users and instances. It is separate
@@ -185,12 +185,13 @@ func (w *envWaker) Start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) },
 		})
 		if err != nil {
 			return err
 		}
+		defer func() { _ = informer.RemoveEventHandler(registration) }()
 	}
 	namespace := "" // all namespaces
 	for {

@@ -15,7 +15,7 @@ import (
 
 // addHealth serves /healthz, which says that the process answers, and /readyz, which says that it can work: caches
 // are filled, and the store can be read and written.
-func (o *Options) addHealth(mgr ctrl.Manager, data *data, api *apiserver.Server) error {
+func (o *Options) addHealth(mgr ctrl.Manager, lead *leading, data *data, api *apiserver.Server) error {
 	ready := &readiness{mgr: mgr}
 	ready.started = func() {
 		if o.Started == nil {
@@ -28,7 +28,7 @@ func (o *Options) addHealth(mgr ctrl.Manager, data *data, api *apiserver.Server)
 		o.Started(a)
 	}
 	return errors.Join(
-		o.addOneReplica(mgr),
+		o.addOneReplica(mgr, lead),
 		mgr.Add(ready),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("caches", ready.check),

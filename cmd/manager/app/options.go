@@ -96,8 +96,6 @@ type Options struct {
 	Logger logr.Logger
 	// Identity names this replica. An empty one is generated.
 	Identity string
-	// SkipNameValidation allows several managers in one process, for tests.
-	SkipNameValidation bool
 	// Started is called with the addresses of the listeners once all of them are open, for tests.
 	Started func(Addresses)
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/skein-dev/skein/internal/store/sqlstore"
@@ -62,8 +63,9 @@ const patience = 30 * time.Second
 // oneReplica keeps a second replica on SQLite from becoming ready, and logs why: it would have separate data
 // (K8S-05).
 type oneReplica struct {
-	mgr  ctrl.Manager
-	wait time.Duration
+	elected <-chan struct{} // closed when this replica leads for the first time
+	log     logr.Logger
+	wait    time.Duration
 }
 
 var errSecondReplica = errors.New("another replica of the manager is active, and replicas on SQLite do not share their data: " +
@@ -72,7 +74,7 @@ var errSecondReplica = errors.New("another replica of the manager is active, and
 // check is the readiness check.
 func (r *oneReplica) check(*http.Request) error {
 	select {
-	case <-r.mgr.Elected():
+	case <-r.elected:
 		return nil
 	default:
 		return errSecondReplica
@@ -85,9 +87,9 @@ func (r *oneReplica) Start(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-r.mgr.Elected():
+	case <-r.elected:
 	case <-timer.C:
-		r.mgr.GetLogger().Error(errSecondReplica, "This replica does not become ready")
+		r.log.Error(errSecondReplica, "This replica does not become ready")
 	}
 	return nil
 }
@@ -96,10 +98,10 @@ func (r *oneReplica) Start(ctx context.Context) error {
 func (*oneReplica) NeedLeaderElection() bool { return false }
 
 // addOneReplica adds the check where it is needed. Without leader election a replica knows nothing of others.
-func (o *Options) addOneReplica(mgr ctrl.Manager) error {
+func (o *Options) addOneReplica(mgr ctrl.Manager, lead *leading) error {
 	if o.Store != StoreSQLite || !o.LeaderElect {
 		return nil
 	}
-	r := &oneReplica{mgr: mgr, wait: patience}
+	r := &oneReplica{elected: lead.elected, log: mgr.GetLogger(), wait: patience}
 	return errors.Join(mgr.Add(r), mgr.AddReadyzCheck("replicas", r.check))
 }

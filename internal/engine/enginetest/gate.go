@@ -202,3 +202,11 @@ func (g *Gate) Runnable(ctx context.Context, limit int) ([]string, error) {
 	}
 	return g.Store.Runnable(ctx, limit)
 }
+
+// RunnablePage implements store.Store.
+func (g *Gate) RunnablePage(ctx context.Context, after store.WorkPlace, limit int) ([]string, store.WorkPlace, error) {
+	if err := g.check(); err != nil {
+		return nil, nil, err
+	}
+	return g.Store.RunnablePage(ctx, after, limit)
+}

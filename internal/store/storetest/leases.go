@@ -171,6 +171,32 @@ func describeRunnable(e *env) {
 			Expect(runnable(ctx, 10)[6]).To(Equal(big[0]))
 		})
 
+		It("are all listed by those who go on behind each page, though none is taken", func(ctx SpecContext) {
+			var all []string
+			for range 5 {
+				all = append(all, e.threadIn(ctx, "big", queued("m", "go"))) // of one time
+			}
+			e.clock.Step(time.Second)
+			all = append(all, e.threadIn(ctx, "small", queued("m", "go")), e.threadIn(ctx, "big", queued("m", "go")))
+			var listed []string
+			var place store.WorkPlace
+			for pages := 1; ; pages++ {
+				ids, next, err := e.store.RunnablePage(ctx, place, 2)
+				Expect(err).NotTo(HaveOccurred())
+				listed = append(listed, ids...)
+				if place = next; place == nil {
+					Expect(pages).To(Equal(4))
+					break
+				}
+				Expect(ids).To(HaveLen(2))
+			}
+			Expect(listed).To(ConsistOf(all))
+			ids, next, err := e.store.RunnablePage(ctx, nil, len(all))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ids).To(HaveLen(len(all)))
+			Expect(next).To(BeNil(), "nothing follows a page that holds the last")
+		})
+
 		It("are found among many idle ones", func(ctx SpecContext) {
 			for i := range 300 {
 				e.threadIn(ctx, fmt.Sprint("ns-", i%7))

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -99,22 +101,32 @@ func (s Store) Release(ctx context.Context, f *store.Fence) error {
 	}, f.ThreadID)
 }
 
-// Runnable implements store.Store. Namespaces take turns, each with its oldest work first.
+// Runnable implements store.Store.
 func (s Store) Runnable(ctx context.Context, limit int) ([]string, error) {
+	ids, _, err := s.RunnablePage(ctx, nil, limit)
+	return ids, err
+}
+
+// RunnablePage implements store.Store. Namespaces take turns, each with its oldest work first.
+func (s Store) RunnablePage(ctx context.Context, after store.WorkPlace, limit int) (ids []string, next store.WorkPlace, err error) {
 	limit = sqldb.PageSize(limit)
 	var items []workItem
-	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
 		namespaces, err := sqldb.Column[string](ctx, c, queries.WorkNamespaces)
 		if err != nil {
 			return err
 		}
 		now := s.DB.Now()
 		for _, ns := range namespaces {
+			from, ok := after[ns]
+			if !ok {
+				from = store.WorkMark{Since: math.MinInt64}
+			}
 			turn := 0
-			if err := c.Rows(ctx, queries.Work, []any{ns, now, limit}, func(scan sqldb.Scanner) error {
-				w := workItem{turn: turn}
+			if err := c.Rows(ctx, queries.Work, []any{ns, from.Since, from.Since, from.Key, now, limit + 1}, func(scan sqldb.Scanner) error {
+				w := workItem{namespace: ns, turn: turn}
 				turn++
-				err := scan(&w.id, &w.since)
+				err := scan(&w.id, &w.Since, &w.Key)
 				items = append(items, w)
 				return err
 			}); err != nil {
@@ -124,23 +136,33 @@ func (s Store) Runnable(ctx context.Context, limit int) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list runnable threads: %w", err)
+		return nil, nil, fmt.Errorf("list runnable threads: %w", err)
 	}
 	slices.SortStableFunc(items, func(a, b workItem) int {
-		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.since, b.since))
+		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.Since, b.Since))
 	})
-	ids := make([]string, 0, min(limit, len(items)))
-	for _, w := range items[:min(limit, len(items))] {
-		ids = append(ids, w.id)
+	if len(items) > limit {
+		items, next = items[:limit], maps.Clone(after)
+		if next == nil {
+			next = store.WorkPlace{}
+		}
 	}
-	return ids, nil
+	ids = make([]string, 0, len(items))
+	for _, w := range items {
+		ids = append(ids, w.id)
+		if next != nil {
+			next[w.namespace] = w.WorkMark
+		}
+	}
+	return ids, next, nil
 }
 
 // workItem is a thread with work. turn is its position within its namespace.
 type workItem struct {
-	id    string
-	since int64
-	turn  int
+	store.WorkMark
+	namespace string
+	id        string
+	turn      int
 }
 
 // Store gives out leases.

@@ -19,8 +19,8 @@ const (
 			SELECT (SELECT min(namespace) FROM thread_head WHERE work_since IS NOT NULL AND namespace > n.namespace)
 			FROM n WHERE n.namespace IS NOT NULL)
 		SELECT namespace FROM n WHERE namespace IS NOT NULL`
-	Work = `SELECT t.id, h.work_since FROM thread_head h JOIN thread t ON t.key = h.thread
-		WHERE h.namespace = ? AND h.work_since IS NOT NULL
+	Work = `SELECT t.id, h.work_since, h.thread FROM thread_head h JOIN thread t ON t.key = h.thread
+		WHERE h.namespace = ? AND h.work_since IS NOT NULL AND (h.work_since > ? OR h.work_since = ? AND h.thread > ?)
 		AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.thread = h.thread AND l.expires_at > ?)
 		ORDER BY h.work_since, h.thread LIMIT ?`
 )
