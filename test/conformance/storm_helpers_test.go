@@ -48,6 +48,9 @@ export default defineEffect({
   },
 });`
 
+// waiting is how many messages wait in the queue of a thread at most.
+const waiting = 5
+
 // storm is what is due all the while managers are killed, and what is known of it afterwards.
 type storm struct {
 	ns      string
@@ -74,7 +77,7 @@ func storms(ctx context.Context, ns string, long time.Duration) *storm {
 		s.mu.Lock()
 		key := r.Header.Get("Idempotency-Key")
 		s.arrived[key] = append(s.arrived[key], time.Now())
-		wait := time.Duration(rng.IntN(300)) * time.Millisecond
+		wait := time.Duration(rng.IntN(1500)) * time.Millisecond
 		s.mu.Unlock()
 		select { // so that managers are killed while the handler runs
 		case <-time.After(wait):
@@ -206,7 +209,8 @@ func (s *storm) check(ctx context.Context, terminatedAt time.Time) {
 			Expect(time.UnixMicro(f.StartedAt)).To(BeTemporally("<=", terminatedAt), "%+v", f)
 		}
 	}
-	Expect(ticks(ctx, s.doomed)["tick"]).To(Equal(before), "each firing before the end of the thread queued one message, and none did after it")
+	// Each firing before the end of the thread queued one message. The thread did not read those that waited when it ended.
+	Expect(ticks(ctx, s.doomed)["tick"]).To(And(BeNumerically("<=", before), BeNumerically(">=", before-waiting)))
 	said := ticks(ctx, s.thread)
 	Expect(said["tick"]).To(Equal(len(told.Firings)), "each firing queued one message")
 

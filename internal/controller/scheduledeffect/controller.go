@@ -83,6 +83,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.notifications).
+		WatchesRawSource(r.ClockSource()).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
@@ -108,6 +109,7 @@ type scope struct {
 	next     time.Duration // until the next reconcile; 0 means only on an event
 	fires    bool          // whether it is due at that time
 	again    bool          // whether to reconcile again as soon as the status is written
+	plans    bool          // whether the status fixes the due time
 	gone     bool          // whether the object was deleted
 	schedule *schedule     // nil for one-time effects
 }
