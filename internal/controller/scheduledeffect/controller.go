@@ -25,6 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -174,10 +175,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, errors.Join(failed, err)
 }
 
-// decoded reports fields that could not be decoded as a problem. An effect never fires from such a spec.
+// decoded reports fields that could not be decoded, and arguments that no handler would get, as a problem. An effect never fires from such
+// a spec.
 func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
 	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
+	} else if args := s.object.Spec.Args; args != nil {
+		if err := effects.CheckArgs(args.Raw); err != nil {
+			s.problem = &problem{skeinv1.ReasonInvalidSpec, "spec.args: " + err.Error()}
+		}
 	}
 	return s.problem != nil, nil
 }
