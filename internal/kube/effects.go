@@ -18,8 +18,10 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
+	domain "github.com/skein-dev/skein/internal/thread"
 )
 
 // Phases of a ScheduledEffect.
@@ -66,6 +68,9 @@ func NewEffects(c client.Client, live client.Reader, st EffectStore, clk clock.P
 // Schedule implements engine.Effects. The Effect must exist, because otherwise the call would never fire. It need not
 // be ready yet.
 func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine.EffectRequest) (string, error) {
+	if err := effects.CheckArgs(req.Args); err != nil {
+		return "", &domain.InvalidError{Field: "args", Message: err.Error()}
+	}
 	at := skeinv1.NewTimestamp(e.clock.Now().Add(max(req.Delay, 0)).Truncate(time.Microsecond))
 	s := &skeinv1.ScheduledEffect{
 		ObjectMeta: metav1.ObjectMeta{

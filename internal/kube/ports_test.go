@@ -25,6 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 var parent = &store.Thread{ID: "11111111-2222-4333-8444-555555555555", Namespace: kubetest.Namespace, Name: "thread", RootID: "11111111-2222-4333-8444-555555555555"}
@@ -107,6 +108,10 @@ var _ = Describe("Effects", func() {
 		var unknown *definition.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 		Expect(err).To(MatchError(HaveSuffix("create it first; existing Effects: acme.remind-me, later")))
+		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "later", Args: json.RawMessage(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)})
+		var invalid *thread.InvalidError
+		Expect(errors.As(err, &invalid)).To(BeTrue())
+		Expect(invalid).To(HaveValue(And(HaveField("Field", "args"), HaveField("Message", HavePrefix("the arguments have 1048584 bytes, more than the limit of 1048576")))))
 		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(Equal("uid-1"))

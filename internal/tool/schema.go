@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	maxSchemas       = 4096
-	maxSchemaErrors  = 8
-	maxArgumentBytes = 1 << 20
+	maxSchemas      = 4096
+	maxSchemaErrors = 8
 )
+
+// MaxArgumentBytes bounds the arguments of a call.
+const MaxArgumentBytes = 1 << 20
 
 // Schema checks the arguments of a tool.
 type Schema struct{ compiled *jsonschema.Schema } // nil: any object
@@ -67,8 +69,8 @@ func (s *Schema) Check(arguments string) (json.RawMessage, error) {
 	if text := strings.TrimSpace(arguments); text == "" || text == "null" {
 		arguments = "{}" // some models write this for a tool without arguments
 	}
-	if len(arguments) > maxArgumentBytes {
-		return nil, fmt.Errorf("the arguments have %d bytes, more than the limit of %d: put large data into a file and give its path", len(arguments), maxArgumentBytes)
+	if len(arguments) > MaxArgumentBytes {
+		return nil, fmt.Errorf("the arguments have %d bytes, more than the limit of %d: put large data into a file and give its path", len(arguments), MaxArgumentBytes)
 	}
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(arguments))
 	if err != nil {

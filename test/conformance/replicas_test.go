@@ -33,25 +33,12 @@ type replica struct {
 // onPostgres runs n replicas on a database of their own in place of the suite's manager.
 func onPostgres(ctx context.Context, ns string, n int) (*pgtest.Server, []*replica) {
 	GinkgoHelper()
-	server, err := pgtest.Start(ctx, pgtest.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(server.Stop()).To(Succeed()) })
-	name, err := server.NewDatabase(ctx, "")
-	Expect(err).NotTo(HaveOccurred())
+	server, _, options := postgresFor(ctx, ns)
 	token, err := cluster.Token(ctx, ns, "replicas")
 	Expect(err).NotTo(HaveOccurred())
-	bucket := GinkgoT().TempDir()
-	manager.Stop()
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(manager.Start(ctx)).To(Succeed())
-		served(ctx)
-	}, NodeTimeout(2*patience))
 	var all []*replica
-	for i := range n {
-		m, err := cluster.NewManager(harness.ManagerOptions{
-			Dir: filepath.Join(GinkgoT().TempDir(), fmt.Sprint(i)), Log: logFile, Env: []string{"SKEIN_DATABASE_URL=" + server.URL(name)},
-			Args: []string{"--store=postgres", "--leader-elect", "--namespaces=" + ns, "--blob-url=file://" + bucket},
-		})
+	for range n {
+		m, err := cluster.NewManager(options())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(m.Start(ctx)).To(Succeed())
 		DeferCleanup(m.Stop)
@@ -61,6 +48,31 @@ func onPostgres(ctx context.Context, ns string, n int) (*pgtest.Server, []*repli
 	}
 	served(ctx)
 	return server, all
+}
+
+// postgresFor starts a database for the replicas that take the place of the suite's manager. It returns the server, the name of the
+// database, and a function that makes the options of a replica.
+func postgresFor(ctx context.Context, ns string) (*pgtest.Server, string, func() harness.ManagerOptions) {
+	GinkgoHelper()
+	server, err := pgtest.Start(ctx, pgtest.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(server.Stop()).To(Succeed()) })
+	name, err := server.NewDatabase(ctx, "")
+	Expect(err).NotTo(HaveOccurred())
+	bucket := GinkgoT().TempDir()
+	manager.Stop()
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(manager.Start(ctx)).To(Succeed())
+		served(ctx)
+	}, NodeTimeout(2*patience))
+	made := 0
+	return server, name, func() harness.ManagerOptions {
+		made++
+		return harness.ManagerOptions{
+			Dir: filepath.Join(GinkgoT().TempDir(), fmt.Sprint(made)), Log: logFile, Env: []string{"SKEIN_DATABASE_URL=" + server.URL(name)},
+			Args: []string{"--store=postgres", "--leader-elect", "--namespaces=" + ns, "--blob-url=file://" + bucket, "--tool-private-hosts=127.0.0.1"},
+		}
+	}
 }
 
 // hangs is a model that answers nothing until it is told to, and tells when a caller gave up.

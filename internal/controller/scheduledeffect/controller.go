@@ -25,6 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -83,6 +84,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.notifications).
+		WatchesRawSource(r.ClockSource()).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
@@ -108,6 +110,7 @@ type scope struct {
 	next     time.Duration // until the next reconcile; 0 means only on an event
 	fires    bool          // whether it is due at that time
 	again    bool          // whether to reconcile again as soon as the status is written
+	plans    bool          // whether the status fixes the due time
 	gone     bool          // whether the object was deleted
 	schedule *schedule     // nil for one-time effects
 }
@@ -172,10 +175,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, errors.Join(failed, err)
 }
 
-// decoded reports fields that could not be decoded as a problem. An effect never fires from such a spec.
+// decoded reports fields that could not be decoded, and arguments that no handler would get, as a problem. An effect never fires from such
+// a spec.
 func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
 	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
+	} else if args := s.object.Spec.Args; args != nil {
+		if err := effects.CheckArgs(args.Raw); err != nil {
+			s.problem = &problem{skeinv1.ReasonInvalidSpec, "spec.args: " + err.Error()}
+		}
 	}
 	return s.problem != nil, nil
 }

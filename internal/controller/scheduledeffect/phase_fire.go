@@ -92,7 +92,7 @@ func (r *Reconciler) plan(_ context.Context, s *scope) (bool, error) {
 		s.due = early
 	}
 	// The status must hold the due time before the effect fires.
-	s.again = true
+	s.again, s.plans = true, true
 	return true, nil
 }
 

@@ -2,12 +2,14 @@ package scheduledeffect_test
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,6 +125,20 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 		}
 		reconcile(ctx, s)
 		Expect(dues(ctx, s)).To(HaveLen(4))
+	})
+
+	It("records what is due before its Effect exists, says what is missing, and heals", Label("EFF-07", "K8S-02"), func(ctx SpecContext) {
+		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.Effect = "comes-later" })
+		pass(ctx, s, 61*time.Second)
+		ready := func() *metav1.Condition { return meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady) }
+		Expect(ready()).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring(`Effect "comes-later" does not exist`)))))
+		Expect(dues(ctx, s)).To(Equal([]string{clock(time.Minute) + " schedule pending"}), "the engine waits for the Effect")
+		effect := &skeinv1.Effect{ObjectMeta: Meta("comes-later")}
+		e.Create(ctx, effect)
+		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		pass(ctx, s, 2*time.Second)
+		Expect(ready()).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+		Expect(dues(ctx, s)).To(HaveLen(1))
 	})
 
 	It("counts from now after an edit, and fires nothing again", Label("EFF-03"), func(ctx SpecContext) {
@@ -382,6 +398,10 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 		Expect(dues(ctx, s)).To(BeEmpty())
 	},
 		Entry("30 February", func(s *skeinv1.ScheduledEffectSpec) { s.Schedules = []string{"0 0 30 2 *"} }, "spec.schedules[0]: schedule \"0 0 30 2 *\" is never due"),
+		Entry("a schedule that is none", func(s *skeinv1.ScheduledEffectSpec) { s.Schedules = []string{"0 25 * * *"} }, "spec.schedules[0]: schedule \"0 25 * * *\""),
+		Entry("arguments over the limit", func(s *skeinv1.ScheduledEffectSpec) {
+			s.Args = &runtime.RawExtension{Raw: []byte(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)}
+		}, "spec.args: the arguments have 1048584 bytes, more than the limit of 1048576: put large data into a file"),
 		Entry("an unknown zone", func(s *skeinv1.ScheduledEffectSpec) { s.TimeZone = "Europe/Berln" }, "spec.timeZone: time zone \"Europe/Berln\" is unknown"),
 		Entry("an exclusion", func(s *skeinv1.ScheduledEffectSpec) {
 			s.Exclusions = []skeinv1.ScheduleExclusion{{Schedule: "@every 1h"}}

@@ -2,6 +2,7 @@ package scheduledeffect_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +178,17 @@ var _ = Describe("The scheduledeffect controller", func() {
 		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 		Reconcile(ctx, r, s)
 		Expect(e.Engine.EffectsWoke).To(Equal(1))
+	})
+
+	It("says that its arguments are over the limit, and does not fire", Label("EFF-01"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Args = &runtime.RawExtension{Raw: []byte(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)}
+		})
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("spec.args: the arguments have 1048584 bytes, more than the limit")))))
+		Expect(e.Engine.EffectsWoke).To(BeZero())
 	})
 
 	It("is canceled when the thread is terminated before it was due", Label("EFF-06"), func(ctx SpecContext) {

@@ -139,6 +139,14 @@ func (w *Worker) run(ctx context.Context, c *Call) error {
 	return w.opts.Runner.RunEffect(ctx, *c)
 }
 
+// CheckArgs returns an error when the arguments of a firing are over the limit.
+func CheckArgs(args json.RawMessage) error {
+	if len(args) > tool.MaxArgumentBytes {
+		return fmt.Errorf("the arguments have %d bytes, more than the limit of %d: put large data into a file and give its path", len(args), tool.MaxArgumentBytes)
+	}
+	return nil
+}
+
 // arguments decodes the arguments of an effect as its schema says.
 func arguments(e *definition.Effect, args json.RawMessage) (any, error) {
 	schema, err := tool.CompileSchema(parameters(e))
