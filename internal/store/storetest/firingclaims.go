@@ -183,7 +183,7 @@ func describeFiringClaims(e *env) {
 			}
 			in(9, "few")
 			in(10, "few")
-			e.fires(ctx, 11, func(f *store.Firing) { f.Namespace, f.AvailableAt = "later", e.now() + time.Hour.Microseconds() })
+			e.fires(ctx, 11, func(f *store.Firing) { f.Namespace, f.AvailableAt = "later", e.now()+time.Hour.Microseconds() })
 			Expect(e.store.DueFirings(ctx, 5)).To(HaveExactElements(
 				And(HaveField("Namespace", "many"), HaveField("Count", 5)), And(HaveField("Namespace", "few"), HaveField("Count", 2))))
 			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"many": 2, "few": 5, "later": 1})
