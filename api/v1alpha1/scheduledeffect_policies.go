@@ -112,7 +112,7 @@ const (
 
 // EffectRetry says how often a firing that failed is tried again. Waiting for a sandbox or a definition is not an attempt.
 type EffectRetry struct {
-	// Attempts in all. When it is absent, a handler that failed is not tried again.
+	// Attempts in all. When it is absent, a firing that failed is not tried again.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +optional
@@ -129,6 +129,16 @@ type EffectRetry struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('24h')",message="give a duration from 100ms to 24h such as 10m"
 	// +optional
 	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`
+
+	// Statuses of HTTP answers after which callTool is tried again; 408, 425, 429 and all from 500 on when absent. Any other
+	// answer that is not a success fails at once. When there is no answer, the call is tried again in any case.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:Minimum=300
+	// +kubebuilder:validation:items:Maximum=599
+	// +listType=set
+	// +optional
+	Statuses []int32 `json:"statuses,omitempty"`
 }
 
 // DailyLimit bounds what a schedule may do in a day. When a limit is reached, due times are skipped until the day ends.

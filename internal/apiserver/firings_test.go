@@ -26,7 +26,7 @@ var _ = Describe("GET firings", Label("EFF-07"), func() {
 			},
 			Skips: []store.EffectSkip{{EffectID: "effect-daily", Due: 3, Until: 9, Count: 7, Reason: "Suspended"}},
 		})).To(Succeed())
-		claimed, err := firings.ClaimFirings(ctx, "w", time.Minute, 1)
+		claimed, err := firings.ClaimFirings(ctx, "w", time.Minute, map[string]int{"team": 1})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(firings.FinishFiring(ctx, store.FiringEnd{Key: claimed[0].Key(), Epoch: 1, Status: store.FiringFailed, Error: "no tea", Log: "tried"})).To(Succeed())
 		c, err := client.New(e.config)

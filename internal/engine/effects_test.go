@@ -37,9 +37,9 @@ func (s *lateRenewals) RenewFirings(context.Context, time.Duration, []store.Firi
 	return nil, store.ErrUnavailable
 }
 
-func (s *lateRenewals) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
+func (s *lateRenewals) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...store.FiringKey) ([]store.Firing, error) {
 	s.claims.Add(1)
-	return s.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
+	return s.Store.ClaimFirings(ctx, owner, ttl, shares, running...)
 }
 
 // heldRenewal is a store that writes the first renewal of a claim only when what the attempt failed by is there, or does not come.
@@ -328,7 +328,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		id := makeThread(ctx, w, "a")
 		f := fire(ctx, id, "slow", nil)
 		Eventually(kept.claims.Load).Should(BeNumerically(">=", 3), "each for a whole term")
-		Expect(w.Store.ClaimFirings(ctx, "another", hour, 10)).To(BeEmpty())
+		Expect(w.Store.ClaimFirings(ctx, "another", hour, map[string]int{enginetest.Namespace: 10})).To(BeEmpty())
 		st, err := w.Threads.Open(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.SetValue(ctx, "go", []byte("true"))).To(Succeed())

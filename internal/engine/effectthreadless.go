@@ -96,9 +96,20 @@ func (c *effectCode) CallTool(ctx context.Context, call effects.Call) error {
 	res := set.Call(ctx, tool.Call{ID: call.Key, Name: made.Definition().Name, Arguments: args})
 	call.Log.Add(clip.Text(host.Redacted(res.Content), maxToolAnswer))
 	if res.Status != tool.StatusSuccess {
-		return &effects.HandlerError{Text: clip.Text(host.Redacted(res.Content), maxToolAnswer)}
+		return toolFailed(&call.Target, res.Service, clip.Text(host.Redacted(res.Content), maxToolAnswer))
 	}
 	return nil
+}
+
+// toolFailed returns the outcome of a call that failed. The status of an HTTP answer decides whether it is tried again.
+func toolFailed(t *effects.Target, f *tool.ServiceFailure, text string) error {
+	switch {
+	case f == nil:
+		return &effects.HandlerError{Text: text}
+	case t.Again(f.Status):
+		return &effects.ServiceError{Text: text, After: f.RetryAfter}
+	}
+	return &effects.FinalError{Text: text}
 }
 
 // maxToolAnswer bounds what a firing keeps of the answer of a tool, in bytes.

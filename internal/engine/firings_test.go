@@ -25,11 +25,11 @@ type paused struct {
 	finished chan error
 }
 
-func (s *paused) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
+func (s *paused) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...store.FiringKey) ([]store.Firing, error) {
 	if s.claimed.Load() {
 		return nil, nil
 	}
-	firings, err := s.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
+	firings, err := s.Store.ClaimFirings(ctx, owner, ttl, shares, running...)
 	s.claimed.Store(len(firings) > 0)
 	return firings, err
 }
@@ -217,7 +217,9 @@ var _ = Describe("Firings of effects", func() {
 		id := makeThread(ctx, w, "a")
 		f := fireEffect(ctx, w, id, "held", nil)
 		begun(ctx, id, "1")
-		Eventually(func() ([]store.Firing, error) { return w.Store.ClaimFirings(ctx, "another", hour, 1) }).Should(ConsistOf(And(HaveField("Epoch", int64(2)), HaveField("Attempts", 2))))
+		Eventually(func() ([]store.Firing, error) {
+			return w.Store.ClaimFirings(ctx, "another", hour, map[string]int{enginetest.Namespace: 1})
+		}).Should(ConsistOf(And(HaveField("Epoch", int64(2)), HaveField("Attempts", 2))))
 		taken := firing(ctx, f)
 		set(ctx, id, "go")
 		var err error

@@ -81,6 +81,12 @@ type ChildRequest struct {
 	Attachments []string
 }
 
+// EffectQuotaError says which quota of ScheduledEffects is used up, and what to do.
+type EffectQuotaError struct{ Message string }
+
+// Error implements error.
+func (e *EffectQuotaError) Error() string { return e.Message }
+
 // Effects schedules effects (EFF-01).
 type Effects interface {
 	// Schedule declares an effect under a name that derives from the cause, and returns its id.

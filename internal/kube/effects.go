@@ -42,6 +42,7 @@ type Effects struct {
 	live   client.Reader
 	store  EffectStore
 	clock  clock.PassiveClock
+	quota  *EffectQuota
 }
 
 // EffectStore is the part of the store that Effects needs.
@@ -51,18 +52,12 @@ type EffectStore interface {
 	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
 }
 
-// Quotas of ScheduledEffects that have not ended.
-const (
-	maxThreadEffects    = 10000
-	maxNamespaceEffects = 100000
-)
-
 var _ engine.Effects = (*Effects)(nil)
 
 // NewEffects returns the port. The client must read its own writes, so that List includes what was just scheduled.
 // live reads from the API server, past any cache.
-func NewEffects(c client.Client, live client.Reader, st EffectStore, clk clock.PassiveClock) *Effects {
-	return &Effects{client: c, live: live, store: st, clock: clk}
+func NewEffects(c client.Client, live client.Reader, st EffectStore, clk clock.PassiveClock, quota *EffectQuota) *Effects {
+	return &Effects{client: c, live: live, store: st, clock: clk, quota: quota}
 }
 
 // Schedule implements engine.Effects. The Effect must exist, because otherwise the call would never fire. It need not
@@ -86,13 +81,6 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 			At:        &at,
 		},
 	}
-	if len(req.Args) > 0 && string(req.Args) != "null" {
-		// What code or a model said stays out of etcd (K8S-07). The arguments are stored before the object that names them.
-		s.Spec.ArgsRef = objects.Hash([]byte(thread.ID), []byte(req.Cause))
-		if err := e.store.PutEffectArgs(ctx, store.EffectArgs{ID: s.Spec.ArgsRef, Namespace: thread.Namespace, ThreadID: thread.ID, Args: req.Args}); err != nil {
-			return "", fmt.Errorf("store the arguments: %w", err)
-		}
-	}
 	if req.HookDepth > 0 {
 		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
 	}
@@ -105,17 +93,38 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 		}
 		return "", err
 	}
-	if err := e.checkQuota(ctx, thread, s); err != nil {
+	undo, err := e.quota.admit(ctx, thread, s.Name, e.clock.Now())
+	if err != nil {
+		if id, err := e.existing(ctx, s); err == nil {
+			return id, nil
+		}
 		return "", err
 	}
-	err := e.client.Create(ctx, s)
+	if err = e.create(ctx, thread, s, req.Args); err != nil {
+		undo()
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return e.existing(ctx, s)
 	}
 	if err != nil {
-		return "", fmt.Errorf("create ScheduledEffect %q: %w", s.Name, err)
+		return "", err
 	}
 	return string(s.UID), nil
+}
+
+// create stores the arguments and creates the object.
+func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect, args json.RawMessage) error {
+	if len(args) > 0 && string(args) != "null" {
+		// What code or a model said stays out of etcd (K8S-07). The arguments are stored before the object that names them.
+		s.Spec.ArgsRef = objects.Hash([]byte(thread.ID), []byte(s.Annotations[skeinv1.AnnotationIdempotencyKey]))
+		if err := e.store.PutEffectArgs(ctx, store.EffectArgs{ID: s.Spec.ArgsRef, Namespace: thread.Namespace, ThreadID: thread.ID, Args: args}); err != nil {
+			return fmt.Errorf("store the arguments: %w", err)
+		}
+	}
+	if err := e.client.Create(ctx, s); err != nil {
+		return fmt.Errorf("create ScheduledEffect %q: %w", s.Name, err)
+	}
+	return nil
 }
 
 // shownNames bounds how many names of Effects an error lists.
@@ -264,32 +273,6 @@ func (e *Effects) args(ctx context.Context, s *skeinv1.ScheduledEffect) (json.Ra
 		return json.RawMessage("{}"), nil
 	}
 	return s.Spec.Args.Raw, nil
-}
-
-// checkQuota returns an error when the thread or the namespace has too many effects. A repeat of a call that created one is
-// let through.
-func (e *Effects) checkQuota(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect) error {
-	for _, q := range []struct {
-		what string
-		most int
-		in   client.ListOption
-	}{
-		{fmt.Sprintf("thread %q", thread.Name), maxThreadEffects, client.MatchingFields{objects.IndexThread: thread.Name}},
-		{fmt.Sprintf("namespace %q", thread.Namespace), maxNamespaceEffects, client.InNamespace(thread.Namespace)},
-	} {
-		var list skeinv1.ScheduledEffectList
-		if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), q.in, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("count the ScheduledEffects of the %s: %w", q.what, err)
-		}
-		if len(list.Items) < q.most {
-			continue
-		}
-		if _, err := e.existing(ctx, s); err == nil {
-			return nil
-		}
-		return &definition.UnknownError{Message: fmt.Sprintf("the %s has %d ScheduledEffects, which is the limit: remove some with removeScheduledEffect, or wait until they have ended", q.what, len(list.Items))}
-	}
-	return nil
 }
 
 // DueTime returns when a ScheduledEffect fires. For spec.delay, the API server records the time of creation only in

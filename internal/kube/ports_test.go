@@ -98,7 +98,7 @@ var _ = Describe("Effects", func() {
 		db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: scratch.Folder(GinkgoT())})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(db.Close)
-		port := kube.NewEffects(c, c, db, testingclock.NewFakePassiveClock(now))
+		port := kube.NewEffects(c, c, db, testingclock.NewFakePassiveClock(now), kube.NewEffectQuota(0, 0))
 		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "acme/remind_me"})
 		Expect(err).To(MatchError(HavePrefix(`there is no Effect "acme.remind-me" in namespace`)))
 		for _, name := range []string{"acme.remind-me", "later"} {

@@ -232,7 +232,7 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		due := []store.Firing{firing(2, store.FiringRunning)}
 		Expect(s.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "open-sesame", Namespace: "ns"}, Firings: due})).To(Succeed())
 		Expect(due[0].Args).To(MatchJSON(data), "the caller's record")
-		Expect(s.ClaimFirings(ctx, "a", time.Minute, 1)).To(HaveLen(1))
+		Expect(s.ClaimFirings(ctx, "a", time.Minute, map[string]int{"ns": 1})).To(HaveLen(1))
 		end := func(due int64) store.FiringEnd {
 			return store.FiringEnd{Key: store.FiringKey{EffectID: "open-sesame", Due: due}, Namespace: "ns", Epoch: 1, Status: store.FiringFailed, Error: "no open-sesame", Log: "open-sesame", Waiting: "open-sesame"}
 		}

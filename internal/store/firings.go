@@ -160,10 +160,13 @@ type FiringStore interface {
 	// ReleaseQueued gives the oldest queued firing of an effect and thread a status, pending or running, unless another one
 	// is under way.
 	ReleaseQueued(ctx context.Context, effectID, threadID string, to FiringStatus) error
-	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. running are
-	// firings whose handlers still run in the caller; their claims are extended when they have expired, and such a
-	// firing is not returned.
-	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...FiringKey) ([]Firing, error)
+	// DueFirings returns how many firings can be claimed in each namespace, up to limit in each. The namespace whose firing is
+	// due for the longest time comes first.
+	DueFirings(ctx context.Context, limit int) ([]DueFirings, error)
+	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. shares says how many
+	// at most of each namespace; the oldest come first. running are firings whose handlers still run in the caller; their
+	// claims are extended when they have expired, and such a firing is not returned.
+	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...FiringKey) ([]Firing, error)
 	// RenewFirings extends claims by ttl, and returns those that are lost.
 	RenewFirings(ctx context.Context, ttl time.Duration, claims []FiringClaim) (lost []FiringKey, err error)
 	// ReleaseFirings gives up all claims of an owner, at its shutdown. Their attempts do not count.
@@ -203,6 +206,13 @@ type EffectArgs struct {
 	Namespace string
 	ThreadID  string // they are removed with the thread
 	Args      json.RawMessage
+}
+
+// DueFirings is how many firings of a namespace can be claimed.
+type DueFirings struct {
+	Namespace string
+	Count     int
+	Oldest    int64 // since when the first of them can be claimed
 }
 
 // FiringClaim is a claim of a firing.

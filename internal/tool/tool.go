@@ -70,6 +70,16 @@ type Result struct {
 	Handoff string
 	// Wait is set instead of the other fields when the result comes later.
 	Wait *Wait
+	// Service says how the service that was called failed, when it did.
+	Service *ServiceFailure
+}
+
+// ServiceFailure is a failure of a service that a tool called over HTTP.
+type ServiceFailure struct {
+	// Status of its answer; 0 when there was no whole answer, and the service may have done what it was asked to.
+	Status int
+	// RetryAfter is how long the service asks callers to wait; 0 when it does not say.
+	RetryAfter time.Duration
 }
 
 // PromptCall is a call of a prompt as a tool.

@@ -153,6 +153,8 @@ var refused = []struct{ kind, spec, says string }{
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, schedules: ["@daily"], catchUp: {policy: Some}}`, `"None", "Last", "All"`},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, schedules: ["@daily"], concurrencyPolicy: Wait}`, "spec.concurrencyPolicy"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, schedules: ["@daily"], dailyLimit: {cost: free}}`, "write an amount such as"},
+	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1h, retry: {statuses: [503]}}`, "retry.statuses are statuses of HTTP answers: leave it out, or set callTool"},
+	{"ScheduledEffect", `{callTool: {name: x}, after: 1h, retry: {statuses: [200]}}`, "should be greater than or equal to 300"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1h, retry: {attempts: 0}}`, "spec.retry.attempts"},
 	{"Subagent", `{}`, "Required value"},
 	{"Subagent", `{parentRef: {name: t}, agentRef: {name: a}, name: x, parentCommunication: shout}`, "spec.parentCommunication"},

@@ -43,8 +43,8 @@ type FileList struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// CauseQuotaExceeded is the type of the cause of a Forbidden that means that the thread's quota of files is used up.
-// The cause's field is bytes or files.
+// CauseQuotaExceeded is the type of the cause of a Forbidden that means that the thread's quota of files is used up, or
+// that of ScheduledEffects. The cause's field is bytes, files or effects.
 const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
 
 // KindFileList is the kind of a FileList.

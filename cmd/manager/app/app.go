@@ -139,7 +139,11 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
 	children := kube.NewChildren(written)
-	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{})
+	quota := kube.NewEffectQuota(o.ThreadEffects, o.NamespaceEffects)
+	if err := quota.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota)
 	eng, err := engine.New(engine.Options{
 		Threads:     data.threads,
 		Definitions: resolver,

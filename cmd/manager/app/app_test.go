@@ -39,6 +39,8 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--log-level=loud", "error or info or debug"},
 		{"--workers=-1", "positive"},
 		{"--namespace-workers=-1", "positive"},
+		{"--thread-effects=-1", "--thread-effects=-1: give a positive number, or 0 for no limit"},
+		{"--namespace-effects=-1", "--namespace-effects=-1: give a positive number, or 0 for no limit"},
 		{"--file-quota-bytes=much", "amount of bytes such as 500Mi"},
 		{"--file-quota-files=-1", "give 0 for no bound"},
 	} {

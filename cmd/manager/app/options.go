@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/skein-dev/skein/internal/envkeys"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
@@ -86,6 +87,8 @@ type Options struct {
 	Workers     int // concurrent runs; 0 means the engine's default
 	// NamespaceWorkers limits the concurrent runs of one namespace. 0 means no separate limit.
 	NamespaceWorkers int
+	ThreadEffects    int      // ScheduledEffects of a thread that have not ended; 0 means no limit
+	NamespaceEffects int      // the same of a namespace
 	MaxQueued        int      // user messages that may wait in one thread (MSG-07)
 	Namespaces       []string // empty means all
 	Namespace        string   // the manager's own namespace
@@ -123,6 +126,8 @@ func Defaults() Options {
 		RuntimeAPIBindAddress:  ":8444",
 		MetricsBindAddress:     ":8080",
 		HealthProbeBindAddress: ":8081",
+		ThreadEffects:          kube.DefaultThreadEffects,
+		NamespaceEffects:       kube.DefaultNamespaceEffects,
 		MaxQueued:              5,
 		Namespace:              DefaultNamespace,
 		LogFormat:              "json",
@@ -151,6 +156,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
 	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1250); a fifth of them is kept for namespaces of which nothing runs yet")
 	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "`number` of runs at once of one namespace; only bound by --workers when 0")
+	f.IntVar(&o.ThreadEffects, "thread-effects", o.ThreadEffects, "`number` of ScheduledEffects of one thread that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
+	f.IntVar(&o.NamespaceEffects, "namespace-effects", o.NamespaceEffects, "`number` of ScheduledEffects of one namespace that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
 	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
 	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; all with public addresses when empty")
 	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools may reach even where its address is private, loopback or link-local, such as tools.example.svc")
@@ -206,6 +213,12 @@ func (o *Options) validate() error {
 	}
 	if o.NamespaceWorkers < 0 {
 		errs = append(errs, fmt.Errorf("--namespace-workers=%d: give a positive number, or 0 for no bound but --workers", o.NamespaceWorkers))
+	}
+	if o.ThreadEffects < 0 {
+		errs = append(errs, fmt.Errorf("--thread-effects=%d: give a positive number, or 0 for no limit", o.ThreadEffects))
+	}
+	if o.NamespaceEffects < 0 {
+		errs = append(errs, fmt.Errorf("--namespace-effects=%d: give a positive number, or 0 for no limit", o.NamespaceEffects))
 	}
 	if o.MaxQueued == 0 || o.MaxQueued < -1 {
 		errs = append(errs, fmt.Errorf("--max-queued-messages=%d: give a positive number, or -1 for no limit", o.MaxQueued))

@@ -12,6 +12,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/store"
@@ -65,6 +66,13 @@ func overQuota(name string, q *store.QuotaError) *apierrors.StatusError {
 	e := apierrors.NewForbidden(ThreadsResource, name, nil)
 	e.ErrStatus.Message = q.Error()
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQuotaExceeded, Field: q.Resource, Message: q.Error()}}
+	return e
+}
+
+func overEffects(name string, q *engine.EffectQuotaError) *apierrors.StatusError {
+	e := apierrors.NewForbidden(ThreadsResource, name, nil)
+	e.ErrStatus.Message = q.Message
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQuotaExceeded, Field: "effects", Message: q.Message}}
 	return e
 }
 

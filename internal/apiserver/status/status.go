@@ -35,6 +35,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	var unreadable *thread.EnvUnreadableError
 	var version *store.VersionError
 	var quota *store.QuotaError
+	var effects *engine.EffectQuotaError
 	switch {
 	case errors.As(err, &status):
 		return status
@@ -92,6 +93,8 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 		return apierrors.NewConflict(ThreadsResource, name, errors.New("it has changed since it was read: read it again and repeat the change"))
 	case errors.As(err, &quota):
 		return overQuota(name, quota)
+	case errors.As(err, &effects):
+		return overEffects(name, effects)
 	case errors.Is(err, store.ErrNoSpace):
 		e := apierrors.NewServiceUnavailable("the disk of file contents is full, nothing was stored: try again once there is space")
 		e.ErrStatus.Details = details(name, RetrySoon)

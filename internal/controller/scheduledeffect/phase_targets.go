@@ -126,12 +126,15 @@ func targetOf(spec *skeinv1.ScheduledEffectSpec) effects.Target {
 		t.Deadline = time.Duration(*n) * time.Second
 	}
 	if p := spec.Retry; p != nil {
-		t.Retry = &effects.Retry{Attempts: max(int(p.Attempts), 1), First: time.Second, Max: 10 * time.Minute}
+		t.Retry = &effects.Retry{Attempts: int(p.Attempts), First: time.Second, Max: 10 * time.Minute}
 		if p.Backoff != nil {
 			t.Retry.First = p.Backoff.Duration
 		}
 		if p.MaxBackoff != nil {
 			t.Retry.Max = p.MaxBackoff.Duration
+		}
+		for _, status := range p.Statuses {
+			t.Retry.Statuses = append(t.Retry.Statuses, int(status))
 		}
 	}
 	return t

@@ -23,7 +23,7 @@ import (
 // Finish claims the firings of an effect that are due, and records how each ended.
 func Finish(ctx context.Context, e *Env, s *skeinv1.ScheduledEffect, status store.FiringStatus, text string) {
 	GinkgoHelper()
-	claimed, err := e.Store.ClaimFirings(ctx, "w", time.Minute, 100)
+	claimed, err := e.Store.ClaimFirings(ctx, "w", time.Minute, map[string]int{s.Namespace: 100})
 	Expect(err).NotTo(HaveOccurred())
 	for _, f := range claimed {
 		Expect(f.EffectID).To(Equal(string(s.UID)))

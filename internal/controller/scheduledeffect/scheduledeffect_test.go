@@ -130,7 +130,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 			e.Clock.Step(1500 * time.Millisecond)
 		}
 		Expect(e.Engine.EffectsWoke).To(Equal(1))
-		firings, err := e.Store.ClaimFirings(ctx, "w", time.Minute, 10)
+		firings, err := e.Store.ClaimFirings(ctx, "w", time.Minute, map[string]int{s.Namespace: 10})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(firings).To(HaveLen(1))
 	})

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: store.FiringFailed, Counts: target.Counts}
 	var final *FinalError
 	var handler *HandlerError
+	var service *ServiceError
 	var wait *WaitError
 	var notReady *definition.NotReadyError
 	switch {
@@ -33,6 +35,18 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 		end.Error = final.Error()
 	case errors.As(err, &wait), errors.As(err, &notReady):
 		end.Status, end.Waiting, end.RetryAfter, end.Error = store.FiringPending, err.Error(), w.wait(f), f.Error
+	case errors.As(err, &service):
+		policy := w.opts.Retry
+		if target.Retry != nil {
+			policy = *target.Retry
+			policy.Attempts = cmp.Or(policy.Attempts, w.opts.Retry.Attempts)
+		}
+		end.Error = service.Error()
+		if f.Attempts < policy.Attempts {
+			end.Status, end.RetryAfter = store.FiringPending, max(policy.delay(f.Attempts), min(service.After, policy.longest()))
+		} else if f.Attempts > 1 {
+			end.Error = fmt.Sprintf("gave up after %d attempts: %s", f.Attempts, end.Error)
+		}
 	case errors.As(err, &handler):
 		end.Error = handler.Error()
 		if target.Retry != nil && f.Attempts < target.Retry.Attempts {

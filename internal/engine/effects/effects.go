@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
@@ -101,6 +102,18 @@ type HandlerError struct {
 
 // Error implements error.
 func (e *HandlerError) Error() string { return e.Text }
+
+// ServiceError is a failure of the called service that another attempt may mend. It is retried as the firing's own policy
+// says, or else as that for handlers that could not run.
+type ServiceError struct {
+	// Text says what failed, for people.
+	Text string
+	// After is the least delay before another attempt.
+	After time.Duration
+}
+
+// Error implements error.
+func (e *ServiceError) Error() string { return e.Text }
 
 // WaitError says what a firing waits for: it could not begin.
 type WaitError struct{ Err error }

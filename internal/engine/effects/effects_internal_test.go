@@ -53,6 +53,13 @@ func TestOutcome(t *testing.T) {
 		"a handler's failure with a policy":  {&HandlerError{"no"}, 1, own, store.FiringPending, "no", "", time.Minute},
 		"a policy's second failure":          {&HandlerError{"no"}, 2, &Retry{Attempts: 3, First: time.Minute}, store.FiringPending, "no", "", 2 * time.Minute},
 		"the last failure of a policy":       {&HandlerError{"no"}, 2, own, store.FiringFailed, "gave up after 2 attempts: no", "", 0},
+		"a service's failure":                {&ServiceError{Text: "503"}, 1, nil, store.FiringPending, "503", "", time.Second},
+		"a service that says when":           {&ServiceError{Text: "429", After: 100 * time.Second}, 1, own, store.FiringPending, "429", "", 100 * time.Second},
+		"a service that asks for too long":   {&ServiceError{Text: "429", After: time.Hour}, 1, nil, store.FiringPending, "429", "", 10 * time.Minute},
+		"longer than its policy allows":      {&ServiceError{Text: "429", After: time.Hour}, 1, &Retry{Attempts: 2, First: time.Second, Max: time.Minute}, store.FiringPending, "429", "", time.Minute},
+		"a service's third failure":          {&ServiceError{Text: "503"}, 3, nil, store.FiringFailed, "gave up after 3 attempts: 503", "", 0},
+		"a service's failure of one":         {&ServiceError{Text: "503"}, 1, &Retry{Attempts: 1}, store.FiringFailed, "503", "", 0},
+		"of a policy without attempts":       {&ServiceError{Text: "503"}, 2, &Retry{First: time.Minute}, store.FiringPending, "503", "", 2 * time.Minute},
 		"what kept the handler from running": {errors.New("lost"), 2, nil, store.FiringPending, "lost", "", 2 * time.Second},
 		"that for the third time":            {errors.New("lost"), 3, own, store.FiringFailed, "gave up after 3 attempts: lost", "", 0},
 		"waiting":                            {&WaitError{errors.New("full")}, 3, nil, store.FiringPending, "before", "full", time.Second},
@@ -105,6 +112,17 @@ func TestAttempt(t *testing.T) {
 	f.Attempts = 1
 	var final *FinalError
 	g.Expect(errors.As(w.attempt(t.Context(), f, Target{Message: &Message{}}, &Log{}), &final)).To(BeTrue(), "a panic is not repeated")
+}
+
+func TestAgain(t *testing.T) {
+	g := NewWithT(t)
+	own := Target{Retry: &Retry{Statuses: []int{409, 503}}}
+	for status, want := range map[int][2]bool{
+		0: {true, true}, 304: {false, false}, 400: {false, false}, 404: {false, false}, 408: {true, false}, 409: {false, true}, 422: {false, false},
+		425: {true, false}, 429: {true, false}, 500: {true, false}, 503: {true, true}, 599: {true, false},
+	} {
+		g.Expect([2]bool{Target{Retry: &Retry{}}.Again(status), own.Again(status)}).To(Equal(want), "%d by default, and of 409 and 503", status)
+	}
 }
 
 func TestDelay(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/fair"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -84,8 +85,9 @@ func signal(ch chan struct{}) {
 
 // claim is the claim of a firing that is under way here. It is not renewed any more when its end is being recorded.
 type claim struct {
-	epoch  int64
-	cancel context.CancelCauseFunc
+	namespace string
+	epoch     int64
+	cancel    context.CancelCauseFunc
 
 	mu   sync.Mutex
 	over bool
@@ -143,14 +145,14 @@ func (w *Worker) underWay() map[store.FiringKey]*claim {
 	return maps.Clone(w.running)
 }
 
-// claim claims as many firings as there are free slots, and runs them.
+// claim claims firings as far as slots are free, and runs them. Namespaces share the slots.
 func (w *Worker) claim(ctx context.Context) {
 	running := w.underWay()
 	free := w.opts.Workers - len(running)
 	if free <= 0 || ctx.Err() != nil {
 		return
 	}
-	firings, err := w.store.ClaimFirings(ctx, w.opts.Owner, w.opts.ClaimTTL, free, slices.Collect(maps.Keys(running))...)
+	firings, err := w.claimDue(ctx, running, free)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Error(err, "cannot look for effects that are due")
@@ -161,7 +163,7 @@ func (w *Worker) claim(ctx context.Context) {
 	for i := range firings {
 		f := &firings[i]
 		life, cancel := context.WithCancelCause(ctx)
-		c := &claim{epoch: f.Epoch, cancel: cancel}
+		c := &claim{namespace: f.Namespace, epoch: f.Epoch, cancel: cancel}
 		w.mu.Lock()
 		w.running[f.Key()] = c
 		w.mu.Unlock()
@@ -176,9 +178,27 @@ func (w *Worker) claim(ctx context.Context) {
 			w.fire(life, f, c)
 		})
 	}
-	if len(firings) == free {
-		signal(w.wakeup) // there may be more
+}
+
+// claimDue claims firings of the namespaces that have any, so that each has its share of the slots.
+func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*claim, free int) ([]store.Firing, error) {
+	due, err := w.store.DueFirings(ctx, free+len(running))
+	if err != nil || len(due) == 0 {
+		return nil, err
 	}
+	busy := map[string]int{}
+	for _, c := range running {
+		busy[c.namespace]++
+	}
+	waiting := make([]fair.Waiting, len(due))
+	for i, d := range due {
+		waiting[i] = fair.Waiting{Group: d.Namespace, Count: d.Count}
+	}
+	shares := fair.Share(w.opts.Workers, busy, waiting)
+	if len(shares) == 0 {
+		return nil, nil
+	}
+	return w.store.ClaimFirings(ctx, w.opts.Owner, w.opts.ClaimTTL, shares, slices.Collect(maps.Keys(running))...)
 }
 
 // renew extends the claims of the firings that run here, and ends those that are lost.

@@ -131,11 +131,11 @@ func (g *Gate) Release(ctx context.Context, f *store.Fence) error {
 }
 
 // ClaimFirings implements store.Store.
-func (g *Gate) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
+func (g *Gate) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...store.FiringKey) ([]store.Firing, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	firings, err := g.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
+	firings, err := g.Store.ClaimFirings(ctx, owner, ttl, shares, running...)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.claims == nil {

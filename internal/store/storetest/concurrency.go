@@ -182,7 +182,7 @@ func describeConcurrency(e *env) {
 			times := map[string]int{}
 			Expect(together(8, func(i int) error {
 				for {
-					claimed, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Minute, 3)
+					claimed, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Minute, map[string]int{"": 3})
 					if err != nil || len(claimed) == 0 {
 						return err
 					}

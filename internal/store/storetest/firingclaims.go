@@ -27,7 +27,7 @@ func (e *env) fires(ctx context.Context, due int64, change ...func(*store.Firing
 // claims claims all firings that are due.
 func (e *env) claims(ctx context.Context, owner string) []store.Firing {
 	GinkgoHelper()
-	claimed, err := e.store.ClaimFirings(ctx, owner, time.Minute, 10)
+	claimed, err := e.store.ClaimFirings(ctx, owner, time.Minute, map[string]int{"": 10})
 	Expect(err).NotTo(HaveOccurred())
 	return claimed
 }
@@ -88,7 +88,7 @@ func describeFiringClaims(e *env) {
 			e.clock.Step(time.Minute)
 			e.claims(ctx, "b")
 			e.clock.Step(time.Minute)
-			Expect(e.store.ClaimFirings(ctx, "a", time.Hour, 10, firingKey(1))).To(BeEmpty())
+			Expect(e.store.ClaimFirings(ctx, "a", time.Hour, map[string]int{"": 10}, firingKey(1))).To(BeEmpty())
 			Expect(e.claims(ctx, "c")).To(ConsistOf(HaveField("Epoch", int64(3))))
 		})
 
@@ -172,6 +172,27 @@ func describeFiringClaims(e *env) {
 			}
 		})
 
+		It("are shared among namespaces", func(ctx SpecContext) {
+			in := func(due int64, namespace string) {
+				GinkgoHelper()
+				e.fires(ctx, due, func(f *store.Firing) { f.Namespace = namespace })
+				e.clock.Step(time.Second)
+			}
+			for due := range int64(9) {
+				in(due, "many")
+			}
+			in(9, "few")
+			in(10, "few")
+			e.fires(ctx, 11, func(f *store.Firing) { f.Namespace, f.AvailableAt = "later", e.now()+time.Hour.Microseconds() })
+			Expect(e.store.DueFirings(ctx, 5)).To(HaveExactElements(
+				And(HaveField("Namespace", "many"), HaveField("Count", 5)), And(HaveField("Namespace", "few"), HaveField("Count", 2))))
+			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"many": 2, "few": 5, "later": 1})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(claimed).To(ConsistOf(HaveField("Due", int64(0)), HaveField("Due", int64(1)), HaveField("Due", int64(9)), HaveField("Due", int64(10))))
+			Expect(e.store.DueFirings(ctx, 100)).To(ConsistOf(And(HaveField("Namespace", "many"), HaveField("Count", 7))))
+			Expect(e.store.ClaimFirings(ctx, "a", time.Minute, nil)).To(BeEmpty())
+		})
+
 		It("wait for the time that a firing was recorded with", func(ctx SpecContext) {
 			f := e.fires(ctx, 1, func(f *store.Firing) { f.AvailableAt = e.now() + time.Second.Microseconds() })
 			Expect(e.claims(ctx, "a")).To(BeEmpty())
@@ -240,7 +261,7 @@ func describeFiringClaims(e *env) {
 						removed[i/2], err = other.RemoveEffect(ctx, id(i/2))
 						return err
 					}
-					firings, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Hour, 1)
+					firings, err := e.store.ClaimFirings(ctx, fmt.Sprint(i), time.Hour, map[string]int{"": 1})
 					for _, f := range firings {
 						claimed.Store(f.EffectID, true)
 					}

@@ -23,7 +23,7 @@ func describeFirings(e *env) {
 		}
 		claim := func(ctx SpecContext, owner string) []store.Firing {
 			GinkgoHelper()
-			claimed, err := e.store.ClaimFirings(ctx, owner, time.Minute, 10)
+			claimed, err := e.store.ClaimFirings(ctx, owner, time.Minute, map[string]int{"": 10})
 			Expect(err).NotTo(HaveOccurred())
 			return claimed
 		}
@@ -58,11 +58,11 @@ func describeFirings(e *env) {
 			for due := int64(1); due <= 3; due++ {
 				record(ctx, store.Firing{EffectID: "e", Due: due})
 			}
-			first, err := e.store.ClaimFirings(ctx, "a", time.Minute, 2)
+			first, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"": 2})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(first).To(HaveLen(2))
 			e.clock.Step(time.Minute)
-			more, err := e.store.ClaimFirings(ctx, "a", time.Minute, 1, store.FiringKey{EffectID: "e", Due: 1}, store.FiringKey{EffectID: "e", Due: 2})
+			more, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"": 1}, store.FiringKey{EffectID: "e", Due: 1}, store.FiringKey{EffectID: "e", Due: 2})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(more).To(ConsistOf(And(HaveField("Due", int64(3)), HaveField("Attempts", 1))))
 			Expect(claim(ctx, "b")).To(BeEmpty())
@@ -107,7 +107,7 @@ func describeFirings(e *env) {
 			for _, due := range []int64{3, 1, 2} {
 				record(ctx, store.Firing{EffectID: "e", Due: due})
 			}
-			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, 2)
+			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"": 2})
 			Expect(err).NotTo(HaveOccurred())
 			Expect([]int64{claimed[0].Due, claimed[1].Due}).To(Equal([]int64{1, 2}))
 			Expect(claimed).To(HaveLen(2))

@@ -104,11 +104,11 @@ func describeNotifications(e *env) {
 			changes("s", "t", func() error {
 				return e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "s"}, Firings: []store.Firing{{EffectID: "s", Due: 1, ThreadID: "t"}}})
 			})
-			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, 10)
+			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"": 10})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(claimed).To(HaveLen(3))
 			changes(store.AnyEffect, "", func() error { return e.store.ReleaseFirings(ctx, "a") })
-			_, err = e.store.ClaimFirings(ctx, "a", time.Minute, 10)
+			_, err = e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"": 10})
 			Expect(err).NotTo(HaveOccurred())
 			changes("e", "", func() error {
 				return e.store.FinishFiring(ctx, store.FiringEnd{Key: plain.Key(), Epoch: 3, Status: store.FiringFailed})

@@ -47,10 +47,10 @@ func describeReopen(e *env) {
 			}
 			f := store.Firing{EffectID: "e", Due: e.now(), Effect: "x", Status: store.FiringPending}
 			Expect(e.store.RecordFiring(ctx, f)).To(BeTrue())
-			Expect(e.store.ClaimFirings(ctx, "a", time.Hour, 1)).To(HaveLen(1))
-			Expect(e.store.ClaimFirings(ctx, "b", time.Hour, 1)).To(BeEmpty())
+			Expect(e.store.ClaimFirings(ctx, "a", time.Hour, map[string]int{"": 1})).To(HaveLen(1))
+			Expect(e.store.ClaimFirings(ctx, "b", time.Hour, map[string]int{"": 1})).To(BeEmpty())
 			e.reopen()
-			Expect(e.store.ClaimFirings(ctx, "b", time.Hour, 1)).To(ConsistOf(HaveField("Attempts", 2)))
+			Expect(e.store.ClaimFirings(ctx, "b", time.Hour, map[string]int{"": 1})).To(ConsistOf(HaveField("Attempts", 2)))
 		})
 
 		It("reports whether it works", func(ctx SpecContext) {

@@ -199,7 +199,8 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = io.WriteString(w, "id must be even")
 		}
-		Expect(call(skeinv1.HTTPTool{URL: "/"}, httptool.Secrets{}, `{}`)).To(Equal(tool.Failure("the server answered 422 Unprocessable Entity: id must be even")))
+		Expect(call(skeinv1.HTTPTool{URL: "/"}, httptool.Secrets{}, `{}`)).To(Equal(
+			tool.Result{Status: tool.StatusError, Content: "the server answered 422 Unprocessable Entity: id must be even", Service: &tool.ServiceFailure{Status: 422}}))
 		answer = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 2000)) }
 		res := call(skeinv1.HTTPTool{URL: "/", MaxResponseBytes: ptr.To[int64](1999)}, httptool.Secrets{}, `{}`)
 		Expect(res.Status).To(Equal(tool.StatusError))
@@ -213,6 +214,30 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(res.Content).To(And(ContainSubstring("127.0.0.1"), Not(ContainSubstring("s3cr3t"))))
 		res = call(skeinv1.HTTPTool{URL: "/", Result: &skeinv1.HTTPResult{JSONPath: "{.a}"}}, httptool.Secrets{}, `{}`)
 		Expect(res.Status).To(Equal(tool.StatusError))
+	})
+
+	DescribeTable("say when the server wants to be asked again", func(header string, want time.Duration) {
+		answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", header)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+		failure := call(skeinv1.HTTPTool{URL: "/"}, httptool.Secrets{}, `{}`).Service
+		Expect(failure).To(HaveValue(HaveField("Status", 429)))
+		Expect(failure.RetryAfter).To(BeNumerically("~", want, time.Minute))
+	},
+		Entry("in seconds", "7200", 2*time.Hour),
+		Entry("at a time", time.Now().Add(3*time.Hour).UTC().Format(http.TimeFormat), 3*time.Hour),
+		Entry("at a time that has passed", time.Now().Add(-3*time.Hour).UTC().Format(http.TimeFormat), time.Duration(0)),
+		Entry("in a way that cannot be read", "soon", time.Duration(0)),
+		Entry("before now", "-5", time.Duration(0)),
+	)
+
+	It("tell a server that did not answer from a request that was not made", func() {
+		answer = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+		Expect(call(skeinv1.HTTPTool{URL: "/"}, httptool.Secrets{}, `{}`).Service).To(Equal(&tool.ServiceFailure{}))
+		Expect(call(skeinv1.HTTPTool{URL: "http://127.0.0.1:1/"}, httptool.Secrets{}, `{}`).Service).To(Equal(&tool.ServiceFailure{}), "nobody listens")
+		Expect(call(skeinv1.HTTPTool{URL: "http://169.254.169.254/"}, httptool.Secrets{}, `{}`).Service).To(BeNil(), "refused")
+		Expect(call(skeinv1.HTTPTool{URL: "/{{ arguments.id }}"}, httptool.Secrets{}, `{}`).Service).To(BeNil(), "an argument is missing")
 	})
 
 	It("redact secrets before they cut a response, since half a secret would not be found", func() {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,13 +63,39 @@ func (t *httpTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	a, err := t.exchange(bounded, out, key)
 	switch {
 	case errors.Is(bounded.Err(), context.DeadlineExceeded) && ctx.Err() == nil && err != nil:
-		return tool.Failure(fmt.Sprintf("the host %s did not answer within %s: it may have done what it was asked to; try again later, or raise spec.timeout of the tool", out.url.Hostname(), t.spec.Timeout))
+		return failed(fmt.Sprintf("the host %s did not answer within %s: it may have done what it was asked to; try again later, or raise spec.timeout of the tool", out.url.Hostname(), t.spec.Timeout), tool.ServiceFailure{})
 	case err != nil:
+		if unanswered := (*unansweredError)(nil); errors.As(err, &unanswered) {
+			return failed(err.Error(), tool.ServiceFailure{})
+		}
 		return tool.Failure(err.Error())
 	case a.code >= http.StatusMultipleChoices:
-		return tool.Failure(a.failure())
+		return failed(a.failure(), tool.ServiceFailure{Status: a.code, RetryAfter: retryAfter(a.header, time.Now())})
 	}
 	return t.result(ctx, call.ID, a)
+}
+
+// unansweredError means that the request was made, or tried, and no whole answer came.
+type unansweredError struct{ text string }
+
+func (e *unansweredError) Error() string { return e.text }
+
+func failed(text string, f tool.ServiceFailure) tool.Result {
+	res := tool.Failure(text)
+	res.Service = &f
+	return res
+}
+
+// retryAfter returns the wait that a response asks for, in seconds or until a date; 0 if it asks for none.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return max(time.Duration(n)*time.Second, 0)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
 }
 
 // result converts a response to the result that the model reads.
@@ -127,7 +154,10 @@ func (t *httpTool) exchange(ctx context.Context, out *outgoing, key string) (*an
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			return nil, errors.New(outbound.Explain(err, out.url.Hostname()))
+			if refused := (*outbound.RefusedError)(nil); errors.As(err, &refused) {
+				return nil, errors.New(refused.Message)
+			}
+			return nil, &unansweredError{outbound.Explain(err, out.url.Hostname())}
 		}
 		location := resp.Header.Get("Location")
 		if location == "" || !slices.Contains(redirects, resp.StatusCode) {
@@ -212,7 +242,7 @@ func (t *httpTool) read(ctx context.Context, resp *http.Response) (*answer, erro
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, errors.New("the answer broke off: " + outbound.Explain(err, resp.Request.URL.Hostname()))
+		return nil, &unansweredError{"the answer broke off: " + outbound.Explain(err, resp.Request.URL.Hostname())}
 	case int64(len(a.body)) > limit && a.code < http.StatusMultipleChoices:
 		return nil, fmt.Errorf("the answer has more than the %d bytes that the tool may take: ask for less, or raise spec.http.maxResponseBytes of the tool", limit)
 	}

@@ -3,9 +3,11 @@
 package firings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,54 +62,87 @@ func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool,
 	return recorded && err == nil, err
 }
 
-// ClaimFirings implements store.FiringStore.
-func (s Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
-	if limit <= 0 {
-		limit = sqldb.DefaultPage
-	}
-	var one int
-	err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error { return c.Row(ctx, queries.FiringsReady, []any{s.DB.Now()}, &one) })
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // the most frequent case costs no write
-	}
-	if err != nil {
-		return nil, err
-	}
-	var claimed []store.Firing
-	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		claimed = nil
-		var lapsed []store.FiringKey
-		if err := t.Rows(t.Ctx, s.DB.Dialect.Claimable, []any{t.Now, limit + len(running)}, func(sc sqldb.Scanner) error {
-			f, err := scan(sc)
+// DueFirings implements store.FiringStore.
+func (s Store) DueFirings(ctx context.Context, limit int) ([]store.DueFirings, error) {
+	var due []store.DueFirings
+	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		now := s.DB.Now()
+		var one int
+		ready, err := sqldb.Found(c.Row(ctx, queries.FiringsReady, []any{now}, &one))
+		if err != nil || !ready { // the most frequent case looks at one row
+			return err
+		}
+		namespaces, err := sqldb.Column[string](ctx, c, queries.FiringNamespaces)
+		if err != nil {
+			return err
+		}
+		for _, ns := range namespaces {
+			times, err := sqldb.Column[int64](ctx, c, queries.DueFirings, ns, now, sqldb.PageSize(limit))
 			if err != nil {
 				return err
 			}
-			if slices.Contains(running, f.Key()) {
-				lapsed = append(lapsed, f.Key())
-			} else if len(claimed) < limit {
-				f.Attempts++
-				f.Epoch++
-				claimed = append(claimed, *f)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		until := t.Now + ttl.Microseconds()
-		for _, k := range lapsed {
-			if err := t.Write(t.Ctx, queries.ExtendFiring, until, k.EffectID, k.Due, k.ThreadID, owner); err != nil {
-				return err
-			}
-		}
-		for _, f := range claimed {
-			if err := t.Write(t.Ctx, queries.ClaimFiring, owner, until, t.Now, f.EffectID, f.Due, f.ThreadID); err != nil {
-				return err
+			if len(times) > 0 {
+				due = append(due, store.DueFirings{Namespace: ns, Count: len(times), Oldest: times[0]})
 			}
 		}
 		return nil
 	})
 	if err != nil {
+		return nil, fmt.Errorf("look for firings that are due: %w", err)
+	}
+	slices.SortStableFunc(due, func(a, b store.DueFirings) int { return cmp.Compare(a.Oldest, b.Oldest) })
+	return due, nil
+}
+
+// ClaimFirings implements store.FiringStore.
+func (s Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...store.FiringKey) ([]store.Firing, error) {
+	var claimed []store.Firing
+	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		claimed = nil
+		for _, namespace := range slices.Sorted(maps.Keys(shares)) {
+			firings, err := s.claim(t, owner, ttl, namespace, shares[namespace], running)
+			if err != nil {
+				return err
+			}
+			claimed = append(claimed, firings...)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("claim firings: %w", err)
+	}
+	return claimed, nil
+}
+
+// claim claims firings of one namespace.
+func (s Store) claim(t *txn.Tx, owner string, ttl time.Duration, namespace string, limit int, running []store.FiringKey) (claimed []store.Firing, err error) {
+	var lapsed []store.FiringKey
+	if err := t.Rows(t.Ctx, s.DB.Dialect.Claimable, []any{namespace, t.Now, limit + len(running)}, func(sc sqldb.Scanner) error {
+		f, err := scan(sc)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(running, f.Key()) {
+			lapsed = append(lapsed, f.Key())
+		} else if len(claimed) < limit {
+			f.Attempts++
+			f.Epoch++
+			claimed = append(claimed, *f)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	until := t.Now + ttl.Microseconds()
+	for _, k := range lapsed {
+		if err := t.Write(t.Ctx, queries.ExtendFiring, until, k.EffectID, k.Due, k.ThreadID, owner); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range claimed {
+		if err := t.Write(t.Ctx, queries.ClaimFiring, owner, until, t.Now, f.EffectID, f.Due, f.ThreadID); err != nil {
+			return nil, err
+		}
 	}
 	return claimed, nil
 }

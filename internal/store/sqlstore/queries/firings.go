@@ -11,8 +11,15 @@ const (
 			0, '', CAST(? AS BIGINT), 0, CAST(? AS BIGINT), 0, CAST(? AS TEXT), CAST(? AS TEXT), '', 0, 0, CAST(? AS BIGINT), '', ''
 		WHERE NOT EXISTS (SELECT 1 FROM effect_schedule WHERE effect_id = ? AND removed = 1)
 		ON CONFLICT (effect_id, due, thread_id) DO NOTHING`
-	FiringsReady = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
-	Claimable    = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND available_at <= ?
+	FiringsReady     = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
+	FiringNamespaces = `WITH RECURSIVE n (namespace) AS (
+			SELECT min(namespace) FROM effect_firing WHERE status = 'pending'
+			UNION ALL
+			SELECT (SELECT min(namespace) FROM effect_firing WHERE status = 'pending' AND namespace > n.namespace)
+			FROM n WHERE n.namespace IS NOT NULL)
+		SELECT namespace FROM n WHERE namespace IS NOT NULL`
+	DueFirings = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ? ORDER BY available_at LIMIT ?`
+	Claimable  = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
 		ORDER BY available_at, due, effect_id, thread_id LIMIT ?`
 	ClaimFiring = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
 		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`
