@@ -141,8 +141,6 @@ func mapLibraries(o ChildOptions) (Libraries, error) {
 	if err != nil {
 		return libs, err
 	}
-	if err := libs.mapImages(b, fd); err != nil {
-		return libs, err
-	}
+	libs.mapImages(b, fd)
 	return libs, unix.Close(fd)
 }

@@ -3,7 +3,6 @@
 package js
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -108,22 +107,18 @@ func (l *Libraries) engine(open *protocol.Open) (vm *qjs.VM, script qjs.Value, e
 	return vm, qjs.Undefined, err
 }
 
-// mapImages maps the images of a packed file.
-func (l *Libraries) mapImages(packed []byte, fd int) error {
+// mapImages maps the images of a packed file. Where that is not possible, engines are made anew.
+func (l *Libraries) mapImages(packed []byte, fd int) {
 	if len(l.packed) != len(imageKinds) {
-		return nil // without images
+		return
 	}
+	var images []*qjs.Image
 	for _, at := range l.packed {
 		image, err := qjs.MapImage(packed[at.offset:at.offset+at.length], fd, int64(at.offset))
-		if errors.Is(err, qjs.ErrImage) {
-			l.images = nil
-			return nil
-		}
 		if err != nil {
-			l.images = nil
-			return err
+			return
 		}
-		l.images = append(l.images, image)
+		images = append(images, image)
 	}
-	return nil
+	l.images = images
 }
