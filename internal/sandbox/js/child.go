@@ -26,6 +26,7 @@ type ChildOptions struct {
 	Unconfined       bool   // no seccomp filter; only where the kernel has none and the operator allowed it
 	Libraries        bool   // file descriptor 3 holds what CompileLibraries wrote
 	CompileLibraries bool   // write the libraries' bytecode to standard output and end
+	Compiler         bool   // be ready to compile, which only runs do: definition code comes compiled
 }
 
 // Args returns the options as arguments.
@@ -36,6 +37,7 @@ func (o ChildOptions) Args() []string {
 		fmt.Sprintf("--unconfined=%t", o.Unconfined),
 		fmt.Sprintf("--libraries=%t", o.Libraries),
 		fmt.Sprintf("--compile-libraries=%t", o.CompileLibraries),
+		fmt.Sprintf("--compiler=%t", o.Compiler),
 	}
 }
 
@@ -56,6 +58,7 @@ func ChildMain(args []string) int {
 	flags.BoolVar(&o.Unconfined, "unconfined", false, "run without a seccomp filter")
 	flags.BoolVar(&o.Libraries, "libraries", false, "read the libraries from file descriptor 3")
 	flags.BoolVar(&o.CompileLibraries, "compile-libraries", false, "write the libraries' bytecode and end")
+	flags.BoolVar(&o.Compiler, "compiler", false, "be ready to compile")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -75,13 +78,17 @@ func child(o ChildOptions) error {
 	if err != nil {
 		return err
 	}
-	vm, err := qjs.New()
-	if err != nil {
-		return err
+	var vm *qjs.VM // from an image, once it is known what for
+	if len(libs.images) == 0 {
+		if vm, err = qjs.New(); err != nil {
+			return err
+		}
 	}
-	// Compile something now, so that the compiler does not build its tables during a run.
-	if _, failed := compile.Transform("warm.ts", "export default (a: number): number => a", sandbox.TypeScript); failed != nil {
-		return failed
+	if o.Compiler {
+		// Compile something now, so that the compiler does not build its tables during a run.
+		if _, failed := compile.Transform("warm.ts", "export default (a: number): number => a", sandbox.TypeScript); failed != nil {
+			return failed
+		}
 	}
 	if err := lock(o); err != nil {
 		return err
@@ -90,6 +97,9 @@ func child(o ChildOptions) error {
 		libs, err := CompileLibraries(vm)
 		if err != nil {
 			return err
+		}
+		if err := libs.MakeImages(); err != nil {
+			fmt.Fprintln(os.Stderr, "sandbox child: without images:", err)
 		}
 		_, err = os.Stdout.Write(libs.Pack())
 		return err
@@ -131,5 +141,6 @@ func mapLibraries(o ChildOptions) (Libraries, error) {
 	if err != nil {
 		return libs, err
 	}
+	libs.mapImages(b, fd)
 	return libs, unix.Close(fd)
 }

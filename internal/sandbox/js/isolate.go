@@ -76,7 +76,10 @@ func (i *isolate) prepare(open *protocol.Open) error {
 		return err
 	}
 	defer i.vm.Free(sys)
-	script, ok := i.libs.definition(i.vm)
+	script, ok := i.script, true
+	if qjs.IsUndefined(script) {
+		script, ok = i.libs.definition(i.vm)
+	}
 	if !ok {
 		return i.broken()
 	}

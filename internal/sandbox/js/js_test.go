@@ -106,6 +106,20 @@ var _ = Describe("a child", func() {
 		}
 	})
 
+	It("finds a file damaged that ends within the images", func() {
+		vm, err := qjs.New()
+		Expect(err).NotTo(HaveOccurred())
+		libs, err := js.CompileLibraries(vm)
+		Expect(err).NotTo(HaveOccurred())
+		vm.Close()
+		Expect(libs.MakeImages()).To(Succeed())
+		packed := libs.Pack()
+		Expect(js.UnpackLibraries(packed)).Error().NotTo(HaveOccurred())
+		for _, n := range []int{1, 4096, len(packed) / 2} {
+			Expect(js.UnpackLibraries(packed[:len(packed)-n])).Error().To(MatchError(ContainSubstring("damaged")), "%d bytes are missing", n)
+		}
+	})
+
 	It("says that it started before any code runs, and only then", Label("COD-09"), func() {
 		c := child(isolate("export default (state) => state.ping()"), js.Libraries{})
 		Expect(c.Write(protocol.TypeInvoke, (&protocol.Invoke{ID: 1, Invocation: "i", Module: "t"}).Encode())).To(Succeed())

@@ -17,7 +17,17 @@ import (
 type Libraries struct {
 	Modules    map[string][]byte // by name of the modules in lib.Modules
 	Definition []byte            // the script that makes state
+
+	made   [][]byte     // images, in the process that made them
+	packed []span       // where the images are in the packed file
+	images []*qjs.Image // mapped
 }
+
+// span is a part of the packed file.
+type span struct{ offset, length int }
+
+// imageAlign is what the offsets of images in the packed file are multiples of.
+const imageAlign = 64 << 10
 
 // CompileLibraries compiles the libraries for children of the same build.
 func CompileLibraries(vm *qjs.VM) (Libraries, error) {
@@ -43,6 +53,13 @@ func CompileLibraries(vm *qjs.VM) (Libraries, error) {
 	return l, nil
 }
 
+// MakeImages adds images of engines that have the libraries loaded. It must be called in a process that has no use
+// for its engines afterwards.
+func (l *Libraries) MakeImages() (err error) {
+	l.made, err = makeImages(l)
+	return err
+}
+
 // Pack encodes the libraries as one piece, for the file that children share: the modules in the order of lib.Modules,
 // then the script.
 func (l *Libraries) Pack() []byte {
@@ -55,11 +72,22 @@ func (l *Libraries) Pack() []byte {
 		add(l.Modules[m.Name])
 	}
 	add(l.Definition)
+	b = binary.AppendUvarint(b, uint64(len(l.made)))
+	for _, image := range l.made {
+		b = binary.AppendUvarint(b, uint64(len(image)))
+	}
+	for _, image := range l.made {
+		b = append(b, make([]byte, aligned(len(b))-len(b))...)
+		b = append(b, image...)
+	}
 	return b
 }
 
+func aligned(n int) int { return (n + imageAlign - 1) / imageAlign * imageAlign }
+
 // UnpackLibraries decodes what Pack encoded, without copying it.
 func UnpackLibraries(b []byte) (Libraries, error) {
+	whole := len(b)
 	l := Libraries{Modules: make(map[string][]byte, len(lib.Modules))}
 	next := func() (part []byte, ok bool) {
 		size, n := binary.Uvarint(b)
@@ -77,6 +105,32 @@ func UnpackLibraries(b []byte) (Libraries, error) {
 	}
 	if l.Definition, ok = next(); !ok {
 		return Libraries{}, errDamaged
+	}
+	number := func() (int, bool) {
+		v, n := binary.Uvarint(b)
+		if n <= 0 || v > uint64(whole) {
+			return 0, false
+		}
+		b = b[n:]
+		return int(v), true
+	}
+	count, ok := number()
+	if !ok {
+		return Libraries{}, errDamaged
+	}
+	for range count {
+		length, ok := number()
+		if !ok {
+			return Libraries{}, errDamaged
+		}
+		l.packed = append(l.packed, span{length: length})
+	}
+	end := whole - len(b)
+	for i := range l.packed {
+		l.packed[i].offset = aligned(end)
+		if end = l.packed[i].offset + l.packed[i].length; end > whole {
+			return Libraries{}, errDamaged
+		}
 	}
 	return l, nil
 }

@@ -33,6 +33,8 @@ type machine struct {
 	vm   *qjs.VM
 	conn *protocol.Conn
 	libs Libraries
+	// script is the script that makes state; undefined if it was not loaded yet.
+	script qjs.Value
 
 	in      chan frame          // from the manager
 	room    *semaphore.Weighted // bytes of large frames that wait; nil when memory is not limited
@@ -76,8 +78,9 @@ type task struct {
 	over func()
 }
 
-// Serve executes what the first frame of conn requests, to its end. vm is a fresh engine. It returns an error only
-// when the manager breaks the protocol or the pipes break.
+// Serve executes what the first frame of conn requests, to its end. vm is a fresh engine; if it is nil, Serve makes one
+// from the images of libs, or a new one. It returns an error only when the manager breaks the protocol, the pipes break
+// or there is no engine.
 func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 	t, content, err := conn.Read()
 	if err != nil {
@@ -90,8 +93,15 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 	if err != nil {
 		return err
 	}
+	script := qjs.Undefined
+	if vm == nil {
+		if vm, script, err = libs.engine(open); err != nil {
+			return err
+		}
+	}
 	m := &machine{
-		vm: vm, conn: conn, libs: libs,
+		script: script,
+		vm:     vm, conn: conn, libs: libs,
 		in:      make(chan frame, 2*maxCalls),
 		events:  make(chan func() error, maxTimers),
 		late:    make(chan func() error, maxCalls),

@@ -15,14 +15,14 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// maxLibraries limits the bytecode of the libraries.
-const maxLibraries = 16 << 20
+// maxLibraries limits the bytecode and the images of the libraries.
+const maxLibraries = 32 << 20
 
 // compileTimeout is far above the usual time on any node, because without the bytecode every child is slower.
 const compileTimeout = 2 * time.Minute
 
-// prepareLibraries lets a fresh child, which never saw foreign code, compile the libraries, and keeps the bytecode in
-// a sealed file in memory that all children share. Without it children compile for themselves. The ready children
+// prepareLibraries lets a fresh child, which never saw foreign code, compile the libraries and make images of engines
+// that have them loaded. It keeps both in a sealed file in memory that all children share. Without it children compile for themselves. The ready children
 // start first, because a thread may already wait for this sandbox.
 func (s *Server) prepareLibraries() {
 	defer close(s.libsDone)
@@ -63,6 +63,9 @@ func (s *Server) compileLibraries() (*os.File, error) {
 	}
 	if err := p.wait(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, p.stderr.String())
+	}
+	if told := p.stderr.String(); told != "" {
+		logf("compiling the libraries: %s", told)
 	}
 	if len(code) == 0 || len(code) > maxLibraries {
 		return nil, fmt.Errorf("%d bytes of bytecode", len(code))

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
 // ThreadHeader names the thread of a stream. NestedHeader is set on a run for which another run waits. Path is the
@@ -44,6 +45,7 @@ type Server struct {
 	mu        sync.Mutex // guards draining, and entering streams
 	draining  bool
 	streams   sync.WaitGroup
+	last      atomic.Uint32 // protocol.Kind of the newest stream
 	libs      atomic.Pointer[os.File]
 	libsDone  chan struct{}
 	ctx       context.Context // ends when the supervisor closes
@@ -85,6 +87,8 @@ func (s *Server) childOptions() js.ChildOptions {
 		AddressSpace: uint64(4<<30 + 4*s.opts.MaxMemory),
 		Data:         uint64(384<<20 + 3*s.opts.MaxMemory),
 		Unconfined:   s.opts.AllowUnconfined,
+		// What comes next is most likely what came last. A child that was made ready for the other kind is slower.
+		Compiler: protocol.Kind(s.last.Load()) != protocol.KindIsolate,
 	}
 }
 

@@ -65,6 +65,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	s.last.Store(uint32(limits.Kind))
 	limits.Memory = capped(limits.Memory, s.opts.MaxMemory)
 	limits.Wall = capped(limits.Wall, s.opts.MaxWallTime)
 

@@ -23,10 +23,14 @@ const blockHead = 16
 const pageSize = 4 << 10
 
 // blocks maps the large blocks of this process, by the address of their bytes, to the lengths of their mappings. mu
-// guards lengths.
+// guards lengths. The rest is for images: it is written before the first engine runs code.
 type blocks struct {
 	mu      sync.Mutex
 	lengths map[uintptr]uintptr
+
+	first uintptr // address of the first image; 0 means that there is none
+	made  uintptr // images that this process made
+	arena *arena  // of the image that is being made
 }
 
 var heap = blocks{lengths: map[uintptr]uintptr{}}
@@ -76,8 +80,14 @@ func (b *blocks) resize(p, old, size uintptr) uintptr {
 	return b.move(p, q+blockHead, n)
 }
 
-// usable returns how many bytes a block of either kind holds.
+// inImage reports whether a block belongs to an image.
+func (b *blocks) inImage(p uintptr) bool { return b.first != 0 && p-b.first < maxImages*imageSpan }
+
+// usable returns how many bytes a block of any kind holds.
 func (b *blocks) usable(tls *libc.TLS, p uintptr) uintptr {
+	if b.inImage(p) {
+		return *at[uintptr](p - imageHead)
+	}
 	if n := b.length(p); n != 0 {
 		return n - blockHead
 	}
@@ -85,6 +95,9 @@ func (b *blocks) usable(tls *libc.TLS, p uintptr) uintptr {
 }
 
 func (b *blocks) malloc(tls *libc.TLS, size uintptr) uintptr {
+	if b.arena != nil {
+		return b.arena.malloc(size)
+	}
 	if size >= largeBlock {
 		return b.mapBlock(size)
 	}
@@ -92,6 +105,9 @@ func (b *blocks) malloc(tls *libc.TLS, size uintptr) uintptr {
 }
 
 func (b *blocks) free(tls *libc.TLS, p uintptr) {
+	if b.inImage(p) {
+		return
+	}
 	n := b.length(p)
 	if n == 0 {
 		libc.Xfree(tls, p)
@@ -103,6 +119,9 @@ func (b *blocks) free(tls *libc.TLS, p uintptr) {
 
 // realloc returns 0, and leaves p as it is, when there is no more memory.
 func (b *blocks) realloc(tls *libc.TLS, p, size uintptr) uintptr {
+	if b.inImage(p) {
+		return b.moved(tls, p, size)
+	}
 	if old := b.length(p); old != 0 {
 		return b.resize(p, old, size)
 	}
@@ -116,5 +135,18 @@ func (b *blocks) realloc(tls *libc.TLS, p, size uintptr) uintptr {
 	n := min(uintptr(libc.Xmalloc_usable_size(tls, p)), size)
 	copy(unsafe.Slice(at[byte](q), n), unsafe.Slice(at[byte](p), n))
 	libc.Xfree(tls, p)
+	return q
+}
+
+// moved is realloc for a block of an image. It takes a new block, because those of images lie side by side.
+func (b *blocks) moved(tls *libc.TLS, p, size uintptr) uintptr {
+	n := b.usable(tls, p)
+	if size <= n {
+		return p
+	}
+	q := b.malloc(tls, size)
+	if q != 0 {
+		copy(unsafe.Slice(at[byte](q), n), unsafe.Slice(at[byte](p), n))
+	}
 	return q
 }

@@ -20,6 +20,7 @@ type memory struct {
 	peak    uint64
 	fails   uint64
 	opened  uint64
+	given   uint64 // bytes of an image that do not count
 	funcs   lib.TJSMallocFunctions
 }
 
@@ -30,12 +31,12 @@ const minMemory = 1 << 20
 
 // newRuntime creates the runtime with our allocator.
 func (vm *VM) newRuntime() uintptr {
-	vm.stat = libc.Xcalloc(vm.tls, 1, libc.Tsize_t(unsafe.Sizeof(memory{})))
+	vm.stat = heap.malloc(vm.tls, unsafe.Sizeof(memory{}))
 	if vm.stat == 0 {
 		return 0
 	}
 	m := at[memory](vm.stat)
-	m.reserve = memoryReserve
+	*m = memory{reserve: memoryReserve}
 	m.funcs = lib.TJSMallocFunctions{
 		Fjs_malloc:             fp(memMalloc),
 		Fjs_free:               fp(memFree),
@@ -46,7 +47,11 @@ func (vm *VM) newRuntime() uintptr {
 }
 
 // SetMemoryLimit limits the engine's heap, in bytes.
-func (vm *VM) SetMemoryLimit(bytes int64) { at[memory](vm.stat).limit = uint64(max(bytes, minMemory)) }
+func (vm *VM) SetMemoryLimit(bytes int64) {
+	bytes = max(bytes, minMemory)
+	at[memory](vm.stat).limit = uint64(bytes)
+	vm.delayCollection(min(collectAfter, uint64(bytes)/8))
+}
 
 // maxFails is how many allocations may fail before the code is stopped, because code can catch the errors and try
 // again.
@@ -62,13 +67,17 @@ func (vm *VM) MemoryLimit() int64 { return int64(at[memory](vm.stat).limit) }
 func (vm *VM) FailAllocation() { at[memory](vm.stat).fails++ }
 
 // PeakMemory returns the peak size of the engine's heap, in bytes.
-func (vm *VM) PeakMemory() int64 { return int64(at[memory](vm.stat).peak) }
+func (vm *VM) PeakMemory() int64 {
+	m := at[memory](vm.stat)
+	return int64(m.peak - min(m.given, m.peak))
+}
 
 // OutOfMemory reports whether an allocation has ever failed.
 func (vm *VM) OutOfMemory() bool { return at[memory](vm.stat).fails > 0 }
 
 // refuse reports whether the heap may not grow to size.
 func (m *memory) refuse(size uint64) bool {
+	size -= min(m.given, size)
 	if m.limit == 0 || size <= m.limit {
 		if size < m.limit/10*9 {
 			m.opened = 0

@@ -12,7 +12,7 @@ type primordials struct {
 	typedLength               Value // the getter of %TypedArray%.prototype.length
 }
 
-var errorNames = []string{"Error", "TypeError", "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "InternalError", "AggregateError"}
+var errorNames = [...]string{"Error", "TypeError", "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "InternalError", "AggregateError"}
 
 // capture saves the primordials. It runs in a fresh engine without a memory limit, so it fails only in a broken
 // build.
@@ -50,23 +50,34 @@ func (vm *VM) capture() {
 	}
 	p.typedLength = typedLength
 
-	vm.collector, ok = vm.Func("collect", 2, func(args []Value) (Value, bool) {
-		for _, v := range args[:2] {
-			vm.collected = append(vm.collected, vm.Dup(v))
-		}
-		return Undefined, true
-	})
-	if !ok {
+	if vm.collector, ok = vm.Func("collect", 2, vm.collect); !ok {
 		panic("the engine cannot make a function")
 	}
 }
 
-func (vm *VM) release() {
+// collect keeps its arguments for the encoder.
+func (vm *VM) collect(args []Value) (Value, bool) {
+	for _, v := range args[:2] {
+		vm.collected = append(vm.collected, vm.Dup(v))
+	}
+	return Undefined, true
+}
+
+const capturedValues = 11
+
+// captured returns where the captured values are, except the errors.
+func (vm *VM) captured() [capturedValues]*Value {
 	p := &vm.prims
-	for _, v := range p.errors {
+	return [...]*Value{
+		&p.mapClass, &p.mapSet, &p.mapEach, &p.setClass, &p.setAdd, &p.setEach, &p.bigInt, &p.bigIntText, &p.regexpText, &p.typedLength, &vm.collector,
+	}
+}
+
+func (vm *VM) release() {
+	for _, v := range vm.prims.errors {
 		vm.Free(v)
 	}
-	for _, v := range []Value{p.mapClass, p.mapSet, p.mapEach, p.setClass, p.setAdd, p.setEach, p.bigInt, p.bigIntText, p.regexpText, p.typedLength, vm.collector} {
-		vm.Free(v)
+	for _, v := range vm.captured() {
+		vm.Free(*v)
 	}
 }

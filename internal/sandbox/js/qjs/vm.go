@@ -91,7 +91,7 @@ func (vm *VM) Close() {
 	if vm.scratch != 0 {
 		libc.Xfree(vm.tls, vm.scratch)
 	}
-	libc.Xfree(vm.tls, vm.stat)
+	heap.free(vm.tls, vm.stat)
 	vm.tls.Close()
 }
 

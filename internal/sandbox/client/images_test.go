@@ -1,0 +1,82 @@
+//go:build linux && (amd64 || arm64)
+
+package client_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+	"github.com/skein-dev/skein/internal/sandbox/supervisor"
+)
+
+// Executions begin with a copy of an engine that has the libraries loaded.
+var _ = Describe("executions one after the other", Ordered, Label("COD-01", "STA-08"), func() {
+	var c *client.Client
+	var ctx context.Context
+
+	BeforeAll(func() {
+		// Without children that wait, each begins when the libraries are there.
+		c = sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { patiently(o); o.Prefork = 0 }).Dial(GinkgoT(), "thread-1")
+	})
+	BeforeEach(func() { ctx = within(2 * patience) })
+
+	invoke := func(sources map[string]string, limit int64) any {
+		GinkgoHelper()
+		req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{}, MemoryLimitBytes: limit}
+		for name, code := range sources {
+			req.Modules[name] = sandbox.Module{Code: code}
+		}
+		i, err := c.OpenIsolate(ctx, req)
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = i.Close() }()
+		v, err := i.Invoke(ctx, "1", "t", map[string]any{"n": 1})
+		Expect(err).NotTo(HaveOccurred())
+		return v
+	}
+
+	It("see nothing of what an earlier one did to the language and to the libraries", func() {
+		const code = `import { z } from 'zod'; import { defineTool } from '@standardagents/builder';
+			export default defineTool({ execute: () => {
+				const all = [globalThis, Array.prototype, Object.prototype, Promise.prototype, Symbol, z.globalRegistry, z.ZodObject, z.ZodObject.prototype, z.config(), defineTool, console];
+				const seen = all.filter((o) => Object.hasOwn(o, 'leaked')).length + (z.globalRegistry.has(z.string) ? 1 : 0);
+				for (const o of all) Object.defineProperty(o, 'leaked', { value: 1, configurable: true });
+				z.config({ customError: () => 'leaked' });
+				globalThis.JSON = undefined;
+				return [seen, z.string().safeParse(1).error.issues[0].message, typeof JSON];
+			} })`
+		for range 5 {
+			Expect(invoke(map[string]string{"t": code}, 0)).To(Equal([]any{0.0, "leaked", "undefined"}))
+		}
+		const looks = `import { z } from 'zod'; export default () => [z.string().safeParse(1).error.issues[0].message, typeof JSON, [].leaked === undefined]`
+		Expect(invoke(map[string]string{"t": looks}, 0)).To(Equal([]any{"Invalid input: expected string, received number", "object", true}))
+	})
+
+	It("have random numbers of their own", func() {
+		seen := map[string]bool{}
+		for range 4 {
+			seen[fmt.Sprint(invoke(map[string]string{"t": "export default () => Math.random()"}, 0))] = true
+			seen[fmt.Sprint(invoke(map[string]string{"t": "import 'zod'; export default () => Math.random()"}, 0))] = true
+			r := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => Math.random()"}).Wait(ctx)
+			Expect(r.Error).To(BeNil())
+			seen[fmt.Sprint(r.Value)] = true
+		}
+		Expect(seen).To(HaveLen(12))
+	})
+
+	It("have zod only where code names it, and modules of their own under any name", func() {
+		const globals = "Object.keys(globalThis).filter((n) => n.startsWith('__')).length"
+		Expect(invoke(map[string]string{"t": "export default () => " + globals}, 0)).To(Equal(0.0))
+		Expect(invoke(map[string]string{"t": "import * as m from './zod'; export default () => [m.default, " + globals + "]", "zod": "export default 'mine'"}, 0)).To(Equal([]any{"mine", 0.0}))
+	})
+
+	It("have their whole limit for themselves", func() {
+		const half = "new Uint8Array(600 * 1024).length"
+		Expect(invoke(map[string]string{"t": "import 'zod'; export default () => " + half}, 1<<20)).To(Equal(614400.0))
+	})
+})

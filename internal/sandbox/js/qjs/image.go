@@ -1,0 +1,188 @@
+//go:build linux && (amd64 || arm64)
+
+package qjs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/libc"
+	lib "modernc.org/libquickjs"
+)
+
+// An image is the whole heap of an engine that has run our own code and nothing else. To make an engine from it takes
+// a copy-on-write mapping, in place of the work that the image has behind it. Pointers in the heap are plain addresses,
+// so an image works only at the address that it was made for, and only in the program that made it.
+
+// Images lie between the program and the heap of the Go runtime, on every machine that we support. Where in there is
+// decided at random when they are made.
+const (
+	imageLow  = 64 << 30
+	imageHigh = 120 << 30
+	// imageSpan is the space between two images, and the most that one may take.
+	imageSpan = 64 << 20
+	// maxImages is the number of images that a process may make or map.
+	maxImages = 4
+)
+
+// imageHead is the space before the bytes of a block of an image. It holds the size of the block.
+const imageHead = 16
+
+// maxRoots is the number of values that an image may hand over.
+const maxRoots = 4
+
+// header is the beginning of an image.
+type header struct {
+	base, length  uintptr
+	program       [2]uintptr // addresses in the program that made the image
+	rt, ctx, stat uintptr
+	id            uintptr
+	fresh         uint64 // size of the heap before prepare
+	prims         [len(errorNames)]Value
+	captured      [capturedValues]Value
+	roots         [maxRoots]Value
+}
+
+// programMark returns addresses that differ where the program was loaded elsewhere, and mostly in another program.
+func programMark() [2]uintptr { return [2]uintptr{fp(memMalloc), fp(lib.XJS_NewContext)} }
+
+// ErrImage means that an image cannot be used in this process.
+var ErrImage = errors.New("the image was made by another program, or for another place")
+
+// arena is the space of an image that is being made. Nothing in it is ever freed.
+type arena struct{ base, next, end uintptr }
+
+func (a *arena) malloc(size uintptr) uintptr {
+	p := (a.next+15)&^15 + imageHead
+	if p+size > a.end || p+size < p {
+		return 0
+	}
+	a.next = p + size
+	*at[uintptr](p - imageHead) = size
+	return p
+}
+
+// mapAt maps at one address and nowhere else.
+func mapAt(base, length uintptr, flags, fd int, offset int64) error {
+	p, _, errno := unix.Syscall6(unix.SYS_MMAP, base, length, unix.PROT_READ|unix.PROT_WRITE, uintptr(unix.MAP_PRIVATE|unix.MAP_FIXED_NOREPLACE|flags), uintptr(fd), uintptr(offset))
+	if errno != 0 {
+		return fmt.Errorf("mapping an image: %w", errno)
+	}
+	if p != base { // a kernel that does not know the flag takes the address as a wish
+		_, _, _ = unix.Syscall(unix.SYS_MUNMAP, p, length, 0)
+		return ErrImage
+	}
+	return nil
+}
+
+// MakeImage returns the image of a new engine after prepare. The values that prepare returns, four at the most, are
+// handed over by Restore. prepare must not register functions of the host, and must leave no jobs. No other engine
+// may be in use meanwhile.
+func MakeImage(prepare func(*VM) ([]Value, error)) ([]byte, error) {
+	if heap.made == maxImages {
+		return nil, errors.New("too many images")
+	}
+	if heap.first == 0 {
+		heap.first = imageLow + rand.N(uintptr(imageHigh-imageLow)/imageSpan-maxImages)*imageSpan
+	}
+	base := heap.first + heap.made*imageSpan
+	if err := mapAt(base, imageSpan, unix.MAP_ANON|unix.MAP_NORESERVE, -1, 0); err != nil {
+		return nil, err
+	}
+	heap.made++
+	a := &arena{base: base, next: base + unsafe.Sizeof(header{}), end: base + imageSpan}
+	heap.arena = a
+	defer func() { heap.arena = nil }()
+
+	vm, err := New()
+	if err != nil {
+		return nil, err
+	}
+	h := at[header](base)
+	h.fresh = vm.size()
+	roots, err := prepare(vm)
+	if err != nil {
+		return nil, err
+	}
+	lib.XJS_RunGC(vm.tls, vm.rt)
+	if len(vm.funcs) != 1 || len(vm.modules)+len(vm.buffers)+len(vm.rejections) > 0 || lib.XJS_IsJobPending(vm.tls, vm.rt) != 0 || len(roots) > maxRoots {
+		return nil, errors.New("an engine with something under way cannot become an image")
+	}
+	h.base, h.length, h.program = base, (a.next-base+pageSize-1)&^(pageSize-1), programMark()
+	h.rt, h.ctx, h.stat, h.id = vm.rt, vm.ctx, vm.stat, vm.id
+	for i, name := range errorNames {
+		h.prims[i] = vm.prims.errors[name]
+	}
+	for i, v := range vm.captured() {
+		h.captured[i] = *v
+	}
+	copy(h.roots[:], roots)
+	return unsafe.Slice(at[byte](base), h.length), nil
+}
+
+// Image is a mapped image, from which one engine can be made.
+type Image struct{ header *header }
+
+// MapImage maps an image that is in a file at an offset, which must be a multiple of the page size. head is the
+// beginning of the image. The file is not changed.
+func MapImage(head []byte, fd int, offset int64) (*Image, error) {
+	if uintptr(len(head)) < unsafe.Sizeof(header{}) {
+		return nil, ErrImage
+	}
+	h := (*header)(unsafe.Pointer(unsafe.SliceData(head)))
+	if h.program != programMark() || h.base < imageLow || h.base >= imageHigh || h.length > imageSpan {
+		return nil, ErrImage
+	}
+	base := h.base
+	if err := mapAt(base, h.length, 0, fd, offset); err != nil {
+		return nil, err
+	}
+	if heap.first == 0 || base < heap.first {
+		heap.first = base
+	}
+	return &Image{header: at[header](base)}, nil
+}
+
+// Restore makes the engine of an image, once. It returns the values that prepare returned.
+func (i *Image) Restore() (*VM, []Value) {
+	h := i.header
+	vm := &VM{tls: libc.NewTLS(), id: h.id, rt: h.rt, ctx: h.ctx, stat: h.stat, modules: map[string]*SyntheticModule{}, rejections: map[uintptr]Value{}, buffers: map[*byte]uintptr{}}
+	if lastID.Load() < vm.id {
+		lastID.Store(vm.id)
+	}
+	vms.Store(vm.id, vm)
+	vm.prims.errors = make(map[string]Value, len(errorNames))
+	for i, name := range errorNames {
+		vm.prims.errors[name] = h.prims[i]
+	}
+	for i, v := range vm.captured() {
+		*v = h.captured[i]
+	}
+	vm.funcs = []HostFunc{vm.collect}
+	lib.XJS_UpdateStackTop(vm.tls, vm.rt)
+	// Math.random must not give the same numbers in each engine.
+	at[lib.TJSContext](vm.ctx).Frandom_state = rand.Uint64() | 1
+	m := at[memory](vm.stat)
+	// What the image holds beyond a new engine is ours, not the code's.
+	m.given = vm.size() - min(h.fresh, vm.size())
+	m.peak = vm.size()
+	vm.delayCollection(collectAfter)
+	return vm, h.roots[:]
+}
+
+// collectAfter is how much the heap of an engine grows before its collector first looks for cycles. It has to look at
+// the whole heap for that, and so to copy all pages of an image.
+const collectAfter = 4 << 20
+
+// delayCollection sets how much the heap may grow before the next collection.
+func (vm *VM) delayCollection(bytes uint64) {
+	lib.XJS_SetGCThreshold(vm.tls, vm.rt, libc.Tsize_t(vm.size()+bytes))
+}
+
+// size returns the size of the heap.
+func (vm *VM) size() uint64 {
+	return uint64(at[lib.TJSRuntime](vm.rt).Fmalloc_ctx.Fmalloc_state.Fmalloc_size)
+}

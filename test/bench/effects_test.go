@@ -1,0 +1,408 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// pendingEnv lists how many effects are pending when one is due at a time. 100000 takes half an hour, most of which
+// their creation takes.
+const pendingEnv = "SKEIN_BENCH_PENDING"
+
+// Effects that are due: how late their handlers begin, how many a second run, and what they cost. The manager is a
+// local process; its sandboxes are processes too. A CronJob of the same cluster stands beside it where there is a node.
+var _ = Describe("Effects", Ordered, Label("effects"), func() {
+	var b *effectBench
+	node := os.Getuid() == 0
+
+	BeforeAll(func(ctx SpecContext) {
+		cluster, err := harness.Up(ctx, harness.ClusterOptions{Name: "bench-effects", Node: node, AuditLog: true, Log: GinkgoWriter})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(5*time.Minute))
+		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
+		Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
+		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: []string{"--leader-elect"}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(m.Stop)
+		Expect(m.Start(ctx)).To(Succeed())
+		b = &effectBench{cluster: cluster, manager: m, ns: namespace(ctx, cluster)}
+		if node {
+			Expect(cluster.LoadBinary(ctx, cronImage, harness.Bin("sandbox"))).To(Succeed())
+		}
+		b.prepare(ctx)
+	}, NodeTimeout(20*time.Minute))
+
+	AfterEach(func() {
+		load, err := os.ReadFile("/proc/loadavg")
+		Expect(err).NotTo(HaveOccurred())
+		figure("  load average over 1, 5 and 15 minutes", "%s", strings.Join(strings.Fields(string(load))[:3], " "))
+	})
+
+	It("are due at once", func(ctx SpecContext) { b.storm(ctx, 1000) }, SpecTimeout(10*time.Minute))
+	It("fire on schedules, beside CronJobs", func(ctx SpecContext) { b.cron(ctx, 5, 2, node) }, SpecTimeout(10*time.Minute))
+	It("are due one at a time, among pending ones", func(ctx SpecContext) {
+		for _, n := range pendingCounts() {
+			b.pend(ctx, n)
+			b.lateness(ctx, 200)
+		}
+		b.restart(ctx)
+	}, SpecTimeout(90*time.Minute))
+})
+
+func pendingCounts() (out []int) {
+	GinkgoHelper()
+	list := os.Getenv(pendingEnv)
+	if list == "" {
+		list = "10 10000"
+	}
+	for _, text := range strings.Fields(list) {
+		n, err := strconv.Atoi(text)
+		Expect(err).NotTo(HaveOccurred(), "%s is a list of numbers", pendingEnv)
+		out = append(out, n)
+	}
+	return out
+}
+
+const effectThreads = 10
+
+// effectBench measures effects. pending is how many are due much later.
+type effectBench struct {
+	cluster *harness.Cluster
+	manager *harness.Manager
+	ns      string
+	threads []*skeinv1.Thread
+	pending int
+	base    float64 // memory of the manager before there were any
+	series  int
+}
+
+// The handlers note first of all when they began.
+const (
+	handlerStart = `import { defineEffect } from '@standardagents/builder';
+import { z } from 'zod';
+const began = Date.now();
+export default defineEffect({ args: z.object({ n: z.number() }), execute: async (state, args) => { await state.setValue('began-' + args.n, began) } });`
+	handlerZod = `import { defineEffect } from '@standardagents/builder';
+import { z } from 'zod';
+export default defineEffect({ args: z.object({ n: z.number() }), execute: (state, args) => args.n });`
+	handlerLog = `const began = Date.now(); export default () => { console.log('began ' + began) }`
+)
+
+func (b *effectBench) prepare(ctx SpecContext) {
+	GinkgoHelper()
+	create(ctx, b.cluster, harness.Scripted(b.ns, "model", harness.Echo()), harness.Prompt(b.ns, "prompt", "model"), harness.Agent(b.ns, "agent", "prompt"),
+		harness.Effect(b.ns, "start", handlerStart), harness.Effect(b.ns, "zod", handlerZod), harness.Effect(b.ns, "log", handlerLog))
+	for i := range effectThreads {
+		o := harness.NewThread(b.ns, fmt.Sprintf("t-%d", i), "agent")
+		create(ctx, b.cluster, o)
+		t := b.cluster.Thread(b.ns, o.Name)
+		Eventually(ctx, func(g Gomega) {
+			r, err := t.Code(ctx, runtimev1.CodeRequest{Source: "export default () => 1"}) // claims its sandbox
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(r.Status).To(Equal(runtimev1.CodeSuccess))
+		}).Should(Succeed())
+		o, err := t.Object(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		b.threads = append(b.threads, o)
+	}
+	b.base = b.memory()
+}
+
+// effect returns a one-time effect as code schedules it: with its thread as the owner.
+func (b *effectBench) effect(name, effect string, n int, due time.Time) *skeinv1.ScheduledEffect {
+	t := b.threads[n%len(b.threads)]
+	return &skeinv1.ScheduledEffect{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: name, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: skeinv1.GroupVersion.String(), Kind: "Thread", Name: t.Name, UID: t.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}},
+		Spec: skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: t.Name}, Effect: effect, Args: harness.Raw(map[string]any{"n": n}),
+			At: ptr.To(skeinv1.NewTimestamp(due)), TTLSecondsAfterFinished: ptr.To(int32(5))},
+	}
+}
+
+// createAll creates objects, eight at a time.
+func (b *effectBench) createAll(ctx context.Context, n int, object func(i int) *skeinv1.ScheduledEffect) {
+	GinkgoHelper()
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			for i := range next {
+				create(ctx, b.cluster, object(i))
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// pend makes so many effects pending in all.
+func (b *effectBench) pend(ctx SpecContext, n int) {
+	GinkgoHelper()
+	due := time.Now().Add(24 * time.Hour)
+	took := timed(func() {
+		from := b.pending
+		b.createAll(ctx, n-from, func(i int) *skeinv1.ScheduledEffect {
+			return b.effect(fmt.Sprintf("pending-%d", from+i), "start", from+i, due)
+		})
+		b.pending = n
+		b.settled(ctx)
+	})
+	memory := b.memory()
+	figure(fmt.Sprintf("%d effects pending", n), "created, and seen by the manager, in %s; manager %.0f MiB, %.0f before any: %.1f KiB each",
+		took.Round(100*time.Millisecond), memory, b.base, (memory-b.base)*1024/float64(n))
+}
+
+// settled waits until the manager has written the status of all pending effects.
+func (b *effectBench) settled(ctx SpecContext) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		seen, more := 0, ""
+		for {
+			var l skeinv1.ScheduledEffectList
+			g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.Limit(5000), client.Continue(more))).To(Succeed())
+			for i := range l.Items {
+				if l.Items[i].Status.Phase == "Pending" {
+					seen++
+				}
+			}
+			if more = l.Continue; more == "" {
+				break
+			}
+		}
+		g.Expect(seen).To(BeNumerically(">=", b.pending))
+	}).WithTimeout(60 * time.Minute).WithPolling(2 * time.Second).Should(Succeed())
+}
+
+// lateness is from the due time to the first line of the handler, when one effect is due at a time.
+func (b *effectBench) lateness(ctx SpecContext, n int) {
+	GinkgoHelper()
+	const apart = 100 * time.Millisecond
+	b.series++
+	first := time.Now().Add(time.Duration(n)*25*time.Millisecond + 5*time.Second).Truncate(time.Millisecond)
+	due := func(i int) time.Time { return first.Add(time.Duration(i) * apart) }
+	number := func(i int) int { return b.series*10_000 + i }
+	began := time.Now()
+	b.createAll(ctx, n, func(i int) *skeinv1.ScheduledEffect {
+		return b.effect(fmt.Sprintf("single-%d", number(i)), "start", number(i), due(i))
+	})
+	var late []time.Duration
+	for i := range n {
+		t := b.cluster.Thread(b.ns, b.threads[number(i)%len(b.threads)].Name)
+		Eventually(ctx, func(g Gomega) {
+			v, err := t.Value(ctx, fmt.Sprintf("began-%d", number(i)))
+			g.Expect(err).NotTo(HaveOccurred())
+			ms, err := strconv.ParseFloat(v, 64)
+			g.Expect(err).NotTo(HaveOccurred())
+			late = append(late, time.UnixMilli(int64(ms)).Sub(due(i)))
+		}).Should(Succeed())
+	}
+	figure(fmt.Sprintf("due → handler's start, %d pending", b.pending), "%s  worst %s (goal p99 25 ms with 10,000, 50 ms with 100,000)", spread(late), round(slices.Max(late)))
+	b.oneTime(ctx, "single-", n, began)
+}
+
+// oneTime prints what one-time effects have cost until they were deleted.
+func (b *effectBench) oneTime(ctx SpecContext, prefix string, n int, began time.Time) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var l skeinv1.ScheduledEffectList
+		g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns))).To(Succeed())
+		g.Expect(slices.ContainsFunc(l.Items, func(o skeinv1.ScheduledEffect) bool { return strings.HasPrefix(o.Name, prefix) })).To(BeFalse())
+	}).WithPolling(2 * time.Second).Should(Succeed())
+	b.writes("API writes of a one-time effect", prefix, n, began, "goal 2; not counted: its creation")
+}
+
+// writes prints what was written about objects, apart from their creation by the bench.
+func (b *effectBench) writes(name, prefix string, n int, began time.Time, goal string) {
+	GinkgoHelper()
+	all, err := b.cluster.Writes("", b.ns, began)
+	Expect(err).NotTo(HaveOccurred())
+	count := 0
+	kinds := map[string]int{}
+	for _, w := range all {
+		if strings.HasPrefix(w.Name, prefix) && (w.Verb != "create" || w.Resource != "scheduledeffects" && w.Resource != "cronjobs") {
+			count++
+			kinds[w.Verb+" "+w.Resource]++
+		}
+	}
+	figure(name, "%.2f (%s) %v", float64(count)/float64(n), goal, kinds)
+}
+
+// storm is many effects at one time, whose handlers use zod.
+func (b *effectBench) storm(ctx SpecContext, n int) {
+	GinkgoHelper()
+	began := time.Now()
+	due := began.Add(30 * time.Second).Truncate(time.Millisecond)
+	b.createAll(ctx, n, func(i int) *skeinv1.ScheduledEffect {
+		o := b.effect(fmt.Sprintf("storm-%d", i), "zod", i, due)
+		o.Spec.TTLSecondsAfterFinished = ptr.To(int32(60))
+		return o
+	})
+	figure(fmt.Sprintf("%d effects are created", n), "in %s", time.Since(began).Round(10*time.Millisecond))
+	var recorded, started []time.Duration
+	var last time.Time
+	for i := range n {
+		var f runtimev1.Firing
+		Eventually(ctx, func(g Gomega) {
+			l := b.firings(ctx, g, fmt.Sprintf("storm-%d", i))
+			g.Expect(l.Firings).To(HaveLen(1))
+			f = l.Firings[0]
+			g.Expect(f.Status).To(Equal("succeeded"), f.Error)
+		}).WithPolling(500 * time.Millisecond).Should(Succeed())
+		recorded = append(recorded, time.UnixMicro(f.FiredAt).Sub(due))
+		started = append(started, time.UnixMicro(f.StartedAt).Sub(due))
+		if at := time.UnixMicro(f.EndedAt); at.After(last) {
+			last = at
+		}
+	}
+	figure(fmt.Sprintf("%d due at once: recorded", n), "%s  worst %s", spread(recorded), round(slices.Max(recorded)))
+	figure("  handlers called", "%s  worst %s", spread(started), round(slices.Max(started)))
+	figure("  handlers a second, with zod", "%.0f (goal 150)", float64(n)/last.Sub(due).Seconds())
+	b.oneTime(ctx, "storm-", n, began)
+}
+
+func (b *effectBench) firings(ctx SpecContext, g Gomega, name string) (l runtimev1.FiringList) {
+	rest, err := harness.RuntimeREST(b.cluster.Config)
+	g.Expect(err).NotTo(HaveOccurred())
+	raw, err := rest.Get().AbsPath("/apis/runtime.skein.dev/v1alpha1/namespaces", b.ns, "firings", name).DoRaw(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(json.Unmarshal(raw, &l)).To(Succeed())
+	return l
+}
+
+// cron fires schedules of every minute beside CronJobs of every minute.
+func (b *effectBench) cron(ctx SpecContext, each, minutes int, node bool) {
+	GinkgoHelper()
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 20*time.Second)))
+	began := time.Now()
+	first := began.Truncate(time.Minute).Add(time.Minute)
+	for i := range each {
+		create(ctx, b.cluster, &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: fmt.Sprintf("cron-%d", i)},
+			Spec: skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: b.threads[i].Name}, Effect: "log", Schedules: []string{"* * * * *"}}})
+	}
+	if node {
+		b.cronJobs(ctx, each)
+	}
+	var called []time.Duration
+	for m := range minutes {
+		due := first.Add(time.Duration(m) * time.Minute)
+		for i := range each {
+			Eventually(ctx, func(g Gomega) {
+				l := b.firings(ctx, g, fmt.Sprintf("cron-%d", i))
+				at := slices.IndexFunc(l.Firings, func(f runtimev1.Firing) bool { return f.Due == due.UnixMicro() && f.EndedAt != 0 })
+				g.Expect(at).NotTo(Equal(-1))
+				called = append(called, time.UnixMicro(l.Firings[at].StartedAt).Sub(due))
+			}).Should(Succeed())
+		}
+	}
+	figure("cron: due → handler called", "%s  worst %s, %d at once", spread(called), round(slices.Max(called)), each)
+	if node {
+		b.pods(ctx, first, each, minutes)
+	}
+	time.Sleep(15 * time.Second) // status is coalesced
+	b.writes("API writes of a cron firing", "cron-", each*minutes, began.Add(10*time.Second), "goal 1")
+	if node {
+		b.writes("API writes of a CronJob's job, kubelet included", "job-", each*minutes, began.Add(10*time.Second), "for comparison")
+	}
+	Expect(b.cluster.Client.DeleteAllOf(ctx, &batchv1.CronJob{}, client.InNamespace(b.ns), client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+	for i := range each {
+		Expect(b.cluster.Client.Delete(ctx, &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: fmt.Sprintf("cron-%d", i)}})).To(Succeed())
+	}
+}
+
+const cronImage = "skein.dev/sandbox:dev"
+
+// cronJobs creates CronJobs whose program prints its help and ends.
+func (b *effectBench) cronJobs(ctx SpecContext, each int) {
+	GinkgoHelper()
+	for i := range each {
+		o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: fmt.Sprintf("job-%d", i)}, Spec: batchv1.CronJobSpec{Schedule: "* * * * *"}}
+		pod := &o.Spec.JobTemplate.Spec.Template.Spec
+		pod.RestartPolicy, pod.AutomountServiceAccountToken = corev1.RestartPolicyNever, ptr.To(false)
+		pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+		pod.Containers = []corev1.Container{{Name: "c", Image: cronImage, ImagePullPolicy: corev1.PullNever, Args: []string{"--help"}, SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}}}
+		create(ctx, b.cluster, o)
+	}
+}
+
+// pods prints how late the containers of CronJobs began. The kubelet tells whole seconds only.
+func (b *effectBench) pods(ctx SpecContext, first time.Time, each, minutes int) {
+	GinkgoHelper()
+	var began, ended []time.Duration
+	Eventually(ctx, func(g Gomega) {
+		began, ended = nil, nil
+		var l corev1.PodList
+		g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.HasLabels{"job-name"})).To(Succeed())
+		for i := range l.Items {
+			name := l.Items[i].Labels["job-name"]
+			minute, err := strconv.ParseInt(name[strings.LastIndex(name, "-")+1:], 10, 64)
+			g.Expect(err).NotTo(HaveOccurred())
+			due := time.Unix(minute*60, 0)
+			if status := l.Items[i].Status.ContainerStatuses; due.Sub(first) < time.Duration(minutes)*time.Minute && len(status) == 1 && status[0].State.Terminated != nil {
+				began = append(began, status[0].State.Terminated.StartedAt.Sub(due))
+				ended = append(ended, status[0].State.Terminated.FinishedAt.Sub(due))
+			}
+		}
+		g.Expect(len(began)).To(BeNumerically(">=", each*minutes))
+	}).Should(Succeed())
+	figure("  CronJob: due → container's start", "p50 %s  worst %s (n=%d, in whole seconds)", quantile(began, .5), slices.Max(began), len(began))
+	figure("  CronJob: due → container's end", "p50 %s  worst %s", quantile(ended, .5), slices.Max(ended))
+}
+
+// memory is the resident set of the manager's process, in MiB.
+func (b *effectBench) memory() float64 {
+	GinkgoHelper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.manager.PID()))
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); f[0] == "VmRSS:" {
+			kib, err := strconv.ParseFloat(f[1], 64)
+			Expect(err).NotTo(HaveOccurred())
+			return kib / 1024
+		}
+	}
+	Fail("the process has no resident set")
+	return 0
+}
+
+// restart is how long it takes to serve again, and until the first effect that is due then has run.
+func (b *effectBench) restart(ctx SpecContext) {
+	GinkgoHelper()
+	b.manager.Stop()
+	due := time.Now()
+	took := timed(func() { Expect(b.manager.Start(ctx)).To(Succeed()) })
+	n := 9_000_000 + b.series
+	create(ctx, b.cluster, b.effect("after-restart", "start", n, due))
+	t := b.cluster.Thread(b.ns, b.threads[n%len(b.threads)].Name)
+	Eventually(ctx, func(g Gomega) {
+		v, err := t.Value(ctx, fmt.Sprintf("began-%d", n))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v).NotTo(BeEmpty())
+	}).Should(Succeed())
+	figure(fmt.Sprintf("restart with %d pending", b.pending), "ready after %s (goal 30 s with 100,000), an effect has run after %s; %.0f MiB then",
+		took.Round(10*time.Millisecond), time.Since(due).Round(10*time.Millisecond), b.memory())
+}
