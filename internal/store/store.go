@@ -143,6 +143,7 @@ type Store interface {
 	Runnable(ctx context.Context, limit int) ([]string, error)
 
 	FiringStore
+	ChildStore
 
 	SessionStore
 	RelationStore
