@@ -136,7 +136,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return err
 	}
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
-	children := kube.NewChildren(written)
+	children := kube.NewChildren(written, mgr.GetAPIReader(), data.store)
 	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{})
 	eng, err := engine.New(engine.Options{
 		Threads:     data.threads,

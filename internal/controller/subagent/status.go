@@ -60,10 +60,10 @@ func (s *scope) urgent(before *skeinv1.SubagentStatus) bool {
 	if meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionTerminated) != meta.IsStatusConditionTrue(before.Conditions, skeinv1.ConditionTerminated) {
 		return true
 	}
-	if before.Entry == nil && s.problem == nil {
+	was, is := conditions.Ready(before.Conditions), conditions.Ready(after.Conditions)
+	if before.Entry == nil && s.problem == nil && is.Reason != skeinv1.ReasonInternalError {
 		return false
 	}
-	was, is := conditions.Ready(before.Conditions), conditions.Ready(after.Conditions)
 	return was.Status != is.Status || was.Reason != is.Reason
 }
 
@@ -89,6 +89,8 @@ func (s *scope) entryStatus(entry skeinv1.ChildStatus) string {
 		return s.row.RegistryStatus
 	case s.row != nil:
 		return kube.ChildPending
+	case s.refused != "":
+		return kube.ChildFailed
 	case s.childless:
 		return kube.ChildTerminated
 	default:
@@ -102,6 +104,8 @@ func (s *scope) computeReady(w conditions.Writer, failed error) {
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
 	case s.problem != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
+	case s.refused != "":
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonChildRefused, s.refused)
 	case s.childless:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, "the child Thread was deleted or never created, so the Subagent has ended")
 	default:
@@ -129,7 +133,9 @@ func (s *scope) computeTerminated(w conditions.Writer) {
 			reason = skeinv1.ReasonTerminatedByRequest
 		}
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, reason, "")
-	case s.childless && made(s.object):
+	case s.refused != "":
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonChildRefused, s.refused)
+	case s.childless && s.parentRow.TerminatedAt == 0:
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonTerminatedByRequest, "the child Thread was deleted")
 	case s.childless:
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonParentTerminated, "the parent was terminated before the child Thread was created")

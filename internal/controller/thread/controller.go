@@ -38,6 +38,10 @@ type Engine interface {
 	Wake(threadID string)
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
+	// OpenReplies returns the calls of a child's parent that wait for the child. An empty id stands for a message.
+	OpenReplies(ctx context.Context, child *store.Thread) ([]string, error)
+	// AnswerForLost answers the calls of a waiting run that wait for children which do not exist.
+	AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error
 	// ThreadCreated returns the first inbox items of a new thread: the hooks to call for its creation (HOK-01).
 	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
 }
@@ -73,6 +77,7 @@ type Reconciler struct {
 	Options
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
+	lost          lostCalls
 }
 
 // New returns a reconciler.
@@ -94,7 +99,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(objects.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).
+		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(r.entryChanged())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
@@ -114,6 +119,8 @@ type scope struct {
 	agentSpec *skeinv1.AgentSpec
 	// problem is what keeps the thread from being Ready, or nil.
 	problem *problem
+	// refused is the new thread that cannot be created although a run of its parent asked for it, or nil.
+	refused *thread.NewThread
 	// again is when a thread that waits for its children checks them without a notification. 0 means never.
 	again time.Duration
 }
@@ -161,6 +168,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Only this place writes the status, whatever the result of the phases.
 	result, err := r.writeStatus(ctx, s, failed)
+	if err == nil && failed == nil && result.RequeueAfter == 0 {
+		failed = r.refuse(ctx, s)
+	}
 	return result, errors.Join(failed, err)
 }
 
@@ -173,13 +183,26 @@ func parentOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.ParentRef.Name}}}
 }
 
-// entryChanged passes updates that change the mirror of a Subagent.
-func entryChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok1 := e.ObjectOld.(*skeinv1.Subagent)
-		after, ok2 := e.ObjectNew.(*skeinv1.Subagent)
-		return ok1 && ok2 && (kube.Entry(before) != kube.Entry(after) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero())
-	}}
+// entryChanged passes updates that change the mirror of a Subagent, and records which parents may have lost a child.
+func (r *Reconciler) entryChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*skeinv1.Subagent)
+			after, ok2 := e.ObjectNew.(*skeinv1.Subagent)
+			if !ok1 || !ok2 {
+				return false
+			}
+			deleted := before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+			if deleted {
+				r.lost.mark(parentOf(context.Background(), after)...)
+			}
+			return deleted || kube.Entry(before) != kube.Entry(after)
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			r.lost.mark(parentOf(context.Background(), e.Object)...)
+			return true
+		},
+	}
 }
 
 // finalizersChanged passes updates that may have removed our finalizer.

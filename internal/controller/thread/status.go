@@ -35,6 +35,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.answerForLost(ctx, s, run); err != nil {
+		return ctrl.Result{}, err
+	}
 	children, err := r.children(ctx, s.object)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -300,10 +300,10 @@ var _ = Describe("The thread controller", func() {
 			f(s)
 		}
 		e.Create(ctx, s)
-		return s, newThread(ctx, "s", func(t *skeinv1.Thread) {
+		return s, newThread(ctx, s.Name, func(t *skeinv1.Thread) {
 			t.Finalizers = []string{skeinv1.Finalizer}
 			t.Spec.Message = s.Spec.Message
-			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: "s", UID: s.UID, Controller: ptr.To(true)}}
+			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: s.Name, UID: s.UID, Controller: ptr.To(true)}}
 		})
 	}
 	results := func(ctx context.Context, parent *skeinv1.Thread) []store.ChildResult {
@@ -351,9 +351,51 @@ var _ = Describe("The thread controller", func() {
 		Reconcile(ctx, r, parent)
 		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/none.csv"} })
 		Reconcile(ctx, r, t)
-		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("/none.csv")))))
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", ContainSubstring("/none.csv")))))
+		own, err := e.Threads.Open(ctx, string(parent.UID))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = own.WriteFile(ctx, "/none.csv", strings.NewReader("too late"), domain.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
 		Reconcile(ctx, r, t)
+		_, err = e.Store.Thread(ctx, string(t.UID))
+		Expect(err).To(MatchError(store.ErrNotFound), "the parent knows that there is none")
 		Expect(results(ctx, parent)).To(HaveExactElements(And(HaveField("Status", "failed"), HaveField("ToolCallID", "call_1"), HaveField("Content", ContainSubstring("/none.csv")))))
+	})
+
+	It("gives a child the task that is kept for it, and no other", Label("K8S-07", "SUB-06"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		digest, err := e.Store.ReserveChild(ctx, store.ChildTask{ID: "task", ParentID: string(parent.UID), Reference: "parent-child", Namespace: parent.Namespace, Kind: "helper", Agent: "a",
+			Task: []byte(`{"message":"add","arguments":{"n":1}}`)}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Name, s.Spec.Message, s.Spec.TaskRef, s.Spec.TaskDigest = "parent-child", "", "task", digest })
+		Reconcile(ctx, r, t)
+		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("Arguments", MatchJSON(`{"n":1}`)))
+		Expect(e.Store.Inbox(ctx, string(t.UID))).To(ContainElement(HaveField("Payload", ContainSubstring(`"content":"add"`))))
+		for name, edit := range map[string]func(*skeinv1.Subagent){
+			"of-another": func(s *skeinv1.Subagent) { s.Spec.TaskRef, s.Spec.TaskDigest = "task", digest },
+			"of-none":    func(s *skeinv1.Subagent) { s.Spec.TaskRef, s.Spec.TaskDigest = "none", digest },
+		} {
+			_, t := child(ctx, parent, edit, func(s *skeinv1.Subagent) { s.Name = name })
+			Reconcile(ctx, r, t)
+			Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", ContainSubstring("delete the Subagent")))), name)
+		}
+	})
+
+	It("asks once about calls that wait for children which do not exist", Label("SUB-08"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		run := store.Run{ID: "sess_1", ThreadID: string(parent.UID), Status: store.RunRunning, StartedAt: e.Clock.Now().UnixMicro()}
+		Expect(e.Store.Apply(ctx, string(parent.UID), nil, &store.PutRun{Run: run})).To(Succeed())
+		Reconcile(ctx, r, parent)
+		Expect(e.Engine.Answered).To(BeEmpty(), "it may still come to wait")
+		run.Status = store.RunWaiting
+		Expect(e.Store.Apply(ctx, string(parent.UID), nil, &store.PutRun{Run: run})).To(Succeed())
+		Reconcile(ctx, r, parent)
+		Reconcile(ctx, r, parent)
+		Expect(e.Engine.Answered).To(Equal([]string{string(parent.UID)}))
 	})
 
 	It("terminates a child whose parent was terminated while it was being made", Label("SUB-08"), func(ctx SpecContext) {
