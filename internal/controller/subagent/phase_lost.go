@@ -18,8 +18,8 @@ import (
 // the refusal: it is written before the parent is told, and after a crash the parent is told again, which changes nothing.
 func (r *Reconciler) tellLost(ctx context.Context, s *scope) error {
 	c := meta.FindStatusCondition(s.object.Status.Conditions, skeinv1.ConditionTerminated)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != skeinv1.ReasonChildRefused {
-		return nil
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != skeinv1.ReasonChildRefused || made(s.object) {
+		return nil // a child Thread that was refused tells the parent itself
 	}
 	s.refused = c.Message
 	if err := r.Store.ReleaseChild(ctx, s.parentRow.ID, s.object.Name); err != nil {

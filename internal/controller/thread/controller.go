@@ -121,6 +121,8 @@ type scope struct {
 	problem *problem
 	// refused is the new thread that cannot be created although a run of its parent asked for it, or nil.
 	refused *thread.NewThread
+	// why is why it cannot be created, as its parent is told; "" when that is to be found out again.
+	why string
 	// again is when a thread that waits for its children checks them without a notification. 0 means never.
 	again time.Duration
 }

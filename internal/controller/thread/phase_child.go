@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,7 +104,7 @@ func (r *Reconciler) refuse(ctx context.Context, s *scope) error {
 	if err := r.Threads.Store().ReleaseChild(ctx, n.ParentID, n.Reference); err != nil {
 		return fmt.Errorf("give up the place of the child: %w", err)
 	}
-	return r.tellParent(ctx, n.ParentID, thread.ChildLostOps(&n.Thread, kube.ChildFailed, "the child thread could not be created: "+s.problem.message, thread.FirstReplies(n.Child)))
+	return r.tellParent(ctx, n.ParentID, thread.ChildLostOps(&n.Thread, kube.ChildFailed, "the child thread could not be created: "+cmp.Or(s.why, s.problem.message), thread.FirstReplies(n.Child)))
 }
 
 // wasRefused reports whether the status has on record that the thread cannot be created.

@@ -92,7 +92,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	}
 	var missing *noTask
 	if errors.As(err, &missing) {
-		s.problem, s.refused = &problem{skeinv1.ReasonChildRefused, err.Error()}, n
+		s.problem, s.refused, s.why = &problem{skeinv1.ReasonChildRefused, err.Error()}, n, err.Error()
 		return false, nil
 	}
 	if err != nil {
@@ -107,7 +107,9 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	if errors.As(err, &invalid) || (n.AttachFrom != "" && errors.Is(err, store.ErrNotFound)) {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec, err.Error()}
 		if n.Child != nil && n.Child.ToolCallID != "" {
-			s.problem.reason, s.refused = skeinv1.ReasonChildRefused, n
+			// The error may quote what a model gave: the parent is told all of it, the object shows that it was refused.
+			s.problem = &problem{skeinv1.ReasonChildRefused, "what the parent gave to the child cannot be used: the parent's conversation says why"}
+			s.refused, s.why = n, err.Error()
 		}
 		return false, nil
 	}

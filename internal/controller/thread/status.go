@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
@@ -188,6 +189,10 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 	if run == nil {
 		return nil
 	}
+	message := run.Message
+	if engine.Quotes(run.Reason) {
+		message = "the run has the message: see kubectl skein runs"
+	}
 	return &skeinv1.RunStatus{
 		ID:             run.ID,
 		Outcome:        outcome(run.Status),
@@ -195,7 +200,7 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 		StartTime:      timeOf(run.StartedAt),
 		CompletionTime: timeOf(run.EndedAt),
 		Reason:         run.Reason,
-		Message:        run.Message,
+		Message:        message,
 	}
 }
 

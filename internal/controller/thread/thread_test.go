@@ -351,7 +351,7 @@ var _ = Describe("The thread controller", func() {
 		Reconcile(ctx, r, parent)
 		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/none.csv"} })
 		Reconcile(ctx, r, t)
-		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", ContainSubstring("/none.csv")))))
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", Not(ContainSubstring("/none.csv"))))), "a model may have given the path")
 		own, err := e.Threads.Open(ctx, string(parent.UID))
 		Expect(err).NotTo(HaveOccurred())
 		_, err = own.WriteFile(ctx, "/none.csv", strings.NewReader("too late"), domain.WriteFileOptions{})
@@ -369,7 +369,9 @@ var _ = Describe("The thread controller", func() {
 		digest, err := e.Store.ReserveChild(ctx, store.ChildTask{ID: "task", ParentID: string(parent.UID), Reference: "parent-child", Namespace: parent.Namespace, Kind: "helper", Agent: "a",
 			Task: []byte(`{"message":"add","arguments":{"n":1}}`)}, nil)
 		Expect(err).NotTo(HaveOccurred())
-		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Name, s.Spec.Message, s.Spec.TaskRef, s.Spec.TaskDigest = "parent-child", "", "task", digest })
+		_, t := child(ctx, parent, func(s *skeinv1.Subagent) {
+			s.Name, s.Spec.Message, s.Spec.TaskRef, s.Spec.TaskDigest = "parent-child", "", "task", digest
+		})
 		Reconcile(ctx, r, t)
 		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("Arguments", MatchJSON(`{"n":1}`)))
 		Expect(e.Store.Inbox(ctx, string(t.UID))).To(ContainElement(HaveField("Payload", ContainSubstring(`"content":"add"`))))
