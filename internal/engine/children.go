@@ -26,11 +26,23 @@ type childrenOf struct {
 	runID  string
 }
 
-func (c *childrenOf) Kinds() []skeinv1.AgentSubagent {
+// Kinds leaves out those that a variable of the thread does not switch on (SUB-07).
+func (c *childrenOf) Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error) {
 	if c.agent == nil {
-		return nil
+		return nil, nil
 	}
-	return c.agent.Spec.Subagents
+	var kinds []skeinv1.AgentSubagent
+	for _, kind := range c.agent.Spec.Subagents {
+		if kind.Optional != "" {
+			if on, err := switchedOn(ctx, c.state, kind.Optional); err != nil {
+				return nil, err
+			} else if !on {
+				continue
+			}
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, nil
 }
 
 func (c *childrenOf) Living(ctx context.Context) (map[string]int, error) {

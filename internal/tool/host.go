@@ -93,8 +93,8 @@ type ScheduledEffect struct {
 
 // Children creates children of the thread and sends them messages (the SUB rows).
 type Children interface {
-	// Kinds returns the kinds of children that the agent lists.
-	Kinds() []skeinv1.AgentSubagent
+	// Kinds returns the kinds of children that the agent lists and this thread may have.
+	Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error)
 	// Create starts a child of a kind.
 	Create(ctx context.Context, req ChildRequest) (*skeinv1.ChildStatus, error)
 	// Living returns how many living children there are, by their kind.

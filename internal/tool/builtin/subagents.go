@@ -14,9 +14,9 @@ import (
 // subagents returns the family for the thread's children (SUB-03): no tools when the agent lists no kinds.
 // subagent_create is hidden while every kind has reached its maximum of living children.
 func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
-	kinds := h.Children.Kinds()
-	if len(kinds) == 0 {
-		return nil, nil
+	kinds, err := h.Children.Kinds(ctx)
+	if len(kinds) == 0 || err != nil {
+		return nil, err
 	}
 	living, err := h.Children.Living(ctx)
 	if err != nil {
