@@ -39,6 +39,7 @@ type Engine interface {
 type Store interface {
 	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
+	Run(ctx context.Context, threadID, runID string) (*store.Run, error)
 	Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error
 	ChildTask(ctx context.Context, id string) (t *store.ChildTask, digest string, err error)
 	ReleaseChild(ctx context.Context, parentID, reference string) error
@@ -96,6 +97,7 @@ type scope struct {
 	child     *skeinv1.Thread // nil until it exists
 	childless bool            // the child Thread was deleted, or will never be created
 	row       *store.Thread   // of the child; nil until it is stored
+	run       *store.Run      // the newest of the child; nil before the first
 	problem   *problem        // what keeps the Subagent from being Ready
 	refused   string          // why the child Thread cannot be created; "" while it can
 }
@@ -126,6 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.tellLost,   // tell the parent of a child that was refused
 		r.makeChild,  // create the child Thread, once
 		r.endChild,   // terminate it with its parent
+		r.observe,    // read how far it has come
 	} {
 		if failed = step(ctx, s); failed != nil || s.problem != nil {
 			break

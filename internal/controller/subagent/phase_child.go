@@ -144,3 +144,12 @@ func (r *Reconciler) endChild(ctx context.Context, s *scope) error {
 	s.row = row
 	return err
 }
+
+// observe reads the newest run of the child.
+func (r *Reconciler) observe(ctx context.Context, s *scope) (err error) {
+	if s.row == nil {
+		return nil
+	}
+	s.run, err = r.Store.Run(ctx, s.row.ID, "")
+	return store.IgnoreNotFound(err)
+}

@@ -78,6 +78,7 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	lost          lostCalls
+	families      families
 }
 
 // New returns a reconciler.
@@ -92,6 +93,7 @@ func New(o Options) *Reconciler {
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	threads := func() client.ObjectList { return &skeinv1.ThreadList{} }
+	r.families.watch()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
 		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged()))).
@@ -141,6 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
+		r.families.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error
@@ -188,6 +191,10 @@ func parentOf(_ context.Context, o client.Object) []ctrl.Request {
 // entryChanged passes updates that change the mirror of a Subagent, and records which parents may have lost a child.
 func (r *Reconciler) entryChanged() predicate.Predicate {
 	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			r.families.mark(parentOf(context.Background(), e.Object)...)
+			return true
+		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*skeinv1.Subagent)
 			after, ok2 := e.ObjectNew.(*skeinv1.Subagent)
@@ -195,13 +202,20 @@ func (r *Reconciler) entryChanged() predicate.Predicate {
 				return false
 			}
 			deleted := before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
-			if deleted {
-				r.lost.mark(parentOf(context.Background(), after)...)
+			if !deleted && kube.Entry(before) == kube.Entry(after) {
+				return false
 			}
-			return deleted || kube.Entry(before) != kube.Entry(after)
+			parents := parentOf(context.Background(), after)
+			r.families.mark(parents...)
+			if deleted {
+				r.lost.mark(parents...)
+			}
+			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			r.lost.mark(parentOf(context.Background(), e.Object)...)
+			parents := parentOf(context.Background(), e.Object)
+			r.families.mark(parents...)
+			r.lost.mark(parents...)
 			return true
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -332,7 +333,10 @@ var _ = Describe("The thread controller", func() {
 		e.Writes()
 		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/orders.csv"} })
 		Reconcile(ctx, r, t)
-		Expect(e.Writes()).To(Equal(map[string]int{"create Subagent": 1, "create Thread": 1, "status Thread": 1}), "a child costs no write for its finalizer")
+		Expect(e.Writes()).To(Equal(map[string]int{"create Subagent": 1, "create Thread": 1}), "a child costs no write for its finalizer, nor one for a status that its first run will change")
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, t)
+		Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
 		row, err := e.Store.Thread(ctx, string(t.UID))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(*row).To(And(HaveField("ParentID", string(parent.UID)), HaveField("RootID", string(parent.UID)), HaveField("Depth", 1), HaveField("Reference", "s"),
@@ -411,23 +415,37 @@ var _ = Describe("The thread controller", func() {
 		Expect(Get(ctx, e, t).Status.Phase).To(Equal("Terminated"))
 	})
 
-	It("mirrors the children in the status, bounded", Label("SUB-01"), func(ctx SpecContext) {
+	It("mirrors the children in the status: unfinished first, then the newest, bounded in number and bytes, with counts", Label("SUB-01", "K8S-07"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		parent := newThread(ctx, "parent")
 		Reconcile(ctx, r, parent)
-		for i := range skeinv1.MaxStatusChildren + 5 {
-			s := &skeinv1.Subagent{ObjectMeta: Meta("s-" + string(rune('a'+i/26)) + string(rune('a'+i%26))), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper"}}
+		states := []string{"completed", "failed", "terminated", "halfway", ""}
+		total := skeinv1.MaxStatusChildren + 30
+		for i := range total {
+			s := &skeinv1.Subagent{ObjectMeta: Meta(fmt.Sprintf("s-%03d", i)), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper", Title: strings.Repeat("t", 500), Description: strings.Repeat("d", 4096)}}
 			s.CreationTimestamp = metav1.NewTime(Start.Add(time.Duration(i) * time.Second))
 			e.Create(ctx, s)
+			if state := states[i%5]; state != "" {
+				s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Name: "helper", Title: s.Spec.Title, Description: s.Spec.Description, Status: state}
+				Expect(e.Client.Status().Update(ctx, s)).To(Succeed())
+			}
 		}
 		e.Clock.Step(time.Minute)
 		result := Reconcile(ctx, r, parent)
 		e.Clock.Step(result.RequeueAfter)
 		Reconcile(ctx, r, parent)
 		status := Get(ctx, e, parent).Status
-		Expect(status.ChildCount).To(BeEquivalentTo(skeinv1.MaxStatusChildren + 5))
-		Expect(status.Children).To(HaveLen(skeinv1.MaxStatusChildren))
-		Expect(status.Children[0].Reference).To(Equal("s-af"), "the oldest are left out")
+		Expect(status.ChildCount).To(BeEquivalentTo(total))
+		Expect(status.ChildCounts).To(HaveValue(Equal(skeinv1.ChildCounts{Completed: 16, Failed: 16, Terminated: 16, Running: 16, Pending: 16})))
+		size, err := json.Marshal(status.Children)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(size)).To(And(BeNumerically("<=", skeinv1.MaxStatusChildrenBytes+skeinv1.MaxStatusChildren), BeNumerically(">", skeinv1.MaxStatusChildrenBytes/2)))
+		Expect(status.Children[0]).To(And(HaveField("Reference", "s-079"), HaveField("Status", "pending")))
+		Expect(status.Children[1]).To(And(HaveField("Reference", "s-078"), HaveField("Status", "halfway"), HaveField("Title", HaveLen(skeinv1.MaxStatusChildText))))
+		Expect(len(status.Children)).To(And(BeNumerically(">", 20), BeNumerically("<=", skeinv1.MaxStatusChildren)))
+		for _, c := range status.Children {
+			Expect(c.Status).To(BeElementOf("pending", "halfway"), "those that have finished come later")
+		}
 	})
 
 	It("purges what is stored when the object goes, and lets the parent know", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
