@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // AgentType tells who the two parties of a conversation are.
@@ -53,6 +54,13 @@ type AgentSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Subagents []AgentSubagent `json:"subagents,omitempty"`
+
+	// MaxInstances is how many subagents of this agent may live at once in the namespace, whatever their parents; no limit
+	// when absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	MaxInstances int32 `json:"maxInstances,omitempty"`
 
 	// ExposeAsTool lets prompts of the namespace call this agent as a tool, and conversations be handed over to it by a
 	// queued call.
@@ -213,7 +221,21 @@ const (
 	CommunicationExplicit ParentCommunication = "explicit"
 )
 
+// ChildRetention says what becomes of the conversation of a finished child.
+// +kubebuilder:validation:Enum=Keep;Purge
+type ChildRetention string
+
+// The retentions.
+const (
+	// ChildKeep keeps the conversation without its objects. A Thread with its id in spec.threadID adopts it.
+	ChildKeep ChildRetention = "Keep"
+	// ChildPurge removes the conversation with its objects.
+	ChildPurge ChildRetention = "Purge"
+)
+
 // AgentSubagent is an agent that another one may start.
+// +kubebuilder:validation:XValidation:rule="(has(self.immediate) && self.immediate) == has(self.message)",message="message is the task of an immediate subagent: give immediate: true and message together, or neither"
+// +kubebuilder:validation:XValidation:rule="!has(self.arguments) || (has(self.immediate) && self.immediate)",message="arguments are those of an immediate subagent: the model gives the arguments of the others"
 type AgentSubagent struct {
 	// Name by which the model asks for it.
 	// +kubebuilder:validation:MinLength=1
@@ -248,6 +270,40 @@ type AgentSubagent struct {
 	// +kubebuilder:default=10
 	// +optional
 	MaxInstances int32 `json:"maxInstances,omitempty"`
+
+	// Immediate starts one with every new thread of this agent, before the first model step, with message as its task.
+	// +optional
+	Immediate bool `json:"immediate,omitempty"`
+
+	// Message that an immediate subagent begins with.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// Arguments of an immediate subagent.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Arguments *runtime.RawExtension `json:"arguments,omitempty"`
+
+	// Optional names a variable. Threads in which its value is not true, yes, on or 1 have no such subagent: it is neither
+	// started nor offered to the model.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, such as WITH_AUDITOR"
+	// +optional
+	Optional string `json:"optional,omitempty"`
+
+	// TTLAfterFinished removes a child so long after it has ended for good; never, while the parent exists, when absent.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('87600h')",message="give a duration from 0s to 87600h such as 24h, or leave it out to keep finished children as long as their parent"
+	// +optional
+	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
+
+	// Retain says what becomes of the conversation of a child that ttlAfterFinished removes: Purge, the default, or Keep.
+	// +optional
+	Retain ChildRetention `json:"retain,omitempty"`
 }
 
 // DefinitionStatus is the status that all definitions share.

@@ -82,6 +82,8 @@ const (
 	ReasonPortable = "Portable"
 	// ReasonReadsRuntimeContext: the code of a Tool names state._notPackableRuntimeContext.
 	ReasonReadsRuntimeContext = "ReadsRuntimeContext"
+	// ReasonChildRefused: the child cannot be created, so that it has failed; the message says why. Its parent was told.
+	ReasonChildRefused = "ChildRefused"
 	// ReasonChildNotDeleted: an Event of a Thread that is being deleted and waits for a child that cannot be.
 	ReasonChildNotDeleted = "ChildNotDeleted"
 	// ReasonPathTaken: an older ThreadEndpoint has the same path and method, and answers in place of this one.

@@ -183,8 +183,34 @@ type ChildStatus struct {
 	ParentCommunication ParentCommunication `json:"parentCommunication,omitempty"`
 }
 
-// MaxStatusChildren bounds ThreadStatus.Children; the rest are found by label.
-const MaxStatusChildren = 100
+// Bounds of ThreadStatus.Children, so that a status write stays small. The rest are found by label.
+const (
+	// MaxStatusChildren is the largest number of entries.
+	MaxStatusChildren = 50
+	// MaxStatusChildrenBytes is the largest size of all entries as JSON.
+	MaxStatusChildrenBytes = 16 << 10
+	// MaxStatusChildText is how much of a title and of a description an entry has, in bytes.
+	MaxStatusChildText = 200
+)
+
+// ChildCounts counts children by their state.
+type ChildCounts struct {
+	// Pending children have not run yet.
+	// +optional
+	Pending int32 `json:"pending,omitempty"`
+	// Running children work, or have a status that they set themselves.
+	// +optional
+	Running int32 `json:"running,omitempty"`
+	// Completed children have returned a result. Those that are resumable live on.
+	// +optional
+	Completed int32 `json:"completed,omitempty"`
+	// Failed children have returned a failure, or could not be created.
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// Terminated children were ended.
+	// +optional
+	Terminated int32 `json:"terminated,omitempty"`
+}
 
 // ThreadStatus is a small picture of a conversation that is kept elsewhere.
 type ThreadStatus struct {
@@ -239,7 +265,8 @@ type ThreadStatus struct {
 	// +optional
 	Parent string `json:"parent,omitempty"`
 
-	// Children, newest last, at most 100.
+	// Children: those that have not finished first, each group newest first; at most 50, and 16 KiB. Long titles and
+	// descriptions are cut.
 	// +listType=map
 	// +listMapKey=reference
 	// +kubebuilder:validation:MaxItems=100
@@ -249,6 +276,10 @@ type ThreadStatus struct {
 	// ChildCount is how many children there are in all.
 	// +optional
 	ChildCount int32 `json:"childCount,omitempty"`
+
+	// ChildCounts are the numbers of children by their state; absent while there are none.
+	// +optional
+	ChildCounts *ChildCounts `json:"childCounts,omitempty"`
 
 	// Destroyed tells when the conversation was last cleared, and why; absent when it never was.
 	// +optional

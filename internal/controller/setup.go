@@ -27,6 +27,8 @@ type Engine interface {
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
 	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
+	OpenReplies(ctx context.Context, child *store.Thread) ([]string, error)
+	AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error
 }
 
 // Pools says how SandboxPools are run.

@@ -94,7 +94,7 @@ func (r *run) offer(ctx context.Context, calls []store.ToolCall) (*tool.Set, err
 		if err != nil {
 			return nil, err
 		}
-		t, err := x.Unlisted(ctx, call.Name)
+		t, err := x.Queued(ctx, call.Name, m)
 		if err != nil {
 			return nil, err
 		}

@@ -26,11 +26,27 @@ type childrenOf struct {
 	runID  string
 }
 
-func (c *childrenOf) Kinds() []skeinv1.AgentSubagent {
+// Kinds leaves out those that a variable of the thread does not switch on (SUB-07).
+func (c *childrenOf) Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error) {
 	if c.agent == nil {
-		return nil
+		return nil, nil
 	}
-	return c.agent.Spec.Subagents
+	var kinds []skeinv1.AgentSubagent
+	for _, kind := range c.agent.Spec.Subagents {
+		if kind.Optional != "" {
+			if on, err := switchedOn(ctx, c.state, kind.Optional); err != nil {
+				return nil, err
+			} else if !on {
+				continue
+			}
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, nil
+}
+
+func (c *childrenOf) Living(ctx context.Context) (map[string]int, error) {
+	return c.engine.store.LivingChildren(ctx, c.thread.ID)
 }
 
 func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {
@@ -38,8 +54,8 @@ func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {
 }
 
 func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv1.ChildStatus, error) {
-	if err := c.allowed(ctx, req); err != nil {
-		return nil, err
+	if limits := c.engine.opts.Limits; c.thread.Depth+1 > limits.Depth {
+		return nil, fmt.Errorf("subagents may nest %d levels deep, and this conversation is at level %d: do this task yourself", limits.Depth, c.thread.Depth)
 	}
 	for _, path := range req.Attachments {
 		rec, err := c.state.StatFile(ctx, path)
@@ -53,15 +69,14 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 	if string(req.Arguments) == "null" {
 		req.Arguments = nil
 	}
-	if err := c.engine.checkChildArguments(ctx, c.thread.Namespace, req.Kind.AgentRef.Name, req.Arguments); err != nil {
+	limits, err := c.limits(ctx, req)
+	if err != nil {
 		return nil, err
 	}
-	c.engine.fault("child.create.before")
-	child, err := c.engine.opts.Children.Create(ctx, c.thread, ChildRequest{
+	child, err := c.declare(ctx, ChildRequest{
 		Cause: req.Cause, RunID: c.runID, Subagent: req.Kind, Title: req.Title, Message: req.Message,
-		Arguments: req.Arguments, Attachments: req.Attachments,
+		Arguments: req.Arguments, Attachments: req.Attachments, Limits: limits,
 	})
-	c.engine.fault("child.create.after")
 	if err != nil {
 		return child, err
 	}
@@ -80,30 +95,6 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 		})...)
 	}
 	return child, c.state.Apply(ctx, ops...)
-}
-
-// allowed checks a new child against the limits. A call that is repeated after a crash may count its own child, so it
-// may exceed them by one.
-func (c *childrenOf) allowed(ctx context.Context, req tool.ChildRequest) error {
-	limits := c.engine.opts.Limits
-	if c.thread.Depth+1 > limits.Depth {
-		return fmt.Errorf("subagents may nest %d levels deep, and this conversation is at level %d: do this task yourself", limits.Depth, c.thread.Depth)
-	}
-	registry, err := c.List(ctx)
-	if err != nil {
-		return err
-	}
-	spare := 0
-	if req.Repeat {
-		spare = 1
-	}
-	if n := tool.Living(registry, ""); n >= limits.Children+spare {
-		return fmt.Errorf("this conversation has %d subagents, which is the limit: wait until one is done, or send a message to one of them", n)
-	}
-	if n, limit := tool.Living(registry, req.Kind.Name), int(req.Kind.MaxInstances); limit > 0 && n >= limit+spare {
-		return fmt.Errorf("there are %d subagents %s at the same time, which is the limit (maxInstances): wait until one is done, or send a message to one of them", n, req.Kind.Name)
-	}
-	return nil
 }
 
 func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skeinv1.ChildStatus, error) {
@@ -137,14 +128,12 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 
 // find returns the child of the thread with a reference.
 func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread, error) {
-	children, err := c.engine.store.Children(ctx, c.thread.ID)
-	if err != nil {
-		return nil, err
+	child, err := c.engine.store.Child(ctx, c.thread.ID, reference)
+	if err == nil && child.Child != nil {
+		return child, nil
 	}
-	for i := range children {
-		if children[i].Reference == reference && children[i].Child != nil {
-			return &children[i], nil
-		}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
 	}
 	registry, err := c.List(ctx)
 	if err != nil {

@@ -19,6 +19,7 @@ var crashSuites = map[string][]string{
 	"approvals": {"approval.before", "approval.after"},
 	"hooks":     {"hook.before", "hook.after", "tell.before", "tell.after"},
 	"prompts":   {"prompt.before", "prompt.after", "handoff.before", "handoff.after"},
+	"immediate": {"spawn.before", "spawn.after"},
 	"sides":     {"turn.before", "turn.after"},
 	"all at once": {"sandbox.acquire.before", "sandbox.acquire.after", "isolate.opened", "delta.before", "delta.after", "decide.before", "decide.after",
 		"handler.before", "handler.after", "effect.handler.before", "effect.handler.after", "effect.finish.before", "settle.before",

@@ -73,6 +73,8 @@ type Limits struct {
 	Depth int
 	// Children is how many living children one thread may have. Default 100.
 	Children int
+	// NamespaceChildren is how many living children the threads of one namespace may have together. Default 10000.
+	NamespaceChildren int
 	// ToolResultBytes is how much of a tool's result a model reads. Default 256 KiB.
 	ToolResultBytes int
 	// ContextMessages is how many of the newest messages a model reads. Default 5000.
@@ -113,6 +115,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.SweepInterval, 15*time.Second)
 	orDefault(&o.Limits.Depth, 5)
 	orDefault(&o.Limits.Children, 100)
+	orDefault(&o.Limits.NamespaceChildren, 10000)
 	orDefault(&o.Limits.ToolResultBytes, 256<<10)
 	orDefault(&o.Limits.ContextMessages, 5000)
 	orDefault(&o.Limits.ParallelCalls, 8)

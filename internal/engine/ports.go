@@ -65,9 +65,12 @@ func (e *NoSandboxError) Unwrap() error { return e.Err }
 // Children creates child threads and lists them.
 type Children interface {
 	// Create declares a child under a name that derives from the cause, so that a repeat returns the same child.
+	// A child over one of the limits is a *store.ChildLimitError, and is not declared.
 	Create(ctx context.Context, parent *store.Thread, req ChildRequest) (*skeinv1.ChildStatus, error)
 	// List returns the children in a thread's registry, oldest first.
 	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
+	// Exists reports whether a child is declared and not being deleted. It does not trust a cache.
+	Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error)
 }
 
 // ChildRequest asks for a child.
@@ -79,6 +82,7 @@ type ChildRequest struct {
 	Message     string
 	Arguments   json.RawMessage
 	Attachments []string
+	Limits      []store.ChildLimit
 }
 
 // EffectQuotaError says which quota of ScheduledEffects is used up, and what to do.

@@ -43,6 +43,7 @@ type run struct {
 	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
 	leftOut      int                      // number of messages left out of the last request, to fit the model's context window
 	shortened    int                      // number of results that the last request had only a part of
+	spawned      bool                     // immediate subagents were looked for
 	asked        bool                     // a model call was made, so the definitions may be out of date
 	usage        runUsage
 	limits       limits
@@ -160,6 +161,11 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 				if waits, err := r.follow(ctx); waits || err != nil {
 					return err
 				}
+				continue
+			}
+			if spawned, err := r.spawnImmediate(ctx); err != nil {
+				return err
+			} else if spawned {
 				continue
 			}
 			if told, err := r.hooks.Announce(ctx); err != nil {

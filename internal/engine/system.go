@@ -85,18 +85,13 @@ func CheckArguments(p *skeinv1.PromptSpec, arguments json.RawMessage) error {
 }
 
 // checkChildArguments checks the arguments of a child before it is created against what the prompts of its agent require.
-// If the agent cannot be resolved it accepts all arguments: the child waits for the agent.
-func (e *Engine) checkChildArguments(ctx context.Context, namespace, agent string, arguments json.RawMessage) error {
-	a, err := e.opts.Definitions.Agent(ctx, namespace, agent)
-	if err != nil {
-		return nil
-	}
+func checkChildArguments(a *definition.Agent, arguments json.RawMessage) error {
 	for _, side := range []*definition.Side{a.A, a.B} {
 		if side == nil {
 			continue
 		}
 		if err := CheckArguments(&side.Prompt.Spec, arguments); err != nil {
-			return fmt.Errorf("the arguments do not fit what the agent %s requires: %w. Start it again with corrected arguments", agent, err)
+			return fmt.Errorf("the arguments do not fit what the agent %s requires: %w. Start it again with corrected arguments", a.Name, err)
 		}
 	}
 	return nil

@@ -2,12 +2,12 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,14 +34,33 @@ func ChildEnded(status string) bool {
 // Children implements engine.Children: each child is a Subagent object (SUB-01).
 type Children struct {
 	client client.Client
+	live   client.Reader
+	store  ChildStore
+}
+
+// ChildStore is the part of the store that Children needs.
+type ChildStore interface {
+	ReserveChild(ctx context.Context, t store.ChildTask, limits []store.ChildLimit) (digest string, err error)
+	ReleaseChild(ctx context.Context, parentID, reference string) error
+}
+
+// ChildTask is what a parent gave to a child, as the store keeps it.
+type ChildTask struct {
+	Message     string          `json:"message,omitempty"`
+	Arguments   json.RawMessage `json:"arguments,omitempty"`
+	Attachments []string        `json:"attachments,omitempty"`
 }
 
 var _ engine.Children = (*Children)(nil)
 
 // NewChildren returns the port. The client must read its own writes, so that List includes what Create made.
-func NewChildren(c client.Client) *Children { return &Children{client: c} }
+// live reads from the API server, past any cache.
+func NewChildren(c client.Client, live client.Reader, st ChildStore) *Children {
+	return &Children{client: c, live: live, store: st}
+}
 
-// Create implements engine.Children.
+// Create implements engine.Children. What a model or code gave to the child stays out of etcd (K8S-07): the store has it
+// before the object refers to it.
 func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.ChildRequest) (*skeinv1.ChildStatus, error) {
 	s := &skeinv1.Subagent{
 		ObjectMeta: metav1.ObjectMeta{
@@ -57,26 +76,60 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 			Name:                req.Subagent.Name,
 			Title:               req.Title,
 			Description:         req.Subagent.Description,
-			Message:             req.Message,
-			Attachments:         req.Attachments,
+			TaskRef:             objects.Hash([]byte(parent.ID), []byte(req.Cause)),
 			Blocking:            req.Subagent.Blocking,
 			Resumable:           req.Subagent.Resumable,
 			ParentCommunication: req.Subagent.ParentCommunication,
 			SpawnGroupID:        req.RunID,
 			ToolCallID:          req.Cause,
+			TTLAfterFinished:    req.Subagent.TTLAfterFinished,
+			Retain:              req.Subagent.Retain,
 		},
 	}
-	if len(req.Arguments) > 0 {
-		s.Spec.Arguments = &runtime.RawExtension{Raw: req.Arguments}
+	task, err := json.Marshal(ChildTask{Message: req.Message, Arguments: req.Arguments, Attachments: req.Attachments})
+	if err != nil {
+		return nil, fmt.Errorf("encode the task: %w", err)
 	}
-	err := c.client.Create(ctx, s)
+	if s.Spec.TaskDigest, err = c.store.ReserveChild(ctx, store.ChildTask{
+		ID: s.Spec.TaskRef, ParentID: parent.ID, Reference: s.Name, Namespace: parent.Namespace, Kind: req.Subagent.Name,
+		Agent: req.Subagent.AgentRef.Name, Task: task,
+	}, req.Limits); err != nil {
+		return nil, err
+	}
+	err = c.client.Create(ctx, s)
 	if apierrors.IsAlreadyExists(err) {
 		return c.existing(ctx, s)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("create Subagent %q: %w", s.Name, err)
+	if err == nil {
+		return ptr.To(Entry(s)), nil
 	}
-	return ptr.To(Entry(s)), nil
+	if Refused(err) {
+		if err := c.store.ReleaseChild(ctx, parent.ID, s.Name); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("the cluster refuses the subagent: %w", err)
+	}
+	return nil, fmt.Errorf("create Subagent %q: %w", s.Name, err)
+}
+
+// Refused reports whether the API server does not take an object: because of a quota, an admission rule, missing rights,
+// or its name. To try again would not help.
+func Refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// Exists implements engine.Children.
+func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error) {
+	var s skeinv1.Subagent
+	err := c.live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: reference}, &s)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Subagent %q: %w", reference, err)
+	}
+	return s.DeletionTimestamp.IsZero(), nil
 }
 
 // existing returns the child that an earlier attempt of the same call created.

@@ -9,7 +9,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +40,8 @@ var _ = Describe("Children", func() {
 
 	It("are Subagents, owned and labelled, the same one for the same cause", Label("SUB-01", "K8S-03"), func(ctx SpecContext) {
 		c := kubetest.Cluster(interceptor.Funcs{})
-		port := kube.NewChildren(c)
+		db := childStore(ctx)
+		port := kube.NewChildren(c, c, db)
 		first, err := port.Create(ctx, parent, request)
 		Expect(err).NotTo(HaveOccurred())
 		again, err := port.Create(ctx, parent, request)
@@ -56,7 +59,14 @@ var _ = Describe("Children", func() {
 		Expect(s.OwnerReferences).To(HaveExactElements(And(HaveField("Kind", "Thread"), HaveField("UID", BeEquivalentTo(parent.ID)),
 			HaveField("Controller", HaveValue(BeTrue())), HaveField("BlockOwnerDeletion", HaveValue(BeTrue())))))
 		Expect(s.Labels).To(And(HaveKeyWithValue(skeinv1.LabelManagedBy, "skein"), HaveKeyWithValue(skeinv1.LabelThreadID, parent.ID), HaveKeyWithValue(skeinv1.LabelThread, "thread")))
-		Expect(s.Spec.Attachments).To(Equal([]string{"/a.csv"}))
+		Expect(s.Spec).To(And(HaveField("Message", ""), HaveField("Arguments", BeNil()), HaveField("Attachments", BeEmpty())), "what a model said stays out of the object")
+		task, digest, err := db.ChildTask(ctx, s.Spec.TaskRef)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(task).To(HaveValue(And(HaveField("ParentID", parent.ID), HaveField("Reference", s.Name), HaveField("Kind", "Helper_One"), HaveField("Agent", "worker"),
+			HaveField("Task", MatchJSON(`{"message":"add","arguments":{"a":1},"attachments":["/a.csv"]}`)))))
+		Expect(s.Spec.TaskDigest).To(Equal(digest))
+		Expect(port.Exists(ctx, parent, first.Reference)).To(BeTrue())
+		Expect(port.Exists(ctx, parent, "none")).To(BeFalse())
 		Expect(s.Spec.ToolCallID).To(Equal("call_1"))
 		Expect(first).To(HaveValue(And(HaveField("Status", kube.ChildPending), HaveField("Title", "Sum"), HaveField("ThreadName", s.Name))))
 		Expect(port.List(ctx, parent)).To(ConsistOf(HaveField("Reference", first.Reference), HaveField("Reference", second.Reference)))
@@ -64,25 +74,64 @@ var _ = Describe("Children", func() {
 	})
 
 	It("never take over what somebody else made", func(ctx SpecContext) {
-		port := kube.NewChildren(kubetest.Cluster(interceptor.Funcs{}))
+		port := newChildren(ctx)
 		first, err := port.Create(ctx, parent, request)
 		Expect(err).NotTo(HaveOccurred())
 		foreign := &skeinv1.Subagent{ObjectMeta: kubetest.Meta(first.Reference), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "thread"}}}
-		port = kube.NewChildren(kubetest.Cluster(interceptor.Funcs{}, foreign))
+		port = newChildren(ctx, foreign)
 		_, err = port.Create(ctx, parent, request)
 		Expect(err).To(MatchError(And(ContainSubstring("exists already"), ContainSubstring("rename"))))
+	})
+
+	It("are refused at a limit and by the cluster, and then take no place", Label("SUB-03"), func(ctx SpecContext) {
+		db := childStore(ctx)
+		c := kubetest.Cluster(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if o.(*skeinv1.Subagent).Spec.Title == "refused" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "subagents"}, o.GetName(), errors.New("exceeded quota: few"))
+			}
+			return c.Create(ctx, o, opts...)
+		}})
+		port := kube.NewChildren(c, c, db)
+		one := request
+		one.Limits = []store.ChildLimit{{Scope: store.ChildrenOfParent, Most: 1}}
+		one.Title = "refused"
+		_, err := port.Create(ctx, parent, one)
+		Expect(err).To(MatchError(And(HavePrefix("the cluster refuses the subagent: "), ContainSubstring("exceeded quota"))))
+		Expect(db.LivingChildren(ctx, parent.ID)).To(BeEmpty())
+		one.Cause, one.Title = "call_2", "Sum"
+		_, err = port.Create(ctx, parent, one)
+		Expect(err).NotTo(HaveOccurred())
+		one.Cause = "call_3"
+		_, err = port.Create(ctx, parent, one)
+		var over *store.ChildLimitError
+		Expect(errors.As(err, &over)).To(BeTrue())
+		Expect(port.List(ctx, parent)).To(HaveLen(1))
 	})
 
 	It("have names that fit labels, whatever their parent is called", func(ctx SpecContext) {
 		long := *parent
 		long.Name = strings.Repeat("n", 200)
-		s, err := kube.NewChildren(kubetest.Cluster(interceptor.Funcs{})).Create(ctx, &long, request)
+		s, err := newChildren(ctx).Create(ctx, &long, request)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(validation.IsValidLabelValue(s.Reference)).To(BeEmpty())
 		Expect(validation.IsDNS1123Subdomain(s.Reference)).To(BeEmpty())
 		Expect(objects.RuntimeLabels(&long)).NotTo(HaveKey(skeinv1.LabelThread))
 	})
 })
+
+func childStore(ctx context.Context) store.Store {
+	GinkgoHelper()
+	db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: scratch.Folder(GinkgoT())})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(db.Close)
+	return db
+}
+
+func newChildren(ctx context.Context, objs ...client.Object) *kube.Children {
+	GinkgoHelper()
+	c := kubetest.Cluster(interceptor.Funcs{}, objs...)
+	return kube.NewChildren(c, c, childStore(ctx))
+}
 
 var _ = Describe("Effects", func() {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)

@@ -216,6 +216,14 @@ func (s *Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
 	return s.Store.PutEffectArgs(ctx, a)
 }
 
+// ReserveChild implements store.Store.
+func (s *Store) ReserveChild(ctx context.Context, t store.ChildTask, limits []store.ChildLimit) (string, error) {
+	if s.secrets.Holds(t.Namespace) {
+		t.Task = s.secrets.JSON(t.Namespace, t.Task) // the rest is looked up
+	}
+	return s.Store.ReserveChild(ctx, t, limits)
+}
+
 // Recorded implements store.Store.
 func (s *Store) Recorded(ctx context.Context, threadID, key string) (string, json.RawMessage, error) {
 	return s.Store.Recorded(ctx, threadID, s.stored(ctx, threadID, key))

@@ -146,6 +146,7 @@ type Store interface {
 	RunnablePage(ctx context.Context, after WorkPlace, limit int) (ids []string, next WorkPlace, err error)
 
 	FiringStore
+	ChildStore
 
 	SessionStore
 	RelationStore

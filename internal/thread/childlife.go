@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -36,6 +37,45 @@ func ChildStatusMessage(child *store.Thread, kind, cause string) *store.AppendMe
 		ID: id, Role: store.RoleSystem, Content: &text, Name: child.Child.Name, Silent: true,
 		Metadata: map[string]any{MetadataStatusKind: kind, MetadataSubagent: child.Reference},
 	}}
+}
+
+// ChildLostOps returns the ops that tell a parent about a child that ended without telling it: it could not be created, or
+// was deleted. calls are the parent's calls that wait for the child. An empty id stands for none, and makes the result a
+// message. A repeat changes nothing.
+func ChildLostOps(child *store.Thread, status, text string, calls []string) []store.Op {
+	told := ChildStatusMessage(child, status, "")
+	if told == nil {
+		return nil
+	}
+	ops := []store.Op{told}
+	for _, call := range calls {
+		ops = append(ops, ChildLostResult(child.ParentID, store.ChildResult{
+			Reference: child.Reference, ThreadID: child.ID, Name: child.Child.Name, ToolCallID: call, Status: status, Content: text,
+		}))
+	}
+	return ops
+}
+
+// ChildLostResult returns the op that queues a result on a parent for a child that cannot send one. A repeat, for the same
+// call, changes nothing.
+func ChildLostResult(parentID string, r store.ChildResult) *store.Enqueue {
+	payload, _ := json.Marshal(r) // strings only: cannot fail
+	return &store.Enqueue{
+		To:               parentID,
+		Item:             store.InboxItem{Key: "skein:child-ended:" + r.Reference + ":" + r.ToolCallID, Kind: store.InboxChildResult, Payload: payload},
+		IgnoreTerminated: true,
+	}
+}
+
+// FirstReplies returns the calls of the parent that wait for a child which has not run yet.
+func FirstReplies(child *store.Child) []string {
+	switch {
+	case child.Blocking && child.ToolCallID != "":
+		return []string{child.ToolCallID}
+	case child.ParentCommunication == "explicit":
+		return nil
+	}
+	return []string{""}
 }
 
 // IsChildStatus reports whether a message was made by ChildStatusMessage.

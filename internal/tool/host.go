@@ -93,10 +93,12 @@ type ScheduledEffect struct {
 
 // Children creates children of the thread and sends them messages (the SUB rows).
 type Children interface {
-	// Kinds returns the kinds of children that the agent lists.
-	Kinds() []skeinv1.AgentSubagent
+	// Kinds returns the kinds of children that the agent lists and this thread may have.
+	Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error)
 	// Create starts a child of a kind.
 	Create(ctx context.Context, req ChildRequest) (*skeinv1.ChildStatus, error)
+	// Living returns how many living children there are, by their kind.
+	Living(ctx context.Context) (map[string]int, error)
 	// List returns the registry, oldest first.
 	List(ctx context.Context) ([]skeinv1.ChildStatus, error)
 	// Message queues a message for a living child of the thread and returns the child's entry.
@@ -106,7 +108,6 @@ type Children interface {
 // ChildRequest asks for a child.
 type ChildRequest struct {
 	Cause       string // the tool call's id; a repeat returns the same child
-	Repeat      bool   // the child may already exist
 	Kind        skeinv1.AgentSubagent
 	Title       string
 	Message     string

@@ -138,7 +138,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return err
 	}
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
-	children := kube.NewChildren(written)
+	children := kube.NewChildren(written, mgr.GetAPIReader(), data.store)
 	quota := kube.NewEffectQuota(o.ThreadEffects, o.NamespaceEffects)
 	if err := quota.Follow(ctx, mgr.GetCache()); err != nil {
 		return err

@@ -232,6 +232,8 @@ type Engine struct {
 	EffectsWoke int
 	// Told is what ThreadCreated returns.
 	Told []store.InboxItem
+	// Answered are the threads that AnswerForLost was asked about.
+	Answered []string
 }
 
 // Wake records the thread.
@@ -271,4 +273,17 @@ func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 	}
 	e.Terminated[threadID] = reason
 	return e.store.Apply(ctx, threadID, nil, &store.Terminate{Reason: reason})
+}
+
+// OpenReplies implements the engine's method of this name: the call that created the child waits for it.
+func (e *Engine) OpenReplies(_ context.Context, child *store.Thread) ([]string, error) {
+	return thread.FirstReplies(child.Child), nil
+}
+
+// AnswerForLost implements the engine's method of this name.
+func (e *Engine) AnswerForLost(_ context.Context, t *store.Thread, _ *store.Run) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Answered = append(e.Answered, t.ID)
+	return nil
 }

@@ -39,6 +39,10 @@ type Engine interface {
 type Store interface {
 	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
+	Run(ctx context.Context, threadID, runID string) (*store.Run, error)
+	Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error
+	ChildTask(ctx context.Context, id string) (t *store.ChildTask, digest string, err error)
+	ReleaseChild(ctx context.Context, parentID, reference string) error
 }
 
 // Options are the options of the controller.
@@ -93,7 +97,9 @@ type scope struct {
 	child     *skeinv1.Thread // nil until it exists
 	childless bool            // the child Thread was deleted, or will never be created
 	row       *store.Thread   // of the child; nil until it is stored
+	run       *store.Run      // the newest of the child; nil before the first
 	problem   *problem        // what keeps the Subagent from being Ready
+	refused   string          // why the child Thread cannot be created; "" while it can
 }
 
 type problem struct{ reason, message string }
@@ -119,8 +125,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.decoded,    // do not act on a spec that could not be decoded
 		r.findParent, // a Subagent needs its parent Thread,
 		r.own,        // and is deleted with it
+		r.tellLost,   // tell the parent of a child that was refused
 		r.makeChild,  // create the child Thread, once
 		r.endChild,   // terminate it with its parent
+		r.observe,    // read how far it has come
 	} {
 		if failed = step(ctx, s); failed != nil || s.problem != nil {
 			break
@@ -130,6 +138,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
+	if err == nil && failed == nil && result.RequeueAfter == 0 && s.refused != "" {
+		failed = r.tellLost(ctx, s) // the refusal is on record now, so that the child is not created any more
+	}
 	return result, errors.Join(failed, err)
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
@@ -20,6 +21,10 @@ import (
 // makeChild creates the child Thread once. When a child Thread was created and is gone, a person deleted it, and it
 // is not created again.
 func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
+	if s.refused != "" {
+		s.childless = true
+		return nil
+	}
 	name := types.NamespacedName{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object.Name)}
 	var child skeinv1.Thread
 	err := r.Client.Get(ctx, name, &child, client.UnsafeDisableDeepCopy)
@@ -28,9 +33,16 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		s.childless = true
 		return nil
 	case apierrors.IsNotFound(err):
+		if s.childless, err = r.purged(ctx, s.object); s.childless || err != nil {
+			return err
+		}
 		child = *childThread(s)
 		if err = r.Client.Create(ctx, &child); apierrors.IsAlreadyExists(err) {
 			err = r.Client.Get(ctx, name, &child)
+		}
+		if kube.Refused(err) && byRun(s.object) {
+			s.childless, s.refused = true, "the cluster refuses its Thread: "+err.Error()
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("create Thread %q: %w", name.Name, err)
@@ -39,11 +51,19 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		return fmt.Errorf("read Thread %q: %w", name.Name, err)
 	}
 	if !metav1.IsControlledBy(&child, s.object) {
+		if byRun(s.object) && !made(s.object) && child.DeletionTimestamp.IsZero() {
+			s.childless, s.refused = true, fmt.Sprintf("a Thread %q exists already and is not this Subagent's", name.Name)
+			return nil
+		}
 		s.problem = &problem{skeinv1.ReasonInvalidSpec,
 			fmt.Sprintf("a Thread %q exists already and is not this Subagent's: delete one of the two", name.Name)}
 		return nil
 	}
 	s.child = &child
+	if c := conditions.Ready(child.Status.Conditions); c.Reason == skeinv1.ReasonChildRefused {
+		s.refused = c.Message
+		return nil
+	}
 	r.notifications.Track(child.ThreadID(), s.req)
 	row, err := r.Store.Thread(ctx, child.ThreadID())
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(child.UID))) {
@@ -51,6 +71,23 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	}
 	s.row = row
 	return err
+}
+
+// byRun reports whether a run of the parent made the Subagent. Somebody may wait for its child, so a refusal is final.
+// What a person declared heals when the reason for the refusal is gone.
+func byRun(o *skeinv1.Subagent) bool { return o.Spec.ToolCallID != "" }
+
+// purged reports whether the child Thread existed and its data was purged, with the task that it was given. A person may
+// delete it before the status of the Subagent says that it existed.
+func (r *Reconciler) purged(ctx context.Context, o *skeinv1.Subagent) (bool, error) {
+	if o.Spec.TaskRef == "" {
+		return false, nil
+	}
+	_, _, err := r.Store.ChildTask(ctx, o.Spec.TaskRef)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 // made reports whether the child Thread existed once.
@@ -82,7 +119,7 @@ func childThread(s *scope) *skeinv1.Thread {
 			Title:     o.Spec.Title,
 			UserID:    s.parentRow.UserID,
 			TaskID:    s.parentRow.TaskID,
-			Arguments: o.Spec.Arguments,
+			Arguments: o.Spec.Arguments, // declared by a person; what a run gave is in the store (K8S-07)
 			Message:   o.Spec.Message,
 		},
 	}
@@ -106,4 +143,13 @@ func (r *Reconciler) endChild(ctx context.Context, s *scope) error {
 	}
 	s.row = row
 	return err
+}
+
+// observe reads the newest run of the child.
+func (r *Reconciler) observe(ctx context.Context, s *scope) (err error) {
+	if s.row == nil {
+		return nil
+	}
+	s.run, err = r.Store.Run(ctx, s.row.ID, "")
+	return store.IgnoreNotFound(err)
 }

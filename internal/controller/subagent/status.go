@@ -19,17 +19,29 @@ import (
 // time costs one write.
 const gatherFor = time.Second
 
+// showProgressAfter is how old the step and the time of a child that works may be in its status.
+const showProgressAfter = time.Minute
+
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	at := r.Clock.Now()
 	s.compute(failed, at)
+	later := ctrl.Result{}
+	if s.run != nil && !s.run.Status.Ended() {
+		later.RequeueAfter = showProgressAfter
+	}
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
 		r.statusLimit.Settled(s.req)
-		return ctrl.Result{}, nil
+		return later, nil
 	}
 	var gather time.Duration
-	if !s.urgent(&before.Status) {
+	switch {
+	case s.urgent(&before.Status):
+	case before.Status.Entry != nil && *before.Status.Entry == *s.object.Status.Entry &&
+		equality.Semantic.DeepEqual(before.Status.Conditions, s.object.Status.Conditions):
+		gather = showProgressAfter // only the step and the time
+	default:
 		gather = gatherFor
 	}
 	wait, write := r.statusLimit.Decide(s.req, gather, at)
@@ -47,7 +59,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	r.statusLimit.Settled(s.req)
 	conditions.TellInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
-	return ctrl.Result{}, nil
+	return later, nil
 }
 
 // urgent reports whether somebody may wait for the change: a final status, an end, or a problem that appeared or
@@ -60,10 +72,10 @@ func (s *scope) urgent(before *skeinv1.SubagentStatus) bool {
 	if meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionTerminated) != meta.IsStatusConditionTrue(before.Conditions, skeinv1.ConditionTerminated) {
 		return true
 	}
-	if before.Entry == nil && s.problem == nil {
+	was, is := conditions.Ready(before.Conditions), conditions.Ready(after.Conditions)
+	if before.Entry == nil && s.problem == nil && is.Reason != skeinv1.ReasonInternalError {
 		return false
 	}
-	was, is := conditions.Ready(before.Conditions), conditions.Ready(after.Conditions)
 	return was.Status != is.Status || was.Reason != is.Reason
 }
 
@@ -77,6 +89,13 @@ func (s *scope) compute(failed error, at time.Time) {
 	}
 	entry.Status = s.entryStatus(entry)
 	status.Entry = &entry
+	if s.row != nil {
+		last := metav1.Unix(s.row.LastActivityAt/1e6, 0)
+		status.LastActivityTime = &last
+	}
+	if s.run != nil {
+		status.Steps = int32(min(s.run.Steps, 1<<30))
+	}
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: at}
 	s.computeReady(w, failed)
 	s.computeTerminated(w)
@@ -89,6 +108,8 @@ func (s *scope) entryStatus(entry skeinv1.ChildStatus) string {
 		return s.row.RegistryStatus
 	case s.row != nil:
 		return kube.ChildPending
+	case s.refused != "":
+		return kube.ChildFailed
 	case s.childless:
 		return kube.ChildTerminated
 	default:
@@ -102,6 +123,8 @@ func (s *scope) computeReady(w conditions.Writer, failed error) {
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
 	case s.problem != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
+	case s.refused != "":
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonChildRefused, s.refused)
 	case s.childless:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, "the child Thread was deleted or never created, so the Subagent has ended")
 	default:
@@ -117,6 +140,10 @@ func (s *scope) mirrorReady(w conditions.Writer) {
 	case metav1.ConditionFalse:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotReady, "Thread \""+s.child.Name+"\" is not ready: "+c.Message)
 	default:
+		if s.run != nil { // its agent was ready, and the Thread says so soon
+			w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+			return
+		}
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonProgressing, "Thread \""+s.child.Name+"\" is being created")
 	}
 }
@@ -129,7 +156,9 @@ func (s *scope) computeTerminated(w conditions.Writer) {
 			reason = skeinv1.ReasonTerminatedByRequest
 		}
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, reason, "")
-	case s.childless && made(s.object):
+	case s.refused != "":
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonChildRefused, s.refused)
+	case s.childless && s.parentRow.TerminatedAt == 0:
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonTerminatedByRequest, "the child Thread was deleted")
 	case s.childless:
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonParentTerminated, "the parent was terminated before the child Thread was created")

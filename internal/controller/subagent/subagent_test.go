@@ -2,15 +2,20 @@ package subagent_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -163,6 +168,83 @@ var _ = Describe("The subagent controller", func() {
 		})
 		Reconcile(ctx, r, foreign)
 		Expect(ready(Get(ctx, e, foreign))).To(HaveValue(HaveField("Message", ContainSubstring(`owned by ConfigMap "x"`))))
+	})
+
+	byRun := func(s *skeinv1.Subagent) { s.Spec.ToolCallID = "call_1" }
+	refusals := func(ctx context.Context, of string) []store.ChildResult {
+		GinkgoHelper()
+		items, err := e.Store.Inbox(ctx, of)
+		Expect(err).NotTo(HaveOccurred())
+		var results []store.ChildResult
+		for _, item := range items {
+			var r store.ChildResult
+			Expect(json.Unmarshal(item.Payload, &r)).To(Succeed())
+			results = append(results, r)
+		}
+		return results
+	}
+
+	It("tells the parent of a child that the cluster refuses, once, and does not create it later", Label("SUB-03", "MSG-09"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx, byRun)
+		quota := apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, s.Name, errors.New("exceeded quota: few"))
+		e.Fail(func(verb string, o client.Object) error {
+			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
+				return quota
+			}
+			return nil
+		})
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("failed"))
+		Expect(ready(s)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", ContainSubstring("exceeded quota")))))
+		e.Fail(nil)
+		for range 2 {
+			e.Clock.Step(time.Minute)
+			Reconcile(ctx, r, s)
+		}
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), &skeinv1.Thread{})).NotTo(Succeed(), "the parent knows that there is none")
+		Expect(refusals(ctx, string(parent.UID))).To(HaveExactElements(And(HaveField("ToolCallID", "call_1"), HaveField("Status", "failed"),
+			HaveField("Content", And(HavePrefix("the subagent could not be created: "), ContainSubstring("exceeded quota"))))))
+		page, err := e.Store.Messages(ctx, string(parent.UID), store.MessageQuery{IncludeSilent: true})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Messages).To(HaveExactElements(HaveField("Metadata", HaveKeyWithValue("status_kind", "failed"))))
+	})
+
+	It("tells the parent of a child whose name is taken", Label("SUB-03"), func(ctx SpecContext) {
+		e.Create(ctx, parent, &skeinv1.Thread{ObjectMeta: Meta("s")})
+		stored(ctx, parent)
+		s := declared(ctx, byRun)
+		Reconcile(ctx, r, s)
+		Expect(refusals(ctx, string(parent.UID))).To(HaveExactElements(HaveField("Content", ContainSubstring("exists already"))))
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("failed"))
+	})
+
+	It("tries again what a person declared, and says what is wrong", Label("K8S-02"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		e.Fail(func(verb string, o client.Object) error {
+			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, s.Name, errors.New("exceeded quota: few"))
+			}
+			return nil
+		})
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+		Expect(err).To(MatchError(ContainSubstring("exceeded quota")))
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", ContainSubstring("exceeded quota"))))
+		e.Fail(nil)
+		Reconcile(ctx, r, s)
+		made(ctx, s)
+	})
+
+	It("makes no child again whose task was purged with it", func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx, byRun, func(s *skeinv1.Subagent) { s.Spec.TaskRef, s.Spec.TaskDigest = "gone", "x" })
+		Reconcile(ctx, r, s)
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), &skeinv1.Thread{})).NotTo(Succeed())
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("terminated"))
 	})
 
 	It("does not make a child again that somebody deleted", func(ctx SpecContext) {

@@ -38,6 +38,10 @@ type Engine interface {
 	Wake(threadID string)
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
+	// OpenReplies returns the calls of a child's parent that wait for the child. An empty id stands for a message.
+	OpenReplies(ctx context.Context, child *store.Thread) ([]string, error)
+	// AnswerForLost answers the calls of a waiting run that wait for children which do not exist.
+	AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error
 	// ThreadCreated returns the first inbox items of a new thread: the hooks to call for its creation (HOK-01).
 	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
 }
@@ -73,6 +77,8 @@ type Reconciler struct {
 	Options
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
+	lost          lostCalls
+	families      families
 }
 
 // New returns a reconciler.
@@ -87,6 +93,7 @@ func New(o Options) *Reconciler {
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	threads := func() client.ObjectList { return &skeinv1.ThreadList{} }
+	r.families.watch()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
 		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged()))).
@@ -94,7 +101,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(objects.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).
+		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(r.entryChanged())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
@@ -114,6 +121,10 @@ type scope struct {
 	agentSpec *skeinv1.AgentSpec
 	// problem is what keeps the thread from being Ready, or nil.
 	problem *problem
+	// refused is the new thread that cannot be created although a run of its parent asked for it, or nil.
+	refused *thread.NewThread
+	// why is why it cannot be created, as its parent is told; "" when that is to be found out again.
+	why string
 	// again is when a thread that waits for its children checks them without a notification. 0 means never.
 	again time.Duration
 }
@@ -132,6 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
+		r.families.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error
@@ -161,6 +173,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Only this place writes the status, whatever the result of the phases.
 	result, err := r.writeStatus(ctx, s, failed)
+	if err == nil && failed == nil && result.RequeueAfter == 0 {
+		failed = r.refuse(ctx, s)
+	}
 	return result, errors.Join(failed, err)
 }
 
@@ -173,13 +188,37 @@ func parentOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.ParentRef.Name}}}
 }
 
-// entryChanged passes updates that change the mirror of a Subagent.
-func entryChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok1 := e.ObjectOld.(*skeinv1.Subagent)
-		after, ok2 := e.ObjectNew.(*skeinv1.Subagent)
-		return ok1 && ok2 && (kube.Entry(before) != kube.Entry(after) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero())
-	}}
+// entryChanged passes updates that change the mirror of a Subagent, and records which parents may have lost a child.
+func (r *Reconciler) entryChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			r.families.mark(parentOf(context.Background(), e.Object)...)
+			return true
+		},
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*skeinv1.Subagent)
+			after, ok2 := e.ObjectNew.(*skeinv1.Subagent)
+			if !ok1 || !ok2 {
+				return false
+			}
+			deleted := before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+			if !deleted && kube.Entry(before) == kube.Entry(after) {
+				return false
+			}
+			parents := parentOf(context.Background(), after)
+			r.families.mark(parents...)
+			if deleted {
+				r.lost.mark(parents...)
+			}
+			return true
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			parents := parentOf(context.Background(), e.Object)
+			r.families.mark(parents...)
+			r.lost.mark(parents...)
+			return true
+		},
+	}
 }
 
 // finalizersChanged passes updates that may have removed our finalizer.

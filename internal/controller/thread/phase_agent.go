@@ -2,7 +2,6 @@ package thread
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -44,7 +43,7 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 	case metav1.ConditionUnknown:
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Agent %q has not been checked yet", name)}
 	default:
-		if s.problem, err = r.checkArguments(ctx, s.object.Namespace, &a, s.row.Arguments); s.problem != nil || err != nil {
+		if s.problem, err = r.checkArguments(ctx, s, &a); s.problem != nil || err != nil {
 			return false, err
 		}
 		// A run that found a definition missing has left its work in the inbox (K8S-02).
@@ -56,17 +55,21 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 }
 
 // checkArguments checks the arguments of a thread against the schemas of its agent's prompts (AGT-05).
-func (r *Reconciler) checkArguments(ctx context.Context, namespace string, a *skeinv1.Agent, arguments json.RawMessage) (*problem, error) {
+func (r *Reconciler) checkArguments(ctx context.Context, s *scope, a *skeinv1.Agent) (*problem, error) {
 	for _, name := range objects.PromptsOf(&a.Spec) {
 		var p skeinv1.Prompt
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
 			continue // the agent's condition reports it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read Prompt %q: %w", name, err)
 		}
-		if err := engine.CheckArguments(&p.Spec, arguments); err != nil {
+		if err := engine.CheckArguments(&p.Spec, s.row.Arguments); err != nil && s.object.Spec.Arguments == nil && s.row.ParentID != "" {
+			// The error may quote the arguments, which a model gave.
+			return &problem{skeinv1.ReasonInvalidArguments, fmt.Sprintf(
+				"the arguments that the parent gave do not fit spec.requiredSchema of Prompt %q: start another subagent with other arguments", name)}, nil
+		} else if err != nil {
 			return &problem{skeinv1.ReasonInvalidArguments, fmt.Sprintf(
 				"spec.arguments do not fit spec.requiredSchema of Prompt %q: %v. Create a new Thread with other arguments: they are fixed when a thread is created", name, err)}, nil
 		}

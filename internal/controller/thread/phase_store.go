@@ -12,7 +12,6 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -87,6 +86,15 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	n, err := r.describe(ctx, s.object)
+	if wasRefused(s.object) { // that is final, because the parent knows it
+		s.problem, s.refused = &problem{skeinv1.ReasonChildRefused, conditions.Ready(s.object.Status.Conditions).Message}, n
+		return false, r.refuse(ctx, s)
+	}
+	var missing *noTask
+	if errors.As(err, &missing) {
+		s.problem, s.refused, s.why = &problem{skeinv1.ReasonChildRefused, err.Error()}, n, err.Error()
+		return false, nil
+	}
 	if err != nil {
 		return false, settle(s, err)
 	}
@@ -98,7 +106,12 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	var invalid *thread.InvalidError
 	if errors.As(err, &invalid) || (n.AttachFrom != "" && errors.Is(err, store.ErrNotFound)) {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec, err.Error()}
-		return false, r.refuse(ctx, n, err)
+		if n.Child != nil && n.Child.ToolCallID != "" {
+			// The error may quote what a model gave: the parent is told all of it, the object shows that it was refused.
+			s.problem = &problem{skeinv1.ReasonChildRefused, "what the parent gave to the child cannot be used: the parent's conversation says why"}
+			s.refused, s.why = n, err.Error()
+		}
+		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("store the thread: %w", err)
@@ -151,94 +164,6 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 		return n, nil
 	}
 	return n, r.describeChild(ctx, o.Namespace, owner, n)
-}
-
-// describeChild adds the settings of the owning Subagent, and the parent.
-func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner *metav1.OwnerReference, n *thread.NewThread) error {
-	var sub skeinv1.Subagent
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &sub)
-	if err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("Subagent %q, which owns this Thread, does not exist: the Thread will be deleted with it", owner.Name)}
-		}
-		return err
-	}
-	parent := metav1.GetControllerOf(&sub)
-	if sub.UID != owner.UID || parent == nil || parent.Kind != "Thread" {
-		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
-	}
-	if n.ParentID, err = r.parentID(ctx, namespace, parent); err != nil {
-		return err
-	}
-	n.Reference = sub.Name
-	n.RegistryStatus = kube.ChildPending
-	n.Child = &store.Child{
-		Name:                sub.Spec.Name,
-		Blocking:            sub.Spec.Blocking,
-		Resumable:           sub.Spec.Resumable,
-		ParentCommunication: string(sub.Spec.ParentCommunication),
-		SpawnGroupID:        sub.Spec.SpawnGroupID,
-		ToolCallID:          sub.Spec.ToolCallID,
-	}
-	if len(sub.Spec.Attachments) > 0 {
-		n.AttachFrom, n.Attachments = n.ParentID, sub.Spec.Attachments
-	}
-	if _, err := r.Threads.Store().Thread(ctx, n.ParentID); errors.Is(err, store.ErrNotFound) {
-		return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", parent.Name)}
-	} else if err != nil {
-		return err
-	}
-	return nil
-}
-
-// parentID returns the id of a parent. It differs from the parent's UID when the parent has adopted its data.
-func (r *Reconciler) parentID(ctx context.Context, namespace string, owner *metav1.OwnerReference) (string, error) {
-	var parent skeinv1.Thread
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("read Thread %q: %w", owner.Name, err)
-	}
-	if err != nil || parent.UID != owner.UID {
-		return string(owner.UID), nil // the parent is gone: its stored data is gone too, or does not belong to a parent any more
-	}
-	return parent.ThreadID(), nil
-}
-
-// refuse answers a parent that waits for a child that cannot be created.
-func (r *Reconciler) refuse(ctx context.Context, n *thread.NewThread, cause error) error {
-	if n.ParentID == "" || n.Child == nil {
-		return nil
-	}
-	if err := r.childStatus(ctx, &n.Thread, kube.ChildFailed); err != nil || !n.Child.Blocking {
-		return err
-	}
-	return r.childResult(ctx, n.ParentID, store.ChildResult{
-		Reference:  n.Reference,
-		ThreadID:   n.ID,
-		Name:       n.Child.Name,
-		ToolCallID: n.Child.ToolCallID,
-		Status:     kube.ChildFailed,
-		Content:    "the child thread could not be created: " + cause.Error(),
-	})
-}
-
-// endWithParent terminates a child whose parent was terminated while the child was being created. The termination may
-// have looked for children before this one was stored (SUB-08).
-func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
-	if s.row.ParentID == "" {
-		return nil
-	}
-	parent, err := r.Threads.Store().Thread(ctx, s.row.ParentID)
-	if errors.Is(err, store.ErrNotFound) || (err == nil && parent.TerminatedAt == 0) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := r.Engine.Terminate(ctx, s.row.ID, skeinv1.ReasonParentTerminated); err != nil {
-		return fmt.Errorf("terminate with the parent: %w", err)
-	}
-	return r.reload(ctx, s)
 }
 
 // follow updates the row to a spec that has changed since the last reconcile. phase_handoff.go handles its agent.

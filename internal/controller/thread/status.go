@@ -12,8 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
-	"github.com/skein-dev/skein/internal/kube"
-	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -35,7 +34,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	children, err := r.children(ctx, s.object)
+	if err := r.answerForLost(ctx, s, run); err != nil {
+		return ctrl.Result{}, err
+	}
+	children, stale, err := r.children(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -50,7 +52,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	u := classify(&before.Status, &s.object.Status)
 	if u == none {
 		r.statusLimit.Settled(s.req)
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: stale}, nil
 	}
 	wait, write := r.statusLimit.Decide(s.req, gather(u, run, at), at)
 	if !write {
@@ -68,7 +70,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	r.statusLimit.Settled(s.req)
 	written.Inc()
 	r.tell(before, s.object)
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: stale}, nil
 }
 
 func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) {
@@ -85,31 +87,14 @@ func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) 
 	return run, nil
 }
 
-// children returns the registry entries of a thread's Subagents.
-func (r *Reconciler) children(ctx context.Context, o *skeinv1.Thread) ([]skeinv1.ChildStatus, error) {
-	var list skeinv1.SubagentList
-	err := r.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{objects.IndexThread: o.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list the Subagents: %w", err)
-	}
-	return kube.Entries(list.Items), nil
-}
-
 // compute is the only function that makes a Thread's status.
-func (s *scope) compute(run *store.Run, children []skeinv1.ChildStatus, failed error, at time.Time) {
+func (s *scope) compute(run *store.Run, children family, failed error, at time.Time) {
 	o, status := s.object, &s.object.Status
 	status.ObservedGeneration = o.Generation
 	status.Phase = phaseOf(s.row, run)
 	status.ThreadID = o.ThreadID()
 	status.LastRun = runStatus(run)
-	status.ChildCount = int32(len(children))
-	if extra := len(children) - skeinv1.MaxStatusChildren; extra > 0 {
-		children = children[extra:]
-	}
-	if len(children) == 0 {
-		children = nil
-	}
-	status.Children = children
+	status.ChildCount, status.ChildCounts, status.Children = children.count, children.counts, children.children
 	if row := s.row; row != nil {
 		status.Agent = row.Agent
 		status.OriginAgent = row.OriginAgent
@@ -185,6 +170,10 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 	if run == nil {
 		return nil
 	}
+	message := run.Message
+	if engine.Quotes(run.Reason) {
+		message = "the run has the message: see kubectl skein runs"
+	}
 	return &skeinv1.RunStatus{
 		ID:             run.ID,
 		Outcome:        outcome(run.Status),
@@ -192,7 +181,7 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 		StartTime:      timeOf(run.StartedAt),
 		CompletionTime: timeOf(run.EndedAt),
 		Reason:         run.Reason,
-		Message:        run.Message,
+		Message:        message,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -300,10 +301,10 @@ var _ = Describe("The thread controller", func() {
 			f(s)
 		}
 		e.Create(ctx, s)
-		return s, newThread(ctx, "s", func(t *skeinv1.Thread) {
+		return s, newThread(ctx, s.Name, func(t *skeinv1.Thread) {
 			t.Finalizers = []string{skeinv1.Finalizer}
 			t.Spec.Message = s.Spec.Message
-			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: "s", UID: s.UID, Controller: ptr.To(true)}}
+			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: s.Name, UID: s.UID, Controller: ptr.To(true)}}
 		})
 	}
 	results := func(ctx context.Context, parent *skeinv1.Thread) []store.ChildResult {
@@ -332,7 +333,10 @@ var _ = Describe("The thread controller", func() {
 		e.Writes()
 		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/orders.csv"} })
 		Reconcile(ctx, r, t)
-		Expect(e.Writes()).To(Equal(map[string]int{"create Subagent": 1, "create Thread": 1, "status Thread": 1}), "a child costs no write for its finalizer")
+		Expect(e.Writes()).To(Equal(map[string]int{"create Subagent": 1, "create Thread": 1}), "a child costs no write for its finalizer, nor one for a status that its first run will change")
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, t)
+		Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
 		row, err := e.Store.Thread(ctx, string(t.UID))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(*row).To(And(HaveField("ParentID", string(parent.UID)), HaveField("RootID", string(parent.UID)), HaveField("Depth", 1), HaveField("Reference", "s"),
@@ -351,9 +355,53 @@ var _ = Describe("The thread controller", func() {
 		Reconcile(ctx, r, parent)
 		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/none.csv"} })
 		Reconcile(ctx, r, t)
-		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("/none.csv")))))
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", Not(ContainSubstring("/none.csv"))))), "a model may have given the path")
+		own, err := e.Threads.Open(ctx, string(parent.UID))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = own.WriteFile(ctx, "/none.csv", strings.NewReader("too late"), domain.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
 		Reconcile(ctx, r, t)
+		_, err = e.Store.Thread(ctx, string(t.UID))
+		Expect(err).To(MatchError(store.ErrNotFound), "the parent knows that there is none")
 		Expect(results(ctx, parent)).To(HaveExactElements(And(HaveField("Status", "failed"), HaveField("ToolCallID", "call_1"), HaveField("Content", ContainSubstring("/none.csv")))))
+	})
+
+	It("gives a child the task that is kept for it, and no other", Label("K8S-07", "SUB-06"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		digest, err := e.Store.ReserveChild(ctx, store.ChildTask{ID: "task", ParentID: string(parent.UID), Reference: "parent-child", Namespace: parent.Namespace, Kind: "helper", Agent: "a",
+			Task: []byte(`{"message":"add","arguments":{"n":1}}`)}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		_, t := child(ctx, parent, func(s *skeinv1.Subagent) {
+			s.Name, s.Spec.Message, s.Spec.TaskRef, s.Spec.TaskDigest = "parent-child", "", "task", digest
+		})
+		Reconcile(ctx, r, t)
+		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("Arguments", MatchJSON(`{"n":1}`)))
+		Expect(e.Store.Inbox(ctx, string(t.UID))).To(ContainElement(HaveField("Payload", ContainSubstring(`"content":"add"`))))
+		for name, edit := range map[string]func(*skeinv1.Subagent){
+			"of-another": func(s *skeinv1.Subagent) { s.Spec.TaskRef, s.Spec.TaskDigest = "task", digest },
+			"of-none":    func(s *skeinv1.Subagent) { s.Spec.TaskRef, s.Spec.TaskDigest = "none", digest },
+		} {
+			_, t := child(ctx, parent, edit, func(s *skeinv1.Subagent) { s.Name = name })
+			Reconcile(ctx, r, t)
+			Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", ContainSubstring("delete the Subagent")))), name)
+		}
+	})
+
+	It("asks once about calls that wait for children which do not exist", Label("SUB-08"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		run := store.Run{ID: "sess_1", ThreadID: string(parent.UID), Status: store.RunRunning, StartedAt: e.Clock.Now().UnixMicro()}
+		Expect(e.Store.Apply(ctx, string(parent.UID), nil, &store.PutRun{Run: run})).To(Succeed())
+		Reconcile(ctx, r, parent)
+		Expect(e.Engine.Answered).To(BeEmpty(), "it may still come to wait")
+		run.Status = store.RunWaiting
+		Expect(e.Store.Apply(ctx, string(parent.UID), nil, &store.PutRun{Run: run})).To(Succeed())
+		Reconcile(ctx, r, parent)
+		Reconcile(ctx, r, parent)
+		Expect(e.Engine.Answered).To(Equal([]string{string(parent.UID)}))
 	})
 
 	It("terminates a child whose parent was terminated while it was being made", Label("SUB-08"), func(ctx SpecContext) {
@@ -367,23 +415,37 @@ var _ = Describe("The thread controller", func() {
 		Expect(Get(ctx, e, t).Status.Phase).To(Equal("Terminated"))
 	})
 
-	It("mirrors the children in the status, bounded", Label("SUB-01"), func(ctx SpecContext) {
+	It("mirrors the children in the status: unfinished first, then the newest, bounded in number and bytes, with counts", Label("SUB-01", "K8S-07"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		parent := newThread(ctx, "parent")
 		Reconcile(ctx, r, parent)
-		for i := range skeinv1.MaxStatusChildren + 5 {
-			s := &skeinv1.Subagent{ObjectMeta: Meta("s-" + string(rune('a'+i/26)) + string(rune('a'+i%26))), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper"}}
+		states := []string{"completed", "failed", "terminated", "halfway", ""}
+		total := skeinv1.MaxStatusChildren + 30
+		for i := range total {
+			s := &skeinv1.Subagent{ObjectMeta: Meta(fmt.Sprintf("s-%03d", i)), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper", Title: strings.Repeat("t", 500), Description: strings.Repeat("d", 4096)}}
 			s.CreationTimestamp = metav1.NewTime(Start.Add(time.Duration(i) * time.Second))
 			e.Create(ctx, s)
+			if state := states[i%5]; state != "" {
+				s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Name: "helper", Title: s.Spec.Title, Description: s.Spec.Description, Status: state}
+				Expect(e.Client.Status().Update(ctx, s)).To(Succeed())
+			}
 		}
 		e.Clock.Step(time.Minute)
 		result := Reconcile(ctx, r, parent)
 		e.Clock.Step(result.RequeueAfter)
 		Reconcile(ctx, r, parent)
 		status := Get(ctx, e, parent).Status
-		Expect(status.ChildCount).To(BeEquivalentTo(skeinv1.MaxStatusChildren + 5))
-		Expect(status.Children).To(HaveLen(skeinv1.MaxStatusChildren))
-		Expect(status.Children[0].Reference).To(Equal("s-af"), "the oldest are left out")
+		Expect(status.ChildCount).To(BeEquivalentTo(total))
+		Expect(status.ChildCounts).To(HaveValue(Equal(skeinv1.ChildCounts{Completed: 16, Failed: 16, Terminated: 16, Running: 16, Pending: 16})))
+		size, err := json.Marshal(status.Children)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(size)).To(And(BeNumerically("<=", skeinv1.MaxStatusChildrenBytes+skeinv1.MaxStatusChildren), BeNumerically(">", skeinv1.MaxStatusChildrenBytes/2)))
+		Expect(status.Children[0]).To(And(HaveField("Reference", "s-079"), HaveField("Status", "pending")))
+		Expect(status.Children[1]).To(And(HaveField("Reference", "s-078"), HaveField("Status", "halfway"), HaveField("Title", HaveLen(skeinv1.MaxStatusChildText))))
+		Expect(len(status.Children)).To(And(BeNumerically(">", 20), BeNumerically("<=", skeinv1.MaxStatusChildren)))
+		for _, c := range status.Children {
+			Expect(c.Status).To(BeElementOf("pending", "halfway"), "those that have finished come later")
+		}
 	})
 
 	It("purges what is stored when the object goes, and lets the parent know", Label("THR-09", "SUB-08"), func(ctx SpecContext) {

@@ -26,17 +26,21 @@ const (
 type urgency int
 
 const (
-	none    urgency = iota // no difference, or one that the end of the run will include
-	soft                   // counts and times, or the children of a thread that is shown as running
-	family                 // the mirrored children
-	running                // a run that is not shown yet
-	now                    // everything that somebody may wait for
+	none     urgency = iota // no difference, or one that the end of the run will include
+	soft                    // counts and times, or the children of a thread that is shown as running
+	familial                // the mirrored children, and the first status of a child
+	running                 // a run that is not shown yet
+	now                     // everything that somebody may wait for
 )
 
 // classify returns how urgent the difference of two statuses is.
 func classify(before, after *skeinv1.ThreadStatus) urgency {
 	if equality.Semantic.DeepEqual(before, after) {
 		return none
+	}
+	if before.Phase == "" && after.Parent != "" && after.TerminatedAt == 0 && meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionReady) &&
+		(after.LastRun == nil || after.LastRun.Outcome == "") {
+		return familial // the first status of a child: its Subagent shows how it is
 	}
 	if before.Phase == "" || before.ObservedGeneration != after.ObservedGeneration || before.ThreadID != after.ThreadID ||
 		before.TerminatedAt != after.TerminatedAt || before.Parent != after.Parent ||
@@ -49,7 +53,7 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 	executing := meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionExecuting)
 	shown := meta.IsStatusConditionTrue(before.Conditions, skeinv1.ConditionExecuting) && sameRun(before.LastRun, after.LastRun)
 	turned := before.Phase != after.Phase || before.Agent != after.Agent || before.OriginAgent != after.OriginAgent || before.ChildCount != after.ChildCount ||
-		!equality.Semantic.DeepEqual(before.Children, after.Children)
+		!equality.Semantic.DeepEqual(before.ChildCounts, after.ChildCounts) || !equality.Semantic.DeepEqual(before.Children, after.Children)
 	switch {
 	case executing && !shown:
 		return running
@@ -58,7 +62,7 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 	case executing:
 		return none
 	case turned:
-		return family
+		return familial
 	default:
 		return soft
 	}
@@ -69,7 +73,7 @@ func gather(u urgency, run *store.Run, at time.Time) time.Duration {
 	switch u {
 	case soft:
 		return countsAfter
-	case family:
+	case familial:
 		return familyAfter
 	case running:
 		if run != nil {

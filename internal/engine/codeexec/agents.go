@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/agent"
+	"github.com/skein-dev/skein/internal/tool/builtin"
 )
 
 // HandoffOp returns the operation by which a tool call hands the thread over to an agent.
@@ -37,6 +39,31 @@ func (x *Execution) agentTool(c definition.CalledAgent, hidden bool) tool.Tool {
 	return agent.New(agent.Spec{
 		Name: c.Name, Agent: c.ObjectName, Description: c.Description, Ask: c.Ask, Arguments: c.Arguments, Hidden: hidden,
 	}, x.Host)
+}
+
+const (
+	// SubagentCreate is the name of the tool that starts subagents.
+	SubagentCreate = "subagent_create"
+	// MetadataImmediate marks the message with the calls that start a thread's immediate subagents (SUB-07).
+	MetadataImmediate = "immediate"
+)
+
+// Queued returns the tool of a queued call in a message that the prompt does not list: that of an agent, or for immediate
+// subagents the one that starts them. It returns nil if there is none.
+func (x *Execution) Queued(ctx context.Context, name string, m *store.Message) (tool.Tool, error) {
+	if name != SubagentCreate || m.Metadata[MetadataImmediate] == nil {
+		return x.Unlisted(ctx, name)
+	}
+	family, err := builtin.Family(ctx, skeinv1.BuiltinSubagents, x.Host)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range family {
+		if t.Definition().Name == name {
+			return t, nil
+		}
+	}
+	return nil, nil
 }
 
 // Unlisted returns the tool of an agent that a queued call names and the prompt does not list: those who may queue calls

@@ -19,6 +19,10 @@ type Children struct {
 	world *World
 	// Creates counts calls of Create by their cause. Create changes it under mu.
 	Creates map[string]int
+	// Unmade leaves out the threads of new children, which are only declared.
+	Unmade bool
+	// Refuse returns an error for a child that is not to be created. It may be nil.
+	Refuse func(req engine.ChildRequest) error
 
 	mu      sync.Mutex
 	entries map[string][]*child // by parent id, oldest first
@@ -42,8 +46,26 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 			return &have.entry, nil
 		}
 	}
+	if c.Refuse != nil {
+		if err := c.Refuse(req); err != nil {
+			return nil, err
+		}
+	}
 	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(parent.ID+req.Cause)).String()
 	reference := req.Subagent.Name + "-" + id[:8]
+	if _, err := c.world.Store.ReserveChild(ctx, store.ChildTask{
+		ID: id, ParentID: parent.ID, Reference: reference, Namespace: parent.Namespace, Kind: req.Subagent.Name, Agent: req.Subagent.AgentRef.Name,
+	}, req.Limits); err != nil {
+		return nil, err
+	}
+	made := &child{cause: req.Cause, entry: skeinv1.ChildStatus{
+		Reference: reference, Name: req.Subagent.Name, Title: req.Title, Blocking: req.Subagent.Blocking, Resumable: req.Subagent.Resumable,
+		ThreadName: reference, ThreadID: id, SpawnGroupID: req.RunID, Status: "pending", ParentCommunication: req.Subagent.ParentCommunication,
+	}}
+	if c.Unmade {
+		c.entries[parent.ID] = append(c.entries[parent.ID], made)
+		return &made.entry, nil
+	}
 	_, _, err := c.world.Threads.Create(ctx, thread.NewThread{
 		Thread: store.Thread{
 			ID: id, Namespace: parent.Namespace, Name: reference, Agent: req.Subagent.AgentRef.Name, Title: req.Title,
@@ -58,12 +80,22 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 	if err != nil {
 		return nil, err
 	}
-	made := &child{cause: req.Cause, entry: skeinv1.ChildStatus{
-		Reference: reference, Name: req.Subagent.Name, Title: req.Title, Blocking: req.Subagent.Blocking, Resumable: req.Subagent.Resumable,
-		ThreadName: reference, ThreadID: id, SpawnGroupID: req.RunID, Status: "pending", ParentCommunication: req.Subagent.ParentCommunication,
-	}}
 	c.entries[parent.ID] = append(c.entries[parent.ID], made)
 	return &made.entry, nil
+}
+
+// Delete deletes the declarations of a thread's children.
+func (c *Children) Delete(parentID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, parentID)
+}
+
+// Exists implements engine.Children.
+func (c *Children) Exists(_ context.Context, parent *store.Thread, reference string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.entries[parent.ID], func(e *child) bool { return e.entry.Reference == reference }), nil
 }
 
 // List implements engine.Children. The entries have the statuses that the store has.

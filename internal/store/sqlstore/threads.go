@@ -88,6 +88,9 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 			return err
 		}
 	}
+	if err := threads.CountChild(t, &n); err != nil {
+		return err
+	}
 	if err := threads.SetIdleExpiry(t, h, n.IdleExpiry); err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (t *agentTool) ask(ctx context.Context, call tool.Call) tool.Result {
 		return tool.Failure("the arguments cannot be read: " + err.Error())
 	}
 	child, err := t.host.Children.Create(ctx, tool.ChildRequest{
-		Cause: call.ID, Repeat: call.Repeat, Message: args.Message, Arguments: args.Arguments, Attachments: args.Attachments,
+		Cause: call.ID, Message: args.Message, Arguments: args.Arguments, Attachments: args.Attachments,
 		Kind: skeinv1.AgentSubagent{
 			Name: t.spec.Name, AgentRef: skeinv1.LocalRef{Name: t.spec.Agent}, Description: t.spec.Description,
 			Blocking: true, ParentCommunication: skeinv1.CommunicationImplicit,

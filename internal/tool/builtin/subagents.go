@@ -14,15 +14,15 @@ import (
 // subagents returns the family for the thread's children (SUB-03): no tools when the agent lists no kinds.
 // subagent_create is hidden while every kind has reached its maximum of living children.
 func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
-	kinds := h.Children.Kinds()
-	if len(kinds) == 0 {
-		return nil, nil
+	kinds, err := h.Children.Kinds(ctx)
+	if len(kinds) == 0 || err != nil {
+		return nil, err
 	}
-	registry, err := h.Children.List(ctx)
+	living, err := h.Children.Living(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the subagents: %w", err)
+		return nil, fmt.Errorf("count the subagents: %w", err)
 	}
-	out := []tool.Tool{createTool(h, kinds, len(creatable(kinds, registry)) == 0)}
+	out := []tool.Tool{createTool(h, kinds, len(creatable(kinds, living)) == 0)}
 	if slices.ContainsFunc(kinds, func(k skeinv1.AgentSubagent) bool { return k.Resumable }) {
 		out = append(out, messageTool(h))
 	}
@@ -30,10 +30,10 @@ func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
 }
 
 // creatable returns the kinds that have not reached their maximum of living children.
-func creatable(kinds []skeinv1.AgentSubagent, registry []skeinv1.ChildStatus) []skeinv1.AgentSubagent {
+func creatable(kinds []skeinv1.AgentSubagent, living map[string]int) []skeinv1.AgentSubagent {
 	var open []skeinv1.AgentSubagent
 	for _, k := range kinds {
-		if k.MaxInstances <= 0 || tool.Living(registry, k.Name) < int(k.MaxInstances) {
+		if k.MaxInstances <= 0 || living[k.Name] < int(k.MaxInstances) {
 			open = append(open, k)
 		}
 	}
@@ -70,7 +70,7 @@ func createTool(h *tool.Host, kinds []skeinv1.AgentSubagent, hidden bool) tool.T
 				return tool.Failure("there is no subagent " + a.Agent)
 			}
 			child, err := h.Children.Create(ctx, tool.ChildRequest{
-				Cause: call.ID, Repeat: call.Repeat, Kind: kinds[i], Title: a.Name, Message: a.Message, Arguments: a.Arguments, Attachments: a.Attachments,
+				Cause: call.ID, Kind: kinds[i], Title: a.Name, Message: a.Message, Arguments: a.Arguments, Attachments: a.Attachments,
 			})
 			if err != nil {
 				return failure(err)

@@ -147,6 +147,9 @@ func Retain(t *txn.Tx, h *txn.Head) error {
 	if _, err := t.Exec(t.Ctx, queries.DropFirings, h.ID); err != nil {
 		return err
 	}
+	if err := t.Write(t.Ctx, queries.ChildEnded, h.Key); err != nil {
+		return err
+	}
 	if _, err := t.Exec(t.Ctx, queries.SetRetained, t.Now, h.Key); err != nil {
 		return err
 	}

@@ -82,6 +82,9 @@ func purgeRest(t *txn.Tx, d *sqldb.Dialect, id string, key int64) ([]string, err
 			return nil, err
 		}
 	}
+	if err := deleteTasks(t, id, key); err != nil {
+		return nil, err
+	}
 	var root string
 	if err := t.Row(t.Ctx, queries.Root, []any{key}, &root); err != nil {
 		return nil, err

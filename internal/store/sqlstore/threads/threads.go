@@ -44,6 +44,9 @@ func Terminate(t *txn.Tx, h *txn.Head, op *store.Terminate) error {
 	if err := t.Write(t.Ctx, queries.Terminate, t.Now, op.Reason, h.Key); err != nil {
 		return err
 	}
+	if err := t.Write(t.Ctx, queries.ChildEnded, h.Key); err != nil {
+		return err
+	}
 	if err := inbox.Empty(t, h); err != nil {
 		return err
 	}

@@ -1,0 +1,59 @@
+package thread
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// lostCalls remembers which waiting threads were checked for calls that wait for a child which does not exist: its Subagent
+// was deleted before there was a Thread that could tell the parent. A thread is checked once, and again after one of its
+// Subagents was deleted. It is safe for concurrent use.
+type lostCalls struct {
+	mu      sync.Mutex
+	checked map[ctrl.Request]bool
+}
+
+// mark makes threads be checked again.
+func (l *lostCalls) mark(reqs ...ctrl.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, req := range reqs {
+		delete(l.checked, req)
+	}
+}
+
+// take reports whether a thread is to be checked, and records that it was.
+func (l *lostCalls) take(req ctrl.Request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.checked[req] {
+		return false
+	}
+	if l.checked == nil {
+		l.checked = map[ctrl.Request]bool{}
+	}
+	l.checked[req] = true
+	return true
+}
+
+// answerForLost answers calls of a waiting run whose children do not exist. A run that has not come to wait yet is checked
+// when it does.
+func (r *Reconciler) answerForLost(ctx context.Context, s *scope, run *store.Run) error {
+	if s.row == nil || run == nil || run.Status.Ended() {
+		r.lost.mark(s.req)
+		return nil
+	}
+	if run.Status != store.RunWaiting || !r.lost.take(s.req) {
+		return nil
+	}
+	if err := r.Engine.AnswerForLost(ctx, s.row, run); err != nil {
+		r.lost.mark(s.req)
+		return fmt.Errorf("answer for children that do not exist: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package thread
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// describeChild adds the settings of the owning Subagent, and the parent.
+func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner *metav1.OwnerReference, n *thread.NewThread) error {
+	var sub skeinv1.Subagent
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &sub)
+	if err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("Subagent %q, which owns this Thread, does not exist: the Thread will be deleted with it", owner.Name)}
+		}
+		return err
+	}
+	parent := metav1.GetControllerOf(&sub)
+	if sub.UID != owner.UID || parent == nil || parent.Kind != "Thread" {
+		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
+	}
+	if n.ParentID, err = r.parentID(ctx, namespace, parent); err != nil {
+		return err
+	}
+	n.Reference = sub.Name
+	n.RegistryStatus = kube.ChildPending
+	n.Child = &store.Child{
+		Name:                sub.Spec.Name,
+		Blocking:            sub.Spec.Blocking,
+		Resumable:           sub.Spec.Resumable,
+		ParentCommunication: string(sub.Spec.ParentCommunication),
+		SpawnGroupID:        sub.Spec.SpawnGroupID,
+		ToolCallID:          sub.Spec.ToolCallID,
+	}
+	if n.Attachments = sub.Spec.Attachments; sub.Spec.TaskRef != "" {
+		if err := r.task(ctx, &sub, n); err != nil {
+			return err
+		}
+	}
+	if len(n.Attachments) > 0 {
+		n.AttachFrom = n.ParentID
+	}
+	if _, err := r.Threads.Store().Thread(ctx, n.ParentID); errors.Is(err, store.ErrNotFound) {
+		return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", parent.Name)}
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// task adds the task that a run of the parent gave, which is in the store (K8S-07). A task of another parent or child is not
+// taken, nor one with another digest.
+func (r *Reconciler) task(ctx context.Context, sub *skeinv1.Subagent, n *thread.NewThread) error {
+	kept, digest, err := r.Threads.Store().ChildTask(ctx, sub.Spec.TaskRef)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if err != nil || kept.ParentID != n.ParentID || kept.Reference != sub.Name || digest != sub.Spec.TaskDigest {
+		return &noTask{fmt.Errorf("no task %s is stored for Subagent %q: delete the Subagent", sub.Spec.TaskRef, sub.Name)}
+	}
+	var task kube.ChildTask
+	if err := json.Unmarshal(kept.Task, &task); err != nil {
+		return &noTask{fmt.Errorf("the stored task of Subagent %q cannot be read: %w", sub.Name, err)}
+	}
+	n.Message, n.Arguments, n.Attachments = task.Message, task.Arguments, task.Attachments
+	return nil
+}
+
+// noTask says that a child has no task and can get none.
+type noTask struct{ error }
+
+// parentID returns the id of a parent. It differs from the parent's UID when the parent has adopted its data.
+func (r *Reconciler) parentID(ctx context.Context, namespace string, owner *metav1.OwnerReference) (string, error) {
+	var parent skeinv1.Thread
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read Thread %q: %w", owner.Name, err)
+	}
+	if err != nil || parent.UID != owner.UID {
+		return string(owner.UID), nil // the parent is gone: its stored data is gone too, or does not belong to a parent any more
+	}
+	return parent.ThreadID(), nil
+}
+
+// refuse answers a parent whose child cannot be created. The status is the record of the refusal: it is written before the
+// parent is told, and after a crash the parent is told again, which changes nothing.
+func (r *Reconciler) refuse(ctx context.Context, s *scope) error {
+	n := s.refused
+	if n == nil || n.ParentID == "" || n.Child == nil {
+		return nil
+	}
+	if err := r.Threads.Store().ReleaseChild(ctx, n.ParentID, n.Reference); err != nil {
+		return fmt.Errorf("give up the place of the child: %w", err)
+	}
+	return r.tellParent(ctx, n.ParentID, thread.ChildLostOps(&n.Thread, kube.ChildFailed, "the child thread could not be created: "+cmp.Or(s.why, s.problem.message), thread.FirstReplies(n.Child)))
+}
+
+// wasRefused reports whether the status has on record that the thread cannot be created.
+func wasRefused(o *skeinv1.Thread) bool {
+	return conditions.Ready(o.Status.Conditions).Reason == skeinv1.ReasonChildRefused
+}
+
+// tellLost answers a parent that waits for this child, because the child will not return a result any more.
+func (r *Reconciler) tellLost(ctx context.Context, row *store.Thread) error {
+	if row.ParentID == "" || row.Child == nil || kube.ChildEnded(row.RegistryStatus) || row.TerminatedReason == store.ReasonPurged {
+		return nil // the parent knows already
+	}
+	calls, err := r.Engine.OpenReplies(ctx, row)
+	if err != nil {
+		return fmt.Errorf("find the calls of the parent that wait: %w", err)
+	}
+	return r.tellParent(ctx, row.ParentID, thread.ChildLostOps(row, kube.ChildTerminated, "the child thread was deleted before it returned a result", calls))
+}
+
+// tellParent applies ops to a parent. A parent that is gone needs to know nothing.
+func (r *Reconciler) tellParent(ctx context.Context, parentID string, ops []store.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	err := r.Threads.Store().Apply(ctx, parentID, nil, ops...)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrRetained) {
+		return nil
+	}
+	return err
+}
+
+// endWithParent terminates a child whose parent was terminated while the child was being created. The termination may
+// have looked for children before this one was stored (SUB-08).
+func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
+	if s.row.ParentID == "" {
+		return nil
+	}
+	parent, err := r.Threads.Store().Thread(ctx, s.row.ParentID)
+	if errors.Is(err, store.ErrNotFound) || (err == nil && parent.TerminatedAt == 0) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.Engine.Terminate(ctx, s.row.ID, skeinv1.ReasonParentTerminated); err != nil {
+		return fmt.Errorf("terminate with the parent: %w", err)
+	}
+	return r.reload(ctx, s)
+}

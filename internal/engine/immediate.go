@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// spawnImmediate adds the calls that start the agent's immediate subagents, before the first model step of the thread
+// (SUB-07). They are in the log like calls of the model, so that a crash neither loses nor repeats them, and a subagent that
+// blocks makes the run wait. It reports whether there are any.
+func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
+	if r.spawned || r.record.Steps > 0 || r.frame != nil || !slices.ContainsFunc(r.agent.Spec.Subagents, isImmediate) {
+		return false, nil
+	}
+	r.spawned = true
+	id := "immediate-" + r.thread.ID
+	if r.conv.Message(id) != nil {
+		return false, nil
+	}
+	runs, err := r.engine.store.Runs(ctx, r.thread.ID, 2, 0)
+	if err != nil || len(runs) > 1 {
+		return false, err
+	}
+	x, err := r.execution(ctx)
+	if err != nil {
+		return false, err
+	}
+	kinds, err := x.Host.Children.Kinds(ctx)
+	if err != nil {
+		return false, err
+	}
+	m := &store.Message{
+		ID: id, RunID: r.record.ID, CreatedAt: r.engine.now(), Role: store.RoleAssistant, Status: store.MessageCompleted,
+		Metadata: map[string]any{transcript.MetadataQueuedTool: true, codeexec.MetadataImmediate: true}, Side: r.mark(),
+	}
+	s := r.newStep("spawn")
+	for _, kind := range kinds {
+		if !isImmediate(kind) {
+			continue
+		}
+		arguments := map[string]any{"agent": kind.Name, "message": kind.Message}
+		if kind.Arguments != nil {
+			arguments["arguments"] = json.RawMessage(kind.Arguments.Raw)
+		}
+		encoded, err := json.Marshal(arguments)
+		if err != nil {
+			return false, fmt.Errorf("encode the arguments of the subagent %s: %w", kind.Name, err)
+		}
+		call := store.ToolCall{ID: id + "-" + kind.Name, Name: codeexec.SubagentCreate, Arguments: string(encoded)}
+		m.ToolCalls = append(m.ToolCalls, call)
+		s.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
+	}
+	if len(m.ToolCalls) == 0 {
+		return false, nil
+	}
+	s.ops = append([]store.Op{&store.AppendMessage{Message: m}}, s.ops...)
+	return true, s.commit(ctx)
+}
+
+func isImmediate(kind skeinv1.AgentSubagent) bool { return kind.Immediate }
+
+// switchedOn reports whether the variable that a kind of subagent depends on has a value that stands for yes.
+func switchedOn(ctx context.Context, st *thread.State, name string) (bool, error) {
+	v, err := st.EnvValue(ctx, name)
+	if errors.Is(err, thread.ErrEnvUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch strings.ToLower(strings.TrimSpace(v.Value)) {
+	case "true", "yes", "on", "1":
+		return true, nil
+	}
+	return false, nil
+}

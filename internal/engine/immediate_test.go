@@ -1,0 +1,121 @@
+package engine_test
+
+import (
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/envkeys"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("Immediate subagents", Label("SUB-07"), func() {
+	kind := func(name string, edit ...func(*skeinv1.AgentSubagent)) skeinv1.AgentSubagent {
+		k := skeinv1.AgentSubagent{Name: name, AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: true, MaxInstances: 10,
+			Immediate: true, Message: "look into " + name, ParentCommunication: skeinv1.CommunicationImplicit}
+		for _, f := range edit {
+			f(&k)
+		}
+		return k
+	}
+	with := func(kinds ...skeinv1.AgentSubagent) func(*definition.Agent) {
+		return func(a *definition.Agent) { a.Spec.Subagents = kinds }
+	}
+
+	It("start before the first model step, without a tool of the prompt, and only with the thread", func(ctx SpecContext) {
+		w := newWorld()
+		seen := &spy{factory: w.Models}
+		w.Models = seen
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("{{.Last.Content}}: {{.Arguments.depth}}")))
+		w.Definitions.Put("parent", with(kind("law", func(k *skeinv1.AgentSubagent) { k.Arguments = &runtime.RawExtension{Raw: []byte(`{"depth":2}`)} }),
+			kind("never", func(k *skeinv1.AgentSubagent) { k.Immediate = false })), enginetest.Script(enginetest.Say(`known: {{toolResult "subagent_create"}}`), enginetest.Say("more")))
+		start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create", "tool subagent_create success: look into law: 2", "assistant: known: look into law: 2"}))
+		Expect(seen.tools("parent", 0)).To(BeEmpty(), "the model cannot start others")
+		send(ctx, w, id, "again")
+		Eventually(w.Runs).WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		rest(ctx, w, id)
+		Expect(w.Store.Children(ctx, id)).To(HaveLen(1))
+	})
+
+	It("are all started at once where they do not block, and a variable decides on optional ones", func(ctx SpecContext) {
+		w, ring := newWorld(), &envkeys.Keyring{}
+		keyset, err := envkeys.Generate()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ring.Use(keyset)).To(BeTrue())
+		w.Threads.ServeEnv(thread.EnvOptions{Cipher: ring, Layers: &required{}})
+		seen := &spy{factory: w.Models}
+		w.Models = seen
+		free := func(k *skeinv1.AgentSubagent) {
+			k.Blocking, k.ParentCommunication = false, skeinv1.CommunicationExplicit
+		}
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("done")))
+		optional := func(name string) func(*skeinv1.AgentSubagent) {
+			return func(k *skeinv1.AgentSubagent) { k.Optional = name }
+		}
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), with(kind("a", free), kind("b", free, optional("WITH_B")), kind("c", free, optional("WITH_C")), kind("d", free, optional("WITH_D"))),
+			enginetest.Script(enginetest.Say("done")))
+		w.Definitions.Put("none", enginetest.Builtin(skeinv1.BuiltinSubagents), with(kind("b", optional("WITH_B"))), enginetest.Script(enginetest.Say("done")))
+		start(w)
+		id, none := makeThread(ctx, w, "parent"), makeThread(ctx, w, "none")
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		for name, value := range map[string]string{"WITH_B": " Yes ", "WITH_C": "no"} {
+			Expect(st.SetEnv(ctx, name, value, "text")).To(Succeed())
+		}
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)[1]).To(Equal("assistant ->subagent_create ->subagent_create"))
+		Expect(w.Store.Children(ctx, id)).To(ConsistOf(HaveField("Child.Name", "a"), HaveField("Child.Name", "b")))
+		send(ctx, w, none, "go")
+		rest(ctx, w, none)
+		Expect(told(ctx, w, none)).To(Equal([]string{"user: go", "assistant: done"}))
+		Expect(seen.tools("none", 0)).To(BeEmpty(), "what is not switched on is not offered either")
+	})
+
+	It("are started once, whenever a crash comes", Label("RUN-02"), func(ctx SpecContext) {
+		play := func(point string, n int) (points map[string]int, transcript []string) {
+			w := newWorld()
+			w.Logger = logr.Discard()
+			w.Definitions.Put("child", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
+			w.Definitions.Put("parent", with(kind("law"), kind("tax")), enginetest.Script(enginetest.Say(`known: {{toolResult "subagent_create"}}`)))
+			c := cutAt(w, point, n)
+			id := makeThread(ctx, w, "parent")
+			_, stop := start(w, c.options)
+			send(ctx, w, id, "go")
+			for ctx.Err() == nil && !c.gate.IsCut() {
+				if rested, err := w.Resting(ctx, id); err == nil && rested {
+					break
+				}
+				pause(ctx, 2*time.Millisecond)
+			}
+			stop()
+			Expect(c.gate.Expire(ctx)).To(Succeed())
+			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+			defer stop()
+			rest(ctx, w, id)
+			Expect(w.Store.Children(ctx, id)).To(HaveLen(2))
+			return c.reached(), told(ctx, w, id)
+		}
+		points, want := play("", 0)
+		Expect(want).To(HaveLen(5))
+		reaches("immediate", points)
+		atEachPoint(points, each, func(point string, n int) {
+			_, got := play(point, n)
+			Expect(got[:2]).To(Equal(want[:2]), "after a crash at %s for the %d. time", point, n)
+			Expect(got[2:4]).To(ConsistOf(want[2:4]))
+			Expect(got[4:]).To(HaveLen(1))
+		})
+	}, NodeTimeout(manyPlays))
+})

@@ -1,0 +1,30 @@
+package queries
+
+// Queries about the tasks of children and their number.
+const (
+	LockChildren = `INSERT INTO child_namespace (namespace) VALUES (?) ON CONFLICT (namespace) DO UPDATE SET namespace = excluded.namespace`
+
+	ChildTaskColumns = `id, parent_id, reference, namespace, kind, agent, task, salt`
+	ChildTask        = `SELECT ` + ChildTaskColumns + ` FROM child_task WHERE id = ?`
+	PutChildTask     = `INSERT INTO child_task (` + ChildTaskColumns + `, living, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?)`
+
+	ChildrenOfParent    = `SELECT count(*) FROM child_task WHERE parent_id = ? AND living = 1`
+	ChildrenOfKind      = `SELECT count(*) FROM child_task WHERE parent_id = ? AND kind = ? AND living = 1`
+	ChildrenOfAgent     = `SELECT count(*) FROM child_task WHERE namespace = ? AND agent = ? AND living = 1`
+	ChildrenOfNamespace = `SELECT count(*) FROM child_task WHERE namespace = ? AND living = 1`
+	LivingKinds         = `SELECT kind, count(*) FROM child_task WHERE parent_id = ? AND living = 1 GROUP BY kind`
+	UnmadeChildren      = `SELECT c.reference FROM child_task c WHERE c.parent_id = ? AND c.living = 1 AND c.created_at < ?
+		AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.parent_id = c.parent_id AND t.parent_id <> '' AND t.reference = c.reference)`
+
+	// CountChild counts a new thread as a child, whether or not it was reserved.
+	CountChild = `INSERT INTO child_task (` + ChildTaskColumns + `, living, created_at) VALUES (?, ?, ?, ?, ?, ?, NULL, '', ?, ?)
+		ON CONFLICT (parent_id, reference) DO UPDATE SET living = excluded.living`
+	ReleaseChild = `UPDATE child_task SET living = 0 WHERE parent_id = ? AND reference = ? AND living = 1`
+	// ChildEnded releases the place of a thread.
+	ChildEnded = `UPDATE child_task SET living = 0 WHERE living = 1
+		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
+	DeleteOwnTask    = `DELETE FROM child_task WHERE (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
+	DeleteChildTasks = `DELETE FROM child_task WHERE parent_id = ?`
+
+	Child = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.reference = ?`
+)

@@ -1,0 +1,166 @@
+package threads
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// saltBytes is the length of the key of a task's digest.
+const saltBytes = 32
+
+// task is a row of child_task.
+type task struct {
+	store.ChildTask
+	salt string
+}
+
+func scanTask(scan sqldb.Scanner) (*task, error) {
+	var t task
+	var text sql.NullString
+	if err := scan(&t.ID, &t.ParentID, &t.Reference, &t.Namespace, &t.Kind, &t.Agent, &text, &t.salt); err != nil {
+		return nil, err
+	}
+	if text.Valid {
+		t.Task = json.RawMessage(text.String)
+	}
+	return &t, nil
+}
+
+// digest identifies a task without revealing it: nobody who does not have the key can check a guess.
+func (t *task) digest() string {
+	h := hmac.New(sha256.New, []byte(t.salt))
+	h.Write(t.Task)
+	return "hmac-sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// ReserveChild implements store.ChildStore.
+func (s Store) ReserveChild(ctx context.Context, c store.ChildTask, limits []store.ChildLimit) (digest string, err error) {
+	salt := make([]byte, saltBytes)
+	_, _ = rand.Read(salt) // never fails
+	n := task{ChildTask: c, salt: hex.EncodeToString(salt)}
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		have, err := scanTask(t.One(t.Ctx, queries.ChildTask, c.ID))
+		if err == nil {
+			digest = have.digest()
+			return nil
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.LockChildren, c.Namespace); err != nil {
+			return err
+		}
+		for _, limit := range limits {
+			if err := within(t, c, limit); err != nil {
+				return err
+			}
+		}
+		digest = n.digest()
+		return t.Write(t.Ctx, queries.PutChildTask, n.ID, n.ParentID, n.Reference, n.Namespace, n.Kind, n.Agent, sqldb.NullJSON(n.Task), n.salt, t.Now)
+	}, "children/"+c.Namespace)
+	if err != nil {
+		return "", fmt.Errorf("reserve a child of thread %s: %w", c.ParentID, err)
+	}
+	return digest, nil
+}
+
+// within returns a *store.ChildLimitError when one more child would exceed a limit.
+func within(t *txn.Tx, c store.ChildTask, limit store.ChildLimit) error {
+	query, args := queries.ChildrenOfNamespace, []any{c.Namespace}
+	switch limit.Scope {
+	case store.ChildrenOfParent:
+		query, args = queries.ChildrenOfParent, []any{c.ParentID}
+	case store.ChildrenOfKind:
+		query, args = queries.ChildrenOfKind, []any{c.ParentID, c.Kind}
+	case store.ChildrenOfAgent:
+		query, args = queries.ChildrenOfAgent, []any{c.Namespace, c.Agent}
+	}
+	var living int
+	if err := t.Row(t.Ctx, query, args, &living); err != nil {
+		return err
+	}
+	if living >= limit.Most {
+		return &store.ChildLimitError{ChildLimit: limit, Living: living}
+	}
+	return nil
+}
+
+// ReleaseChild implements store.ChildStore.
+func (s Store) ReleaseChild(ctx context.Context, parentID, reference string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		return t.Write(t.Ctx, queries.ReleaseChild, parentID, reference)
+	})
+}
+
+// ChildTask implements store.ChildStore.
+func (s Store) ChildTask(ctx context.Context, id string) (*store.ChildTask, string, error) {
+	t, err := sqldb.ReadOne(ctx, s.DB.Readers, scanTask, queries.ChildTask, id)
+	if err != nil {
+		return nil, "", fmt.Errorf("task %s: %w", id, err)
+	}
+	return &t.ChildTask, t.digest(), nil
+}
+
+// LivingChildren implements store.ChildStore.
+func (s Store) LivingChildren(ctx context.Context, parentID string) (map[string]int, error) {
+	living := map[string]int{}
+	err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		return c.Rows(ctx, queries.LivingKinds, []any{parentID}, func(scan sqldb.Scanner) error {
+			var kind string
+			var n int
+			err := scan(&kind, &n)
+			living[kind] = n
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the children of thread %s: %w", parentID, err)
+	}
+	return living, nil
+}
+
+// UnmadeChildren implements store.ChildStore.
+func (s Store) UnmadeChildren(ctx context.Context, parentID string, before int64) ([]string, error) {
+	return sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.UnmadeChildren, parentID, before)
+}
+
+// Child implements store.ChildStore.
+func (s Store) Child(ctx context.Context, parentID, reference string) (*store.Thread, error) {
+	t, err := sqldb.ReadOne(ctx, s.DB.Readers, Scan, queries.Child, parentID, reference)
+	if err != nil {
+		return nil, fmt.Errorf("child %s of thread %s: %w", reference, parentID, err)
+	}
+	return t, nil
+}
+
+// CountChild counts a new thread among the children of its parent.
+func CountChild(t *txn.Tx, n *store.Thread) error {
+	if n.ParentID == "" || n.Child == nil {
+		return nil
+	}
+	living := 0
+	if n.TerminatedAt == 0 {
+		living = 1
+	}
+	return t.Write(t.Ctx, queries.CountChild, "thread:"+n.ID, n.ParentID, n.Reference, n.Namespace, n.Child.Name, n.Agent, living, n.CreatedAt)
+}
+
+// deleteTasks removes the task of a thread and those of its children.
+func deleteTasks(t *txn.Tx, id string, key int64) error {
+	if err := t.Write(t.Ctx, queries.DeleteOwnTask, key); err != nil {
+		return err
+	}
+	return t.Write(t.Ctx, queries.DeleteChildTasks, id)
+}

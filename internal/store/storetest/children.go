@@ -1,0 +1,117 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeChildren(e *env) {
+	Describe("tasks of children", Label("SUB-03", "K8S-07"), func() {
+		task := func(parent string, n int, edit ...func(*store.ChildTask)) store.ChildTask {
+			t := store.ChildTask{ID: fmt.Sprint(parent, "-", n), ParentID: parent, Reference: fmt.Sprint("child-", n), Namespace: "default", Kind: "helper", Agent: "worker",
+				Task: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}
+			for _, f := range edit {
+				f(&t)
+			}
+			return t
+		}
+		child := func(ctx SpecContext, t store.ChildTask) string {
+			GinkgoHelper()
+			e.made++
+			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", e.made)
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: t.Namespace, Name: t.Reference, Agent: t.Agent, ParentID: t.ParentID,
+				Reference: t.Reference, Child: &store.Child{Name: t.Kind}})
+			Expect(err).NotTo(HaveOccurred())
+			return id
+		}
+
+		It("are kept once, with a digest that says nothing of them", func(ctx SpecContext) {
+			parent := e.thread(ctx)
+			first, err := e.store.ReserveChild(ctx, task(parent, 1), nil)
+			Expect(err).NotTo(HaveOccurred())
+			again, err := e.store.ReserveChild(ctx, task(parent, 1, func(t *store.ChildTask) { t.Task = json.RawMessage(`{"n":9}`) }), nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again).To(Equal(first))
+			kept, digest, err := e.store.ChildTask(ctx, parent+"-1")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(digest).To(Equal(first))
+			Expect(kept).To(HaveValue(Equal(task(parent, 1))))
+			Expect(Unset(*kept)).To(BeEmpty())
+			same, err := e.store.ReserveChild(ctx, task(parent, 2, func(t *store.ChildTask) { t.Task = kept.Task }), nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(same).NotTo(Equal(first), "each digest has a key of its own")
+			_, _, err = e.store.ChildTask(ctx, "none")
+			Expect(err).To(MatchError(store.ErrNotFound))
+		})
+
+		It("count while their children live, and no call exceeds a limit", func(ctx SpecContext) {
+			parent := e.thread(ctx)
+			for scope, limits := range map[store.ChildScope][]store.ChildLimit{
+				store.ChildrenOfParent: {{Scope: store.ChildrenOfParent, Most: 3}}, store.ChildrenOfKind: {{Scope: store.ChildrenOfParent, Most: 9}, {Scope: store.ChildrenOfKind, Most: 3}},
+				store.ChildrenOfAgent: {{Scope: store.ChildrenOfAgent, Most: 3}}, store.ChildrenOfNamespace: {{Scope: store.ChildrenOfNamespace, Most: 3}},
+			} {
+				var granted atomic.Int32
+				var group sync.WaitGroup
+				for i := range 20 {
+					group.Go(func() {
+						defer GinkgoRecover()
+						_, err := e.store.ReserveChild(ctx, task(parent, i), limits)
+						var over *store.ChildLimitError
+						if err == nil {
+							granted.Add(1)
+						} else {
+							Expect(errors.As(err, &over)).To(BeTrue(), "%v", err)
+							Expect(*over).To(Equal(store.ChildLimitError{ChildLimit: store.ChildLimit{Scope: scope, Most: 3}, Living: 3}))
+						}
+					})
+				}
+				group.Wait()
+				Expect(granted.Load()).To(BeEquivalentTo(3), string(scope))
+				Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 3}))
+				for i := range 20 {
+					Expect(e.store.ReleaseChild(ctx, parent, fmt.Sprint("child-", i))).To(Succeed())
+				}
+				Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+				parent = e.thread(ctx)
+			}
+		})
+
+		It("end with their child, or before there is one", func(ctx SpecContext) {
+			parent := e.thread(ctx)
+			for i := range 5 {
+				_, err := e.store.ReserveChild(ctx, task(parent, i), nil)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			ended, purged, retained := child(ctx, task(parent, 0)), child(ctx, task(parent, 1)), child(ctx, task(parent, 2))
+			declared := child(ctx, task(parent, 7, func(t *store.ChildTask) { t.Kind = "other" }))
+			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 5, "other": 1}))
+			Expect(e.store.Child(ctx, parent, "child-7")).To(HaveField("ID", declared))
+			_, err := e.store.Child(ctx, parent, "child-3")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			e.clock.Step(time.Minute)
+			Expect(e.store.UnmadeChildren(ctx, parent, e.now())).To(ConsistOf("child-3", "child-4"))
+			Expect(e.store.UnmadeChildren(ctx, parent, e.now()-time.Hour.Microseconds())).To(BeEmpty())
+			e.apply(ctx, ended, &store.Terminate{})
+			e.apply(ctx, retained, &store.Retain{})
+			_, err = e.store.PurgeThread(ctx, purged)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 2, "other": 1}))
+			_, _, err = e.store.ChildTask(ctx, parent+"-1")
+			Expect(err).To(MatchError(store.ErrNotFound), "a task goes with its child")
+			_, err = e.store.PurgeThread(ctx, parent)
+			Expect(err).NotTo(HaveOccurred())
+			_, _, err = e.store.ChildTask(ctx, parent+"-3")
+			Expect(err).To(MatchError(store.ErrNotFound), "or its parent")
+			Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+		})
+	})
+}
