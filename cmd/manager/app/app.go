@@ -139,16 +139,17 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	children := kube.NewChildren(written)
 	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{})
 	eng, err := engine.New(engine.Options{
-		Threads:     data.threads,
-		Definitions: resolver,
-		Children:    children,
-		Effects:     effects,
-		Sandboxes:   boxes.port,
-		Models:      models,
-		Network:     network,
-		MCP:         servers,
-		Owner:       o.Identity,
-		Workers:     o.Workers,
+		Threads:       data.threads,
+		Definitions:   resolver,
+		Children:      children,
+		ThreadObjects: kube.NewThreads(written),
+		Effects:       effects,
+		Sandboxes:     boxes.port,
+		Models:        models,
+		Network:       network,
+		MCP:           servers,
+		Owner:         o.Identity,
+		Workers:       o.Workers,
 
 		NamespaceWorkers: o.NamespaceWorkers,
 
