@@ -20,6 +20,7 @@ var crashSuites = map[string][]string{
 	"hooks":     {"hook.before", "hook.after", "tell.before", "tell.after"},
 	"prompts":   {"prompt.before", "prompt.after", "handoff.before", "handoff.after"},
 	"sides":     {"turn.before", "turn.after"},
+	"handoffs":  {"summary.before", "summary.after", "context.before", "context.after", "declare.before", "declare.after"},
 	"all at once": {"sandbox.acquire.before", "sandbox.acquire.after", "isolate.opened", "delta.before", "delta.after", "decide.before", "decide.after",
 		"handler.before", "handler.after", "effect.handler.before", "effect.handler.after", "effect.finish.before", "settle.before",
 		"fail.before", "fail.after", "stop.before", "stop.after", "destroy.before", "destroy.after"},
