@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -23,6 +24,8 @@ const (
 	maxComment = 4096
 	// maxChain is how many threads may follow each other by handoffs that models asked for.
 	maxChain = 20
+
+	declareTimeout = 30 * time.Second
 )
 
 // Handoff asks for a new thread that goes on for a goal with the context of another thread (REL-03).
@@ -89,6 +92,9 @@ func (s *Service) HandOff(ctx context.Context, threadID string, h Handoff) (*Mad
 	if made.Thread.ObjectUID != "" {
 		return made, nil
 	}
+	// Nobody waits for a caller that has gone: what is stored gets its object.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), declareTimeout)
+	defer cancel()
 	s.fault("declare.before")
 	err = s.opts.Objects.Declare(ctx, made.Thread, h.Cause)
 	s.fault("declare.after")
