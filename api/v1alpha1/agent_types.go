@@ -78,6 +78,13 @@ type AgentSpec struct {
 	// +optional
 	HandoffPolicy HandoffPolicy `json:"handoffPolicy,omitempty"`
 
+	// ReadThreads says which other threads of the namespace models of this agent may read with the tool read_thread:
+	// None; Family, the parents and children of its own thread; SameUser, also the threads with the same userID, where
+	// its own thread has one; or Namespace, all.
+	// +kubebuilder:default=Family
+	// +optional
+	ReadThreads ReadThreads `json:"readThreads,omitempty"`
+
 	// SandboxPoolRef names the pool that the code of this agent's threads runs in; the pool "default" when absent.
 	// +optional
 	SandboxPoolRef *LocalRef `json:"sandboxPoolRef,omitempty"`
@@ -129,6 +136,18 @@ type AgentSpec struct {
 	// +optional
 	Limits *RunLimits `json:"limits,omitempty"`
 }
+
+// ReadThreads says which other threads an agent may read.
+// +kubebuilder:validation:Enum=None;Family;SameUser;Namespace
+type ReadThreads string
+
+// The rights to read other threads.
+const (
+	ReadThreadsNone      ReadThreads = "None"
+	ReadThreadsFamily    ReadThreads = "Family"
+	ReadThreadsSameUser  ReadThreads = "SameUser"
+	ReadThreadsNamespace ReadThreads = "Namespace"
+)
 
 // AgentSide is one side of an agent: a prompt that a model plays, or a handler in code.
 // +kubebuilder:validation:XValidation:rule="has(self.promptRef) != has(self.handler)",message="a side is either a prompt or a handler: give promptRef or handler, not both and not neither"

@@ -197,7 +197,7 @@ type VariableDeclaration struct {
 }
 
 // BuiltinTool names a tool, or a family of tools, that Skein has built in.
-// +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait;memory
+// +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait;memory;threads;handoff
 type BuiltinTool string
 
 // The built-in families.
@@ -216,6 +216,10 @@ const (
 	BuiltinWait BuiltinTool = "wait"
 	// BuiltinMemory: search_memory. The agent needs spec.memory.
 	BuiltinMemory BuiltinTool = "memory"
+	// BuiltinThreads: read_thread. The agent's readThreads says which threads it may read.
+	BuiltinThreads BuiltinTool = "threads"
+	// BuiltinHandoff: handoff, which starts a new thread with the context of this one.
+	BuiltinHandoff BuiltinTool = "handoff"
 )
 
 // AgentToolMode says what a call of an agent as a tool does.

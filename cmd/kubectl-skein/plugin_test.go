@@ -380,6 +380,25 @@ var _ = Describe("kubectl skein", func() {
 		Eventually(done).Should(Receive(Equal(130)))
 	}, SpecTimeout(3*patience))
 
+	It("shows the tree again when something changes", func(ctx SpecContext) {
+		tree(ctx, c.ns, obj)
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		out := &lockedBuffer{}
+		done := make(chan int, 1)
+		go func() {
+			streams := genericiooptions.IOStreams{Out: out, ErrOut: out}
+			done <- run(watching, streams, []string{"--kubeconfig", kubeconfig, "-n", c.ns, "tree", "--watch"})
+		}()
+		Eventually(out.String).Should(ContainSubstring("Thread/hello"))
+		Expect(out.String()).NotTo(ContainSubstring("Thread/later"))
+		later := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "later"}, Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "helper"}}}
+		Expect(env.Client.Create(ctx, later)).To(Succeed())
+		Eventually(out.String).Should(ContainSubstring("Thread/later"))
+		stop()
+		Eventually(done).Should(Receive(Equal(130)))
+	}, SpecTimeout(3*patience))
+
 	It("shows the tree of a thread", func(ctx SpecContext) {
 		child := tree(ctx, c.ns, obj)
 		got := c.run("tree")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -18,14 +19,15 @@ import (
 )
 
 func newTree(p *plugin) *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	cmd := &cobra.Command{
 		Use:   "tree [THREAD]",
 		Short: "Show threads with their subagents, effects and sandbox pods",
 		Example: `  # Everything in the namespace
   kubectl skein tree
 
-  # One thread and what is below it
-  kubectl skein tree orders`,
+  # One thread and what is below it, again whenever something changes
+  kubectl skein tree orders --watch`,
 		Args: upTo(0, "THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, ns, err := p.config()
@@ -36,34 +38,60 @@ func newTree(p *plugin) *cobra.Command {
 			if err := errors.Join(skeinv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 				return err
 			}
-			c, err := client.New(cfg, client.Options{Scheme: scheme})
+			c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 			if err != nil {
 				return err
 			}
-			f, err := p.gather(cmd.Context(), c, ns)
-			if err != nil {
-				return err
-			}
-			roots := f.roots
-			if len(args) == 1 {
-				root, err := p.find(cmd.Context(), f, args[0])
+			draw := func(ctx context.Context) (string, error) { return p.drawTree(ctx, c, ns, args) }
+			if watch {
+				ctx, cancel, err := p.bounded(cmd.Context())
 				if err != nil {
 					return err
 				}
-				roots = []*node{root}
+				defer cancel()
+				return p.followTree(ctx, c, ns, draw)
 			}
-			if len(roots) == 0 {
+			text, err := draw(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if text == "" {
 				fmt.Fprintf(p.ErrOut, "No threads in namespace %s.\n", ns)
-				return nil
 			}
-			w := printers.GetNewTabWriter(p.Out)
-			fmt.Fprintln(w, "NAME\tSTATUS\tDETAILS\tAGE")
-			for _, r := range roots {
-				r.print(w, "", "")
-			}
-			return w.Flush()
+			fmt.Fprint(p.Out, text)
+			return nil
 		},
 	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show the tree again whenever something in it changes.")
+	return cmd
+}
+
+// drawTree returns the tree below a thread, or those of the namespace when args are empty. It returns "" if there are no
+// threads.
+func (p *plugin) drawTree(ctx context.Context, c client.Client, ns string, args []string) (string, error) {
+	f, err := p.gather(ctx, c, ns)
+	if err != nil {
+		return "", err
+	}
+	roots := f.roots
+	if len(args) == 1 {
+		root, err := p.find(ctx, f, args[0])
+		if err != nil {
+			return "", err
+		}
+		roots = []*node{root}
+	}
+	if len(roots) == 0 {
+		return "", nil
+	}
+	var text strings.Builder
+	w := printers.GetNewTabWriter(&text)
+	fmt.Fprintln(w, "NAME\tSTATUS\tDETAILS\tAGE")
+	for _, r := range roots {
+		r.print(w, "", "")
+	}
+	err = w.Flush()
+	return text.String(), err
 }
 
 // gather lists everything that can be part of a tree.

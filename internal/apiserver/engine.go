@@ -25,6 +25,7 @@ type Outside interface {
 	messages.Engine
 	tools.Engine
 	family.Engine
+	family.HandoffEngine
 	endpoints.Engine
 	runs.Engine
 	approvals.Engine

@@ -37,6 +37,7 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		runtimev1.SubresourceRelationships: {
 			Kind: runtimev1.KindRelationshipList, Plain: verbs{"get": h.relationships.List, "create": h.relationships.Add},
 		},
+		runtimev1.SubresourceHandoff: {Kind: "HandedOff", LongRunning: true, Plain: verbs{"create": h.handoffs.Create}},
 		runtimev1.SubresourceKV: {
 			Kind:   "Value",
 			Plain:  verbs{"get": h.values.List},

@@ -43,6 +43,7 @@ type write struct {
 var writes = map[string]write{
 	"create truncate":      {good: `{"messageIndex":-1}`, stays: true},
 	"create relationships": {good: `{"threadID":"parent","type":"mention","role":"child"}`},
+	"create handoff":       {good: `{"goal":"x"}`},
 
 	"create state":      {good: `{"ops":[{"op":"set","key":"k","value":1}]}`},
 	"update state/":     {path: "k", good: `1`, any: true},

@@ -21,6 +21,7 @@ var crashSuites = map[string][]string{
 	"prompts":   {"prompt.before", "prompt.after", "handoff.before", "handoff.after"},
 	"immediate": {"spawn.before", "spawn.after"},
 	"sides":     {"turn.before", "turn.after"},
+	"handoffs":  {"summary.before", "summary.after", "context.before", "context.after", "declare.before", "declare.after"},
 	"all at once": {"sandbox.acquire.before", "sandbox.acquire.after", "isolate.opened", "delta.before", "delta.after", "decide.before", "decide.after",
 		"handler.before", "handler.after", "effect.handler.before", "effect.handler.after", "effect.finish.before", "settle.before",
 		"fail.before", "fail.after", "stop.before", "stop.after", "destroy.before", "destroy.after"},

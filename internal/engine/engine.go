@@ -24,6 +24,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/related"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -43,6 +44,7 @@ type Engine struct {
 	endpoints *endpoints.Service
 	effects   *effects.Worker
 	postRun   *postrun.Worker
+	related   *related.Service // nil where no threads can be made
 	timers    *schedule.Timers
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
@@ -106,6 +108,7 @@ func New(o Options) (*Engine, error) {
 		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
 	})
 	e.endpoints = endpoints.New(endpoints.Options{Store: e.store, Definitions: o.Definitions, Executions: apart{engine: e}, Log: e.log})
+	e.related = e.newRelated()
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil
 }

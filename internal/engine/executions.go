@@ -30,6 +30,9 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	if agent == nil {
 		return x
 	}
+	if e.related != nil {
+		x.Host.Others = &othersOf{engine: e, thread: t, state: st, agent: agent, runID: runID}
+	}
 	hooks.AddHooks(x)
 	if h := e.hooks.Within(x); h != nil {
 		x.Host.State = st.WithHooks(h)

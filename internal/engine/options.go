@@ -20,9 +20,11 @@ type Options struct {
 	Threads     *thread.Service
 	Definitions Definitions
 	Children    Children
-	Effects     Effects
-	Sandboxes   Sandboxes
-	Models      model.Factory
+	// ThreadObjects may be nil. Then no thread reads others or hands its context off.
+	ThreadObjects ThreadObjects
+	Effects       Effects
+	Sandboxes     Sandboxes
+	Models        model.Factory
 	// Network is what tools connect through. The default allows public addresses only.
 	Network *outbound.Network
 	// MCP keeps the sessions with MCP servers. By default the engine makes its own, over Network.

@@ -91,6 +91,14 @@ type EffectQuotaError struct{ Message string }
 // Error implements error.
 func (e *EffectQuotaError) Error() string { return e.Message }
 
+// ThreadObjects declares the Thread objects of threads that the engine starts (REL-03).
+type ThreadObjects interface {
+	// Name returns the name of the Thread object that a cause within a thread leads to.
+	Name(origin *store.Thread, cause string) string
+	// Declare creates the object of a stored thread, which then adopts it. A repeat changes nothing.
+	Declare(ctx context.Context, t *store.Thread, cause string) error
+}
+
 // Effects schedules effects (EFF-01).
 type Effects interface {
 	// Schedule declares an effect under a name that derives from the cause, and returns its id.

@@ -133,6 +133,31 @@ func newChildren(ctx context.Context, objs ...client.Object) *kube.Children {
 	return kube.NewChildren(c, c, childStore(ctx))
 }
 
+var _ = Describe("Threads", Label("REL-03"), func() {
+	t := &store.Thread{ID: "66666666-2222-4333-8444-555555555555", Namespace: kubetest.Namespace, Agent: "worker", UserID: "ada", TaskID: "7", Title: "secret title"}
+
+	It("are objects that adopt what is stored, the same one for the same cause", func(ctx SpecContext) {
+		c := kubetest.Cluster(interceptor.Funcs{})
+		port := kube.NewThreads(c)
+		made := *t
+		made.Name = port.Name(parent, "call_1")
+		Expect(made.Name).To(And(HavePrefix("thread-handoff-"), Equal(port.Name(parent, "call_1")), Not(Equal(port.Name(parent, "call_2")))))
+		Expect(port.Declare(ctx, &made, "call_1")).To(Succeed())
+		Expect(port.Declare(ctx, &made, "call_1")).To(Succeed())
+		var o skeinv1.Thread
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: kubetest.Namespace, Name: made.Name}, &o)).To(Succeed())
+		Expect(o.Spec).To(Equal(skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "worker"}, UserID: "ada", TaskID: "7", ThreadID: t.ID}), "nothing that was said")
+		Expect(o.OwnerReferences).To(BeEmpty(), "it outlives the old thread")
+	})
+
+	It("never take over what somebody else made", func(ctx SpecContext) {
+		foreign := &skeinv1.Thread{ObjectMeta: kubetest.Meta("x")}
+		made := *t
+		made.Name = "x"
+		Expect(kube.NewThreads(kubetest.Cluster(interceptor.Funcs{}, foreign)).Declare(ctx, &made, "call_1")).To(MatchError(ContainSubstring("rename")))
+	})
+})
+
 var _ = Describe("Effects", func() {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 

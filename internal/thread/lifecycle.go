@@ -25,6 +25,10 @@ type NewThread struct {
 	Env []SpecEnv
 	// Told are put into its inbox before anything else: the hooks to call about the new thread (HOK-01).
 	Told []store.InboxItem
+	// Related is a relationship that the thread is created with (REL-03); nil for none.
+	Related *store.Relationship
+	// WithoutObject creates the thread before its object, which adopts it. Until then it is as a retained thread.
+	WithoutObject bool
 
 	fork *store.Fork // set by Fork
 }
@@ -80,6 +84,12 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 	}
 	if told := ChildStatusMessage(&n.Thread, ChildCreated, ""); told != nil {
 		ops = append(ops, told)
+	}
+	if n.Related != nil {
+		ops = append(ops, &store.PutRelationship{R: *n.Related})
+	}
+	if n.WithoutObject {
+		ops = append(ops, &store.Retain{})
 	}
 	t, created, err = s.store.CreateThread(ctx, n.Thread, ops...)
 	if errors.Is(err, store.ErrNoContents) { // an attachment was replaced or removed in the meantime

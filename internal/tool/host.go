@@ -35,6 +35,8 @@ type Host struct {
 	Tools       Caller
 	Lifecycle   Lifecycle
 	Handoffs    Handoffs
+	// Others reaches threads that are not of the family; nil where there are none.
+	Others Others
 	// Progress reports the progress of a call to watchers of the thread; nil when there can be none.
 	Progress func(ctx context.Context, p Progress)
 	// Memory is the memory of the thread's agent; nil when it keeps none.

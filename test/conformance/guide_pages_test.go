@@ -75,6 +75,7 @@ var pagesToFollow = map[string]followed{
 	"docs/install.md":         {},
 	"docs/kubectl-skein.md":   {prepare: (*reader).withOrders, varies: regexp.MustCompile(`(Idle|Running) +agent analyst, [0-9]+ messages, last run \w+`)},
 	"docs/memory.md":          {prepare: (*reader).remembering},
+	"docs/relationships.md":   {prepare: (*reader).samples},
 	"docs/runs.md":            {prepare: (*reader).waitingForApproval},
 	"docs/runtime-api.md":     {prepare: (*reader).curling},
 	"docs/skills.md":          {prepare: (*reader).skilled},

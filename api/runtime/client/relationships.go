@@ -23,3 +23,9 @@ func (t *Thread) Relationships(ctx context.Context, p Page) (*runtimev1.Relation
 func (t *Thread) Relate(ctx context.Context, r runtimev1.Relationship) (*runtimev1.Relationship, error) {
 	return sendAs[runtimev1.Relationship](ctx, t, http.MethodPost, r, runtimev1.SubresourceRelationships)
 }
+
+// HandOff starts a new thread for a goal, with a summary of this one that a model writes, and with copies of files
+// (REL-03). The caller needs the right to create Threads in the namespace, too. The call takes as long as the model does.
+func (t *Thread) HandOff(ctx context.Context, h runtimev1.ContextHandoff) (*runtimev1.HandedOff, error) {
+	return sendAs[runtimev1.HandedOff](ctx, t, http.MethodPost, h, runtimev1.SubresourceHandoff)
+}

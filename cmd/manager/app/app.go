@@ -145,16 +145,17 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota)
 	eng, err := engine.New(engine.Options{
-		Threads:     data.threads,
-		Definitions: resolver,
-		Children:    children,
-		Effects:     effects,
-		Sandboxes:   boxes.port,
-		Models:      models,
-		Network:     network,
-		MCP:         servers,
-		Owner:       o.Identity,
-		Workers:     o.Workers,
+		Threads:       data.threads,
+		Definitions:   resolver,
+		Children:      children,
+		ThreadObjects: kube.NewThreads(written),
+		Effects:       effects,
+		Sandboxes:     boxes.port,
+		Models:        models,
+		Network:       network,
+		MCP:           servers,
+		Owner:         o.Identity,
+		Workers:       o.Workers,
 
 		NamespaceWorkers: o.NamespaceWorkers,
 

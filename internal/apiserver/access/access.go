@@ -14,6 +14,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -29,15 +30,27 @@ type Reviews struct {
 // May reports whether the caller has a right on threads, or on one of their subresources. An empty name means all
 // threads of the namespace; an empty namespace means all namespaces.
 func (r *Reviews) May(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
+	return r.ask(ctx, authorizer.AttributesRecord{
+		Verb: verb, Namespace: namespace, Name: name,
+		APIGroup: runtimev1.GroupVersion.Group, APIVersion: runtimev1.GroupVersion.Version,
+		Resource: runtimev1.ThreadsResource, Subresource: string(sub),
+	})
+}
+
+// MayCreateThreads reports whether the caller may create Thread objects in a namespace.
+func (r *Reviews) MayCreateThreads(ctx context.Context, namespace string) (bool, error) {
+	return r.ask(ctx, authorizer.AttributesRecord{
+		Verb: "create", Namespace: namespace, APIGroup: skeinv1.GroupVersion.Group, APIVersion: skeinv1.GroupVersion.Version, Resource: "threads",
+	})
+}
+
+func (r *Reviews) ask(ctx context.Context, a authorizer.AttributesRecord) (bool, error) {
 	user, ok := apirequest.UserFrom(ctx)
 	if !ok {
 		return false, errors.New("the request has no user")
 	}
-	decision, _, err := r.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: user, Verb: verb, Namespace: namespace, Name: name, ResourceRequest: true,
-		APIGroup: runtimev1.GroupVersion.Group, APIVersion: runtimev1.GroupVersion.Version,
-		Resource: runtimev1.ThreadsResource, Subresource: string(sub),
-	})
+	a.User, a.ResourceRequest = user, true
+	decision, _, err := r.Authorizer.Authorize(ctx, a)
 	if decision == authorizer.DecisionAllow {
 		return true, nil
 	}

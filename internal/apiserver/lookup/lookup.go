@@ -64,7 +64,7 @@ func (l *Finder) Object(ctx context.Context, namespace, name string) (*skeinv1.T
 		if !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		if _, isID := ParseID(name); isID {
+		if _, isID := thread.ParseID(name); isID {
 			return nil, nil // an object whose name looks like an id is rare, so it may wait for the cache
 		}
 	}
@@ -88,7 +88,7 @@ func (l *Finder) byID(ctx context.Context, namespace, name string) (*thread.Stat
 // Stored returns the threads that a spelling of an id means within the query's namespace. Only a short id can mean
 // more than one.
 func (l *Finder) Stored(ctx context.Context, q store.FindQuery, name string) ([]store.Thread, error) {
-	if id, ok := ParseID(name); ok {
+	if id, ok := thread.ParseID(name); ok {
 		row, err := l.Threads.Store().Thread(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, nil
@@ -101,7 +101,7 @@ func (l *Finder) Stored(ctx context.Context, q store.FindQuery, name string) ([]
 		}
 		return []store.Thread{*row}, nil
 	}
-	short, ok := parseShortID(name)
+	short, ok := thread.ParseShortID(name)
 	if !ok {
 		return nil, nil
 	}

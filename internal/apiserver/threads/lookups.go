@@ -73,7 +73,7 @@ func (h *Lookups) readable(ctx context.Context, name string) ([]store.Thread, er
 		return nil, err
 	}
 	found, err := h.keepReadable(ctx, candidates)
-	if _, whole := lookup.ParseID(name); err != nil || whole && len(found) > 0 {
+	if _, whole := thread.ParseID(name); err != nil || whole && len(found) > 0 {
 		return found, err
 	}
 	named, err := h.Threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Limit: lookup.MaxCandidates})

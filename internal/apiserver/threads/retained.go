@@ -6,7 +6,6 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
-	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -24,7 +23,7 @@ func (h *Retained) List(c *call.Call) error {
 	}
 	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
 	after := q.Text("after")
-	if id, ok := lookup.ParseID(after); ok {
+	if id, ok := thread.ParseID(after); ok {
 		after = id
 	} else if after != "" {
 		q.Bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
@@ -46,7 +45,7 @@ func (h *Retained) List(c *call.Call) error {
 
 // Purge answers DELETE retained/{id}: it removes the retained data for good.
 func (h *Retained) Purge(c *call.Call) error {
-	id, ok := lookup.ParseID(c.Name)
+	id, ok := thread.ParseID(c.Name)
 	if !ok {
 		return status.NotFound(c.Name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.Name)
 	}

@@ -36,6 +36,7 @@ type World struct {
 	Definitions *Definitions
 	Children    *Children
 	Effects     *Effects
+	Objects     *ThreadObjects
 	Sandboxes   engine.Sandboxes
 	Models      model.Factory
 	// Network is what tools connect through. If it is nil they reach public addresses only.
@@ -66,6 +67,7 @@ func New(dir string) (*World, error) {
 	w.Threads = thread.NewService(thread.Options{Store: s, Blobs: bucket})
 	w.Children = &Children{world: w, entries: map[string][]*child{}}
 	w.Effects = &Effects{}
+	w.Objects = &ThreadObjects{world: w}
 	return w, nil
 }
 
@@ -85,7 +87,7 @@ func (w *World) Options() engine.Options {
 	defer w.mu.Unlock()
 	w.engines++
 	return engine.Options{
-		Threads: w.Threads, Definitions: w.Definitions, Children: w.Children, Effects: w.Effects, Sandboxes: w.Sandboxes,
+		Threads: w.Threads, Definitions: w.Definitions, Children: w.Children, ThreadObjects: w.Objects, Effects: w.Effects, Sandboxes: w.Sandboxes,
 		Models: w.Models, Network: w.Network, Owner: fmt.Sprintf("engine-%d", w.engines), Logger: w.Logger,
 		LeaseTTL: time.Minute, SweepInterval: 200 * time.Millisecond,
 	}

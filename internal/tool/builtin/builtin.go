@@ -29,8 +29,12 @@ func Family(ctx context.Context, f skeinv1.BuiltinTool, h *tool.Host) ([]tool.To
 		return waiting(), nil
 	case skeinv1.BuiltinMemory:
 		return memory(h), nil
+	case skeinv1.BuiltinThreads:
+		return threads(h), nil
+	case skeinv1.BuiltinHandoff:
+		return handoff(h), nil
 	}
-	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents, kv, wait or memory")
+	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents, kv, wait, memory, threads or handoff")
 }
 
 // function is a tool whose arguments are decoded into A.

@@ -1,4 +1,4 @@
-package lookup
+package thread
 
 import (
 	"strings"
@@ -32,8 +32,8 @@ func canonicalUUID(s string) (string, bool) {
 	return u.String(), true
 }
 
-// parseShortID returns the last 12 hex digits of a UUID in lower case (IDS-01).
-func parseShortID(s string) (short string, ok bool) {
+// ParseShortID returns the last 12 hex digits of a UUID in lower case (IDS-01).
+func ParseShortID(s string) (short string, ok bool) {
 	if len(s) != 12 {
 		return "", false
 	}

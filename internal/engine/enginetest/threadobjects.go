@@ -1,0 +1,46 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// ThreadObjects implements engine.ThreadObjects in memory. An object adopts its thread at once.
+type ThreadObjects struct {
+	world *World
+
+	mu    sync.Mutex
+	names map[string]string // causes by the names of objects
+}
+
+// Name implements engine.ThreadObjects.
+func (*ThreadObjects) Name(origin *store.Thread, cause string) string {
+	return origin.Name + "-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(origin.ID+cause)).String()[:8]
+}
+
+// Declare implements engine.ThreadObjects.
+func (o *ThreadObjects) Declare(ctx context.Context, t *store.Thread, cause string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.names == nil {
+		o.names = map[string]string{}
+	}
+	if was, ok := o.names[t.Name]; ok && was != cause {
+		return errors.New("the object exists")
+	}
+	o.names[t.Name] = cause
+	uid := uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.Name)).String()
+	return o.world.Store.Apply(ctx, t.ID, nil, &store.Adopt{ObjectUID: uid, Name: t.Name, Agent: t.Agent})
+}
+
+// Declared returns the number of objects.
+func (o *ThreadObjects) Declared() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.names)
+}

@@ -1,0 +1,326 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/related"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// reads is an agent that reads the thread that a message names, with what the agent may read.
+func reads(rights skeinv1.ReadThreads) []func(*definition.Agent) {
+	ask := enginetest.Call("read_thread", map[string]any{"thread": "{{.Last.Content}}", "goal": "the price of apples"})
+	ask.When, ask.Times = &skeinv1.ScriptMatch{Role: "user"}, new(int32)
+	return []func(*definition.Agent){
+		enginetest.Builtin(skeinv1.BuiltinThreads), enginetest.Script(ask, enginetest.Say("read")),
+		func(a *definition.Agent) { a.Spec.ReadThreads = rights },
+	}
+}
+
+// handsOff is an agent that hands off to a thread of another agent.
+func handsOff(args map[string]any) []func(*definition.Agent) {
+	again := func(s skeinv1.ScriptStep, m *skeinv1.ScriptMatch) skeinv1.ScriptStep {
+		s.When, s.Times = m, new(int32)
+		return s
+	}
+	return []func(*definition.Agent){enginetest.Builtin(skeinv1.BuiltinHandoff), enginetest.Script(
+		again(enginetest.Say("summary: apples cost 3"), &skeinv1.ScriptMatch{Role: "user", Matches: "^Goal of the new conversation"}),
+		again(enginetest.Call("handoff", args), &skeinv1.ScriptMatch{Role: "user"}),
+		enginetest.Say("handed off"))}
+}
+
+func relationships(ctx context.Context, w *enginetest.World, id string) []store.Relationship {
+	GinkgoHelper()
+	rs, _, err := w.Store.Relationships(ctx, id, 0, 0)
+	Expect(err).NotTo(HaveOccurred())
+	return rs
+}
+
+// lastResult returns the last result of a call in a thread.
+func lastResult(ctx context.Context, w *enginetest.World, id string) string {
+	GinkgoHelper()
+	lines := told(ctx, w, id)
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.HasPrefix(lines[i], "tool ") {
+			return lines[i]
+		}
+	}
+	return ""
+}
+
+var _ = Describe("Reading another thread", Label("REL-04"), func() {
+	var w *enginetest.World
+	BeforeEach(func() { w = newWorld() })
+
+	// talked makes a thread with a conversation.
+	talked := func(ctx context.Context, change ...func(*thread.NewThread)) string {
+		GinkgoHelper()
+		w.Definitions.Put("shop", enginetest.Script(enginetest.Say("apples cost 3")))
+		id := makeThread(ctx, w, "shop", change...)
+		send(ctx, w, id, "what do apples cost?")
+		rest(ctx, w, id)
+		return id
+	}
+
+	It("gives the conversation and records one mention at both ends", func(ctx SpecContext) {
+		start(w)
+		other := talked(ctx)
+		w.Definitions.Put("reader", reads(skeinv1.ReadThreadsNamespace)...)
+		id := makeThread(ctx, w, "reader")
+		for _, name := range []string{"t-" + other[:8], other, "@T-" + strings.ToUpper(other), other[len(other)-12:]} {
+			send(ctx, w, id, name)
+			rest(ctx, w, id)
+			Expect(lastResult(ctx, w, id)).To(And(HavePrefix("tool read_thread success"), ContainSubstring("T-"+other), ContainSubstring("user"), ContainSubstring("apples cost 3")), name)
+		}
+		own := relationships(ctx, w, id)
+		Expect(own).To(HaveExactElements(And(HaveField("ThreadID", other), HaveField("Type", store.RelationMention),
+			HaveField("Role", store.RelationParent), HaveField("MessageIndex", BeEquivalentTo(1)), HaveField("CreatedAt", BeNumerically(">", 0)))))
+		mirror := own[0]
+		mirror.ThreadID, mirror.Role = id, store.RelationChild
+		Expect(relationships(ctx, w, other)).To(HaveExactElements(mirror))
+	})
+
+	It("obeys the rights of the agent, and says the same of what is not there", func(ctx SpecContext) {
+		start(w)
+		other := talked(ctx, func(n *thread.NewThread) { n.UserID = "ada" })
+		foreign := talked(ctx, func(n *thread.NewThread) { n.UserID = "bob" })
+		nobodys := talked(ctx)
+		retained := talked(ctx, func(n *thread.NewThread) { n.UserID = "ada" })
+		Expect(w.Store.Apply(ctx, retained, nil, &store.Retain{})).To(Succeed())
+		abroad := talked(ctx, func(n *thread.NewThread) { n.UserID = "ada" })
+		elsewhere, _, err := w.Threads.Create(ctx, thread.NewThread{Thread: store.Thread{ID: "00000000-0000-4000-8000-00000000000a", Namespace: "elsewhere", Name: "x", Agent: "shop", UserID: "ada"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.Store.Apply(ctx, abroad, nil, &store.Terminate{Reason: "x"})).To(Succeed())
+		try := func(rights skeinv1.ReadThreads, user, name string) string {
+			GinkgoHelper()
+			w.Definitions.Put("reader", reads(rights)...)
+			id := makeThread(ctx, w, "reader", func(n *thread.NewThread) { n.UserID = user })
+			if name == "" {
+				name = id
+			}
+			send(ctx, w, id, name)
+			rest(ctx, w, id)
+			result := lastResult(ctx, w, id)
+			if strings.HasPrefix(result, "tool read_thread error") {
+				Expect(relationships(ctx, w, id)).To(BeEmpty())
+			}
+			return result
+		}
+		refused := And(HavePrefix("tool read_thread error"), ContainSubstring("there is no thread"), ContainSubstring("readThreads"))
+		ok := HavePrefix("tool read_thread success")
+		Expect(try(skeinv1.ReadThreadsSameUser, "ada", other)).To(ok)
+		Expect(try(skeinv1.ReadThreadsSameUser, "ada", foreign)).To(refused)
+		Expect(try(skeinv1.ReadThreadsSameUser, "", nobodys)).To(refused, "no user is not the same user")
+		Expect(try(skeinv1.ReadThreadsNone, "ada", other)).To(refused)
+		Expect(try(skeinv1.ReadThreadsFamily, "ada", other)).To(refused)
+		Expect(try("", "ada", other)).To(refused, "the default is the family")
+		Expect(try(skeinv1.ReadThreadsNamespace, "ada", foreign)).To(ok)
+		Expect(try(skeinv1.ReadThreadsNamespace, "ada", retained)).To(refused)
+		Expect(try(skeinv1.ReadThreadsNamespace, "ada", elsewhere.ID)).To(refused)
+		Expect(try(skeinv1.ReadThreadsNamespace, "ada", "no-such-thread")).To(refused)
+		Expect(try(skeinv1.ReadThreadsNamespace, "ada", "")).To(And(HavePrefix("tool read_thread error"), ContainSubstring("this conversation itself")))
+		Expect(try(skeinv1.ReadThreadsNamespace, "ada", abroad)).To(And(ok, ContainSubstring("terminated")))
+	})
+
+	It("shortens a long conversation to what matters for the goal", func(ctx SpecContext) {
+		start(w)
+		other := talked(ctx)
+		st, err := w.Threads.Open(ctx, other)
+		Expect(err).NotTo(HaveOccurred())
+		for i := range 30 {
+			text := fmt.Sprintf("number %d: ", i) + strings.Repeat("filler ", 800)
+			if i == 7 {
+				text += " the PRICE of apples rose to 4"
+			}
+			_, err := st.Inject(ctx, thread.NewMessage{Content: &text})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		w.Definitions.Put("reader", reads(skeinv1.ReadThreadsNamespace)...)
+		id := makeThread(ctx, w, "reader")
+		send(ctx, w, id, other)
+		rest(ctx, w, id)
+		text := lastResult(ctx, w, id)
+		Expect(len(text)).To(And(BeNumerically(">", 40<<10), BeNumerically("<", 50<<10)))
+		Expect(text).To(And(ContainSubstring("what do apples cost?"), ContainSubstring("rose to 4"), ContainSubstring("number 29"), ContainSubstring("are left out]")))
+		Expect(text).NotTo(ContainSubstring("number 15:"))
+	})
+
+	It("records one mention each when twenty threads read one at once", func(ctx SpecContext) {
+		start(w)
+		other := talked(ctx)
+		w.Definitions.Put("reader", reads(skeinv1.ReadThreadsNamespace)...)
+		var all sync.WaitGroup
+		ids := make([]string, 20)
+		for i := range ids {
+			ids[i] = makeThread(ctx, w, "reader")
+			all.Go(func() {
+				defer GinkgoRecover()
+				send(ctx, w, ids[i], other)
+				send(ctx, w, ids[i], other)
+			})
+		}
+		all.Wait()
+		var want []store.Relationship
+		for _, id := range ids {
+			rest(ctx, w, id)
+			own := relationships(ctx, w, id)
+			Expect(own).To(HaveLen(1))
+			own[0].ThreadID, own[0].Role = id, store.RelationChild
+			want = append(want, own[0])
+		}
+		Expect(relationships(ctx, w, other)).To(ConsistOf(want))
+	})
+})
+
+var _ = Describe("A context handoff", Label("REL-03"), func() {
+	var w *enginetest.World
+	BeforeEach(func() { w = newWorld() })
+
+	It("starts a thread from a goal, a summary and files, and leaves the old one as it was", func(ctx SpecContext) {
+		e, _ := start(w)
+		w.Definitions.Put("old", handsOff(map[string]any{"goal": "sell apples", "agent": "new", "files": []string{"/price.csv"}, "comment": "too long", "title": "Apples"})...)
+		w.Definitions.Put("new", enginetest.Script(enginetest.Say("on it")), func(a *definition.Agent) { a.Spec.ExposeAsTool = true })
+		id := makeThread(ctx, w, "old", func(n *thread.NewThread) { n.UserID = "ada" })
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = st.WriteFile(ctx, "/price.csv", strings.NewReader("apples;3"), thread.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(lastResult(ctx, w, id)).To(HavePrefix("tool handoff success"))
+		own := relationships(ctx, w, id)
+		Expect(own).To(HaveExactElements(And(HaveField("Type", store.RelationHandoff), HaveField("Role", store.RelationParent),
+			HaveField("MessageIndex", BeEquivalentTo(1)), HaveField("Comment", "too long"))))
+		next := own[0].ThreadID
+		mirror := own[0]
+		mirror.ThreadID, mirror.Role = id, store.RelationChild
+		Expect(relationships(ctx, w, next)).To(HaveExactElements(mirror))
+		rest(ctx, w, next)
+		made, err := w.Store.Thread(ctx, next)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*made).To(And(HaveField("Agent", "new"), HaveField("UserID", "ada"), HaveField("Title", "Apples"), HaveField("RetainedAt", BeZero()), HaveField("ParentID", "")))
+		Expect(told(ctx, w, next)).To(HaveExactElements(And(HavePrefix("user: sell apples"), ContainSubstring("summary: apples cost 3"), ContainSubstring("T-"+id)), "assistant: on it"))
+		files, err := w.Store.File(ctx, next, "/attachments/price.csv")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files.Size).To(BeEquivalentTo(8))
+		Expect(told(ctx, w, id)).To(HaveLen(4), "go, the call, its result, the answer")
+		records, err := w.Store.UsageRecords(ctx, id, 0, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(records).To(ContainElement(And(HaveField("Task", HavePrefix("handoff ")), HaveField("Agent", "old"), HaveField("RunID", Not(BeEmpty())))))
+
+		By("repeating it")
+		again, err := e.HandOff(ctx, id, related.Handoff{Cause: "k", Goal: "one"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again.Existed).To(BeFalse())
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				defer GinkgoRecover()
+				got, err := e.HandOff(ctx, id, related.Handoff{Cause: "k", Goal: "one"})
+				Expect(err).NotTo(HaveOccurred())
+				Expect(got).To(HaveValue(And(HaveField("Existed", true), HaveField("Name", again.Name), HaveField("Thread.ID", again.Thread.ID))))
+			})
+		}
+		all.Wait()
+		Expect(relationships(ctx, w, id)).To(HaveLen(2))
+		Expect(w.Objects.Declared()).To(Equal(2))
+	})
+
+	It("refuses what cannot be handed off", func(ctx SpecContext) {
+		e, _ := start(w)
+		w.Definitions.Put("old", handsOff(map[string]any{"goal": "x", "agent": "shy"})...)
+		w.Definitions.Put("shy")
+		w.Definitions.Put("mute", enginetest.Script(skeinv1.ScriptStep{Error: "no", Times: new(int32)}))
+		id := makeThread(ctx, w, "old")
+		refuse := func(h related.Handoff, field, text string) {
+			GinkgoHelper()
+			h.Cause = field + text
+			_, err := e.HandOff(ctx, id, h)
+			Expect(err).To(MatchError(ContainSubstring(text)))
+			Expect(err).To(BeAssignableToTypeOf(&thread.InvalidError{}))
+			Expect(err.(*thread.InvalidError).Field).To(Equal(field))
+		}
+		refuse(related.Handoff{Goal: "x"}, "goal", "no messages")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(lastResult(ctx, w, id)).To(And(HavePrefix("tool handoff error"), ContainSubstring("exposeAsTool")))
+		refuse(related.Handoff{Goal: " "}, "goal", "say what")
+		refuse(related.Handoff{Goal: "x", Agent: "none"}, "agent", "does not exist")
+		refuse(related.Handoff{Goal: "x", Files: []string{"/none"}}, "files", "no file /none")
+		refuse(related.Handoff{Goal: "x", Files: strings.Split(strings.Repeat("/f,", 10)+"/f", ",")}, "files", "at most 10")
+		refuse(related.Handoff{Goal: "x", Comment: strings.Repeat("c", 5000)}, "comment", "more than 4096")
+		Expect(w.Store.Apply(ctx, id, nil, &store.UpdateThread{})).To(Succeed())
+		w.Definitions.Put("old", enginetest.Script(skeinv1.ScriptStep{Error: "overloaded", Times: new(int32)}))
+		_, err := e.HandOff(ctx, id, related.Handoff{Cause: "m", Goal: "x"})
+		Expect(err).To(BeAssignableToTypeOf(&related.ModelError{}))
+		Expect(err).To(MatchError(And(ContainSubstring("overloaded"), ContainSubstring("nothing was handed off"))))
+		Expect(relationships(ctx, w, id)).To(BeEmpty())
+		Expect(w.Objects.Declared()).To(BeZero())
+	})
+
+	It("ends a chain of handoffs that models ask for", func(ctx SpecContext) {
+		start(w)
+		w.Definitions.Put("old", handsOff(map[string]any{"goal": "go on"})...)
+		id := makeThread(ctx, w, "old")
+		send(ctx, w, id, "go")
+		for range 20 {
+			rest(ctx, w, id)
+			rs := relationships(ctx, w, id)
+			Expect(rs).To(ContainElement(HaveField("Role", store.RelationParent)))
+			id = rs[len(rs)-1].ThreadID
+		}
+		rest(ctx, w, id)
+		Expect(lastResult(ctx, w, id)).To(And(HavePrefix("tool handoff error"), ContainSubstring("20 handoffs")))
+	})
+})
+
+var _ = Describe("A crash during a context handoff", Label("RUN-02", "REL-03", "REL-04"), func() {
+	play := func(ctx SpecContext, point string, n int) map[string]int {
+		w := newWorld()
+		w.Logger = logr.Discard() // crashes are loud
+		w.Definitions.Put("old", handsOff(map[string]any{"goal": "sell", "agent": "new"})...)
+		w.Definitions.Put("new", enginetest.Script(enginetest.Say("on it")), func(a *definition.Agent) { a.Spec.ExposeAsTool = true })
+		c := cutAt(w, point, n)
+		_, stop := start(w, c.options)
+		id := makeThread(ctx, w, "old")
+		send(ctx, w, id, "go")
+		rested := func() bool { r, err := w.Resting(ctx, id); return err == nil && r }
+		for ctx.Err() == nil && !c.gate.IsCut() && !rested() {
+			pause(ctx, 2*time.Millisecond)
+		}
+		stop()
+		Expect(c.gate.Expire(ctx)).To(Succeed())
+		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		defer stop()
+		rest(ctx, w, id)
+		own := relationships(ctx, w, id)
+		Expect(own).To(HaveLen(1), "after a crash at %s for the %d. time", point, n)
+		Expect(w.Objects.Declared()).To(Equal(1))
+		rest(ctx, w, own[0].ThreadID)
+		Expect(told(ctx, w, own[0].ThreadID)).To(HaveLen(2))
+		Expect(told(ctx, w, id)).To(HaveLen(4))
+		retained, err := w.Store.Retained(ctx, enginetest.Namespace, "", 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(retained).To(BeEmpty())
+		return c.reached()
+	}
+
+	It("makes one thread", func(ctx SpecContext) {
+		points := play(ctx, "", 0)
+		reaches("handoffs", points)
+		atEachPoint(points, each, func(point string, n int) { play(ctx, point, n) })
+	}, NodeTimeout(manyPlays))
+})
