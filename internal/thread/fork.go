@@ -17,11 +17,12 @@ type ForkOf struct {
 	// message, silent and deeper ones included.
 	MessageID string
 	Index     int64
+	Newest    bool // the last message that the origin has, in place of MessageID and Index
 }
 
 // Fork creates a thread that begins with the messages of another up to one of them (REL-02). It has the origin's files
 // and workspace, and none of its mode, caps, skills, queue, values, state and variables. Empty fields of n are taken
-// from the origin: the namespace, the agent, the user and, with "Forked: " before it, the title. Fork is idempotent by
+// from the origin: the namespace, the agent, the user, the arguments and, with "Forked: " before it, the title. Fork is idempotent by
 // n.ID like Create. It returns store.ErrNotFound when the origin does not exist. The origin only gets a relationship.
 func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Thread, created bool, err error) {
 	origin, err := s.store.Thread(ctx, of.ThreadID)
@@ -40,10 +41,13 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	if n.Title == "" {
 		n.Title = ForkTitle(origin.Title)
 	}
+	if len(n.Arguments) == 0 {
+		n.Arguments = origin.Arguments
+	}
 	if n.Fields.Workspace == nil {
 		n.Fields.Workspace = origin.Fields.Workspace
 	}
-	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index}
+	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index, Newest: of.Newest}
 	t, created, err = s.Create(ctx, n)
 	if errors.Is(err, store.ErrForkPoint) {
 		return nil, false, forkPoint(origin, of.MessageID, of.Index, err)
