@@ -57,8 +57,10 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 	}
 	again := func(ctx context.Context, t *skeinv1.Thread) *skeinv1.Thread {
 		GinkgoHelper()
-		e.Clock.Step(time.Minute) // the limit of status writes
-		Reconcile(ctx, r, t)
+		for range 2 { // changes of the status are gathered, and their writes limited
+			e.Clock.Step(time.Minute)
+			Reconcile(ctx, r, t)
+		}
 		return Get(ctx, e, t)
 	}
 	beNotReady := func(reason, message string) OmegaMatcher {
