@@ -47,6 +47,7 @@ var actions = map[string]life.Action{
 	"update status":        life.Tell,
 	"get relationships":    life.Read,
 	"create relationships": life.Relate,
+	"create fork":          life.Branch,
 	"get code":             life.Work, // a WebSocket that runs code
 	"watch code":           life.Work,
 	"create code":          life.Work,

@@ -34,6 +34,7 @@ type handlers struct {
 	effects       *effects.Handler
 	family        *family.Handler
 	relationships *family.Relationships
+	forks         *family.Forks
 	records       *threads.Records
 	life          *threads.Life
 	retained      *threads.Retained
@@ -80,5 +81,6 @@ func (s *Server) handlers() *handlers {
 		effects:       &effects.Handler{Effects: o.Effects, Threads: o.Threads},
 		family:        &family.Handler{Threads: o.Threads, Engine: o.Engine, Children: o.Children},
 		relationships: &family.Relationships{Find: s.lookup},
+		forks:         &family.Forks{Threads: o.Threads, Find: s.lookup, Access: reviews, Objects: o.Objects},
 	}
 }

@@ -37,6 +37,7 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		runtimev1.SubresourceRelationships: {
 			Kind: runtimev1.KindRelationshipList, Plain: verbs{"get": h.relationships.List, "create": h.relationships.Add},
 		},
+		runtimev1.SubresourceFork: {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.forks.Fork}},
 		runtimev1.SubresourceKV: {
 			Kind:   "Value",
 			Plain:  verbs{"get": h.values.List},

@@ -90,6 +90,9 @@ type RelationStore interface {
 	// NewestRelationships returns at most limit relationships of a thread, and their total number. Those in which the
 	// thread is the child come first, oldest first; then those in which it is the parent, newest first.
 	NewestRelationships(ctx context.Context, threadID string, limit int) (rs []Relationship, total int64, err error)
+	// MessageIndex returns the number of messages before a message of a thread, silent and deeper ones included. It fails with
+	// ErrNotFound when the thread has no such message.
+	MessageIndex(ctx context.Context, threadID, messageID string) (int64, error)
 	// ParentRelationships returns, by thread id, the relationships in which the given threads are the child, oldest
 	// first and at most MaxParents for each.
 	ParentRelationships(ctx context.Context, threadIDs []string) (map[string][]Relationship, error)

@@ -55,6 +55,30 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	return t, created, err
 }
 
+// ForkPoint returns the index of the message at which a thread would be forked, or an *InvalidError when it has no such
+// message. Of of, ThreadID does not count.
+func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (int64, error) {
+	t, err := s.store.Thread(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	index := of.Index
+	switch {
+	case of.MessageID != "":
+		index, err = s.store.MessageIndex(ctx, id, of.MessageID)
+		if errors.Is(err, store.ErrNotFound) {
+			return 0, forkPoint(t, of.MessageID, 0, err)
+		}
+		return index, err
+	case of.Newest:
+		index = t.Messages - 1
+	}
+	if index < 0 || index >= t.Messages {
+		return 0, forkPoint(t, "", index, store.ErrForkPoint)
+	}
+	return index, nil
+}
+
 // forkPoint returns the error that says at which messages a thread can be forked or truncated.
 func forkPoint(t *store.Thread, messageID string, index int64, cause error) error {
 	e := invalid("messageIndex", "the thread %s has %d messages: give an index from 0 to %d, not %d", t.Name, t.Messages, t.Messages-1, index)

@@ -52,6 +52,15 @@ func describeForks(e *env) {
 			byID := &store.Fork{Origin: origin, MessageID: "m7"}
 			Expect(e.texts(ctx, e.thread(ctx, byID), allMessages)).To(Equal(numbers(0, 8)))
 			Expect(byID.Index).To(Equal(int64(7)))
+			for id, message := range map[string]string{origin: "m29", fork: "m20"} {
+				e.apply(ctx, id, &store.DeleteMessage{ID: "m3"})
+				index, err := e.store.MessageIndex(ctx, id, message)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(index).To(Equal(e.info(ctx, id).Messages - 1))
+				_, err = e.store.MessageIndex(ctx, id, "m3")
+				Expect(err).To(MatchError(store.ErrNotFound))
+			}
+			origin = e.said(ctx, 30)
 			newest := &store.Fork{Origin: origin, Newest: true}
 			Expect(e.texts(ctx, e.thread(ctx, newest), allMessages)).To(Equal(numbers(0, 30)))
 			Expect(newest.Index).To(Equal(int64(29)))
