@@ -3,7 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"time"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -31,8 +29,8 @@ func forkOf(ns, name, origin string, index ...int64) *skeinv1.Thread {
 	})
 }
 
-// notReady waits until a Thread is not Ready for a reason.
-func notReady(ctx context.Context, t *harness.Thread, reason, message string) *skeinv1.Thread {
+// unforked waits until a Thread is not Ready for a reason.
+func unforked(ctx context.Context, t *harness.Thread, reason, message string) *skeinv1.Thread {
 	GinkgoHelper()
 	var o *skeinv1.Thread
 	Eventually(ctx, func(g Gomega) {
@@ -181,27 +179,26 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		ns := namespace(ctx)
 		create(ctx, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
 		create(ctx, forkOf(ns, "second", "first", 3), forkOf(ns, "first", "origin", 1))
-		notReady(ctx, cluster.Thread(ns, "first"), skeinv1.ReasonReferenceNotFound, `Thread "origin", which spec.forkFrom names, does not exist`)
-		notReady(ctx, cluster.Thread(ns, "second"), skeinv1.ReasonReferenceNotReady, `Thread "first", which spec.forkFrom names, cannot be forked yet`)
-		_, err := send(ctx, cluster.Thread(ns, "first"), http.MethodPost, "queue", `{"content":"x"}`)
-		Expect(err).To(MatchError(ContainSubstring("is not set up yet (ReferenceNotFound")))
+		unforked(ctx, cluster.Thread(ns, "first"), skeinv1.ReasonReferenceNotFound, `Thread "origin", which spec.forkFrom names, does not exist`)
+		unforked(ctx, cluster.Thread(ns, "second"), skeinv1.ReasonReferenceNotReady, `Thread "first", which spec.forkFrom names, cannot be forked yet`)
+		Expect(cluster.Thread(ns, "first").Say(ctx, "x")).To(MatchError(ContainSubstring("is not set up yet (ReferenceNotFound")))
 		create(ctx, harness.NewThread(ns, "origin", "agent"))
-		notReady(ctx, cluster.Thread(ns, "first"), skeinv1.ReasonReferenceNotFound, "has no messages")
+		unforked(ctx, cluster.Thread(ns, "first"), skeinv1.ReasonReferenceNotFound, "has no messages")
 		say(ctx, ready(ctx, cluster.Thread(ns, "origin")), 1, "one")
 		first := ready(ctx, cluster.Thread(ns, "first"))
-		notReady(ctx, cluster.Thread(ns, "second"), skeinv1.ReasonReferenceNotFound, "has messages with the indexes 0 to 1 and none with the index 3")
+		unforked(ctx, cluster.Thread(ns, "second"), skeinv1.ReasonReferenceNotFound, "has messages with the indexes 0 to 1 and none with the index 3")
 		say(ctx, first, 1, "two")
 		Expect(texts(say(ctx, ready(ctx, cluster.Thread(ns, "second")), 1, "three"))).To(Equal([]string{
 			"user: one", "assistant: echo: one", "user: two", "assistant: echo: two", "user: three", "assistant: echo: three"}))
 
 		By("being stalled where waiting cannot help")
 		create(ctx, forkOf(ns, "never", "origin", 9), forkOf(ns, "x", "y"), forkOf(ns, "y", "x"))
-		notReady(ctx, cluster.Thread(ns, "never"), skeinv1.ReasonReferenceNotFound, "none with the index 9")
+		unforked(ctx, cluster.Thread(ns, "never"), skeinv1.ReasonReferenceNotFound, "none with the index 9")
 		Expect(cluster.Thread(ns, "origin").Terminate(ctx)).To(Succeed())
-		o := notReady(ctx, cluster.Thread(ns, "never"), skeinv1.ReasonInvalidSpec, "was terminated")
+		o := unforked(ctx, cluster.Thread(ns, "never"), skeinv1.ReasonInvalidSpec, "was terminated")
 		Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionStalled, metav1.ConditionTrue)))
-		notReady(ctx, cluster.Thread(ns, "y"), skeinv1.ReasonInvalidSpec, "in a circle (y from x from y)")
-		notReady(ctx, cluster.Thread(ns, "x"), skeinv1.ReasonInvalidSpec, "in a circle (x from y from x)")
+		unforked(ctx, cluster.Thread(ns, "y"), skeinv1.ReasonInvalidSpec, "in a circle (y from x from y)")
+		unforked(ctx, cluster.Thread(ns, "x"), skeinv1.ReasonInvalidSpec, "in a circle (x from y from x)")
 
 		By("being refused where nothing could come of it")
 		for want, edit := range map[string]func(*skeinv1.Thread){
@@ -214,7 +211,7 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 			edit(bad)
 			Expect(cluster.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(want)))
 		}
-		o, err = first.Object(ctx)
+		o, err := first.Object(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		changed := o.DeepCopy()
 		changed.Spec.ForkFrom.MessageIndex = ptr.To(int64(0))
@@ -330,7 +327,7 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 			HaveField("ParentRelationships", ConsistOf(And(HaveField("ThreadID", string(object.UID)), HaveField("Type", "fork"), HaveField("Role", "child"), HaveField("MessageIndex", HaveValue(BeEquivalentTo(1))))))))
 		Expect(fork.WriteFile(ctx, "/a.txt", "text/plain", []byte("2"))).To(Succeed())
 		Expect(fork.WriteFile(ctx, "/c.txt", "text/plain", []byte("3"))).To(Succeed())
-		Expect(conversation(fork).RemoveFile(ctx, "/b.txt")).Error().NotTo(HaveOccurred())
+		Expect(conversation(fork).DeleteFile(ctx, "/b.txt")).To(Succeed())
 		say(ctx, fork, 1, "two")
 		Expect(item().SummaryStats).To(Equal(runtimev1.SummaryStats{MessageCount: 4, DiffStats: runtimev1.DiffStats{Added: 1, Changed: 1, Removed: 1}}))
 	}, SpecTimeout(2*time.Minute))

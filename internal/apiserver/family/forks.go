@@ -65,6 +65,8 @@ func checkFork(c *call.Call, n *runtimev1.NewFork) error {
 	switch {
 	case n.MessageID != "" && n.MessageIndex != nil:
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "messageId", "set messageIndex or messageId, not both, or neither for the newest message")
+	case n.Name == c.Row.Name:
+		return apierrors.NewAlreadyExists(status.ThreadsResource, n.Name)
 	case len(n.Message) > runtimev1.MaxContentBytes:
 		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "message",
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(n.Message), runtimev1.MaxContentBytes))
