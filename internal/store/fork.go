@@ -93,6 +93,8 @@ type RelationStore interface {
 	// MessageIndex returns the number of messages before a message of a thread, silent and deeper ones included. It fails with
 	// ErrNotFound when the thread has no such message.
 	MessageIndex(ctx context.Context, threadID, messageID string) (int64, error)
+	// RunMessages returns the messages that a run of a thread took in or wrote, in order.
+	RunMessages(ctx context.Context, threadID, runID string) ([]Message, error)
 	// ParentRelationships returns, by thread id, the relationships in which the given threads are the child, oldest
 	// first and at most MaxParents for each.
 	ParentRelationships(ctx context.Context, threadIDs []string) (map[string][]Relationship, error)

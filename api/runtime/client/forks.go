@@ -13,3 +13,9 @@ import (
 func (t *Thread) Fork(ctx context.Context, n runtimev1.NewFork) (*runtimev1.ThreadRecord, error) {
 	return sendAs[runtimev1.ThreadRecord](ctx, t, http.MethodPost, n, runtimev1.SubresourceFork)
 }
+
+// Rerun takes a run that has ended up again from one of its steps, in a fork of the thread, whose record it returns
+// (RUN-12). The thread itself stays as it is. The rights are those of Fork, and create on threads/runs.
+func (t *Thread) Rerun(ctx context.Context, run string, n runtimev1.NewRerun) (*runtimev1.ThreadRecord, error) {
+	return sendAs[runtimev1.ThreadRecord](ctx, t, http.MethodPost, n, runtimev1.SubresourceRuns, run, runtimev1.ActionRerun)
+}

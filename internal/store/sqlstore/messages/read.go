@@ -59,6 +59,18 @@ func (s Store) MessageIndex(ctx context.Context, threadID, messageID string) (in
 	return index, nil
 }
 
+// RunMessages implements store.RelationStore. Its cost grows with the thread's own messages.
+func (s Store) RunMessages(ctx context.Context, threadID, runID string) (found []store.Message, err error) {
+	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		found, err = sqldb.List(ctx, c, Scan, queries.RunMessages, threadID, runID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("messages of run %s of thread %s: %w", runID, threadID, err)
+	}
+	return found, nil
+}
+
 // Messages implements store.Store. Its cost does not grow with the thread, wherever the page is: see message_block.
 func (s Store) Messages(ctx context.Context, threadID string, q store.MessageQuery) (page *store.MessagePage, err error) {
 	q.Limit = sqldb.PageSize(q.Limit)
