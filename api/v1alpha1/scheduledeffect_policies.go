@@ -39,9 +39,10 @@ type ThreadTemplate struct {
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// Spec of the Threads. It needs a message, without which nothing would run, and no threadID.
+	// Spec of the Threads. It needs a message, without which nothing would run, and neither threadID nor forkFrom.
 	// +kubebuilder:validation:XValidation:rule="has(self.message) && size(self.message) > 0",message="set message: a Thread without one does not run"
 	// +kubebuilder:validation:XValidation:rule="!has(self.threadID)",message="leave out threadID: each Thread has its own"
+	// +kubebuilder:validation:XValidation:rule="!has(self.forkFrom)",message="leave out forkFrom: forks are made by a person or program that may read the origin's conversation, not by a schedule"
 	Spec ThreadSpec `json:"spec"`
 }
 

@@ -11,6 +11,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="(has(self.userID) == has(oldSelf.userID)) && (!has(self.userID) || self.userID == oldSelf.userID)",message="userID is fixed when the thread is created: create a new Thread for another user"
 // +kubebuilder:validation:XValidation:rule="(has(self.threadID) == has(oldSelf.threadID)) && (!has(self.threadID) || self.threadID == oldSelf.threadID)",message="threadID is fixed when the thread is created: create a new Thread to adopt other data"
 // +kubebuilder:validation:XValidation:rule="(has(self.taskID) == has(oldSelf.taskID)) && (!has(self.taskID) || self.taskID == oldSelf.taskID)",message="taskID is fixed when the thread is created: create a new Thread for another task"
+// +kubebuilder:validation:XValidation:rule="(has(self.forkFrom) == has(oldSelf.forkFrom)) && (!has(self.forkFrom) || self.forkFrom == oldSelf.forkFrom)",message="forkFrom is fixed when the thread is created: create a new Thread for another fork"
+// +kubebuilder:validation:XValidation:rule="!has(self.forkFrom) || !has(self.threadID)",message="set forkFrom for a new thread, or threadID to adopt data that exists, not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.message) || size(self.message) == 0 || (has(oldSelf.message) && self.message == oldSelf.message)",message="message is queued once, when the thread is created, and may only be left out later: send another one with kubectl skein send, or create a new Thread"
 type ThreadSpec struct {
 	// AgentRef names the Agent that runs the conversation. A change hands the conversation over: at once
@@ -70,6 +72,12 @@ type ThreadSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')`,message="write the UUID of the data in lower case, such as 6f1c0a3e-8a44-4c0e-9d0b-2f6f2b9f4f10: kubectl skein retained shows it"
 	// +optional
 	ThreadID string `json:"threadID,omitempty"`
+
+	// ForkFrom makes this a fork: it begins with the messages of another Thread up to one of them, and with its files. It also
+	// has that thread's user, arguments and workspace, and its title with "Forked: " in front, where this spec gives none.
+	// Neither of the two sees what the other changes afterwards. Fixed when the thread is created.
+	// +optional
+	ForkFrom *ForkFrom `json:"forkFrom,omitempty"`
 
 	// FileQuota bounds what the thread has in files.
 	// +optional
@@ -265,6 +273,31 @@ type ThreadStatus struct {
 	// +optional
 	Parent string `json:"parent,omitempty"`
 
+	// OriginThreadID is the id of the thread that this one was forked from. It stays when that thread is deleted.
+	// +optional
+	OriginThreadID string `json:"originThreadID,omitempty"`
+
+	// ForkPointIndex is the index of the last message that the fork began with.
+	// +optional
+	ForkPointIndex *int64 `json:"forkPointIndex,omitempty"`
+
+	// MainThreadID is the id of the outermost ancestor of a subagent's thread.
+	// +optional
+	MainThreadID string `json:"mainThreadID,omitempty"`
+
+	// Relationships with other threads, at most 20: those in which this thread is the child come first, then the newest.
+	// +listType=map
+	// +listMapKey=threadID
+	// +listMapKey=type
+	// +listMapKey=role
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	Relationships []RelationshipStatus `json:"relationships,omitempty"`
+
+	// RelationshipCount is how many relationships there are in all.
+	// +optional
+	RelationshipCount int64 `json:"relationshipCount,omitempty"`
+
 	// Children: those that have not finished first, each group newest first; at most 50, and 16 KiB. Long titles and
 	// descriptions are cut.
 	// +listType=map
@@ -320,6 +353,7 @@ type DestroyedStatus struct {
 }
 
 // Thread is one durable conversation of an agent.
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.forkFrom) || self.spec.forkFrom.threadRef.name != self.metadata.name",message="a thread cannot be forked from itself: name another Thread in spec.forkFrom.threadRef"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=thr,categories=skein

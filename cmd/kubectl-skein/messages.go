@@ -15,7 +15,7 @@ import (
 
 func newMessages(p *plugin) *cobra.Command {
 	var output string
-	var all, full bool
+	var all, full, index bool
 	limit := runtimev1.DefaultPageSize
 	cmd := &cobra.Command{
 		Use:   "messages THREAD",
@@ -37,7 +37,7 @@ func newMessages(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := read(cmd.Context(), t, limit, all)
+			list, err := read(cmd.Context(), t, limit, all || index)
 			if err != nil {
 				return err
 			}
@@ -52,6 +52,9 @@ func newMessages(p *plugin) *cobra.Command {
 			}
 			tr := &transcript{out: p.Out, style: p.style, full: full}
 			for i := range list.Messages {
+				if index && list.Messages[i].Status != runtimev1.MessagePending { // one that waits has no index yet
+					fmt.Fprintf(p.Out, "%d ", i)
+				}
 				tr.message(&list.Messages[i])
 			}
 			return nil
@@ -59,6 +62,7 @@ func newMessages(p *plugin) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
 	cmd.Flags().BoolVar(&all, "all", false, "Show every message, including silent ones and those of deeper levels.")
+	cmd.Flags().BoolVar(&index, "index", false, "Show every message with its index in front, by which fork takes it.")
 	cmd.Flags().BoolVar(&full, "full", false, "Show the results of tools in full.")
 	cmd.Flags().IntVar(&limit, "limit", limit, "How many of the newest messages to show.")
 	return cmd

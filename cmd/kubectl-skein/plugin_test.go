@@ -28,6 +28,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
+	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -63,7 +64,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 			echoes = &echo{svc: s, ended: make(chan error, 1)}
 			return echoes
 		},
-		Children: noChildren{}, Effects: noEffects{},
+		Children: noChildren{}, Effects: noEffects{}, Objects: noObjects{},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
@@ -79,6 +80,8 @@ type noChildren struct{}
 func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, error) {
 	return nil, nil
 }
+
+type noObjects struct{ family.Objects }
 
 type noEffects struct{ engine.Effects }
 

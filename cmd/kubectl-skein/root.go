@@ -58,8 +58,8 @@ right, the command names the ClusterRole that has it.`,
 	p.flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newSend(p), newMessages(p), newWatch(p), newLogs(p), newTree(p), newMap(p), newHandoff(p),
-		newFiles(p), newCode(p), newEnv(p), newHistory(p), newArchive(p), newUnarchive(p),
-		newRuns(p), newCancel(p), newApprovals(p), newApprove(p), newRefuse(p),
+		newFiles(p), newCode(p), newEnv(p), newHistory(p), newFork(p), newArchive(p), newUnarchive(p),
+		newRuns(p), newCancel(p), newRerun(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newMemory(p), newUsage(p), newExport(p), newImport(p),
 		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),

@@ -48,6 +48,7 @@ var actions = map[string]life.Action{
 	"get relationships":    life.Read,
 	"create relationships": life.Relate,
 	"create handoff":       life.Relate,
+	"create fork":          life.Branch,
 	"get code":             life.Work, // a WebSocket that runs code
 	"watch code":           life.Work,
 	"create code":          life.Work,

@@ -35,6 +35,7 @@ type handlers struct {
 	family        *family.Handler
 	relationships *family.Relationships
 	handoffs      *family.Handoffs
+	forks         *family.Forks
 	records       *threads.Records
 	life          *threads.Life
 	retained      *threads.Retained
@@ -82,5 +83,6 @@ func (s *Server) handlers() *handlers {
 		family:        &family.Handler{Threads: o.Threads, Engine: o.Engine, Children: o.Children},
 		relationships: &family.Relationships{Find: s.lookup},
 		handoffs:      &family.Handoffs{Engine: o.Engine, Access: reviews},
+		forks:         &family.Forks{Threads: o.Threads, Find: s.lookup, Access: reviews, Objects: o.Objects},
 	}
 }

@@ -27,7 +27,7 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		},
 		runtimev1.SubresourceEvents:    {Kind: "Event", LongRunning: true, Plain: verbs{"get": h.streams.Events, "watch": h.streams.Events, "create": h.streams.Emit}},
 		runtimev1.SubresourceLogs:      {Kind: "LogLine", LongRunning: true, Plain: verbs{"get": h.streams.Logs, "watch": h.streams.Logs}},
-		runtimev1.SubresourceRuns:      {Kind: runtimev1.KindRunList, Plain: verbs{"get": h.runs.List}, Nested: verbs{"get": h.runs.Get, "create": h.runs.Cancel}},
+		runtimev1.SubresourceRuns:      {Kind: runtimev1.KindRunList, Plain: verbs{"get": h.runs.List}, Nested: verbs{"get": h.runs.Get, "create": h.changeRun}},
 		runtimev1.SubresourceApprovals: {Kind: runtimev1.KindApprovalList, Plain: verbs{"get": h.approvals.List}, Nested: verbs{"create": h.approvals.Decide}},
 		runtimev1.SubresourceStop:      {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Stop}},
 		runtimev1.SubresourceDestroy:   {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Destroy}},
@@ -38,6 +38,7 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 			Kind: runtimev1.KindRelationshipList, Plain: verbs{"get": h.relationships.List, "create": h.relationships.Add},
 		},
 		runtimev1.SubresourceHandoff: {Kind: "HandedOff", LongRunning: true, Plain: verbs{"create": h.handoffs.Create}},
+		runtimev1.SubresourceFork:    {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.forks.Fork}},
 		runtimev1.SubresourceKV: {
 			Kind:   "Value",
 			Plain:  verbs{"get": h.values.List},
@@ -77,6 +78,14 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		runtimev1.SubresourceExecution: {Kind: runtimev1.KindExecutionState, Plain: verbs{"get": h.runs.GetExecution}},
 		runtimev1.SubresourceEndpoints: {Kind: "Endpoint", LongRunning: true, Foreign: true, Plain: anyMethod(h.endpoints.Serve), Nested: anyMethod(h.endpoints.Serve)},
 	}
+}
+
+// changeRun answers POST runs/{id}/cancel and POST runs/{id}/rerun.
+func (h *handlers) changeRun(c *call.Call) error {
+	if len(c.Path) == 2 && c.Path[1] == runtimev1.ActionRerun {
+		return h.forks.Rerun(c)
+	}
+	return h.runs.Cancel(c)
 }
 
 // views returns the part of the API that is not below a thread.

@@ -31,13 +31,14 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Options are the options of a Server. Threads, Engine, Children, Effects and Reader are required, and either
+// Options are the options of a Server. Threads, Engine, Children, Effects, Objects and Reader are required, and either
 // Kubeconfig or both Authenticator and Authorizer.
 type Options struct {
 	Threads  *thread.Service
 	Engine   Engine
 	Children family.Children
 	Effects  Effects
+	Objects  family.Objects
 	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
 	// Recorder records Events about decisions of people. It may be nil.
@@ -94,8 +95,8 @@ func (o *Options) setDefaults() {
 
 func (o *Options) check() error {
 	switch {
-	case o.Threads == nil, o.Engine == nil, o.Children == nil, o.Effects == nil, o.Reader == nil:
-		return errors.New("runtime API: Threads, Engine, Children, Effects and Reader are required")
+	case o.Threads == nil, o.Engine == nil, o.Children == nil, o.Effects == nil, o.Objects == nil, o.Reader == nil:
+		return errors.New("runtime API: Threads, Engine, Children, Effects, Objects and Reader are required")
 	case o.Kubeconfig == nil && (o.Authenticator == nil || o.Authorizer == nil):
 		return errors.New("runtime API: set Kubeconfig to delegate authentication and authorization, or set both Authenticator and Authorizer")
 	}

@@ -206,7 +206,7 @@ var _ = Describe("the server", func() {
 		_, err := New(Options{})
 		Expect(err).To(MatchError(ContainSubstring("are required")))
 		e := newEnv()
-		_, err = New(Options{Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Reader: e.kube})
+		_, err = New(Options{Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Objects: e.objects(), Reader: e.kube})
 		Expect(err).To(MatchError(ContainSubstring("Kubeconfig")))
 		o := e.server.opts
 		o.Listener, o.BindAddress = nil, "300.0.0.1"

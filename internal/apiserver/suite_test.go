@@ -95,7 +95,7 @@ func newEnv(change ...func(*Options)) *testEnv {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	o := Options{
-		Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Reader: e.kube, Listener: l,
+		Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Objects: e.objects(), Reader: e.kube, Listener: l,
 		Authenticator: authenticator.RequestFunc(byToken), Authorizer: authorizer.AuthorizerFunc(e.rights.authorize), setupWait: 100 * time.Millisecond,
 	}
 	for _, f := range change {

@@ -56,7 +56,7 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 // asMessage reports whether an inbox item becomes a message for a side to answer.
 func (r *run) asMessage(item store.InboxItem) bool {
 	switch item.Kind {
-	case store.InboxMessage:
+	case store.InboxMessage, store.InboxRerun:
 		return true
 	case store.InboxChildResult:
 		var result store.ChildResult

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -122,6 +123,15 @@ func (in *intake) item(item store.InboxItem) error {
 			return fmt.Errorf("not a decision: %w", err)
 		}
 		in.decision(d)
+	case store.InboxRerun:
+		var again store.Rerun
+		if err := json.Unmarshal(item.Payload, &again); err != nil {
+			return fmt.Errorf("not a rerun: %w", err)
+		}
+		in.input(again.Input)
+		if again.Side == definition.SideB {
+			in.checkpoint.Turn.Side = again.Side
+		}
 	case store.InboxResume:
 	default:
 		return fmt.Errorf("unknown kind %q", item.Kind)

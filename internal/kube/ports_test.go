@@ -138,7 +138,7 @@ var _ = Describe("Threads", Label("REL-03"), func() {
 
 	It("are objects that adopt what is stored, the same one for the same cause", func(ctx SpecContext) {
 		c := kubetest.Cluster(interceptor.Funcs{})
-		port := kube.NewThreads(c)
+		port := kube.NewThreads(c, c)
 		made := *t
 		made.Name = port.Name(parent, "call_1")
 		Expect(made.Name).To(And(HavePrefix("thread-handoff-"), Equal(port.Name(parent, "call_1")), Not(Equal(port.Name(parent, "call_2")))))
@@ -154,7 +154,8 @@ var _ = Describe("Threads", Label("REL-03"), func() {
 		foreign := &skeinv1.Thread{ObjectMeta: kubetest.Meta("x")}
 		made := *t
 		made.Name = "x"
-		Expect(kube.NewThreads(kubetest.Cluster(interceptor.Funcs{}, foreign)).Declare(ctx, &made, "call_1")).To(MatchError(ContainSubstring("rename")))
+		c := kubetest.Cluster(interceptor.Funcs{}, foreign)
+		Expect(kube.NewThreads(c, c).Declare(ctx, &made, "call_1")).To(MatchError(ContainSubstring("rename")))
 	})
 })
 

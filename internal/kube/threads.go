@@ -5,54 +5,45 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Threads implements engine.ThreadObjects: the thread of a context handoff is a Thread object that adopts what is stored
-// already (REL-03). So the object has nothing of what was said.
-type Threads struct{ client client.Client }
+// The policy of config/admission asks whether the one who creates a fork may read its origin. The runtime API creates forks
+// for callers whose rights it has checked, as the manager (docs/adr/0050-who-may-fork.md).
+// +kubebuilder:rbac:groups=runtime.skein.dev,resources=threads/messages;threads/files,verbs=get
 
-var _ engine.ThreadObjects = (*Threads)(nil)
-
-// NewThreads returns the port.
-func NewThreads(c client.Client) *Threads { return &Threads{client: c} }
-
-// Name implements engine.ThreadObjects.
-func (*Threads) Name(origin *store.Thread, cause string) string {
-	return objects.DerivedName(origin.Name+"-handoff", origin.ID, cause)
+// Threads creates Thread objects: forks for the runtime API, and the threads of context handoffs for the engine.
+type Threads struct {
+	client client.Client
+	live   client.Reader
 }
 
-// Declare implements engine.ThreadObjects.
-func (p *Threads) Declare(ctx context.Context, t *store.Thread, cause string) error {
-	o := &skeinv1.Thread{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   t.Namespace,
-			Name:        t.Name,
-			Labels:      map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue, skeinv1.LabelThreadID: t.ID},
-			Annotations: map[string]string{skeinv1.AnnotationIdempotencyKey: cause},
-			Finalizers:  []string{skeinv1.Finalizer},
-		},
-		Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: t.Agent}, UserID: t.UserID, TaskID: t.TaskID, ThreadID: t.ID},
+// NewThreads returns the port. live reads from the API server, past any cache.
+func NewThreads(c client.Client, live client.Reader) *Threads { return &Threads{client: c, live: live} }
+
+// CreateFork creates a Thread that is forked from another. When t has no name, it gets one that derives from the origin and
+// the cause. A repeat with the same cause returns the object that exists.
+func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error) {
+	t = t.DeepCopy()
+	if t.Name == "" {
+		t.Name = objects.DerivedName(origin.Name+"-fork", origin.ID, cause)
 	}
-	err := p.client.Create(ctx, o)
+	t.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: cause}
+	err := k.client.Create(ctx, t)
 	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("create Thread %q: %w", o.Name, err)
-		}
-		return nil
+		return t, err
 	}
 	var have skeinv1.Thread
-	if err := p.client.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
-		return fmt.Errorf("read Thread %q: %w", o.Name, err)
+	if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err != nil {
+		return nil, fmt.Errorf("read Thread %q: %w", t.Name, err)
 	}
-	if have.Spec.ThreadID != t.ID {
-		return fmt.Errorf("a Thread %q exists already and was not made by this handoff: delete or rename it", o.Name)
+	from := have.Spec.ForkFrom
+	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != cause || from == nil || from.ThreadRef != t.Spec.ForkFrom.ThreadRef || !have.DeletionTimestamp.IsZero() {
+		return nil, err // the name is taken
 	}
-	return nil
+	return &have, nil
 }

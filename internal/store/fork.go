@@ -21,9 +21,10 @@ var (
 type Fork struct {
 	Origin string // thread id
 	// MessageID names the last message of the fork. When it is empty, Index does: the number of messages before that
-	// message, silent and deeper ones included.
+	// message, silent and deeper ones included. Newest means the last message that the origin has.
 	MessageID string
-	Index     int64 // filled in when MessageID is set
+	Index     int64 // filled in when MessageID or Newest is set
+	Newest    bool
 	Messages  int64 // filled in: the number of messages of the fork
 }
 
@@ -67,9 +68,11 @@ const (
 	RelationChild  = "child"
 )
 
-// Relationship describes how a thread relates to another (REL-01).
+// Relationship describes how a thread relates to another (REL-01). Both threads have it; it goes when one of them is
+// purged.
 type Relationship struct {
-	ThreadID     string // the other thread, which may no longer exist
+	ThreadID     string // the other thread
+	Name         string // of the other thread's object; only filled in by reads
 	Type         RelationshipType
 	Role         string // of the holder
 	MessageIndex int64  // index into the parent's messages at which it was made; -1 for none
@@ -84,6 +87,14 @@ const MaxParents = 20
 type RelationStore interface {
 	// Relationships returns a page of a thread's relationships, oldest first, and their total number.
 	Relationships(ctx context.Context, threadID string, limit, offset int) (rs []Relationship, total int64, err error)
+	// NewestRelationships returns at most limit relationships of a thread, and their total number. Those in which the
+	// thread is the child come first, oldest first; then those in which it is the parent, newest first.
+	NewestRelationships(ctx context.Context, threadID string, limit int) (rs []Relationship, total int64, err error)
+	// MessageIndex returns the number of messages before a message of a thread, silent and deeper ones included. It fails with
+	// ErrNotFound when the thread has no such message.
+	MessageIndex(ctx context.Context, threadID, messageID string) (int64, error)
+	// RunMessages returns the messages that a run of a thread took in or wrote, in order.
+	RunMessages(ctx context.Context, threadID, runID string) ([]Message, error)
 	// ParentRelationships returns, by thread id, the relationships in which the given threads are the child, oldest
 	// first and at most MaxParents for each.
 	ParentRelationships(ctx context.Context, threadIDs []string) (map[string][]Relationship, error)

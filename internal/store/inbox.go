@@ -19,6 +19,8 @@ const (
 	InboxApproval InboxKind = "approval"
 	// InboxHook has a HookCall as Payload. It stays in the inbox until the hook has been called.
 	InboxHook InboxKind = "hook"
+	// InboxRerun has a Rerun as Payload. It starts a run that takes up what the thread has.
+	InboxRerun InboxKind = "rerun"
 	// InboxStop has a StopOrder as Payload.
 	InboxStop InboxKind = "stop"
 )
@@ -48,6 +50,12 @@ type ChildResult struct {
 // StopOrder tells a child that the parent's run has ended, so nobody waits for the child's result any more (RUN-04).
 type StopOrder struct {
 	Calls []string `json:"calls"` // calls of the parent that no longer await their results
+}
+
+// Rerun starts a run of a fork at a step of a past run (RUN-12). What the step reads is in the conversation already.
+type Rerun struct {
+	Input string `json:"input,omitempty"` // id of the message that a handler is to answer
+	Side  string `json:"side,omitempty"`  // whose step it is; "" means side a
 }
 
 // QueuedTool is a tool call that something other than the model asked for.

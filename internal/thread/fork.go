@@ -17,11 +17,12 @@ type ForkOf struct {
 	// message, silent and deeper ones included.
 	MessageID string
 	Index     int64
+	Newest    bool // the last message that the origin has, in place of MessageID and Index
 }
 
 // Fork creates a thread that begins with the messages of another up to one of them (REL-02). It has the origin's files
 // and workspace, and none of its mode, caps, skills, queue, values, state and variables. Empty fields of n are taken
-// from the origin: the namespace, the agent, the user and, with "Forked: " before it, the title. Fork is idempotent by
+// from the origin: the namespace, the agent, the user, the arguments and, with "Forked: " before it, the title. Fork is idempotent by
 // n.ID like Create. It returns store.ErrNotFound when the origin does not exist. The origin only gets a relationship.
 func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Thread, created bool, err error) {
 	origin, err := s.store.Thread(ctx, of.ThreadID)
@@ -40,15 +41,42 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	if n.Title == "" {
 		n.Title = ForkTitle(origin.Title)
 	}
+	if len(n.Arguments) == 0 {
+		n.Arguments = origin.Arguments
+	}
 	if n.Fields.Workspace == nil {
 		n.Fields.Workspace = origin.Fields.Workspace
 	}
-	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index}
+	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index, Newest: of.Newest}
 	t, created, err = s.Create(ctx, n)
 	if errors.Is(err, store.ErrForkPoint) {
 		return nil, false, forkPoint(origin, of.MessageID, of.Index, err)
 	}
 	return t, created, err
+}
+
+// ForkPoint returns the index of the message at which a thread would be forked, or an *InvalidError when it has no such
+// message. Of of, ThreadID does not count.
+func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (int64, error) {
+	t, err := s.store.Thread(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	index := of.Index
+	switch {
+	case of.MessageID != "":
+		index, err = s.store.MessageIndex(ctx, id, of.MessageID)
+		if errors.Is(err, store.ErrNotFound) {
+			return 0, forkPoint(t, of.MessageID, 0, err)
+		}
+		return index, err
+	case of.Newest:
+		index = t.Messages - 1
+	}
+	if index < 0 || index >= t.Messages {
+		return 0, forkPoint(t, "", index, store.ErrForkPoint)
+	}
+	return index, nil
 }
 
 // forkPoint returns the error that says at which messages a thread can be forked or truncated.

@@ -63,7 +63,7 @@ var goesOn = []string{
 
 var pagesToFollow = map[string]followed{
 	"README.md":               {namespace: "demo", prepare: (*reader).quickStart},
-	"docs/conversations.md":   {prepare: (*reader).samples},
+	"docs/conversations.md":   {prepare: (*reader).toExport},
 	"docs/dual-agents.md":     {prepare: (*reader).samples},
 	"docs/effects.md":         {prepare: func(r *reader, ctx SpecContext) { r.echoing(ctx); r.applyPage(ctx, "docs/effects.md") }},
 	"docs/ending.md":          {prepare: (*reader).retained},

@@ -23,10 +23,16 @@ var _ = Describe("The samples", func() {
 		kubectl("apply", "--dry-run=server", "-f", filepath.Join(folder, "tool-mcp.yaml")) // its server is not ours to ask
 		kubectl("wait", "--for=condition=Ready", "models,prompts,tools,effects,agents,threadendpoints,threads", "--all", "--timeout=60s")
 
+		kubectl("apply", "-f", filepath.Join(folder, "thread-fork.yaml")) // it waits for its origin's first message
+
 		By("remembering in one conversation what was said in another")
 		say(ctx, ready(ctx, cluster.Thread(ns, "diary")), 1, "The boiler was repaired in May.")
 		Eventually(ctx, func() (string, error) { return cluster.Plugin(ctx, "-n", ns, "memory", "diary", "boiler") }).Should(ContainSubstring("repaired"))
 		Expect(last(say(ctx, ready(ctx, cluster.Thread(ns, "diary-again")), 1, "Do you remember the boiler?"))).To(ContainSubstring("repaired in May"))
+
+		By("forking it")
+		fork := ready(ctx, cluster.Thread(ns, "diary-aside"))
+		Expect(last(say(ctx, fork, 1, "What was repaired?"))).NotTo(BeEmpty())
 
 		By("having a prompt called by a model, and by code")
 		edits := ready(ctx, cluster.Thread(ns, "edits"))

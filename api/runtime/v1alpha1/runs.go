@@ -43,6 +43,27 @@ const (
 // ActionCancel is the path below a run that ends it: POST runs/{id}/cancel.
 const ActionCancel = "cancel"
 
+// ActionRerun is the path below a run that takes it up again in a fork: POST runs/{id}/rerun.
+const ActionRerun = "rerun"
+
+// NewRerun is the body of POST runs/{id}/rerun.
+type NewRerun struct {
+	// Step is the step of the run to take up again, from 1: the run's first answer is step 1. The fork has what was said
+	// before that answer.
+	Step int `json:"step"`
+	// Input replaces the content of the newest message that the step read: for step 1 mostly the message of the user, for a
+	// later one mostly the result of a tool. Without it the step reads what it read before.
+	Input *string `json:"input,omitempty"`
+	// Name of the fork's Thread object. When it is empty, the server derives one from the thread's.
+	Name string `json:"name,omitempty"`
+	// Title of the fork; "Forked: X" for a thread with the title X when it is empty.
+	Title string `json:"title,omitempty"`
+	// AgentID is the agent of the fork. When it is empty, it is the one that the run had.
+	AgentID string `json:"agentId,omitempty"`
+	// IdempotencyKey makes a repeat return the fork of the first request. The header Idempotency-Key does the same.
+	IdempotencyKey string `json:"idempotencyKey,omitempty"`
+}
+
 // Ended reports whether the run is over.
 func (r *Run) Ended() bool { return r.Status != RunRunning && r.Status != RunWaiting }
 

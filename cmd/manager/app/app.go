@@ -148,7 +148,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Threads:       data.threads,
 		Definitions:   resolver,
 		Children:      children,
-		ThreadObjects: kube.NewThreads(written),
+		ThreadObjects: kube.NewThreads(written, mgr.GetAPIReader()),
 		Effects:       effects,
 		Sandboxes:     boxes.port,
 		Models:        models,

@@ -46,6 +46,7 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 		Engine:      eng,
 		Children:    children,
 		Effects:     effects,
+		Objects:     kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader()),
 		Secrets:     o.secrets,
 		Recorder:    redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets),
 		Reader:      mgr.GetCache(),

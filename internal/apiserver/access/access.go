@@ -7,9 +7,12 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -56,6 +59,40 @@ func (r *Reviews) ask(ctx context.Context, a authorizer.AttributesRecord) (bool,
 	}
 	return false, err
 }
+
+// Right is a right that a request needs besides the one that it was authorized for.
+type Right struct {
+	Verb, Group, Resource string
+	Subresource           runtimev1.Subresource
+	Namespace, Name       string
+}
+
+// Require returns an error that is Forbidden unless the caller has all rights. name is the thread as the caller wrote it.
+func (r *Reviews) Require(ctx context.Context, name string, rights ...Right) error {
+	user, ok := apirequest.UserFrom(ctx)
+	if !ok {
+		return errors.New("the request has no user")
+	}
+	for _, one := range rights {
+		decision, _, err := r.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User: user, Verb: one.Verb, Namespace: one.Namespace, Name: one.Name, ResourceRequest: true,
+			APIGroup: one.Group, APIVersion: runtimev1.GroupVersion.Version, Resource: one.Resource, Subresource: string(one.Subresource),
+		})
+		if decision == authorizer.DecisionAllow {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		resource := strings.TrimSuffix(one.Resource+"/"+string(one.Subresource), "/")
+		return apierrors.NewForbidden(threadsResource, name, fmt.Errorf("the user %q cannot %s resource %q in API group %q in the namespace %q",
+			user.GetName(), one.Verb, resource, one.Group, one.Namespace))
+	}
+	return nil
+}
+
+// threadsResource is the resource that errors name.
+var threadsResource = runtimev1.GroupVersion.WithResource(runtimev1.ThreadsResource).GroupResource()
 
 // Namespaces returns, sorted, the namespaces with threads in which the caller has a right on threads, or on
 // one of their subresources. When the caller has the right in all namespaces, all is true and the list is empty.

@@ -62,6 +62,7 @@ type Parts struct {
 	Engine   func(*thread.Service) apiserver.Engine
 	Children family.Children
 	Effects  apiserver.Effects
+	Objects  family.Objects
 }
 
 // patience bounds what must happen, with room for busy machines.
@@ -162,7 +163,7 @@ func (e *Env) startServer(ctx context.Context, dir string, parts Parts) error {
 		return errors.Join(err, listener.Close())
 	}
 	e.Server, err = apiserver.New(apiserver.Options{
-		Threads: e.Threads, Engine: parts.Engine(e.Threads), Children: parts.Children, Effects: parts.Effects,
+		Threads: e.Threads, Engine: parts.Engine(e.Threads), Children: parts.Children, Effects: parts.Effects, Objects: parts.Objects,
 		Reader: e.Client, Kubeconfig: e.Admin, Listener: listener, Certificate: certificate,
 	})
 	if err != nil {

@@ -102,7 +102,11 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		return false, settle(s, err)
 	}
 	n.Told = r.Engine.ThreadCreated(ctx, n.Namespace, n.Agent)
-	row, _, err = r.Threads.Create(ctx, *n)
+	if s.object.Spec.ForkFrom != nil {
+		row, err = r.fork(ctx, s.object, n)
+	} else {
+		row, _, err = r.Threads.Create(ctx, *n)
+	}
 	var invalid *thread.InvalidError
 	if errors.As(err, &invalid) || (n.AttachFrom != "" && errors.Is(err, store.ErrNotFound)) {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec, err.Error()}
@@ -114,7 +118,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("store the thread: %w", err)
+		return false, settle(s, fmt.Errorf("store the thread: %w", err))
 	}
 	s.row = row
 	if s.parent, err = r.parentName(ctx, s); err != nil {

@@ -49,6 +49,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	if err := r.computeUsage(ctx, s, run); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.computeRelationships(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	u := classify(&before.Status, &s.object.Status)
 	if u == none {
 		r.statusLimit.Settled(s.req)

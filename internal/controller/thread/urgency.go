@@ -28,7 +28,7 @@ type urgency int
 const (
 	none     urgency = iota // no difference, or one that the end of the run will include
 	soft                    // counts and times, or the children of a thread that is shown as running
-	familial                // the mirrored children, and the first status of a child
+	familial                // the mirrored children, the relationships, and the first status of a child
 	running                 // a run that is not shown yet
 	now                     // everything that somebody may wait for
 )
@@ -53,7 +53,8 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 	executing := meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionExecuting)
 	shown := meta.IsStatusConditionTrue(before.Conditions, skeinv1.ConditionExecuting) && sameRun(before.LastRun, after.LastRun)
 	turned := before.Phase != after.Phase || before.Agent != after.Agent || before.OriginAgent != after.OriginAgent || before.ChildCount != after.ChildCount ||
-		!equality.Semantic.DeepEqual(before.ChildCounts, after.ChildCounts) || !equality.Semantic.DeepEqual(before.Children, after.Children)
+		!equality.Semantic.DeepEqual(before.ChildCounts, after.ChildCounts) || !equality.Semantic.DeepEqual(before.Children, after.Children) ||
+		before.RelationshipCount != after.RelationshipCount || !equality.Semantic.DeepEqual(before.Relationships, after.Relationships)
 	switch {
 	case executing && !shown:
 		return running

@@ -41,6 +41,8 @@ const (
 	IndexPool = "skein.pool"
 	// IndexThread finds Subagents and ScheduledEffects by the Thread that they belong to.
 	IndexThread = "skein.thread"
+	// IndexOrigin finds Threads by the Thread that they are forked from.
+	IndexOrigin = "skein.origin"
 	// IndexSandbox finds sandbox pods by pool and state; see SandboxIndex.
 	IndexSandbox = "skein.sandbox"
 	// IndexSandboxThread finds claimed sandbox pods by the id of their thread.
@@ -173,6 +175,12 @@ func Indexes() []Index {
 				names = append(names, now)
 			}
 			return names
+		}},
+		{&skeinv1.Thread{}, IndexOrigin, func(o client.Object) []string {
+			if from := o.(*skeinv1.Thread).Spec.ForkFrom; from != nil {
+				return []string{from.ThreadRef.Name}
+			}
+			return nil
 		}},
 		{&skeinv1.Subagent{}, IndexThread, func(o client.Object) []string {
 			return []string{o.(*skeinv1.Subagent).Spec.ParentRef.Name}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -51,6 +52,18 @@ func describeForks(e *env) {
 			byID := &store.Fork{Origin: origin, MessageID: "m7"}
 			Expect(e.texts(ctx, e.thread(ctx, byID), allMessages)).To(Equal(numbers(0, 8)))
 			Expect(byID.Index).To(Equal(int64(7)))
+			for id, message := range map[string]string{origin: "m29", fork: "m20"} {
+				e.apply(ctx, id, &store.DeleteMessage{ID: "m3"})
+				index, err := e.store.MessageIndex(ctx, id, message)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(index).To(Equal(e.info(ctx, id).Messages - 1))
+				_, err = e.store.MessageIndex(ctx, id, "m3")
+				Expect(err).To(MatchError(store.ErrNotFound))
+			}
+			origin = e.said(ctx, 30)
+			newest := &store.Fork{Origin: origin, Newest: true}
+			Expect(e.texts(ctx, e.thread(ctx, newest), allMessages)).To(Equal(numbers(0, 30)))
+			Expect(newest.Index).To(Equal(int64(29)))
 		})
 
 		It("are refused past the end, and for an origin that does not exist", func(ctx SpecContext) {
@@ -197,6 +210,10 @@ func describeForks(e *env) {
 			rs, total, err := e.store.Relationships(ctx, id, 0, 0)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(total).To(BeEquivalentTo(len(rs)))
+			for i := range rs {
+				Expect(rs[i].Name).To(Equal(e.info(ctx, rs[i].ThreadID).Name))
+				rs[i].Name = "" // only reads have it
+			}
 			return rs
 		}
 
@@ -228,13 +245,59 @@ func describeForks(e *env) {
 			Expect(e.info(ctx, late).Version).To(Equal(version+1), "which changes that thread")
 		})
 
-		It("are removed by a truncation when the other end is purged", func(ctx SpecContext) {
+		It("go at both ends when one end is purged, and what a fork comes from stays known", func(ctx SpecContext) {
 			origin := e.said(ctx, 10)
-			late := e.fork(ctx, origin, 8)
-			_, err := e.store.PurgeThread(ctx, late)
+			var forks []string
+			for i := range 250 { // more than one step of a purge
+				forks = append(forks, e.fork(ctx, origin, int64(i%10)))
+			}
+			version := e.info(ctx, origin).Version
+			_, err := e.store.PurgeThread(ctx, forks[0])
 			Expect(err).NotTo(HaveOccurred())
-			e.apply(ctx, origin, &store.Truncate{Index: 5})
-			Expect(relations(ctx, origin)).To(BeEmpty())
+			Expect(e.info(ctx, origin).Version).To(Equal(version + 1))
+			_, total, err := e.store.Relationships(ctx, origin, 1, 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(total).To(BeEquivalentTo(249))
+			_, err = e.store.PurgeThread(ctx, origin)
+			Expect(err).NotTo(HaveOccurred())
+			for _, id := range forks[1:] {
+				Expect(relations(ctx, id)).To(BeEmpty())
+			}
+			Expect(e.info(ctx, forks[1])).To(And(HaveField("OriginID", origin), HaveField("ForkIndex", int64(1)), HaveField("Messages", int64(2))))
+		})
+
+		It("go at both ends when the parent's conversation is destroyed", func(ctx SpecContext) {
+			origin := e.said(ctx, 10)
+			fork := e.fork(ctx, origin, 8)
+			link := &store.PutRelationship{R: store.Relationship{ThreadID: fork, Type: store.RelationMention, Role: store.RelationParent, MessageIndex: -1}}
+			e.apply(ctx, origin, link, &store.Destroy{Reason: store.DestroyedExplicit})
+			Expect(relations(ctx, origin)).To(ConsistOf(HaveField("Type", store.RelationMention)), "it was made at no message")
+			Expect(relations(ctx, fork)).To(ConsistOf(HaveField("Type", store.RelationMention)))
+			Expect(e.texts(ctx, fork, allMessages)).To(HaveLen(9))
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, &store.Fork{Origin: origin, MessageID: "m1"})
+			Expect(err).To(MatchError(store.ErrForkPoint))
+		})
+
+		It("are listed with those of a child first, then the newest", func(ctx SpecContext) {
+			origin := e.said(ctx, 3)
+			middle := e.fork(ctx, origin, 2)
+			var want []string
+			for range 5 {
+				e.clock.Step(time.Second)
+				want = append([]string{e.fork(ctx, middle, 1)}, want...)
+			}
+			rs, total, err := e.store.NewestRelationships(ctx, middle, 4)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(total).To(Equal(int64(6)))
+			ids := []string{}
+			for _, r := range rs {
+				ids = append(ids, r.ThreadID)
+			}
+			Expect(ids).To(Equal(append([]string{origin}, want[:3]...)))
+			rs, total, err = e.store.NewestRelationships(ctx, e.thread(ctx), 4)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(total).To(BeZero())
+			Expect(rs).To(BeEmpty())
 		})
 
 		It("are created once, at a message that the parent has", Label("REL-01"), func(ctx SpecContext) {

@@ -64,6 +64,8 @@ const (
 	Tell Action = "tell"
 	// Relate links the thread to another.
 	Relate Action = "relate"
+	// Branch begins another thread with what this one has.
+	Branch Action = "branch"
 	// Arrange changes how people find the thread: its title, its tags, whether it is archived.
 	Arrange Action = "arrange"
 	// Remove takes away something that is stored.
@@ -85,6 +87,7 @@ var table = map[Action][states]bool{
 	Keep:    {true, true, true, false, false},
 	Tell:    {true, true, true, false, false},
 	Relate:  {true, true, true, false, false},
+	Branch:  {true, true, true, true, false},
 	Arrange: {true, true, true, true, false},
 	Remove:  {true, true, true, true, false},
 	End:     {true, true, true, true, false},

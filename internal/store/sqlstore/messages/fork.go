@@ -20,7 +20,13 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 	if err != nil {
 		return fmt.Errorf("origin of a fork: %w", err)
 	}
-	cut, index, err := point(t, o, op.MessageID, op.Index)
+	at := op.Index
+	if total := o.Counts.Total(true, 0, true); op.Newest {
+		at = total - 1
+	} else if total == 0 { // also while the origin is being purged
+		return fmt.Errorf("the origin has no messages: %w", store.ErrForkPoint)
+	}
+	cut, index, err := point(t, o, op.MessageID, at)
 	if err != nil {
 		return err
 	}

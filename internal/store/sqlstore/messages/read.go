@@ -31,6 +31,46 @@ func (s Store) Message(ctx context.Context, threadID, messageID string) (m *stor
 	return m, nil
 }
 
+// MessageIndex implements store.RelationStore.
+func (s Store) MessageIndex(ctx context.Context, threadID, messageID string) (index int64, err error) {
+	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		var key, base, seq int64
+		if err := c.Row(ctx, queries.KeyAndBase, []any{threadID}, &key, &base); err != nil {
+			return err
+		}
+		err := c.Row(ctx, queries.MessageSeq, []any{key, messageID}, &seq)
+		if base != 0 && errors.Is(err, store.ErrNotFound) {
+			m, inherited := Scan(c.One(ctx, queries.InheritedByKey, messageID, key))
+			if inherited != nil {
+				return inherited
+			}
+			seq, err = m.Seq, nil
+		}
+		if err != nil {
+			return err
+		}
+		counted, err := viewCount(ctx, c, key, base, seq)
+		index = counted.Total(true, 0, true) - 1
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("message %s of thread %s: %w", messageID, threadID, err)
+	}
+	return index, nil
+}
+
+// RunMessages implements store.RelationStore. Its cost grows with the thread's own messages.
+func (s Store) RunMessages(ctx context.Context, threadID, runID string) (found []store.Message, err error) {
+	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		found, err = sqldb.List(ctx, c, Scan, queries.RunMessages, threadID, runID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("messages of run %s of thread %s: %w", runID, threadID, err)
+	}
+	return found, nil
+}
+
 // Messages implements store.Store. Its cost does not grow with the thread, wherever the page is: see message_block.
 func (s Store) Messages(ctx context.Context, threadID string, q store.MessageQuery) (page *store.MessagePage, err error) {
 	q.Limit = sqldb.PageSize(q.Limit)

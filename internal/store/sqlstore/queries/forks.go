@@ -65,11 +65,13 @@ const (
 	CopyFileUsage = `INSERT INTO file_usage (thread, files, folders, bytes)
 		SELECT CAST(? AS BIGINT), files, folders, bytes FROM file_usage WHERE thread = ?`
 
-	RelationshipColumns = `r.peer, r.type, r.role, r.message_index, r.created_at, r.comment`
+	RelationshipColumns = `r.peer, coalesce((SELECT p.name FROM thread p WHERE p.id = r.peer), ''), r.type, r.role, r.message_index, r.created_at, r.comment`
 
 	PutRelationship = `INSERT INTO relationship (thread, peer, type, role, message_index, created_at, comment) VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (thread, peer, type, role) DO NOTHING`
 	Relationships     = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? ORDER BY r.created_at, r.peer, r.type, r.role LIMIT ? OFFSET ?`
+	AsChild           = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'child' ORDER BY r.created_at, r.peer, r.type LIMIT ?`
+	AsParent          = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' ORDER BY r.created_at DESC, r.peer, r.type LIMIT ?`
 	CountRelationship = `SELECT count(*) FROM relationship WHERE thread = ?`
 	Relationship      = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.peer = ? AND r.type = ? AND r.role = ?`
 	LateRelationships = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ?`

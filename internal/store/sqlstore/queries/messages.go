@@ -2,6 +2,8 @@ package queries
 
 // Messages.
 const (
+	RunMessages = `SELECT ` + MessageColumns + ` FROM message m JOIN thread t ON t.key = m.thread WHERE t.id = ? AND m.run_id = ? ORDER BY m.seq`
+
 	MessageColumns = `m.seq, m.id, m.role, m.silent, m.depth, m.status, m.created_at, m.run_id, m.tool_call_id, m.content, m.rest`
 
 	Message       = `SELECT ` + MessageColumns + ` FROM message m JOIN thread t ON t.key = m.thread WHERE t.id = ? AND m.id = ?`

@@ -23,7 +23,7 @@ func (s Store) ParentRelationships(ctx context.Context, threadIDs []string) (map
 			return c.Rows(ctx, queries.ParentRelationships, args, func(scan sqldb.Scanner) error {
 				var id string
 				var r store.Relationship
-				if err := scan(&id, &r.ThreadID, &r.Type, &r.Role, &r.MessageIndex, &r.CreatedAt, &r.Comment); err != nil {
+				if err := scan(&id, &r.ThreadID, &r.Name, &r.Type, &r.Role, &r.MessageIndex, &r.CreatedAt, &r.Comment); err != nil {
 					return err
 				}
 				if len(parents[id]) < store.MaxParents {

@@ -43,6 +43,7 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
 	kept, err := scanRelationship(t.One(t.Ctx, queries.Relationship, h.Key, peer.ID, string(op.R.Type), op.R.Role))
 	if err == nil {
 		op.Kept, op.Existed = *kept, true
+		op.Kept.Name = ""
 		return nil
 	}
 	if !errors.Is(err, store.ErrNotFound) {
@@ -86,9 +87,34 @@ func Cut(t *txn.Tx, h *txn.Head, index int64) error {
 	return t.Write(t.Ctx, queries.CutRelationships, h.Key, index)
 }
 
+// Release removes some relationships of a thread that is being purged, from both threads, and reports whether there may
+// be more.
+func Release(t *txn.Tx, key int64, id string, limit int) (more bool, err error) {
+	some, err := sqldb.List(t.Ctx, t, scanRelationship, queries.Relationships, key, limit, 0)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range some {
+		peer, err := t.Head(r.ThreadID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return false, err
+		}
+		if err == nil {
+			if err := t.Write(t.Ctx, queries.DropRelationship, peer.Key, id, string(r.Type), otherRole(r.Role)); err != nil {
+				return false, err
+			}
+			peer.Touch(store.ChangedThread)
+		}
+		if err := t.Write(t.Ctx, queries.DropRelationship, key, r.ThreadID, string(r.Type), r.Role); err != nil {
+			return false, err
+		}
+	}
+	return len(some) == limit, nil
+}
+
 func scanRelationship(scan sqldb.Scanner) (*store.Relationship, error) {
 	var r store.Relationship
-	if err := scan(&r.ThreadID, &r.Type, &r.Role, &r.MessageIndex, &r.CreatedAt, &r.Comment); err != nil {
+	if err := scan(&r.ThreadID, &r.Name, &r.Type, &r.Role, &r.MessageIndex, &r.CreatedAt, &r.Comment); err != nil {
 		return nil, err
 	}
 	return &r, nil
@@ -102,6 +128,27 @@ func (s Store) Relationships(ctx context.Context, threadID string, limit, offset
 		}
 		rs, err = sqldb.List(ctx, c, scanRelationship, queries.Relationships, key, sqldb.PageSize(limit), max(offset, 0))
 		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("relationships of thread %s: %w", threadID, err)
+	}
+	return rs, total, nil
+}
+
+// NewestRelationships implements store.RelationStore.
+func (s Store) NewestRelationships(ctx context.Context, threadID string, limit int) (rs []store.Relationship, total int64, err error) {
+	err = s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) error {
+		if err := c.Row(ctx, queries.CountRelationship, []any{key}, &total); err != nil || total == 0 {
+			return err
+		}
+		for _, query := range []string{queries.AsChild, queries.AsParent} {
+			some, err := sqldb.List(ctx, c, scanRelationship, query, key, limit-len(rs))
+			if err != nil {
+				return err
+			}
+			rs = append(rs, some...)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("relationships of thread %s: %w", threadID, err)

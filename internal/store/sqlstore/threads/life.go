@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
@@ -114,6 +115,9 @@ func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
 // here too. The log keeps what happened, without the contents. When a run continues (within), the inbox stays for the
 // next run.
 func clearConversation(t *txn.Tx, h *txn.Head, within bool) error {
+	if err := relations.Cut(t, h, -1); err != nil {
+		return err
+	}
 	if err := messages.Cut(t, h, 0, nil); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
@@ -35,6 +36,7 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 		if err := messages.Leave(t, h, 0); err != nil {
 			return err
 		}
+		h.Counts = nil               // nobody may fork it from here on
 		h.Running, h.Taken = 0, true // nobody may take its run over
 		h.Touch(0)
 		return Terminate(t, h, &store.Terminate{Reason: store.ReasonPurged})
@@ -44,6 +46,14 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 	}
 	if err != nil {
 		return nil, err
+	}
+	for more := true; more; {
+		if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
+			more, err = relations.Release(t, key, id, releaseStep)
+			return err
+		}, id); err != nil {
+			return nil, err
+		}
 	}
 	for _, query := range []string{queries.PurgeMemory, queries.PurgeMessages, queries.PurgeLog, queries.PurgeKeys} {
 		for n := int64(messages.PurgeStep); n == messages.PurgeStep; {
@@ -64,10 +74,19 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 	return freed, messages.CollectLeft(ctx, s.DB)
 }
 
+// releaseStep is how many relationships one transaction of a purge removes. Each also writes the other thread.
+const releaseStep = 100
+
 // purgeRest removes the thread with everything that refers to it, and returns the objects that nothing refers to any
 // more.
 func purgeRest(t *txn.Tx, d *sqldb.Dialect, id string, key int64) ([]string, error) {
 	var freed []string
+	for more := true; more; { // those that were made meanwhile
+		var err error
+		if more, err = relations.Release(t, key, id, releaseStep); err != nil {
+			return nil, err
+		}
+	}
 	for _, query := range d.Purge {
 		if err := t.Write(t.Ctx, query, key); err != nil {
 			return nil, err

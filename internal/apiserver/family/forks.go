@@ -1,0 +1,139 @@
+package family
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
+	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Objects creates Thread objects.
+type Objects interface {
+	// CreateFork creates a Thread that is forked from another. When t has no name, it gets one that derives from the origin
+	// and the cause. A repeat with the same cause returns the object that exists.
+	CreateFork(ctx context.Context, origin *store.Thread, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error)
+}
+
+// Forks serves forks of threads.
+type Forks struct {
+	Threads *thread.Service
+	Find    *lookup.Finder
+	Access  *access.Reviews
+	Objects Objects
+}
+
+// Fork answers POST fork: it creates the Thread object of a fork and answers once the fork is stored (REL-02).
+func (h *Forks) Fork(c *call.Call) error {
+	var n runtimev1.NewFork
+	if err := c.Decode(&n, true); err != nil {
+		return err
+	}
+	if err := checkFork(c, &n); err != nil {
+		return err
+	}
+	if err := h.allowed(c, n.Name); err != nil {
+		return err
+	}
+	index, err := h.Threads.ForkPoint(c.Context(), c.Row.ID, thread.ForkOf{
+		MessageID: n.MessageID, Index: deref(n.MessageIndex), Newest: n.MessageID == "" && n.MessageIndex == nil,
+	})
+	if err != nil {
+		return err
+	}
+	_, row, err := h.make(c, n, index)
+	if err != nil {
+		return err
+	}
+	return h.write(c, row)
+}
+
+func checkFork(c *call.Call, n *runtimev1.NewFork) error {
+	switch {
+	case n.MessageID != "" && n.MessageIndex != nil:
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "messageId", "set messageIndex or messageId, not both, or neither for the newest message")
+	case n.Name == c.Row.Name:
+		return apierrors.NewAlreadyExists(status.ThreadsResource, n.Name)
+	case len(n.Message) > runtimev1.MaxContentBytes:
+		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "message",
+			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(n.Message), runtimev1.MaxContentBytes))
+	}
+	return nil
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// allowed refuses callers who could not create the fork's Thread object themselves, or not read what the fork has of its
+// origin. Whoever may fork a thread sees nothing that he could not see before.
+func (h *Forks) allowed(c *call.Call, name string) error {
+	return h.Access.Require(c.Context(), c.Name,
+		access.Right{Verb: "create", Group: skeinv1.GroupVersion.Group, Resource: "threads", Namespace: c.Namespace, Name: name},
+		access.Right{Verb: "get", Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource, Subresource: runtimev1.SubresourceMessages, Namespace: c.Namespace, Name: c.Name},
+		access.Right{Verb: "get", Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource, Subresource: runtimev1.SubresourceFiles, Namespace: c.Namespace, Name: c.Name},
+	)
+}
+
+// make creates the Thread object of a fork at an index, and waits until the fork is stored.
+func (h *Forks) make(c *call.Call, n runtimev1.NewFork, index int64) (*thread.State, *store.Thread, error) {
+	ctx := c.Context()
+	origin, err := h.Find.Object(ctx, c.Namespace, c.Row.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if origin == nil || !origin.DeletionTimestamp.IsZero() || !c.Row.HeldBy(string(origin.UID)) {
+		return nil, nil, status.Conflict(c.Name, "the Thread object is being deleted, so the thread cannot be forked")
+	}
+	cause := "api:" + uuid.NewString()
+	if key := c.IdempotencyKey(n.IdempotencyKey); key != "" {
+		cause = "api-key:" + key
+	}
+	agent := n.AgentID
+	if agent == "" {
+		agent = c.Row.Agent
+	}
+	made, err := h.Objects.CreateFork(ctx, c.Row, &skeinv1.Thread{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: n.Name},
+		Spec: skeinv1.ThreadSpec{
+			AgentRef: skeinv1.LocalRef{Name: agent}, Title: n.Title, Message: n.Message,
+			ForkFrom: &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: c.Row.Name}, MessageIndex: &index},
+		},
+	}, cause)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, row, err := h.Find.Open(ctx, c.Namespace, made.Name)
+	if apierrors.IsServiceUnavailable(err) || errors.Is(err, store.ErrNotFound) {
+		// Without Retry-After: clients would send the request again by themselves, and without a key make another fork.
+		return nil, nil, apierrors.NewTimeoutError(fmt.Sprintf("Thread %q was created and the fork is not stored yet: it will be (%v)", made.Name, err), 0)
+	}
+	return st, row, err
+}
+
+// write answers with the record of a fork.
+func (h *Forks) write(c *call.Call, row *store.Thread) error {
+	record := convert.ThreadRecord(row, nil)
+	rs, _, err := h.Threads.Store().NewestRelationships(c.Context(), row.ID, skeinv1.MaxStatusRelationships)
+	if err != nil {
+		return err
+	}
+	record.Relationships = convert.Relationships(rs)
+	return c.WriteJSON(http.StatusCreated, record)
+}

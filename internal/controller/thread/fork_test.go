@@ -1,0 +1,151 @@
+package thread_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/thread"
+	"github.com/skein-dev/skein/internal/store"
+	domain "github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label("REL-02"), func() {
+	var (
+		e *Env
+		r *thread.Reconciler
+	)
+	BeforeEach(func(ctx SpecContext) {
+		e = New(ctx)
+		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+		e.ReadyAgent(ctx, "a")
+	})
+	newThread := func(ctx context.Context, name string, edit ...func(*skeinv1.ThreadSpec)) *skeinv1.Thread {
+		GinkgoHelper()
+		t := &skeinv1.Thread{ObjectMeta: Meta(name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+		for _, f := range edit {
+			f(&t.Spec)
+		}
+		e.Create(ctx, t)
+		Reconcile(ctx, r, t)
+		return Get(ctx, e, t)
+	}
+	of := func(name string, index ...int64) func(*skeinv1.ThreadSpec) {
+		return func(s *skeinv1.ThreadSpec) {
+			s.ForkFrom = &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: name}}
+			if len(index) > 0 {
+				s.ForkFrom.MessageIndex = ptr.To(index[0])
+			}
+		}
+	}
+	say := func(ctx context.Context, t *skeinv1.Thread, n int) {
+		GinkgoHelper()
+		st, err := e.Threads.Open(ctx, t.ThreadID())
+		Expect(err).NotTo(HaveOccurred())
+		for i := range n {
+			_, err := st.Inject(ctx, domain.NewMessage{ID: fmt.Sprintf("%s-%d", t.Name, i), Content: ptr.To(fmt.Sprint(i))})
+			Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	again := func(ctx context.Context, t *skeinv1.Thread) *skeinv1.Thread {
+		GinkgoHelper()
+		for range 2 { // changes of the status are gathered, and their writes limited
+			e.Clock.Step(time.Minute)
+			Reconcile(ctx, r, t)
+		}
+		return Get(ctx, e, t)
+	}
+	beNotReady := func(reason, message string) OmegaMatcher {
+		return WithTransform(func(t *skeinv1.Thread) *metav1.Condition {
+			return meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionReady)
+		}, HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+	}
+	stalled := func(t *skeinv1.Thread) bool {
+		return meta.IsStatusConditionTrue(t.Status.Conditions, skeinv1.ConditionStalled)
+	}
+
+	It("stores a fork, and shows it at both ends", Label("REL-01", "THR-14"), func(ctx SpecContext) {
+		origin := newThread(ctx, "origin", func(s *skeinv1.ThreadSpec) { s.Title, s.UserID = "Plan", "ada" })
+		say(ctx, origin, 5)
+		fork := newThread(ctx, "fork", of("origin", 2))
+		Expect(fork.Status).To(And(HaveField("OriginThreadID", string(origin.UID)), HaveField("ForkPointIndex", HaveValue(BeEquivalentTo(2))),
+			HaveField("Messages", int64(3)), HaveField("RelationshipCount", int64(1)),
+			HaveField("Relationships", ConsistOf(And(HaveField("ThreadID", string(origin.UID)), HaveField("ThreadName", "origin"), HaveField("Type", "fork"),
+				HaveField("Role", "child"), HaveField("MessageIndex", HaveValue(BeEquivalentTo(2))), HaveField("CreatedAt", Not(BeZero())))))))
+		row, err := e.Store.Thread(ctx, string(fork.UID))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(row).To(HaveValue(And(HaveField("Title", "Forked: Plan"), HaveField("UserID", "ada"), HaveField("Agent", "a"))))
+		Expect(again(ctx, fork).Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionReady), HaveField("Status", metav1.ConditionTrue))))
+		Expect(again(ctx, origin).Status.Relationships).To(ConsistOf(And(HaveField("ThreadName", "fork"), HaveField("Role", "parent"))))
+
+		newest := newThread(ctx, "newest", of("fork"))
+		Expect(newest.Status.Messages).To(Equal(int64(3)))
+		byID := newThread(ctx, "by-id", func(s *skeinv1.ThreadSpec) {
+			of("origin")(s)
+			s.ForkFrom.MessageID = "origin-3"
+		})
+		Expect(byID.Status.ForkPointIndex).To(HaveValue(BeEquivalentTo(3)))
+
+		Expect(e.Client.Delete(ctx, fork)).To(Succeed())
+		Reconcile(ctx, r, fork)
+		Expect(again(ctx, origin).Status.Relationships).To(ConsistOf(HaveField("ThreadName", "by-id")), "the other end has gone")
+		after := again(ctx, newest)
+		Expect(after.Status.Relationships).To(BeEmpty())
+		Expect(after.Status.OriginThreadID).To(Equal(string(fork.UID)))
+	})
+
+	It("waits for the origin and for its message", func(ctx SpecContext) {
+		fork := newThread(ctx, "fork", of("origin", 1))
+		Expect(fork).To(beNotReady(skeinv1.ReasonReferenceNotFound, `Thread "origin", which spec.forkFrom names, does not exist`))
+		Expect(fork.Status.Phase).To(Equal("Pending"))
+		origin := &skeinv1.Thread{ObjectMeta: Meta("origin"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+		e.Create(ctx, origin)
+		Expect(again(ctx, fork)).To(beNotReady(skeinv1.ReasonReferenceNotReady, "it has no conversation yet"))
+		Reconcile(ctx, r, origin)
+		Expect(again(ctx, fork)).To(beNotReady(skeinv1.ReasonReferenceNotFound, "has no messages"))
+		say(ctx, origin, 1)
+		fork = again(ctx, fork)
+		Expect(fork).To(beNotReady(skeinv1.ReasonReferenceNotFound, "has messages with the indexes 0 to 0 and none with the index 1"))
+		Expect(stalled(fork)).To(BeFalse(), "the origin may get that message")
+		Expect(e.Threads.Store().Apply(ctx, origin.ThreadID(), nil, &store.Terminate{Reason: skeinv1.ReasonTerminatedByRequest})).To(Succeed())
+		fork = again(ctx, fork)
+		Expect(fork).To(beNotReady(skeinv1.ReasonInvalidSpec, "was terminated and has messages with the indexes 0 to 0"))
+		Expect(stalled(fork)).To(BeTrue())
+		Expect(newThread(ctx, "ended", of("origin", 0)).Status.Messages).To(Equal(int64(1)), "a thread that has ended can be forked")
+	})
+
+	It("names a circle", func(ctx SpecContext) {
+		newThread(ctx, "x", of("y"))
+		newThread(ctx, "y", of("z"))
+		z := newThread(ctx, "z", of("x"))
+		Expect(z).To(beNotReady(skeinv1.ReasonInvalidSpec, "(z from x from y from z)"))
+		Expect(stalled(z)).To(BeTrue())
+		Expect(newThread(ctx, "w", of("z"))).To(beNotReady(skeinv1.ReasonInvalidSpec, "(z from x from y from z)"))
+	})
+
+	It("does not fork a Thread that is being deleted", func(ctx SpecContext) {
+		origin := newThread(ctx, "origin")
+		say(ctx, origin, 1)
+		Expect(e.Client.Delete(ctx, origin)).To(Succeed())
+		Expect(newThread(ctx, "fork", of("origin"))).To(beNotReady(skeinv1.ReasonReferenceNotFound, "is being deleted"))
+	})
+
+	It("makes forks of forks a hundred deep, each at the cost of one", func(ctx SpecContext) {
+		origin := newThread(ctx, "d0")
+		say(ctx, origin, 10)
+		for i := 1; i <= 100; i++ {
+			fork := newThread(ctx, fmt.Sprint("d", i), of(fmt.Sprint("d", i-1), 4))
+			Expect(fork.Status.Messages).To(Equal(int64(5)))
+			Expect(fork.Status.RelationshipCount).To(Equal(int64(1)))
+		}
+		Expect(e.Store.Thread(ctx, string(newThread(ctx, "end", of("d100")).UID))).To(HaveValue(HaveField("Title", "Forked(101): Untitled")))
+	})
+})

@@ -1,0 +1,52 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var _ engine.ThreadObjects = (*Threads)(nil)
+
+// Name implements engine.ThreadObjects.
+func (*Threads) Name(origin *store.Thread, cause string) string {
+	return objects.DerivedName(origin.Name+"-handoff", origin.ID, cause)
+}
+
+// Declare implements engine.ThreadObjects. The thread of a context handoff is a Thread object that adopts what is stored
+// already (REL-03), so the object has nothing of what was said.
+func (p *Threads) Declare(ctx context.Context, t *store.Thread, cause string) error {
+	o := &skeinv1.Thread{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   t.Namespace,
+			Name:        t.Name,
+			Labels:      map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue, skeinv1.LabelThreadID: t.ID},
+			Annotations: map[string]string{skeinv1.AnnotationIdempotencyKey: cause},
+			Finalizers:  []string{skeinv1.Finalizer},
+		},
+		Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: t.Agent}, UserID: t.UserID, TaskID: t.TaskID, ThreadID: t.ID},
+	}
+	err := p.client.Create(ctx, o)
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return fmt.Errorf("create Thread %q: %w", o.Name, err)
+		}
+		return nil
+	}
+	var have skeinv1.Thread
+	if err := p.client.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
+		return fmt.Errorf("read Thread %q: %w", o.Name, err)
+	}
+	if have.Spec.ThreadID != t.ID {
+		return fmt.Errorf("a Thread %q exists already and was not made by this handoff: delete or rename it", o.Name)
+	}
+	return nil
+}
