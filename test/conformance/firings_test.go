@@ -3,9 +3,7 @@ package conformance
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,68 +15,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
-	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
 )
 
 var _ = Describe("Firings", func() {
-	// The manager is killed twenty times at random moments while a schedule is due each second. Each due time must have one
-	// firing or one record of why it did not fire, and each firing one message.
-	It("survive SIGKILL at random points: each due time once", Label("EFF-04", "EFF-03"), Serial, func(ctx SpecContext) {
-		ns := namespace(ctx)
-		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
-		s := scheduled(ns, "tick", skeinv1.ScheduledEffectSpec{
-			ThreadRef: &skeinv1.LocalRef{Name: t.Name}, Schedules: []string{"@every 1s"}, Message: &skeinv1.EffectMessage{Content: "tick"},
-			CatchUp:                &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 1000, Window: &metav1.Duration{Duration: time.Hour}},
-			SuccessfulHistoryLimit: ptr.To(int32(1000)), FailedHistoryLimit: ptr.To(int32(1000)),
-		})
-		create(ctx, s)
-		const kills = 20
-		rng := rand.New(rand.NewPCG(seed(), 12))
-		for range kills {
-			<-time.After(time.Duration(rng.IntN(900)) * time.Millisecond) // the random point, not a wait for anything
-			manager.Kill()
-			Expect(manager.Start(ctx)).To(Succeed())
-		}
-		Eventually(ctx, func() error {
-			_, err := golang(t).Get(ctx)
-			return err
-		}).Should(Succeed())
-		Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(s), s)).To(Succeed())
-		before := s.DeepCopy()
-		s.Spec.Suspend = true
-		Expect(cluster.Client.Patch(ctx, s, client.MergeFrom(before))).To(Succeed())
-
-		var list *runtimev1.FiringList
-		Eventually(ctx, func(g Gomega) {
-			var err error
-			list, err = must(runtimeclient.New(cluster.Config)).Firings(ctx, ns, "tick", 0, 1000)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(list.Firings).NotTo(BeEmpty())
-			for _, f := range list.Firings {
-				g.Expect(f.Status).To(Equal("succeeded"), "%+v", f)
-			}
-			g.Expect(list.Skipped).To(ContainElement(HaveField("Reason", "Suspended")))
-		}).Should(Succeed())
-		Expect(len(list.Firings)).To(BeNumerically(">=", kills/4))
-		for i := 1; i < len(list.Firings); i++ {
-			Expect(list.Firings[i-1].Due-list.Firings[i].Due).To(Equal(time.Second.Microseconds()), "no due time is missing, none doubled")
-		}
-		Eventually(ctx, func(g Gomega) {
-			ms, err := t.Messages(ctx)
-			g.Expect(err).NotTo(HaveOccurred())
-			ticks := 0
-			for _, m := range ms {
-				if m.Role == runtimev1.RoleUser && strings.Contains(ptr.Deref(m.Content, ""), "tick") {
-					ticks++
-				}
-			}
-			g.Expect(ticks).To(Equal(len(list.Firings)), "each firing queued one message")
-		}).Should(Succeed())
-	}, SpecTimeout(6*time.Minute))
-
 	It("end with their thread: terminated or deleted, nothing of it fires any more", Label("EFF-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "remind-me", remind))

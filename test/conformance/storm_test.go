@@ -68,11 +68,11 @@ func vacate(ctx context.Context) {
 	Expect(client.IgnoreNotFound(cluster.Client.Patch(ctx, l, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`))))).To(Succeed())
 }
 
-// terminate terminates a thread while managers come and go, and returns when that was done.
-func terminate(ctx context.Context, t *harness.Thread) time.Time {
+// terminate terminates a thread while managers come and go.
+func terminate(ctx context.Context, t *harness.Thread) bool {
 	GinkgoHelper()
 	Eventually(ctx, func() error { return t.Terminate(ctx) }).WithTimeout(2 * patience).Should(Succeed())
-	return time.Now()
+	return true
 }
 
 var _ = Describe("A storm", Serial, Label("EFF-04", "EFF-06"), func() {
@@ -112,11 +112,11 @@ var _ = Describe("A storm", Serial, Label("EFF-04", "EFF-06"), func() {
 		}
 		rng := rand.New(rand.NewPCG(seed(), 12))
 		cuts, crashes, changes, pauses := 0, 0, 0, 0
-		var terminated time.Time
-		for n := 0; int(killed.Load()) < kills || terminated.IsZero(); n++ {
+		terminated := false
+		for n := 0; int(killed.Load()) < kills || !terminated; n++ {
 			<-time.After(500*time.Millisecond + time.Duration(rng.IntN(1000))*time.Millisecond) // the random point, not a wait for anything
 			switch what := rng.IntN(10); {
-			case terminated.IsZero() && int(killed.Load()) >= kills/2:
+			case !terminated && int(killed.Load()) >= kills/2:
 				terminated = terminate(ctx, s.doomed)
 			case what < 5:
 				vacate(ctx)
@@ -146,7 +146,7 @@ var _ = Describe("A storm", Serial, Label("EFF-04", "EFF-06"), func() {
 		AddReportEntry("cuts of all connections", cuts)
 		AddReportEntry("crashes of the database", crashes)
 		GinkgoWriter.Printf("storm: %d leases taken away, %d leaders paused, %d cuts, %d crashes of the database\n", changes, pauses, cuts, crashes)
-		s.check(ctx, terminated)
+		s.check(ctx)
 	}, NodeTimeout(20*time.Minute))
 
 	It("of kills on SQLite: each due time fires once", func(ctx SpecContext) {
@@ -159,11 +159,11 @@ var _ = Describe("A storm", Serial, Label("EFF-04", "EFF-06"), func() {
 		s := storms(ctx, ns, time.Duration(kills)*2*time.Second)
 		rng := rand.New(rand.NewPCG(seed(), 12))
 		began := time.Now()
-		var terminated time.Time
+		terminated := false
 		m.Kill()
 		for int(m.kills.Load()) < kills {
 			m.live(ctx, life(rng, 2*time.Second))
-			if terminated.IsZero() && int(m.kills.Load()) >= kills/2 {
+			if !terminated && int(m.kills.Load()) >= kills/2 {
 				Expect(m.Start(ctx)).To(Succeed())
 				terminated = terminate(ctx, s.doomed)
 				m.Kill()
@@ -173,7 +173,7 @@ var _ = Describe("A storm", Serial, Label("EFF-04", "EFF-06"), func() {
 		Expect(m.Start(ctx)).To(Succeed())
 		served(ctx)
 		report(began, m.kills)
-		s.check(ctx, terminated)
+		s.check(ctx)
 	}, NodeTimeout(20*time.Minute))
 })
 

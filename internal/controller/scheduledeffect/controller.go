@@ -110,7 +110,6 @@ type scope struct {
 	next     time.Duration // until the next reconcile; 0 means only on an event
 	fires    bool          // whether it is due at that time
 	again    bool          // whether to reconcile again as soon as the status is written
-	plans    bool          // whether the status fixes the due time
 	gone     bool          // whether the object was deleted
 	schedule *schedule     // nil for one-time effects
 }

@@ -2,7 +2,6 @@ package scheduledeffect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -46,14 +45,16 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	if s.object.Status.FiredAt == 0 && s.at.Before(s.due) {
 		return false, nil
 	}
-	f, err := r.Store.Firing(ctx, s.key())
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
+	// It has one firing, whatever has become of its thread meanwhile.
+	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.object.UID), Limit: 1})
 	if err != nil {
 		return true, fmt.Errorf("read the firing: %w", err)
 	}
-	s.firing = f
+	if len(all) == 0 {
+		return false, nil
+	}
+	f := &all[0]
+	s.firing, s.due = f, time.UnixMicro(f.Due)
 	if f.Status == store.FiringPending {
 		return true, r.follow(ctx, s)
 	}
@@ -92,7 +93,7 @@ func (r *Reconciler) plan(_ context.Context, s *scope) (bool, error) {
 		s.due = early
 	}
 	// The status must hold the due time before the effect fires.
-	s.again, s.plans = true, true
+	s.again = true
 	return true, nil
 }
 
@@ -138,13 +139,4 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	}
 	s.firing = &f
 	return true, r.follow(ctx, s)
-}
-
-// key returns the key of the firing of a one-time effect.
-func (s *scope) key() store.FiringKey {
-	k := store.FiringKey{EffectID: string(s.object.UID), Due: s.due.UnixMicro()}
-	if s.object.Spec.ThreadRef != nil && s.thread != nil {
-		k.ThreadID = s.thread.ThreadID()
-	}
-	return k
 }

@@ -204,6 +204,20 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(e.Engine.EffectsWoke).To(BeZero())
 	})
 
+	It("that has fired is not canceled when its thread is terminated", Label("EFF-04", "EFF-06"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx)
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, s)
+		Expect(e.Store.Apply(ctx, string(thread.UID), nil, &store.Terminate{})).To(Succeed())
+		e.Clock.Step(2 * time.Second)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Fired"))
+		finish(ctx, s, store.FiringFailed, "the thread is terminated")
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Failed"))
+	})
+
 	It("shows why the handler failed", func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx)

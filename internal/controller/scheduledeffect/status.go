@@ -35,7 +35,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	if !write {
 		return ctrl.Result{RequeueAfter: earlier(wait.After, s.next)}, nil
 	}
-	if err := r.Client.Status().Patch(ctx, s.object, s.patchFrom(before)); err != nil {
+	// The patch applies only to the object as it was read. A replica that does not lead any more, or whose cache is behind, must neither
+	// move a due time that has fired nor take back what its successor has written.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, s.object, patch); err != nil {
 		if conditions.Unwritable(r.Recorder, s.object, err) {
 			return ctrl.Result{}, nil
 		}
@@ -47,15 +50,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil
 	}
 	return ctrl.Result{RequeueAfter: s.next}, nil
-}
-
-// patchFrom returns the patch of the status. A due time is fixed only in the object as it was read: a replica that does not lead any
-// more, or whose cache is behind, must not move a due time that has fired.
-func (s *scope) patchFrom(before *skeinv1.ScheduledEffect) client.Patch {
-	if s.plans {
-		return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	}
-	return client.MergeFrom(before)
 }
 
 // urgent reports whether somebody may wait for the change, whether the due time must be written before the effect

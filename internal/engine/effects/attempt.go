@@ -20,6 +20,11 @@ const (
 	longestWait = 30 * time.Second
 )
 
+// mostEnds is how often the manager may end while a handler runs before the handler is not run again. It bounds what a handler that ends the
+// manager can do. It is more than the attempts of a handler that could not run, because managers end for reasons of their own, several
+// times within a minute while a node fails, and the handler has then perhaps not even begun.
+const mostEnds = 10
+
 // outcome decides what is recorded of an attempt that ended with err.
 func (w *Worker) outcome(f *store.Firing, target Target, err error) store.FiringEnd {
 	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: store.FiringFailed, Counts: target.Counts}
@@ -84,7 +89,7 @@ func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, lo
 			err = &FinalError{"internal error: see the manager's log"}
 		}
 	}()
-	if most := w.attempts(target); f.Attempts > most {
+	if f.Attempts > max(w.attempts(target), mostEnds) {
 		return &FinalError{fmt.Sprintf("the manager ended %d times while the handler ran: it is not tried again", f.Attempts-1)}
 	}
 	if target.Deadline > 0 && f.Attempts == 1 {
