@@ -163,6 +163,8 @@ type FiringStore interface {
 	// DueFirings returns how many firings can be claimed in each namespace, up to limit in each. The namespace whose firing is
 	// due for the longest time comes first.
 	DueFirings(ctx context.Context, limit int) ([]DueFirings, error)
+	// PendingFirings returns how many firings are due and have not ended, by namespace.
+	PendingFirings(ctx context.Context) (map[string]int64, error)
 	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. shares says how many
 	// at most of each namespace; the oldest come first. running are firings whose handlers still run in the caller; their
 	// claims are extended when they have expired, and such a firing is not returned.

@@ -89,6 +89,7 @@ var Queries = map[string]struct {
 	"held in":            {queries.HeldIn, 1},
 	"firings ready":      {queries.FiringsReady, 1},
 	"claimable":          {queries.Claimable, 3},
+	"count firings":      {queries.CountFirings, 1},
 	"firing namespaces":  {queries.FiringNamespaces, 0},
 	"due firings":        {queries.DueFirings, 3},
 	"delete firings":     {queries.DeleteFirings, 1},

@@ -186,10 +186,14 @@ func describeFiringClaims(e *env) {
 			e.fires(ctx, 11, func(f *store.Firing) { f.Namespace, f.AvailableAt = "later", e.now()+time.Hour.Microseconds() })
 			Expect(e.store.DueFirings(ctx, 5)).To(HaveExactElements(
 				And(HaveField("Namespace", "many"), HaveField("Count", 5)), And(HaveField("Namespace", "few"), HaveField("Count", 2))))
+			Expect(e.store.PendingFirings(ctx)).To(Equal(map[string]int64{"many": 9, "few": 2, "later": 1}))
 			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"many": 2, "few": 5, "later": 1})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(claimed).To(ConsistOf(HaveField("Due", int64(0)), HaveField("Due", int64(1)), HaveField("Due", int64(9)), HaveField("Due", int64(10))))
 			Expect(e.store.DueFirings(ctx, 100)).To(ConsistOf(And(HaveField("Namespace", "many"), HaveField("Count", 7))))
+			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: claimed[0].Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
+			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: claimed[1].Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
+			Expect(e.store.PendingFirings(ctx)).To(HaveLen(3))
 			Expect(e.store.ClaimFirings(ctx, "a", time.Minute, nil)).To(BeEmpty())
 		})
 

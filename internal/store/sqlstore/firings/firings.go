@@ -94,6 +94,29 @@ func (s Store) DueFirings(ctx context.Context, limit int) ([]store.DueFirings, e
 	return due, nil
 }
 
+// PendingFirings implements store.FiringStore.
+func (s Store) PendingFirings(ctx context.Context) (map[string]int64, error) {
+	counts := map[string]int64{}
+	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		namespaces, err := sqldb.Column[string](ctx, c, queries.FiringNamespaces)
+		if err != nil {
+			return err
+		}
+		for _, ns := range namespaces {
+			var n int64
+			if err := c.Row(ctx, queries.CountFirings, []any{ns}, &n); err != nil {
+				return err
+			}
+			counts[ns] = n
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count firings: %w", err)
+	}
+	return counts, nil
+}
+
 // ClaimFirings implements store.FiringStore.
 func (s Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...store.FiringKey) ([]store.Firing, error) {
 	var claimed []store.Firing

@@ -18,8 +18,9 @@ const (
 			SELECT (SELECT min(namespace) FROM effect_firing WHERE status = 'pending' AND namespace > n.namespace)
 			FROM n WHERE n.namespace IS NOT NULL)
 		SELECT namespace FROM n WHERE namespace IS NOT NULL`
-	DueFirings = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ? ORDER BY available_at LIMIT ?`
-	Claimable  = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
+	DueFirings   = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ? ORDER BY available_at LIMIT ?`
+	CountFirings = `SELECT count(*) FROM effect_firing WHERE status = 'pending' AND namespace = ?`
+	Claimable    = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
 		ORDER BY available_at, due, effect_id, thread_id LIMIT ?`
 	ClaimFiring = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
 		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`
