@@ -144,6 +144,8 @@ type FiringQuery struct {
 	EffectID string
 	Active   bool  // only those that have not ended
 	Before   int64 // only those due before it; no limit when 0
+	// BeforeThread, when it is set, also selects those due at Before whose threads follow it.
+	BeforeThread *string
 	Limit    int   // 100 when 0
 }
 

@@ -54,7 +54,7 @@ var _ = Describe("Firings", func() {
 		var list *runtimev1.FiringList
 		Eventually(ctx, func(g Gomega) {
 			var err error
-			list, err = must(runtimeclient.New(cluster.Config)).Firings(ctx, ns, "tick", 0, 1000)
+			list, err = must(runtimeclient.New(cluster.Config)).Firings(ctx, ns, "tick", runtimeclient.FiringPage{Limit: 1000})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(list.Firings).NotTo(BeEmpty())
 			for _, f := range list.Firings {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -351,5 +352,12 @@ func (s Store) Firings(ctx context.Context, q store.FiringQuery) ([]store.Firing
 	if q.Active {
 		query = queries.ActiveFirings
 	}
-	return sqldb.ReadList(ctx, s.DB.Readers, scan, query, q.EffectID, q.Before, q.Before, sqldb.PageSize(q.Limit))
+	last, before, thread := int64(math.MaxInt64), int64(math.MaxInt64), ""
+	switch {
+	case q.BeforeThread != nil:
+		last, before, thread = q.Before, q.Before, *q.BeforeThread
+	case q.Before != 0:
+		last, before = q.Before-1, q.Before
+	}
+	return sqldb.ReadList(ctx, s.DB.Readers, scan, query, q.EffectID, last, before, thread, sqldb.PageSize(q.Limit))
 }

@@ -37,9 +37,10 @@ const (
 	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND (epoch > 0 OR started_at > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
 	CancelEffect   = `UPDATE effect_firing SET status = 'canceled', error = 'removed before it was due', ended_at = ?
 		WHERE effect_id = ? AND epoch = 0 AND started_at = 0 AND status IN ('pending', 'queued', 'running')`
-	ActiveFirings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')
-		AND (due < ? OR CAST(? AS BIGINT) = 0) ORDER BY due DESC, thread_id LIMIT ?`
-	Firings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND (due < ? OR CAST(? AS BIGINT) = 0) ORDER BY due DESC, thread_id LIMIT ?`
+	// ActiveFirings and Firings take the effect, and the due time and thread after which the page begins.
+	ActiveFirings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')` + firingsAfter
+	Firings       = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ?` + firingsAfter
+	firingsAfter  = ` AND due <= ? AND (due < ? OR thread_id > ?) ORDER BY due DESC, thread_id LIMIT ?`
 	// ReleaseQueued takes effect, thread, and both once more.
 	ReleaseQueued = `UPDATE effect_firing SET status = CAST(? AS TEXT), available_at = ? WHERE effect_id = ? AND thread_id = ? AND status = 'queued'
 		AND due = (SELECT min(o.due) FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status = 'queued')
