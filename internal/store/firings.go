@@ -94,8 +94,8 @@ type FiringEnd struct {
 	RetryAfter time.Duration
 	// Waiting says what the firing waits for. If it is not "", the attempt does not count.
 	Waiting string
-	Cost    float64
-	Log     string // replaces the earlier one
+	Cost    float64 // of the attempt
+	Log     string  // of all attempts
 	// Counts makes an end change the number of failures in a row of the schedule.
 	Counts bool
 }
@@ -146,7 +146,7 @@ type FiringQuery struct {
 	Before   int64 // only those due before it; no limit when 0
 	// BeforeThread, when it is set, also selects those due at Before whose threads follow it.
 	BeforeThread *string
-	Limit    int   // 100 when 0
+	Limit        int // 100 when 0
 }
 
 // FiringStore keeps the firings of ScheduledEffects.

@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 )
 
-// TestMetrics covers EFF-07.
+// TestMetrics covers EFF-07: the metrics and the log of a firing that waits, fails and succeeds.
 func TestMetrics(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakeClock(noon)
@@ -74,6 +74,10 @@ func TestMetrics(t *testing.T) {
 	g.Expect(n).To(BeEquivalentTo(1), "only the first attempt is late")
 	g.Expect(metric("retries_total").Metric[0].GetCounter().GetValue()).To(Equal(1.0))
 	g.Expect(metric("firings_pending").Metric[0].GetGauge().GetValue()).To(BeZero())
+
+	ended, err := st.Firing(t.Context(), f.Key())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(ended.Log).To(Equal("call 1\ncall 2\ncall 3\n"), "of all attempts")
 
 	f.Due, f.Origin = noon.Add(-time.Hour).UnixMicro(), store.OriginBackfill
 	g.Expect(st.RecordFiring(t.Context(), f)).To(BeTrue())

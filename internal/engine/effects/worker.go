@@ -250,7 +250,7 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 		return // at a shutdown the claim is given up
 	}
 	end := w.outcome(f, target, err)
-	end.Log = written.String()
+	end.Log = joinLogs(f.Log, written.String())
 	if end.Status == store.FiringPending {
 		log.Info("effect will be tried again", "attempt", f.Attempts, "waiting", end.Waiting != "", "after", end.RetryAfter.String(), "error", err.Error())
 	}

@@ -104,10 +104,10 @@ func describeFiringClaims(e *env) {
 				HaveField("Log", "first"), HaveField("Error", "no"), HaveField("AvailableAt", e.now()+time.Second.Microseconds()))))
 			e.clock.Step(time.Second)
 			e.claims(ctx, "a")
-			end.Epoch, end.Status, end.Error, end.Log = 2, store.FiringSucceeded, "", "second"
+			end.Epoch, end.Status, end.Error, end.Log, end.Cost = 2, store.FiringSucceeded, "", "second", 0.25
 			Expect(e.store.FinishFiring(ctx, end)).To(Succeed())
 			Expect(e.firing(ctx, firingKey(1))).To(HaveValue(And(HaveField("Attempts", 2), HaveField("StartedAt", started), HaveField("EndedAt", e.now()),
-				HaveField("Log", "second"), HaveField("Error", ""), HaveField("Status", store.FiringSucceeded))))
+				HaveField("Log", "second"), HaveField("Cost", 1.75), HaveField("Error", ""), HaveField("Status", store.FiringSucceeded))))
 		})
 
 		It("of firings that turn out to wait count no attempt", func(ctx SpecContext) {

@@ -27,7 +27,7 @@ const (
 	ExtendFiring = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND owner = ?`
 	RenewFiring  = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ?
 		AND status = 'pending' AND owner <> ''`
-	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = ?, log = ?,
+	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = cost + ?, log = ?,
 			attempts = attempts - CAST(? AS BIGINT), started_at = CASE WHEN attempts = CAST(? AS BIGINT) THEN 0 ELSE started_at END
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
 	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1
