@@ -186,6 +186,9 @@ type FiringStore interface {
 	CancelFirings(ctx context.Context, reason string, keys ...FiringKey) (int, error)
 	// RemoveEffect makes an effect fire no more. It returns false, and changes nothing, when a firing of it was claimed or has ended.
 	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
+	// StopEffect makes a schedule fire no more, whether it has fired or not. Firings that nobody has claimed are canceled; those that
+	// run go on.
+	StopEffect(ctx context.Context, effectID string) error
 	// ForgetEffect removes what is stored of an effect whose object is gone. Firings that have not ended are canceled by that.
 	ForgetEffect(ctx context.Context, effectID string) error
 	// Firing returns the firing with this key, or ErrNotFound.

@@ -250,6 +250,24 @@ func describeFiringClaims(e *env) {
 			}),
 		)
 
+		It("can be of a schedule that has fired, which then fires no more", func(ctx SpecContext) {
+			Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "e", Cursor: 1}, Firings: []store.Firing{{EffectID: "e", Due: 1}}})).To(Succeed())
+			e.claims(ctx, "a")
+			was, err := e.store.EffectSchedule(ctx, "e")
+			Expect(err).NotTo(HaveOccurred())
+			next := *was
+			next.Cursor = 2
+			Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: next, Was: was, Firings: []store.Firing{{EffectID: "e", Due: 2}}})).To(Succeed())
+			for range 2 {
+				Expect(e.store.StopEffect(ctx, "e")).To(Succeed())
+			}
+			Expect(e.firing(ctx, firingKey(2)).Status).To(Equal(store.FiringCanceled))
+			last := next
+			last.Cursor = 3
+			Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: last, Was: &next, Firings: []store.Firing{{EffectID: "e", Due: 3}}})).To(MatchError(store.ErrConflict))
+			Expect(finish(ctx, 1, store.FiringSucceeded)).To(Succeed(), "what ran went on")
+		})
+
 		It("and a claim at the same time never both succeed", func(ctx SpecContext) {
 			const rounds, effects = 10, 20
 			other := e.replica()

@@ -300,31 +300,40 @@ var errBegun = errors.New("a firing of the effect was claimed or has ended")
 // seen, or skips the rows.
 func (s Store) RemoveEffect(ctx context.Context, effectID string) (removed bool, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		if err := s.lock(t, effectID); err != nil {
-			return err
-		}
-		if err := t.Write(t.Ctx, queries.RemoveSchedule, effectID, t.Now); err != nil {
-			return err
-		}
-		canceled, err := t.Exec(t.Ctx, queries.CancelEffect, t.Now, effectID)
-		if err != nil {
+		if err := s.stop(t, effectID); err != nil {
 			return err
 		}
 		var one string
-		if begun, err := sqldb.Found(t.Row(t.Ctx, queries.ClaimedFirings, []any{effectID}, &one)); err != nil {
-			return err
-		} else if begun {
+		begun, err := sqldb.Found(t.Row(t.Ctx, queries.ClaimedFirings, []any{effectID}, &one))
+		if err == nil && begun {
 			return errBegun
 		}
-		if canceled > 0 {
-			changed(t, effectID, "")
-		}
-		return nil
+		return err
 	})
 	if errors.Is(err, errBegun) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// StopEffect implements store.FiringStore.
+func (s Store) StopEffect(ctx context.Context, effectID string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return s.stop(t, effectID) })
+}
+
+// stop makes an effect fire no more, and cancels its firings that nobody has claimed.
+func (s Store) stop(t *txn.Tx, effectID string) error {
+	if err := s.lock(t, effectID); err != nil {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.RemoveSchedule, effectID, t.Now); err != nil {
+		return err
+	}
+	canceled, err := t.Exec(t.Ctx, queries.CancelEffect, t.Now, effectID)
+	if canceled > 0 {
+		changed(t, effectID, "")
+	}
+	return err
 }
 
 // lock keeps an effect from being removed while a firing of it is recorded. RecordDue needs no lock, because it changes the row that
