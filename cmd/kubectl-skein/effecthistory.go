@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
@@ -23,7 +24,7 @@ func newEffectHistory(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := c.Firings(cmd.Context(), ns, args[0], 0, limit)
+			list, err := c.Firings(cmd.Context(), ns, args[0], client.FiringPage{Limit: limit})
 			if err != nil {
 				return err
 			}
@@ -69,7 +70,7 @@ What code wrote for a thread is in the thread's log: kubectl skein logs THREAD.`
 			if err != nil {
 				return err
 			}
-			list, err := c.Firings(cmd.Context(), ns, args[0], before, 1)
+			list, err := c.Firings(cmd.Context(), ns, args[0], client.FiringPage{Before: before, Limit: 1})
 			if err != nil {
 				return err
 			}

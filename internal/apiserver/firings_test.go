@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -31,15 +33,52 @@ var _ = Describe("GET firings", Label("EFF-07"), func() {
 		Expect(firings.FinishFiring(ctx, store.FiringEnd{Key: claimed[0].Key(), Epoch: 1, Status: store.FiringFailed, Error: "no tea", Log: "tried"})).To(Succeed())
 		c, err := client.New(e.config)
 		Expect(err).NotTo(HaveOccurred())
-		list, err := c.Firings(ctx, "team", "daily", 0, 1)
+		list, err := c.Firings(ctx, "team", "daily", client.FiringPage{Limit: 1})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list.Firings).To(ConsistOf(And(HaveField("Due", int64(2)), HaveField("Status", "pending"), HaveField("Origin", "catch-up"))))
 		Expect(list.HasMore).To(BeTrue())
 		Expect(list.Skipped).To(ConsistOf(runtimev1.SkippedFirings{Due: 3, Until: 9, Count: 7, Reason: "Suspended"}))
-		list, err = c.Firings(ctx, "team", "daily", 2, 0)
+		list, err = c.Firings(ctx, "team", "daily", client.FiringPage{Before: 2})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list.Firings).To(ConsistOf(And(HaveField("Due", int64(1)), HaveField("Error", "no tea"), HaveField("Log", "tried"), HaveField("Attempts", 1))))
-		_, err = c.Firings(ctx, "team", "none", 0, 0)
+		_, err = c.Firings(ctx, "team", "none", client.FiringPage{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	})
+
+	It("loses none of many threads of one due time between its pages", func(ctx SpecContext) {
+		e := newEnv()
+		record := store.DueRecord{Schedule: store.EffectSchedule{EffectID: "effect-daily", Cursor: 2}}
+		var want []string
+		for due := int64(2); due >= 1; due-- {
+			for i := range 50 {
+				f := store.Firing{EffectID: "effect-daily", Due: due, ThreadID: fmt.Sprintf("thread-%02d", i), Namespace: "team", Origin: store.OriginSchedule}
+				record.Firings = append(record.Firings, f)
+				want = append(want, fmt.Sprint(due, " ", f.ThreadID))
+			}
+		}
+		record.Firings = append(record.Firings, store.Firing{EffectID: "effect-daily", Due: 1, Namespace: "team", Origin: store.OriginSchedule})
+		want = slices.Insert(want, 50, "1 ")
+		Expect(e.svc.Store().RecordDue(ctx, record)).To(Succeed())
+		c, err := client.New(e.config)
+		Expect(err).NotTo(HaveOccurred())
+		var got []string
+		for page := (client.FiringPage{Limit: 7}); ; {
+			list, err := c.Firings(ctx, "team", "daily", page)
+			Expect(err).NotTo(HaveOccurred())
+			for _, f := range list.Firings {
+				got = append(got, fmt.Sprint(f.Due, " ", f.ThreadID))
+			}
+			Expect(list.HasMore).To(Equal(list.Continue != ""))
+			if page.Continue = list.Continue; !list.HasMore {
+				break
+			}
+			Expect(list.Firings).To(HaveLen(7))
+		}
+		Expect(got).To(Equal(want))
+		for _, wrong := range []client.FiringPage{{Continue: "soon"}, {Continue: "1.t", Before: 5}} {
+			_, err := c.Firings(ctx, "team", "daily", wrong)
+			Expect(err).To(MatchError(ContainSubstring("continue")))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue())
+		}
 	})
 })

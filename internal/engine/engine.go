@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 
@@ -168,6 +169,9 @@ func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.Messa
 func (e *Engine) ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem {
 	return e.hooks.ThreadCreated(ctx, namespace, agent)
 }
+
+// EffectMetrics returns the metrics of the firings of effects.
+func (e *Engine) EffectMetrics() prometheus.Collector { return e.effects.Metrics() }
 
 // WakeEffects makes the engine look for firings of effects, because one was recorded.
 func (e *Engine) WakeEffects() { e.effects.Wake() }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/effects"
@@ -48,6 +49,7 @@ type Effects struct {
 // EffectStore is the part of the store that Effects needs.
 type EffectStore interface {
 	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
+	StopEffect(ctx context.Context, effectID string) error
 	PutEffectArgs(ctx context.Context, a store.EffectArgs) error
 	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
 }
@@ -179,6 +181,10 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 		if name != "" && objects.EffectName(s.Spec.Effect) != objects.EffectName(name) {
 			continue
 		}
+		due := e.next(s)
+		if due.IsZero() {
+			continue
+		}
 		args, err := e.args(ctx, s)
 		if err != nil {
 			return nil, err
@@ -187,7 +193,7 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 			ID:          string(s.UID),
 			Name:        s.Spec.Effect,
 			Args:        args,
-			ScheduledAt: DueTime(s).UnixMicro(),
+			ScheduledAt: due.UnixMicro(),
 			CreatedAt:   s.CreationTimestamp.UnixMicro(),
 		})
 	}
@@ -197,7 +203,7 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 	return out, nil
 }
 
-// Remove implements engine.Effects. An effect that has fired cannot be removed.
+// Remove implements engine.Effects. A one-time effect that has fired cannot be removed. A schedule can, and fires no more.
 func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (bool, error) {
 	pending, err := e.pending(ctx, thread)
 	if err != nil {
@@ -207,8 +213,7 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 		if string(s.UID) != id {
 			continue
 		}
-		// The store decides: either nothing of the effect was claimed and nothing will be, or it is not removed (EFF-01).
-		if removed, err := e.store.RemoveEffect(ctx, id); err != nil || !removed {
+		if removed, err := e.stop(ctx, s); err != nil || !removed {
 			return false, err
 		}
 		err := e.client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
@@ -218,6 +223,16 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 		return true, nil
 	}
 	return false, nil
+}
+
+// stop makes an effect fire no more before its object is deleted, which the controller may see later. Of a one-time effect
+// the store decides: either nothing was claimed and nothing will be, or it is not removed (EFF-01).
+func (e *Effects) stop(ctx context.Context, s *skeinv1.ScheduledEffect) (bool, error) {
+	if len(s.Spec.Schedules) == 0 {
+		return e.store.RemoveEffect(ctx, string(s.UID))
+	}
+	err := e.store.StopEffect(ctx, string(s.UID))
+	return err == nil, err
 }
 
 // ID implements engine.Effects.
@@ -234,15 +249,33 @@ func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error
 }
 
 // waits reports whether a ScheduledEffect has not fired yet. One of a single time with policies of its own is Active or
-// Suspended until then. Those with schedules are not a thread's to list or remove.
+// Suspended until then. One with schedules waits for its next time, until there is none.
 func waits(s *skeinv1.ScheduledEffect) bool {
 	switch s.Status.Phase {
 	case "", EffectPending:
-		return len(s.Spec.Schedules) == 0
+		return true
 	case "Active", "Suspended":
-		return len(s.Spec.Schedules) == 0 && s.Status.Active == 0
+		return len(s.Spec.Schedules) > 0 || s.Status.Active == 0
+	case "Paused":
+		return len(s.Spec.Schedules) > 0
 	}
 	return false
+}
+
+// next returns the due time of an effect, or the next one of its schedules. It is zero when a schedule never fires.
+func (e *Effects) next(s *skeinv1.ScheduledEffect) time.Time {
+	if len(s.Spec.Schedules) == 0 || s.Status.ScheduledAt != 0 {
+		return DueTime(s)
+	}
+	plan, err := effectplan.Of(&s.Spec, time.Time{}) // the controller has not seen it yet
+	if err != nil {
+		return time.Time{} // its Ready condition says what is wrong
+	}
+	next := plan.Next(e.clock.Now())
+	if !next.IsZero() {
+		next = next.Add(effectplan.Jitter(s))
+	}
+	return next
 }
 
 func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1.ScheduledEffect, error) {

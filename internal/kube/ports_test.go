@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -215,6 +216,54 @@ var _ = Describe("Effects", func() {
 		Expect(c.Status().Update(ctx, &s)).To(Succeed())
 		Expect(port.List(ctx, parent, "")).To(BeEmpty(), "what has fired is pending no more")
 		Expect(port.Remove(ctx, parent, id)).To(BeFalse())
+	})
+
+	It("with schedules are listed with their next time, and removed whether they have fired or not", Label("EFF-01", "EFF-03"), func(ctx SpecContext) {
+		made := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second))
+		declared := func(name, thread string, change ...func(*skeinv1.ScheduledEffect)) *skeinv1.ScheduledEffect {
+			s := &skeinv1.ScheduledEffect{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: thread}, Effect: "remind", Schedules: []string{"30 * * * *"}}}
+			s.UID, s.CreationTimestamp = types.UID("uid-"+name), made
+			for _, c := range change {
+				c(s)
+			}
+			return s
+		}
+		status := func(phase string, next int64) func(*skeinv1.ScheduledEffect) {
+			return func(s *skeinv1.ScheduledEffect) {
+				s.Status.Phase, s.Status.ScheduledAt, s.Status.Active = phase, next, 1
+			}
+		}
+		soon := now.Add(10 * time.Minute).UnixMicro()
+		c := kubetest.Cluster(interceptor.Funcs{},
+			declared("new", parent.Name), declared("active", parent.Name, status("Active", soon)), declared("paused", parent.Name, status("Paused", soon+1)),
+			declared("over", parent.Name, status("Finished", 0)), declared("broken", parent.Name, func(s *skeinv1.ScheduledEffect) { s.Spec.Schedules = []string{"61 * * * *"} }),
+			declared("others", "other", status("Active", soon)),
+			declared("everyones", "", status("Active", soon), func(s *skeinv1.ScheduledEffect) {
+				s.Spec.ThreadRef, s.Spec.ThreadSelector = nil, &metav1.LabelSelector{}
+			}),
+		)
+		db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: scratch.Folder(GinkgoT())})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(db.Close)
+		port := kube.NewEffects(c, c, db, testingclock.NewFakePassiveClock(now), kube.NewEffectQuota(0, 0))
+		list, err := port.List(ctx, parent, "remind")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(HaveExactElements(
+			And(HaveField("ID", "uid-active"), HaveField("ScheduledAt", soon), HaveField("CreatedAt", made.UnixMicro())),
+			HaveField("ID", "uid-paused"),
+			And(HaveField("ID", "uid-new"), HaveField("ScheduledAt", now.Truncate(time.Hour).Add(30*time.Minute).UnixMicro()), HaveField("Name", "remind"))))
+
+		Expect(db.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "uid-active", Cursor: 1}, Firings: []store.Firing{{EffectID: "uid-active", Due: 1}}})).To(Succeed())
+		Expect(db.ClaimFirings(ctx, "w", time.Minute, map[string]int{"": 1})).To(HaveLen(1))
+		Expect(port.Remove(ctx, parent, "uid-active")).To(BeTrue())
+		Expect(db.EffectSchedule(ctx, "uid-active")).To(HaveField("Removed", true))
+		for _, foreign := range []string{"uid-others", "uid-everyones", "uid-over", "uid-active"} {
+			Expect(port.Remove(ctx, parent, foreign)).To(BeFalse(), foreign)
+		}
+		var left skeinv1.ScheduledEffectList
+		Expect(c.List(ctx, &left)).To(Succeed())
+		Expect(left.Items).To(HaveLen(6))
+		Expect(left.Items).NotTo(ContainElement(HaveField("Name", "active")))
 	})
 
 	It("count a delay from the end of the second in which they were made, until the controller knows better", func() {

@@ -94,8 +94,8 @@ type FiringEnd struct {
 	RetryAfter time.Duration
 	// Waiting says what the firing waits for. If it is not "", the attempt does not count.
 	Waiting string
-	Cost    float64
-	Log     string // replaces the earlier one
+	Cost    float64 // of the attempt
+	Log     string  // of all attempts
 	// Counts makes an end change the number of failures in a row of the schedule.
 	Counts bool
 }
@@ -144,7 +144,9 @@ type FiringQuery struct {
 	EffectID string
 	Active   bool  // only those that have not ended
 	Before   int64 // only those due before it; no limit when 0
-	Limit    int   // 100 when 0
+	// BeforeThread, when it is set, also selects those due at Before whose threads follow it.
+	BeforeThread *string
+	Limit        int // 100 when 0
 }
 
 // FiringStore keeps the firings of ScheduledEffects.
@@ -163,6 +165,8 @@ type FiringStore interface {
 	// DueFirings returns how many firings can be claimed in each namespace, up to limit in each. The namespace whose firing is
 	// due for the longest time comes first.
 	DueFirings(ctx context.Context, limit int) ([]DueFirings, error)
+	// PendingFirings returns how many firings are due and have not ended, by namespace.
+	PendingFirings(ctx context.Context) (map[string]int64, error)
 	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. shares says how many
 	// at most of each namespace; the oldest come first. running are firings whose handlers still run in the caller; their
 	// claims are extended when they have expired, and such a firing is not returned.
@@ -182,6 +186,9 @@ type FiringStore interface {
 	CancelFirings(ctx context.Context, reason string, keys ...FiringKey) (int, error)
 	// RemoveEffect makes an effect fire no more. It returns false, and changes nothing, when a firing of it was claimed or has ended.
 	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
+	// StopEffect makes a schedule fire no more, whether it has fired or not. Firings that nobody has claimed are canceled; those that
+	// run go on.
+	StopEffect(ctx context.Context, effectID string) error
 	// ForgetEffect removes what is stored of an effect whose object is gone. Firings that have not ended are canceled by that.
 	ForgetEffect(ctx context.Context, effectID string) error
 	// Firing returns the firing with this key, or ErrNotFound.

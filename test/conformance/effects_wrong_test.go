@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
@@ -61,7 +62,7 @@ var _ = Describe("A schedule whose handler never ends", Label("EFF-03", "EFF-07"
 		var list *runtimev1.FiringList
 		Eventually(ctx, func(g Gomega) {
 			var err error
-			list, err = api().Firings(ctx, ns, "endless", 0, 100)
+			list, err = api().Firings(ctx, ns, "endless", runtimeclient.FiringPage{Limit: 100})
 			g.Expect(err).NotTo(HaveOccurred())
 			ended := 0
 			for _, f := range list.Firings {

@@ -139,7 +139,7 @@ func (s *storm) firings(ctx context.Context, o *skeinv1.ScheduledEffect, suspend
 	var list *runtimev1.FiringList
 	Eventually(ctx, func(g Gomega) {
 		var err error
-		list, err = c.Firings(ctx, s.ns, o.Name, 0, 1000)
+		list, err = c.Firings(ctx, s.ns, o.Name, runtimeclient.FiringPage{Limit: 1000})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(list.Firings).NotTo(BeEmpty(), o.Name)
 		for _, f := range list.Firings {

@@ -7,16 +7,28 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Firings returns a page of what a ScheduledEffect fired, the newest due time first, and what it did not fire (EFF-07). before is the due
-// time of the last firing of the previous page, in microseconds since 1970, or 0 for the first page. A limit of 0 means 100. The error
-// is one that IsNotFound when there is no such ScheduledEffect.
-func (c *Client) Firings(ctx context.Context, namespace, name string, before int64, limit int) (*runtimev1.FiringList, error) {
+// FiringPage selects a page of firings. The zero value is the first page.
+type FiringPage struct {
+	// Continue is FiringList.Continue of the page before.
+	Continue string
+	// Before selects firings due before this time, in microseconds since 1970, when it is not 0. Set it or Continue.
+	Before int64
+	// Limit of the page; 100 when 0.
+	Limit int
+}
+
+// Firings returns a page of what a ScheduledEffect fired, the newest due time first, and what it did not fire (EFF-07). The
+// error is one that IsNotFound when there is no such ScheduledEffect.
+func (c *Client) Firings(ctx context.Context, namespace, name string, page FiringPage) (*runtimev1.FiringList, error) {
 	params := map[string]string{}
-	if before != 0 {
-		params["before"] = strconv.FormatInt(before, 10)
+	if page.Continue != "" {
+		params["continue"] = page.Continue
 	}
-	if limit != 0 {
-		params["limit"] = strconv.Itoa(limit)
+	if page.Before != 0 {
+		params["before"] = strconv.FormatInt(page.Before, 10)
+	}
+	if page.Limit != 0 {
+		params["limit"] = strconv.Itoa(page.Limit)
 	}
 	return viewAs[runtimev1.FiringList](ctx, c, params, namespace, runtimev1.ViewFirings, name)
 }

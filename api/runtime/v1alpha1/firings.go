@@ -9,8 +9,10 @@ type FiringList struct {
 	Firings []Firing `json:"firings"`
 	// Skipped are records of due times that did not fire, the newest first. Only the first page has them.
 	Skipped []SkippedFirings `json:"skipped"`
-	// HasMore reports whether more firings follow: request them with before, the due time of the last one.
+	// HasMore reports whether more firings follow: request them with continue.
 	HasMore bool `json:"hasMore"`
+	// Continue is where the next page begins; empty when no more firings follow.
+	Continue string `json:"continue,omitempty"`
 }
 
 // KindFiringList is the kind of a FiringList.

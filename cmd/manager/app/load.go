@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 )
 
-// measureLoad registers metrics of how busy the workers are.
+// measureLoad registers metrics of how busy the workers are, and of the firings of effects.
 func measureLoad(registry prometheus.Registerer, eng *engine.Engine) error {
 	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "skein_engine_threads_running",
@@ -18,5 +18,5 @@ func measureLoad(registry prometheus.Registerer, eng *engine.Engine) error {
 		Name: "skein_engine_threads_queued",
 		Help: "Threads with something to do that wait for a worker of this replica.",
 	}, func() float64 { _, n := eng.Load(); return float64(n) })
-	return errors.Join(registry.Register(running), registry.Register(waiting))
+	return errors.Join(registry.Register(running), registry.Register(waiting), registry.Register(eng.EffectMetrics()))
 }

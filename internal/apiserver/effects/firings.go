@@ -2,9 +2,14 @@ package effects
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -16,23 +21,39 @@ func (h *Handler) Firings(c *call.Call) error {
 	}
 	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
 	before := q.Number("before", 0, 0, 1<<53)
+	token := q.Text("continue")
 	if err := q.Check(); err != nil {
 		return err
+	}
+	page := store.FiringQuery{Before: int64(before), Limit: limit + 1}
+	if token != "" {
+		if before != 0 {
+			return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "continue", "give before or continue, not both")
+		}
+		due, thread, err := parseToken(token)
+		if err != nil {
+			return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "continue", "give what the page before has in its field continue")
+		}
+		page.Before, page.BeforeThread = due, &thread
 	}
 	id, err := h.Effects.ID(c.Context(), c.Namespace, c.Name)
 	if err != nil {
 		return err
 	}
-	firings, err := h.Threads.Store().Firings(c.Context(), store.FiringQuery{EffectID: id, Before: int64(before), Limit: limit + 1})
+	page.EffectID = id
+	firings, err := h.Threads.Store().Firings(c.Context(), page)
 	if err != nil {
 		return err
 	}
-	page, more := call.Cut(firings, limit, 0)
-	list := runtimev1.FiringList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFiringList), Firings: make([]runtimev1.Firing, len(page)), Skipped: []runtimev1.SkippedFirings{}, HasMore: more}
-	for i := range page {
-		list.Firings[i] = firingOf(&page[i])
+	shown, more := call.Cut(firings, limit, 0)
+	list := runtimev1.FiringList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFiringList), Firings: make([]runtimev1.Firing, len(shown)), Skipped: []runtimev1.SkippedFirings{}, HasMore: more}
+	for i := range shown {
+		list.Firings[i] = firingOf(&shown[i])
 	}
-	if before == 0 {
+	if more {
+		list.Continue = tokenOf(&shown[len(shown)-1])
+	}
+	if before == 0 && token == "" {
 		skips, err := h.Threads.Store().EffectSkips(c.Context(), id, limit)
 		if err != nil {
 			return err
@@ -42,6 +63,15 @@ func (h *Handler) Firings(c *call.Call) error {
 		}
 	}
 	return c.WriteJSON(http.StatusOK, list)
+}
+
+// tokenOf returns the token of the page that follows a firing. A due time may have many firings, one for each thread.
+func tokenOf(f *store.Firing) string { return strconv.FormatInt(f.Due, 10) + "." + f.ThreadID }
+
+func parseToken(token string) (due int64, threadID string, err error) {
+	micros, threadID, _ := strings.Cut(token, ".")
+	due, err = strconv.ParseInt(micros, 10, 64)
+	return due, threadID, err
 }
 
 func firingOf(f *store.Firing) runtimev1.Firing {

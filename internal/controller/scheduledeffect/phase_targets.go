@@ -99,7 +99,9 @@ func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target)
 		f.Status, f.Target = store.FiringRunning, encodeTemplate(o.Spec.ThreadTemplate)
 		return f
 	}
-	f.Target = targetOf(&o.Spec).Encode()
+	what := targetOf(&o.Spec)
+	what.Jitter = d.jitter
+	f.Target = what.Encode()
 	return f
 }
 

@@ -85,6 +85,23 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
+const earlierLeftOut = "earlier lines were left out\n"
+
+// joinLogs returns the log of a firing with that of another attempt, up to MaxLog bytes. The newest lines stay.
+func joinLogs(before, attempt string) string {
+	room := MaxLog - len(attempt)
+	if len(before) <= room {
+		return before + attempt
+	}
+	room -= len(earlierLeftOut)
+	if room <= 0 {
+		return attempt
+	}
+	before = before[len(before)-room:]
+	_, lines, _ := strings.Cut(before, "\n") // the first line may have lost its beginning
+	return earlierLeftOut + lines + attempt
+}
+
 // FinalError is a failure that is not retried.
 type FinalError struct {
 	// Text says what failed, for people.

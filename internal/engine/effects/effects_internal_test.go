@@ -3,6 +3,8 @@ package effects
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,8 +23,9 @@ type runner struct {
 	calls int
 }
 
-func (r *runner) CallTool(context.Context, Call) error {
+func (r *runner) CallTool(_ context.Context, c Call) error {
 	r.calls++
+	c.Log.Add(fmt.Sprint("call ", r.calls))
 	return r.err
 }
 
@@ -114,6 +117,21 @@ func TestAttempt(t *testing.T) {
 	f.Attempts = 1
 	var final *FinalError
 	g.Expect(errors.As(w.attempt(t.Context(), f, Target{Message: &Message{}}, &Log{}), &final)).To(BeTrue(), "a panic is not repeated")
+}
+
+func TestJoinLogs(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(joinLogs("", "a\n")).To(Equal("a\n"))
+	g.Expect(joinLogs("a\n", "")).To(Equal("a\n"), "an attempt that waits wrote nothing")
+	g.Expect(joinLogs("a\n", "b\n")).To(Equal("a\nb\n"))
+	long := strings.Repeat("0123456789\n", MaxLog/11)
+	joined := joinLogs(long, "the newest\n")
+	g.Expect(len(joined)).To(BeNumerically("~", MaxLog, 11))
+	g.Expect(len(joined)).To(BeNumerically("<=", MaxLog))
+	g.Expect(joined).To(And(HavePrefix("earlier lines were left out\n0123456789\n"), HaveSuffix("0123456789\nthe newest\n")))
+	g.Expect(strings.Count(joinLogs(joined, "newer\n"), "left out")).To(Equal(1))
+	full := strings.Repeat("x", MaxLog-3) + "\n"
+	g.Expect(joinLogs("a\nb\n", full)).To(Equal(full))
 }
 
 func TestAgain(t *testing.T) {

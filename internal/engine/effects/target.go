@@ -27,6 +27,8 @@ type Target struct {
 	Retry   *Retry           `json:"retry,omitempty"`   // of a handler that failed
 	// Deadline is how long after its due time a firing may still begin. 0 means without limit.
 	Deadline time.Duration `json:"deadline,omitempty"`
+	// Jitter is the delay that the schedule added to the due time.
+	Jitter time.Duration `json:"jitter,omitempty"`
 	// Counts makes its end count for the schedule's failures in a row.
 	Counts bool `json:"counts,omitempty"`
 }

@@ -43,6 +43,7 @@ type Worker struct {
 	log    logr.Logger
 	fault  func(point string)
 	wakeup chan struct{}
+	meters *Metrics
 	done   chan struct{} // a slot became free
 	check  chan struct{} // a claim may be lost
 
@@ -54,10 +55,13 @@ type Worker struct {
 // NewWorker returns a worker that does nothing until Run is called.
 func NewWorker(o Options) *Worker {
 	return &Worker{
-		opts: o, store: o.Store, log: o.Log, fault: o.Fault, running: map[store.FiringKey]*claim{},
+		opts: o, store: o.Store, log: o.Log, fault: o.Fault, meters: newMetrics(o.Store), running: map[store.FiringKey]*claim{},
 		wakeup: make(chan struct{}, 1), done: make(chan struct{}, 1), check: make(chan struct{}, 1),
 	}
 }
+
+// Metrics returns the worker's metrics.
+func (w *Worker) Metrics() *Metrics { return w.meters }
 
 // Wake makes the worker look for firings, because one was recorded.
 func (w *Worker) Wake() { signal(w.wakeup) }
@@ -234,6 +238,7 @@ func (w *Worker) later(d time.Duration) { w.opts.Clock.AfterFunc(d, w.Wake) }
 func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 	log := w.log.WithValues("namespace", f.Namespace, "name", f.Name, "effect", f.Effect, "thread", f.ThreadID, "due", f.Due)
 	var written Log
+	began := w.opts.Clock.Now()
 	target, err := TargetOf(f)
 	if err == nil {
 		err = w.attempt(ctx, f, target, &written)
@@ -245,7 +250,7 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 		return // at a shutdown the claim is given up
 	}
 	end := w.outcome(f, target, err)
-	end.Log = written.String()
+	end.Log = joinLogs(f.Log, written.String())
 	if end.Status == store.FiringPending {
 		log.Info("effect will be tried again", "attempt", f.Attempts, "waiting", end.Waiting != "", "after", end.RetryAfter.String(), "error", err.Error())
 	}
@@ -258,6 +263,7 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 		log.Error(err, "cannot record the end of an effect: it may run again")
 		return
 	}
+	w.meters.ended(f, target, began, &end)
 	if end.Status == store.FiringPending {
 		w.later(end.RetryAfter)
 	}

@@ -104,10 +104,10 @@ func describeFiringClaims(e *env) {
 				HaveField("Log", "first"), HaveField("Error", "no"), HaveField("AvailableAt", e.now()+time.Second.Microseconds()))))
 			e.clock.Step(time.Second)
 			e.claims(ctx, "a")
-			end.Epoch, end.Status, end.Error, end.Log = 2, store.FiringSucceeded, "", "second"
+			end.Epoch, end.Status, end.Error, end.Log, end.Cost = 2, store.FiringSucceeded, "", "second", 0.25
 			Expect(e.store.FinishFiring(ctx, end)).To(Succeed())
 			Expect(e.firing(ctx, firingKey(1))).To(HaveValue(And(HaveField("Attempts", 2), HaveField("StartedAt", started), HaveField("EndedAt", e.now()),
-				HaveField("Log", "second"), HaveField("Error", ""), HaveField("Status", store.FiringSucceeded))))
+				HaveField("Log", "second"), HaveField("Cost", 1.75), HaveField("Error", ""), HaveField("Status", store.FiringSucceeded))))
 		})
 
 		It("of firings that turn out to wait count no attempt", func(ctx SpecContext) {
@@ -186,10 +186,14 @@ func describeFiringClaims(e *env) {
 			e.fires(ctx, 11, func(f *store.Firing) { f.Namespace, f.AvailableAt = "later", e.now()+time.Hour.Microseconds() })
 			Expect(e.store.DueFirings(ctx, 5)).To(HaveExactElements(
 				And(HaveField("Namespace", "many"), HaveField("Count", 5)), And(HaveField("Namespace", "few"), HaveField("Count", 2))))
+			Expect(e.store.PendingFirings(ctx)).To(Equal(map[string]int64{"many": 9, "few": 2, "later": 1}))
 			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"many": 2, "few": 5, "later": 1})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(claimed).To(ConsistOf(HaveField("Due", int64(0)), HaveField("Due", int64(1)), HaveField("Due", int64(9)), HaveField("Due", int64(10))))
 			Expect(e.store.DueFirings(ctx, 100)).To(ConsistOf(And(HaveField("Namespace", "many"), HaveField("Count", 7))))
+			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: claimed[0].Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
+			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: claimed[1].Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
+			Expect(e.store.PendingFirings(ctx)).To(Equal(map[string]int64{"many": 9, "later": 1}))
 			Expect(e.store.ClaimFirings(ctx, "a", time.Minute, nil)).To(BeEmpty())
 		})
 
@@ -245,6 +249,24 @@ func describeFiringClaims(e *env) {
 				Expect(e.store.StartRunning(ctx, firingKey(0))).To(Succeed())
 			}),
 		)
+
+		It("can be of a schedule that has fired, which then fires no more", func(ctx SpecContext) {
+			Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "e", Cursor: 1}, Firings: []store.Firing{{EffectID: "e", Due: 1}}})).To(Succeed())
+			e.claims(ctx, "a")
+			was, err := e.store.EffectSchedule(ctx, "e")
+			Expect(err).NotTo(HaveOccurred())
+			next := *was
+			next.Cursor = 2
+			Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: next, Was: was, Firings: []store.Firing{{EffectID: "e", Due: 2}}})).To(Succeed())
+			for range 2 {
+				Expect(e.store.StopEffect(ctx, "e")).To(Succeed())
+			}
+			Expect(e.firing(ctx, firingKey(2)).Status).To(Equal(store.FiringCanceled))
+			last := next
+			last.Cursor = 3
+			Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: last, Was: &next, Firings: []store.Firing{{EffectID: "e", Due: 3}}})).To(MatchError(store.ErrConflict))
+			Expect(finish(ctx, 1, store.FiringSucceeded)).To(Succeed(), "what ran went on")
+		})
 
 		It("and a claim at the same time never both succeed", func(ctx SpecContext) {
 			const rounds, effects = 10, 20

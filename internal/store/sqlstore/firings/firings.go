@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -92,6 +93,29 @@ func (s Store) DueFirings(ctx context.Context, limit int) ([]store.DueFirings, e
 	}
 	slices.SortStableFunc(due, func(a, b store.DueFirings) int { return cmp.Compare(a.Oldest, b.Oldest) })
 	return due, nil
+}
+
+// PendingFirings implements store.FiringStore.
+func (s Store) PendingFirings(ctx context.Context) (map[string]int64, error) {
+	counts := map[string]int64{}
+	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		namespaces, err := sqldb.Column[string](ctx, c, queries.FiringNamespaces)
+		if err != nil {
+			return err
+		}
+		for _, ns := range namespaces {
+			var n int64
+			if err := c.Row(ctx, queries.CountFirings, []any{ns}, &n); err != nil {
+				return err
+			}
+			counts[ns] = n
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count firings: %w", err)
+	}
+	return counts, nil
 }
 
 // ClaimFirings implements store.FiringStore.
@@ -276,31 +300,40 @@ var errBegun = errors.New("a firing of the effect was claimed or has ended")
 // seen, or skips the rows.
 func (s Store) RemoveEffect(ctx context.Context, effectID string) (removed bool, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		if err := s.lock(t, effectID); err != nil {
-			return err
-		}
-		if err := t.Write(t.Ctx, queries.RemoveSchedule, effectID, t.Now); err != nil {
-			return err
-		}
-		canceled, err := t.Exec(t.Ctx, queries.CancelEffect, t.Now, effectID)
-		if err != nil {
+		if err := s.stop(t, effectID); err != nil {
 			return err
 		}
 		var one string
-		if begun, err := sqldb.Found(t.Row(t.Ctx, queries.ClaimedFirings, []any{effectID}, &one)); err != nil {
-			return err
-		} else if begun {
+		begun, err := sqldb.Found(t.Row(t.Ctx, queries.ClaimedFirings, []any{effectID}, &one))
+		if err == nil && begun {
 			return errBegun
 		}
-		if canceled > 0 {
-			changed(t, effectID, "")
-		}
-		return nil
+		return err
 	})
 	if errors.Is(err, errBegun) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// StopEffect implements store.FiringStore.
+func (s Store) StopEffect(ctx context.Context, effectID string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return s.stop(t, effectID) })
+}
+
+// stop makes an effect fire no more, and cancels its firings that nobody has claimed.
+func (s Store) stop(t *txn.Tx, effectID string) error {
+	if err := s.lock(t, effectID); err != nil {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.RemoveSchedule, effectID, t.Now); err != nil {
+		return err
+	}
+	canceled, err := t.Exec(t.Ctx, queries.CancelEffect, t.Now, effectID)
+	if canceled > 0 {
+		changed(t, effectID, "")
+	}
+	return err
 }
 
 // lock keeps an effect from being removed while a firing of it is recorded. RecordDue needs no lock, because it changes the row that
@@ -328,5 +361,12 @@ func (s Store) Firings(ctx context.Context, q store.FiringQuery) ([]store.Firing
 	if q.Active {
 		query = queries.ActiveFirings
 	}
-	return sqldb.ReadList(ctx, s.DB.Readers, scan, query, q.EffectID, q.Before, q.Before, sqldb.PageSize(q.Limit))
+	last, before, thread := int64(math.MaxInt64), int64(math.MaxInt64), ""
+	switch {
+	case q.BeforeThread != nil:
+		last, before, thread = q.Before, q.Before, *q.BeforeThread
+	case q.Before != 0:
+		last, before = q.Before-1, q.Before
+	}
+	return sqldb.ReadList(ctx, s.DB.Readers, scan, query, q.EffectID, last, before, thread, sqldb.PageSize(q.Limit))
 }

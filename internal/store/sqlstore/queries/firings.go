@@ -18,15 +18,16 @@ const (
 			SELECT (SELECT min(namespace) FROM effect_firing WHERE status = 'pending' AND namespace > n.namespace)
 			FROM n WHERE n.namespace IS NOT NULL)
 		SELECT namespace FROM n WHERE namespace IS NOT NULL`
-	DueFirings = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ? ORDER BY available_at LIMIT ?`
-	Claimable  = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
+	DueFirings   = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ? ORDER BY available_at LIMIT ?`
+	CountFirings = `SELECT count(*) FROM effect_firing WHERE status = 'pending' AND namespace = ?`
+	Claimable    = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
 		ORDER BY available_at, due, effect_id, thread_id LIMIT ?`
 	ClaimFiring = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
 		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`
 	ExtendFiring = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND owner = ?`
 	RenewFiring  = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ?
 		AND status = 'pending' AND owner <> ''`
-	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = ?, log = ?,
+	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = cost + ?, log = ?,
 			attempts = attempts - CAST(? AS BIGINT), started_at = CASE WHEN attempts = CAST(? AS BIGINT) THEN 0 ELSE started_at END
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
 	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1
@@ -36,9 +37,10 @@ const (
 	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND (epoch > 0 OR started_at > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
 	CancelEffect   = `UPDATE effect_firing SET status = 'canceled', error = 'removed before it was due', ended_at = ?
 		WHERE effect_id = ? AND epoch = 0 AND started_at = 0 AND status IN ('pending', 'queued', 'running')`
-	ActiveFirings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')
-		AND (due < ? OR CAST(? AS BIGINT) = 0) ORDER BY due DESC, thread_id LIMIT ?`
-	Firings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND (due < ? OR CAST(? AS BIGINT) = 0) ORDER BY due DESC, thread_id LIMIT ?`
+	// ActiveFirings and Firings take the effect, and the due time and thread after which the page begins.
+	ActiveFirings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')` + firingsAfter
+	Firings       = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ?` + firingsAfter
+	firingsAfter  = ` AND due <= ? AND (due < ? OR thread_id > ?) ORDER BY due DESC, thread_id LIMIT ?`
 	// ReleaseQueued takes effect, thread, and both once more.
 	ReleaseQueued = `UPDATE effect_firing SET status = CAST(? AS TEXT), available_at = ? WHERE effect_id = ? AND thread_id = ? AND status = 'queued'
 		AND due = (SELECT min(o.due) FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status = 'queued')
