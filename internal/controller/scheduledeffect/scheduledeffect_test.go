@@ -110,6 +110,27 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonSucceeded))))
 	})
 
+	It("shows that it is under way after ten seconds, and costs one write when it ends before", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		e.Clock.Step(10 * time.Second)
+		e.Writes()
+		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(10 * time.Second))
+		e.Clock.Step(9 * time.Second)
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(BeEmpty())
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, s)
+		Get(ctx, e, s)
+		Expect(s.Status.Phase).To(Equal("Fired"))
+		finish(ctx, s, store.FiringSucceeded, "")
+		Reconcile(ctx, r, s)
+		Get(ctx, e, s)
+		Expect(s.Status.Phase).To(Equal("Succeeded"), "the end is shown at once")
+		Expect(e.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 2}))
+	})
+
 	It("is not late by the time that its status takes to write", Label("EFF-04"), func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx)

@@ -19,6 +19,10 @@ import (
 // costs one write.
 const gatherFor = time.Second
 
+// underWayFor is how long a status that says that something is under way waits for its end. When many effects are due
+// at once, and wait for each other's handlers, each still costs one write.
+const underWayFor = 10 * time.Second
+
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
@@ -28,7 +32,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
 	var gather time.Duration
-	if !s.urgent() {
+	switch {
+	case s.urgent():
+	case s.underWay():
+		gather = underWayFor
+	default:
 		gather = gatherFor
 	}
 	wait, write := r.statusLimit.Decide(s.req, gather, s.at)
@@ -63,6 +71,11 @@ func (s *scope) urgent() bool {
 		return true
 	}
 	return status.CompletionTime != nil || s.problem != nil
+}
+
+// underWay reports whether a one-time effect has fired and not ended. Its end changes the status again.
+func (s *scope) underWay() bool {
+	return s.schedule == nil && s.firing != nil && s.object.Status.CompletionTime == nil
 }
 
 // earlier returns the shorter of two waiting times. 0 means none.

@@ -45,7 +45,7 @@ func CompileLibraries(vm *qjs.VM) (Libraries, error) {
 		}
 		l.Modules[m.Name] = code
 	}
-	code, ok := vm.CompileScript(internal+"definition", lib.Definition)
+	code, ok := vm.CompileScript(internal+"definition", lib.Definition())
 	if !ok {
 		return failed("the definition script")
 	}
@@ -152,5 +152,5 @@ func (l *Libraries) definition(vm *qjs.VM) (qjs.Value, bool) {
 	if len(l.Definition) > 0 {
 		return vm.EvalBytecode(l.Definition)
 	}
-	return vm.Eval(internal+"definition", lib.Definition)
+	return vm.Eval(internal+"definition", lib.Definition())
 }

@@ -19,11 +19,13 @@ var Zod string
 //go:embed builder.js
 var Builder string
 
-// Definition is the script that provides state, timers and text codecs to definition code, and that describes and
+// Definition returns the script that provides state, timers and text codecs to definition code, and that describes and
 // invokes what a module declares. Its value is a function that takes the host's side.
 //
 // It consists of three files: two without dependencies, and a third that gets what they make.
-var Definition = "(function (sys) {\n(" + expression(abortScript) + ")();\nreturn (" + expression(definitionScript) + ")(sys, " + expression(threadScript) + ");\n})"
+func Definition() string {
+	return "(function (sys) {\n(" + expression(abortScript) + ")();\nreturn (" + expression(definitionScript) + ")(sys, " + expression(threadScript) + ");\n})"
+}
 
 // Each of these is one function.
 var (
@@ -57,6 +59,8 @@ var HTTP string
 //go:embed handler.js
 var Handler string
 
-// Whole is Definition including HTTP and Handler, for engines that compile a function at its first call.
-var Whole = "(function (sys) {\nsys.httpParts = " + expression(HTTP) + ";\nsys.handlerParts = " + expression(Handler) +
-	";\nreturn (" + expression(Definition) + ")(sys);\n})"
+// Whole returns Definition including HTTP and Handler, for engines that compile a function at its first call.
+func Whole() string {
+	return "(function (sys) {\nsys.httpParts = " + expression(HTTP) + ";\nsys.handlerParts = " + expression(Handler) +
+		";\nreturn (" + expression(Definition()) + ")(sys);\n})"
+}
