@@ -188,7 +188,7 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 		Description:         s.Spec.Description,
 		Resumable:           s.Spec.Resumable,
 		Blocking:            s.Spec.Blocking,
-		ThreadName:          ChildThreadName(s.Name),
+		ThreadName:          ChildThreadName(s),
 		SpawnGroupID:        s.Spec.SpawnGroupID,
 		CreatedAt:           s.CreationTimestamp.UnixMicro(),
 		Status:              ChildPending,
@@ -197,4 +197,9 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 }
 
 // ChildThreadName returns the name of the Thread that a Subagent owns.
-func ChildThreadName(subagent string) string { return subagent }
+func ChildThreadName(s *skeinv1.Subagent) string {
+	if s.Spec.ThreadRef != nil {
+		return s.Spec.ThreadRef.Name
+	}
+	return s.Name
+}
