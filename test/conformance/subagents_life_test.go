@@ -209,7 +209,7 @@ var _ = Describe("The life of subagents", func() {
 
 	It("may begin by hand, with a new thread or an existing one, and the parent is told", Label("SUB-01", "MSG-09"), func(ctx SpecContext) {
 		ns := namespace(ctx)
-		t := family(ctx, ns, []skeinv1.ScriptStep{{Content: "noted: {{ .Last.Content }}"}}, []skeinv1.ScriptStep{harness.Answer("5")}, helper())
+		t := family(ctx, ns, []skeinv1.ScriptStep{{Content: "noted: {{ .Last.Content }}", Times: ptr.To[int32](0)}}, []skeinv1.ScriptStep{{Content: "5", Times: ptr.To[int32](0)}}, helper())
 		create(ctx, harness.NewThread(ns, "old", "worker"), harness.NewThread(ns, "other", "worker"))
 		old := ready(ctx, cluster.Thread(ns, "old"))
 		say(ctx, old, 1, "before")

@@ -40,9 +40,7 @@ export default defineTool({
     await state.scheduleEffect('later', { v, deep: [v] }, 3600000);
     await state.setValue(v, { v });
     await state.emit('said', { v });
-    await state.injectMessage({ role: 'system', content: v, metadata: { [v]: v }, silent: true });
     await state.writeFile('/' + v + '.txt', new TextEncoder().encode(v), 'text/plain');
-    await state.notifyParent?.(v)?.catch?.(() => {});
     console.log(v);
     throw new Error('thrown ' + v);
   },
