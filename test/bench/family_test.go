@@ -66,7 +66,9 @@ var _ = Describe("A family", Ordered, func() {
 			return cluster.Client.Get(ctx, client.ObjectKeyFromObject(t), t) == nil && is(&t.Status)
 		}).WithPolling(2 * time.Millisecond).Should(BeTrue())
 	}
-	done := func(s *skeinv1.ThreadStatus) bool { return s.LastRun != nil && s.LastRun.Outcome == skeinv1.RunSucceeded }
+	done := func(s *skeinv1.ThreadStatus) bool {
+		return s.LastRun != nil && s.LastRun.Outcome == skeinv1.RunSucceeded
+	}
 
 	It("goes to a child and back", func(ctx SpecContext) {
 		const n = 60
@@ -103,7 +105,9 @@ var _ = Describe("A family", Ordered, func() {
 	}, SpecTimeout(10*time.Minute))
 
 	It("has 1,000 children", func(ctx SpecContext) {
-		ns := family(ctx, 1000, func(s *skeinv1.AgentSubagent) { s.ParentCommunication, s.MaxInstances = skeinv1.CommunicationExplicit, 2000 }, harness.Answer("done"))
+		ns := family(ctx, 1000, func(s *skeinv1.AgentSubagent) {
+			s.ParentCommunication, s.MaxInstances = skeinv1.CommunicationExplicit, 2000
+		}, harness.Answer("done"))
 		t := start(ctx, ns, "parent")
 		took := timed(func() {
 			until(ctx, t, func(s *skeinv1.ThreadStatus) bool { return s.ChildCounts != nil && s.ChildCounts.Completed >= 1000 })
