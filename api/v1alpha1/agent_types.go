@@ -285,7 +285,7 @@ type AgentSubagent struct {
 
 	// MaxInstances of it that may live at once under one thread.
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:default=10
 	// +optional
 	MaxInstances int32 `json:"maxInstances,omitempty"`

@@ -174,6 +174,8 @@ const (
 	LabelSandboxState = "skein.dev/sandbox-state"
 	// LabelTemplateHash tells sandbox pods of an old template from those of the present one.
 	LabelTemplateHash = "skein.dev/template-hash"
+	// AnnotationRetain, with the value true, keeps the data of a Thread that is deleted, like spec.deletionPolicy: Retain.
+	AnnotationRetain = "skein.dev/retain"
 	// AnnotationIdempotencyKey holds what caused an object, so that a repeated create is recognised.
 	AnnotationIdempotencyKey = "skein.dev/cause"
 	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value, the present time, keeps a repeat from firing again.

@@ -98,7 +98,7 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 	}
 	err = c.client.Create(ctx, s)
 	if apierrors.IsAlreadyExists(err) {
-		return c.existing(ctx, s)
+		return c.existing(ctx, parent, s)
 	}
 	if err == nil {
 		return ptr.To(Entry(s)), nil
@@ -133,13 +133,16 @@ func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference s
 }
 
 // existing returns the child that an earlier attempt of the same call created.
-func (c *Children) existing(ctx context.Context, want *skeinv1.Subagent) (*skeinv1.ChildStatus, error) {
+func (c *Children) existing(ctx context.Context, parent *store.Thread, want *skeinv1.Subagent) (*skeinv1.ChildStatus, error) {
 	var have skeinv1.Subagent
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(want), &have); err != nil {
 		return nil, fmt.Errorf("read Subagent %q: %w", want.Name, err)
 	}
 	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != want.Annotations[skeinv1.AnnotationIdempotencyKey] ||
 		have.Spec.ParentRef != want.Spec.ParentRef {
+		if err := c.store.ReleaseChild(ctx, parent.ID, want.Name); err != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("a Subagent %q exists already and was not made by this call: delete or rename it", want.Name)
 	}
 	return ptr.To(Entry(&have)), nil
@@ -188,7 +191,7 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 		Description:         s.Spec.Description,
 		Resumable:           s.Spec.Resumable,
 		Blocking:            s.Spec.Blocking,
-		ThreadName:          ChildThreadName(s.Name),
+		ThreadName:          ChildThreadName(s),
 		SpawnGroupID:        s.Spec.SpawnGroupID,
 		CreatedAt:           s.CreationTimestamp.UnixMicro(),
 		Status:              ChildPending,
@@ -197,4 +200,9 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 }
 
 // ChildThreadName returns the name of the Thread that a Subagent owns.
-func ChildThreadName(subagent string) string { return subagent }
+func ChildThreadName(s *skeinv1.Subagent) string {
+	if s.Spec.ThreadRef != nil {
+		return s.Spec.ThreadRef.Name
+	}
+	return s.Name
+}

@@ -44,6 +44,17 @@ type Adopt struct {
 	Title     string // empty leaves the title as it is
 }
 
+// Attach makes a root thread, with everything below it, the child of another thread of its namespace. It fails with
+// ErrHasParent when the thread has another parent, with ErrCycle when the parent is below the thread, with ErrTerminated when
+// one of the two is terminated, and with ErrHasEnv when the tree has variables of its own. Repeating it is no error.
+type Attach struct {
+	ParentID       string
+	Reference      string
+	Agent          string // that the thread runs
+	Child          Child
+	RegistryStatus string
+}
+
 // Condemn decides that a retained thread is purged, so that nothing can adopt it any more. It fails with ErrNotRetained
 // when the thread has an object. Repeating it is no error.
 type Condemn struct{}
@@ -56,3 +67,4 @@ func (*Revoke) op()        {}
 func (*Retain) op()        {}
 func (*Adopt) op()         {}
 func (*Condemn) op()       {}
+func (*Attach) op()        {}

@@ -27,6 +27,12 @@ var (
 	ErrRetained = errors.New("the thread is retained without an object")
 	// ErrNotRetained means that the thread has an object, so it can be neither adopted nor purged by its id.
 	ErrNotRetained = errors.New("the thread is not retained")
+	// ErrHasParent means that the thread is a child already.
+	ErrHasParent = errors.New("the thread is a child of another")
+	// ErrCycle means that a thread would become its own ancestor, or have a parent in another namespace.
+	ErrCycle = errors.New("the parent is below the thread, or in another namespace")
+	// ErrHasEnv means that variables were set on the thread, or below it.
+	ErrHasEnv = errors.New("the thread, or one below it, has variables of its own")
 	// ErrConflict means that the thread does not have the expected version (THR-11).
 	ErrConflict = errors.New("the thread has changed since it was read")
 	// ErrKeyReused means that the idempotency key was already used for another request (MSG-10).

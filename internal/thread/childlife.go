@@ -13,6 +13,7 @@ const (
 	ChildCompleted  = "completed"
 	ChildFailed     = "failed"
 	ChildTerminated = "terminated"
+	ChildAdopted    = "adopted"
 )
 
 // Metadata keys of such messages.

@@ -158,6 +158,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Workers:       o.Workers,
 
 		NamespaceWorkers: o.NamespaceWorkers,
+		Limits:           engine.Limits{Depth: o.SubagentDepth, Children: o.ThreadSubagents, NamespaceChildren: o.NamespaceSubagents},
 
 		Logger:  o.Logger.WithName("engine"),
 		Redact:  o.secrets.Text,

@@ -41,6 +41,7 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--namespace-workers=-1", "positive"},
 		{"--thread-effects=-1", "--thread-effects=-1: give a positive number, or 0 for no limit"},
 		{"--namespace-effects=-1", "--namespace-effects=-1: give a positive number, or 0 for no limit"},
+		{"--thread-subagents=-1", "positive"},
 		{"--file-quota-bytes=much", "amount of bytes such as 500Mi"},
 		{"--file-quota-files=-1", "give 0 for no bound"},
 	} {

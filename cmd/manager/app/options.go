@@ -87,6 +87,10 @@ type Options struct {
 	Workers     int // concurrent runs; 0 means the engine's default
 	// NamespaceWorkers limits the concurrent runs of one namespace. 0 means no separate limit.
 	NamespaceWorkers int
+	// SubagentDepth, ThreadSubagents and NamespaceSubagents limit how deep subagents nest, and how many live at once. 0 means
+	// the engine's default.
+	SubagentDepth, ThreadSubagents, NamespaceSubagents int
+
 	ThreadEffects    int      // ScheduledEffects of a thread that have not ended; 0 means no limit
 	NamespaceEffects int      // the same of a namespace
 	MaxQueued        int      // user messages that may wait in one thread (MSG-07)
@@ -158,6 +162,9 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "`number` of runs at once of one namespace; only bound by --workers when 0")
 	f.IntVar(&o.ThreadEffects, "thread-effects", o.ThreadEffects, "`number` of ScheduledEffects of one thread that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
 	f.IntVar(&o.NamespaceEffects, "namespace-effects", o.NamespaceEffects, "`number` of ScheduledEffects of one namespace that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
+	f.IntVar(&o.SubagentDepth, "subagent-depth", o.SubagentDepth, "`number` of levels that subagents may nest (default 5)")
+	f.IntVar(&o.ThreadSubagents, "thread-subagents", o.ThreadSubagents, "`number` of living subagents that one thread may start (default 100)")
+	f.IntVar(&o.NamespaceSubagents, "namespace-subagents", o.NamespaceSubagents, "`number` of living subagents that the threads of one namespace may start together (default 10000)")
 	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
 	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; all with public addresses when empty")
 	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools may reach even where its address is private, loopback or link-local, such as tools.example.svc")
@@ -210,6 +217,11 @@ func (o *Options) validate() error {
 	}
 	if o.Workers < 0 {
 		errs = append(errs, fmt.Errorf("--workers=%d: give a positive number", o.Workers))
+	}
+	for flag, n := range map[string]int{"subagent-depth": o.SubagentDepth, "thread-subagents": o.ThreadSubagents, "namespace-subagents": o.NamespaceSubagents} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("--%s=%d: give a positive number, or leave it out for the default", flag, n))
+		}
 	}
 	if o.NamespaceWorkers < 0 {
 		errs = append(errs, fmt.Errorf("--namespace-workers=%d: give a positive number, or 0 for no bound but --workers", o.NamespaceWorkers))

@@ -25,10 +25,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=subagents,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=skein.dev,resources=subagents,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=skein.dev,resources=subagents/status,verbs=patch
 // +kubebuilder:rbac:groups=skein.dev,resources=subagents/finalizers,verbs=update
-// +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=get;list;watch;create;patch
 
 // Engine is the part of the engine that the controller needs.
 type Engine interface {
@@ -79,6 +79,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownersChanged()))).
 		Owns(&skeinv1.Thread{}, builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexThread), builder.WithPredicates(threadTurned())).
+		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexAdopted), builder.WithPredicates(threadTurned())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
@@ -140,6 +141,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	result, err := r.writeStatus(ctx, s, failed)
 	if err == nil && failed == nil && result.RequeueAfter == 0 && s.refused != "" {
 		failed = r.tellLost(ctx, s) // the refusal is on record now, so that the child is not created any more
+	}
+	if err == nil && failed == nil && result.RequeueAfter == 0 {
+		var expiry ctrl.Result
+		if expiry, failed = r.expire(ctx, s); expiry.RequeueAfter > 0 && (result.RequeueAfter == 0 || expiry.RequeueAfter < result.RequeueAfter) {
+			result = expiry
+		}
 	}
 	return result, errors.Join(failed, err)
 }

@@ -25,12 +25,16 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		s.childless = true
 		return nil
 	}
-	name := types.NamespacedName{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object.Name)}
+	name := types.NamespacedName{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object)}
 	var child skeinv1.Thread
 	err := r.Client.Get(ctx, name, &child, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err) && (made(s.object) || s.parentRow.TerminatedAt != 0):
 		s.childless = true
+		return nil
+	case apierrors.IsNotFound(err) && s.object.Spec.ThreadRef != nil:
+		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
+			fmt.Sprintf("Thread %q does not exist in namespace %q: create it, or correct spec.threadRef in a new Subagent", name.Name, name.Namespace)}
 		return nil
 	case apierrors.IsNotFound(err):
 		if s.childless, err = r.purged(ctx, s.object); s.childless || err != nil {
@@ -49,6 +53,11 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		}
 	case err != nil:
 		return fmt.Errorf("read Thread %q: %w", name.Name, err)
+	}
+	if s.object.Spec.ThreadRef != nil {
+		if err := r.adopt(ctx, s, &child); s.problem != nil || err != nil {
+			return err
+		}
 	}
 	if !metav1.IsControlledBy(&child, s.object) {
 		if byRun(s.object) && !made(s.object) && child.DeletionTimestamp.IsZero() {
@@ -102,7 +111,7 @@ func childThread(s *scope) *skeinv1.Thread {
 	return &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:  o.Namespace,
-			Name:       kube.ChildThreadName(o.Name),
+			Name:       kube.ChildThreadName(o),
 			Labels:     labels,
 			Finalizers: []string{skeinv1.Finalizer},
 			OwnerReferences: []metav1.OwnerReference{{

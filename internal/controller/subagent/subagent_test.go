@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -245,6 +246,74 @@ var _ = Describe("The subagent controller", func() {
 		Reconcile(ctx, r, s)
 		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), &skeinv1.Thread{})).NotTo(Succeed())
 		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("terminated"))
+	})
+
+	It("makes an existing Thread the child, and tells the parent", Label("SUB-01", "MSG-09"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		adopt := func(s *skeinv1.Subagent) {
+			s.Spec = skeinv1.SubagentSpec{ParentRef: s.Spec.ParentRef, Name: "helper", Resumable: true, ThreadRef: &skeinv1.LocalRef{Name: "old"}, ParentCommunication: skeinv1.CommunicationImplicit}
+		}
+		s := declared(ctx, adopt)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", ContainSubstring(`Thread "old" does not exist`))))
+		old := &skeinv1.Thread{ObjectMeta: Meta("old")}
+		e.Create(ctx, old)
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", ContainSubstring("not stored yet"))))
+		stored(ctx, old)
+		for range 2 {
+			e.Clock.Step(time.Minute)
+			Reconcile(ctx, r, s)
+		}
+		Expect(metav1.IsControlledBy(Get(ctx, e, old), s)).To(BeTrue())
+		Expect(e.Store.Thread(ctx, string(old.UID))).To(HaveValue(And(HaveField("ParentID", string(parent.UID)), HaveField("Reference", "s"))))
+		Expect(Get(ctx, e, s).Status.Entry).To(HaveValue(And(HaveField("ThreadName", "old"), HaveField("ThreadID", string(old.UID)), HaveField("Status", "pending"))))
+		page, err := e.Store.Messages(ctx, string(parent.UID), store.MessageQuery{IncludeSilent: true})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Messages).To(HaveExactElements(HaveField("Metadata", HaveKeyWithValue("status_kind", "adopted"))))
+
+		for name, c := range map[string]struct {
+			edit func(*store.Thread)
+			says string
+		}{
+			"anothers": {func(t *store.Thread) { t.UserID = "bob" }, "another user"},
+			"child":    {func(t *store.Thread) { t.ParentID, t.Child = string(parent.UID), &store.Child{} }, "child of another thread"},
+		} {
+			o := &skeinv1.Thread{ObjectMeta: Meta(name)}
+			e.Create(ctx, o)
+			stored(ctx, o, c.edit)
+			s := declared(ctx, adopt, func(s *skeinv1.Subagent) { s.Name, s.Spec.ThreadRef.Name = "s-"+name, name })
+			Reconcile(ctx, r, s)
+			Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring(c.says)))))
+			Expect(Get(ctx, e, o).OwnerReferences).To(BeEmpty())
+		}
+	})
+
+	It("removes a child a while after it has ended for good, and keeps its conversation where it is to", Label("SUB-02"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		for _, retain := range []skeinv1.ChildRetention{"", skeinv1.ChildPurge, skeinv1.ChildKeep} {
+			s := declared(ctx, func(s *skeinv1.Subagent) {
+				s.Name, s.Spec.Retain, s.Spec.TTLAfterFinished = "s-"+strings.ToLower(string(retain)+"x"), retain, &metav1.Duration{Duration: time.Hour}
+			})
+			Reconcile(ctx, r, s)
+			t := made(ctx, s)
+			stored(ctx, t, childRow(s))
+			e.Clock.Step(2 * time.Hour)
+			Reconcile(ctx, r, s)
+			Expect(Get(ctx, e, s)).NotTo(BeNil(), "it has not ended")
+			Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("completed")}, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
+			row, err := e.Store.Thread(ctx, string(t.UID))
+			Expect(err).NotTo(HaveOccurred())
+			after := Reconcile(ctx, r, s).RequeueAfter
+			Expect(after).To(BeNumerically("~", time.Hour, time.Minute))
+			e.Clock.SetTime(time.UnixMicro(row.TerminatedAt).Add(time.Hour))
+			Reconcile(ctx, r, s)
+			Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)).NotTo(Succeed())
+			Expect(Get(ctx, e, t).Annotations[skeinv1.AnnotationRetain] == "true").To(Equal(retain == skeinv1.ChildKeep))
+		}
 	})
 
 	It("does not make a child again that somebody deleted", func(ctx SpecContext) {

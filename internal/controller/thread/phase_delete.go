@@ -61,5 +61,5 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wai
 // retains reports whether the stored data of a Thread outlives it. The API server sets a default deletionPolicy, so
 // an empty one could not be decoded. Then nothing is deleted.
 func retains(o *skeinv1.Thread) bool {
-	return o.Spec.DeletionPolicy == skeinv1.DeletionRetain || (o.Spec.DeletionPolicy == "" && o.Undecodable != "")
+	return o.Spec.DeletionPolicy == skeinv1.DeletionRetain || o.Annotations[skeinv1.AnnotationRetain] == "true" || (o.Spec.DeletionPolicy == "" && o.Undecodable != "")
 }

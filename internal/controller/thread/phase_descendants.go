@@ -137,7 +137,7 @@ func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, na
 		return nil
 	}
 	var t skeinv1.Thread
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: kube.ChildThreadName(name)}, &t)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: kube.ChildThreadName(&s)}, &t)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}

@@ -39,6 +39,8 @@ const (
 	IndexShape = "skein.shape"
 	// IndexPool finds Agents by the SandboxPool that they name, or by the default pool.
 	IndexPool = "skein.pool"
+	// IndexAdopted finds Subagents by the existing Thread that they make their child.
+	IndexAdopted = "skein.adopted"
 	// IndexThread finds Subagents and ScheduledEffects by the Thread that they belong to.
 	IndexThread = "skein.thread"
 	// IndexOrigin finds Threads by the Thread that they are forked from.
@@ -184,6 +186,12 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.Subagent{}, IndexThread, func(o client.Object) []string {
 			return []string{o.(*skeinv1.Subagent).Spec.ParentRef.Name}
+		}},
+		{&skeinv1.Subagent{}, IndexAdopted, func(o client.Object) []string {
+			if ref := o.(*skeinv1.Subagent).Spec.ThreadRef; ref != nil {
+				return []string{ref.Name}
+			}
+			return nil
 		}},
 		{&skeinv1.ScheduledEffect{}, IndexThread, func(o client.Object) []string {
 			if ref := o.(*skeinv1.ScheduledEffect).Spec.ThreadRef; ref != nil {

@@ -149,6 +149,8 @@ func applyLife(t *txn.Tx, h *txn.Head, op store.Op) (known bool, err error) {
 		return true, threads.Retain(t, h)
 	case *store.Adopt:
 		return true, threads.Adopt(t, h, op)
+	case *store.Attach:
+		return true, threads.Attach(t, h, op)
 	case *store.Condemn:
 		return true, threads.MarkPurged(t, h)
 	}

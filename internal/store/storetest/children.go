@@ -85,6 +85,37 @@ func describeChildren(e *env) {
 			}
 		})
 
+		It("are not needed by a thread that becomes a child with all below it", Label("SUB-01", "ENV-04"), func(ctx SpecContext) {
+			root, parent, adopted := e.thread(ctx), "", e.thread(ctx)
+			parent = child(ctx, task(root, 1))
+			below := child(ctx, task(adopted, 2))
+			attach := func(id, to, reference string) error {
+				return e.store.Apply(ctx, id, nil, &store.Attach{ParentID: to, Reference: reference, Agent: "helper", Child: store.Child{Name: "kind"}, RegistryStatus: "pending"})
+			}
+			Expect(attach(adopted, below, "x")).To(MatchError(store.ErrCycle))
+			Expect(attach(adopted, adopted, "x")).To(MatchError(store.ErrCycle))
+			Expect(attach(below, parent, "x")).To(MatchError(store.ErrHasParent))
+			Expect(attach(adopted, "none", "x")).To(MatchError(store.ErrNotFound))
+			Expect(attach(adopted, e.threadIn(ctx, "other"), "x")).To(MatchError(store.ErrCycle))
+			for range 2 {
+				Expect(attach(adopted, parent, "ref")).To(Succeed())
+			}
+			Expect(*e.info(ctx, adopted)).To(And(HaveField("ParentID", parent), HaveField("Reference", "ref"), HaveField("RootID", root), HaveField("Depth", 2),
+				HaveField("RegistryStatus", "pending"), HaveField("Child", HaveValue(HaveField("Name", "kind")))))
+			Expect(*e.info(ctx, below)).To(And(HaveField("RootID", root), HaveField("Depth", 3)))
+			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"kind": 1}))
+			Expect(attach(adopted, root, "other")).To(MatchError(store.ErrHasParent))
+			ended := e.thread(ctx)
+			e.apply(ctx, ended, &store.Terminate{})
+			Expect(attach(ended, parent, "x")).To(MatchError(store.ErrTerminated))
+			withEnv := e.thread(ctx)
+			e.apply(ctx, withEnv, &store.SetEnv{Vars: []store.EnvVar{{Name: "A", Value: []byte("a"), KeyID: 7}}})
+			Expect(attach(withEnv, parent, "x")).To(MatchError(store.ErrHasEnv))
+			e.apply(ctx, root, &store.SetEnv{Vars: []store.EnvVar{{Name: "B", Value: []byte("b"), KeyID: 7}}})
+			_, err := e.store.PurgeThread(ctx, adopted)
+			Expect(err).NotTo(HaveOccurred())
+		})
+
 		It("end with their child, or before there is one", func(ctx SpecContext) {
 			parent := e.thread(ctx)
 			for i := range 5 {

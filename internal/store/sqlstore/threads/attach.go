@@ -1,0 +1,83 @@
+package threads
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// lineage is where a thread stands in its tree.
+type lineage struct {
+	parent, reference, root string
+	depth                   int
+	terminated              int64
+	namespace               string
+}
+
+func readLineage(t *txn.Tx, id string) (l lineage, err error) {
+	err = t.Row(t.Ctx, queries.OwnLineage, []any{id}, &l.parent, &l.reference, &l.root, &l.depth, &l.terminated, &l.namespace)
+	return l, err
+}
+
+// Attach makes a root thread the child of another, with everything below it.
+func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
+	if _, err := t.Head(op.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
+		return fmt.Errorf("parent of thread %s: %w", h.ID, err)
+	}
+	own, err := readLineage(t, h.ID)
+	if err != nil {
+		return err
+	}
+	parent, err := readLineage(t, op.ParentID)
+	if err != nil {
+		return fmt.Errorf("parent of thread %s: %w", h.ID, err)
+	}
+	switch {
+	case own.parent == op.ParentID && own.reference == op.Reference:
+		return nil
+	case own.parent != "":
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrHasParent)
+	case parent.root == h.ID, own.namespace != parent.namespace:
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrCycle)
+	case own.terminated != 0, parent.terminated != 0:
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
+	}
+	var variables int64
+	if err := t.Row(t.Ctx, queries.TreeHasEnv, []any{h.ID}, &variables); err != nil {
+		return err
+	}
+	if variables > 0 { // their values are bound to the tree that they were set in
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrHasEnv)
+	}
+	child, err := json.Marshal(op.Child)
+	if err != nil {
+		return err
+	}
+	for _, w := range []struct {
+		query string
+		args  []any
+	}{
+		{queries.MoveTree, []any{h.ID, parent.root, parent.depth + 1}},
+		{queries.MoveUsage, []any{parent.root, h.ID}},
+		{queries.Attach, []any{op.ParentID, op.Reference, string(child), op.RegistryStatus, h.Key}},
+		{queries.InheritEnv, []any{h.Key}},
+	} {
+		if err := t.Write(t.Ctx, w.query, w.args...); err != nil {
+			return err
+		}
+	}
+	if err := runs.JoinTree(t, h, op.Agent); err != nil {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.AttachUsage, op.ParentID, h.ID); err != nil {
+		return err
+	}
+	h.Touch(store.ChangedThread)
+	return CountChild(t, &store.Thread{
+		ID: h.ID, ParentID: op.ParentID, Reference: op.Reference, Namespace: own.namespace, Agent: op.Agent, Child: &op.Child, CreatedAt: t.Now,
+	})
+}
