@@ -134,6 +134,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.postRun.Run, e.postRun.Sweep, e.dispatchLoop, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
+	loops.Go(func() { e.resumeHandoffs(ctx) })
 	<-ctx.Done()
 	e.queue.ShutDown()
 	e.held.CancelAll(ending.ErrShutdown)

@@ -45,6 +45,16 @@ func (e *Engine) HandOff(ctx context.Context, threadID string, h related.Handoff
 	return e.related.HandOff(ctx, threadID, h)
 }
 
+// resumeHandoffs completes what a manager that has ended left undone.
+func (e *Engine) resumeHandoffs(ctx context.Context) {
+	if e.related == nil {
+		return
+	}
+	if err := e.related.Resume(ctx); err != nil && ctx.Err() == nil {
+		e.log.Error(err, "cannot make the Thread objects of handoffs that were cut off; the next start of a manager tries again")
+	}
+}
+
 // othersOf implements tool.Others for the tools of a thread.
 type othersOf struct {
 	engine *Engine

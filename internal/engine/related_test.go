@@ -271,6 +271,33 @@ var _ = Describe("A context handoff", Label("REL-03"), func() {
 		Expect(w.Objects.Declared()).To(BeZero())
 	})
 
+	It("gets its object from the next manager when one ended before it could make it", func(ctx SpecContext) {
+		w.Definitions.Put("old", handsOff(nil)...)
+		id := makeThread(ctx, w, "old")
+		kept := makeThread(ctx, w, "old") // retained in the usual way
+		Expect(w.Store.Apply(ctx, kept, nil, &store.Retain{})).To(Succeed())
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		text := "hello"
+		_, err = st.Inject(ctx, thread.NewMessage{Content: &text})
+		Expect(err).NotTo(HaveOccurred())
+		e, stop := start(w, func(o *engine.Options) {
+			o.Faults = func(p string) {
+				if p == "declare.before" {
+					panic("crash")
+				}
+			}
+		})
+		Expect(func() { _, _ = e.HandOff(ctx, id, related.Handoff{Cause: "k", Goal: "go on"}) }).To(PanicWith("crash"))
+		stop()
+		Expect(w.Objects.Declared()).To(BeZero())
+		start(w)
+		next := relationships(ctx, w, id)[0].ThreadID
+		rest(ctx, w, next)
+		Expect(w.Objects.Declared()).To(Equal(1))
+		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 0)).To(ConsistOf(HaveField("ID", kept)))
+	})
+
 	It("ends a chain of handoffs that models ask for", func(ctx SpecContext) {
 		start(w)
 		w.Definitions.Put("old", handsOff(map[string]any{"goal": "go on"})...)

@@ -15,7 +15,7 @@ type ThreadObjects struct {
 	world *World
 
 	mu    sync.Mutex
-	names map[string]string // causes by the names of objects
+	names map[string]string // ids of threads by the names of objects
 }
 
 // Name implements engine.ThreadObjects.
@@ -24,16 +24,16 @@ func (*ThreadObjects) Name(origin *store.Thread, cause string) string {
 }
 
 // Declare implements engine.ThreadObjects.
-func (o *ThreadObjects) Declare(ctx context.Context, t *store.Thread, cause string) error {
+func (o *ThreadObjects) Declare(ctx context.Context, t *store.Thread, _ string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.names == nil {
 		o.names = map[string]string{}
 	}
-	if was, ok := o.names[t.Name]; ok && was != cause {
+	if was, ok := o.names[t.Name]; ok && was != t.ID {
 		return errors.New("the object exists")
 	}
-	o.names[t.Name] = cause
+	o.names[t.Name] = t.ID
 	uid := uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.Name)).String()
 	return o.world.Store.Apply(ctx, t.ID, nil, &store.Adopt{ObjectUID: uid, Name: t.Name, Agent: t.Agent})
 }

@@ -57,7 +57,7 @@ func (e *excerpt) whole(ctx context.Context) (string, error) {
 
 // from returns the conversation from one message on, as much as fits.
 func (e *excerpt) from(ctx context.Context, number int64) (string, error) {
-	page, err := e.page(ctx, "asc", number, pageSize)
+	page, err := e.page(ctx, number, pageSize)
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,7 @@ func (e *excerpt) from(ctx context.Context, number int64) (string, error) {
 func (e *excerpt) read(ctx context.Context) (entries []entry, total int64, err error) {
 	add := func(from, to int64) error {
 		for from < to {
-			page, err := e.page(ctx, "asc", from, min(pageSize, int(to-from)))
+			page, err := e.page(ctx, from, min(pageSize, int(to-from)))
 			if err != nil {
 				return err
 			}
@@ -99,8 +99,8 @@ func (e *excerpt) read(ctx context.Context) (entries []entry, total int64, err e
 	return entries, total, add(max(firstRead, total-maxRead+firstRead), total)
 }
 
-func (e *excerpt) page(ctx context.Context, order string, offset int64, limit int) (*store.MessagePage, error) {
-	return e.store.Messages(ctx, e.thread.ID, store.MessageQuery{Order: order, Offset: int(offset), Limit: limit})
+func (e *excerpt) page(ctx context.Context, offset int64, limit int) (*store.MessagePage, error) {
+	return e.store.Messages(ctx, e.thread.ID, store.MessageQuery{Order: "asc", Offset: int(offset), Limit: limit})
 }
 
 // choose returns the messages that fit, in order. The first message is always among them. Then those come that have most

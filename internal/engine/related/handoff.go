@@ -18,7 +18,7 @@ import (
 
 // Limits of a context handoff.
 const (
-	MaxFiles   = 10
+	maxFiles   = 10
 	maxGoal    = 16 << 10
 	maxTitle   = 500
 	maxComment = 4096
@@ -167,8 +167,8 @@ func (h *Handoff) check(origin *store.Thread) error {
 		return invalid("title", fmt.Sprintf("it has %d characters, more than %d", len([]rune(h.Title)), maxTitle))
 	case len(h.Comment) > maxComment:
 		return invalid("comment", fmt.Sprintf("it has %d bytes, more than %d", len(h.Comment), maxComment))
-	case len(h.Files) > MaxFiles:
-		return invalid("files", fmt.Sprintf("%d files are too many: name at most %d", len(h.Files), MaxFiles))
+	case len(h.Files) > maxFiles:
+		return invalid("files", fmt.Sprintf("%d files are too many: name at most %d", len(h.Files), maxFiles))
 	case origin.Messages == 0:
 		return invalid("goal", fmt.Sprintf("the thread %s has no messages to hand off: create a Thread for the goal instead", origin.Name))
 	}
