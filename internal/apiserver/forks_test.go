@@ -153,3 +153,50 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 		Expect(fork("create threads/ ns/", "get threads/messages ns/origin", "get threads/files ns/origin")).To(Succeed())
 	})
 })
+
+var _ = Describe("POST runs/{id}/rerun", Label("RUN-12"), func() {
+	It("forks before the step's answer, replaces its input and queues the run", func(ctx SpecContext) {
+		e := newEnv()
+		st, c := e.thread("origin")
+		put := func(m store.Message, content string) {
+			GinkgoHelper()
+			m.RunID, m.Content, m.Status = "sess_1", &content, store.MessageCompleted
+			Expect(e.svc.Store().Apply(ctx, st.ID(), nil, &store.AppendMessage{Message: &m})).To(Succeed())
+		}
+		run := func(status store.RunStatus) {
+			GinkgoHelper()
+			Expect(e.svc.Store().Apply(ctx, st.ID(), nil, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "earlier", Status: status}})).To(Succeed())
+		}
+		run(store.RunRunning)
+		put(store.Message{ID: "u", Role: store.RoleUser}, "one")
+		put(store.Message{ID: "a1", Role: store.RoleAssistant, ToolCalls: []store.ToolCall{{ID: "c", Name: "t"}}}, "")
+		put(store.Message{ID: "r", Role: store.RoleTool, ToolCallID: "c"}, "1")
+		put(store.Message{ID: "a2", Role: store.RoleAssistant}, "It is 1.")
+		_, err := c.Rerun(ctx, "sess_1", runtimev1.NewRerun{Step: 1})
+		Expect(err).To(Satisfy(apierrors.IsConflict))
+		run(store.RunSucceeded)
+
+		fork, err := c.Rerun(ctx, "sess_1", runtimev1.NewRerun{Step: 2, Input: ptr.To("7"), IdempotencyKey: "k"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*fork).To(And(HaveField("MessageCount", int64(3)), HaveField("AgentID", "earlier"), HaveField("ForkPointIndex", HaveValue(BeEquivalentTo(2)))))
+		again, err := c.Rerun(ctx, "sess_1", runtimev1.NewRerun{Step: 2, Input: ptr.To("7"), IdempotencyKey: "k"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again.Name).To(Equal(fork.Name))
+		Expect(e.svc.Store().Message(ctx, fork.ThreadID, "r")).To(HaveField("Content", HaveValue(Equal("7"))))
+		Expect(st.Message(ctx, "r")).To(HaveField("Content", HaveValue(Equal("1"))), "the old one stays as it is")
+		Expect(e.svc.Store().Inbox(ctx, fork.ThreadID)).To(ConsistOf(HaveField("Kind", store.InboxRerun)))
+
+		for want, n := range map[string]runtimev1.NewRerun{
+			"give one from 1 to 2, not 3":         {Step: 3},
+			"set it to the step to take up again": {Step: -1},
+			"it has 262145 bytes":                 {Step: 1, Input: ptr.To(strings.Repeat("x", runtimev1.MaxContentBytes+1))},
+		} {
+			_, err := c.Rerun(ctx, "sess_1", n)
+			Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring(want))))
+		}
+		_, err = c.Rerun(ctx, "sess_2", runtimev1.NewRerun{Step: 1})
+		Expect(err).To(And(Satisfy(apierrors.IsNotFound), MatchError(ContainSubstring(`no run "sess_2"`))))
+		_, err = e.as("bob", "create threads/runs ns/origin").Thread("ns", "origin").Rerun(ctx, "sess_1", runtimev1.NewRerun{Step: 1})
+		Expect(err).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring(`cannot create resource "threads" in API group "skein.dev"`))))
+	})
+})

@@ -39,6 +39,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
+	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -67,11 +68,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	env, err = apitest.Start(ctx, dir, apitest.Parts{
 		Engine:   func(s *thread.Service) apiserver.Engine { return storeEngine{svc: s} },
-		Children: noChildren{}, Effects: noEffects{},
+		Children: noChildren{}, Effects: noEffects{}, Objects: noObjects{},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
 }, NodeTimeout(6*patience))
+
+type noObjects struct{ family.Objects }
 
 // storeEngine ends threads. The specs here use nothing else of an engine.
 type storeEngine struct {

@@ -30,6 +30,8 @@ func describeForkModel(e *env) {
 					"fork2":    f.fork,
 					"truncate": f.truncate,
 					"purge":    f.purge,
+					"destroy":  f.destroy,
+					"relate":   f.relate,
 					"":         f.check,
 				})
 				for len(f.threads) > 0 {
@@ -183,8 +185,58 @@ func (f *forkModel) purge(t *rapid.T) {
 	f.threads = slices.Delete(f.threads, i, i+1)
 }
 
+func (f *forkModel) destroy(t *rapid.T) {
+	th := f.any(t)
+	f.apply(t, th, &store.Destroy{Reason: store.DestroyedExplicit})
+	th.messages = nil
+}
+
+func (f *forkModel) relate(t *rapid.T) {
+	th, peer := f.any(t), f.any(t)
+	if th == peer {
+		return
+	}
+	parent, role := th, store.RelationParent
+	if rapid.Bool().Draw(t, "child") {
+		parent, role = peer, store.RelationChild
+	}
+	f.apply(t, th, &store.PutRelationship{R: store.Relationship{ThreadID: peer.id, Type: store.RelationMention, Role: role,
+		MessageIndex: int64(rapid.IntRange(-1, len(parent.messages)-1).Draw(t, "index"))}})
+}
+
+// checkRelationships checks that both ends of each relationship exist and agree.
+func (f *forkModel) checkRelationships(t *rapid.T) {
+	type link struct {
+		thread, peer string
+		kind         store.RelationshipType
+		role         string
+		index, at    int64
+	}
+	links := map[link]bool{}
+	for _, th := range f.threads {
+		rs, _, err := f.store.Relationships(f.ctx, th.id, 1000, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rs {
+			links[link{th.id, r.ThreadID, r.Type, r.Role, r.MessageIndex, r.CreatedAt}] = true
+		}
+	}
+	for l := range links {
+		other := l
+		other.thread, other.peer, other.role = l.peer, l.thread, store.RelationParent
+		if l.role == store.RelationParent {
+			other.role = store.RelationChild
+		}
+		if !links[other] {
+			t.Fatalf("%s\n%+v has no other end", strings.Join(f.did, "\n"), l)
+		}
+	}
+}
+
 // check compares every thread with the model: all of it, a random page, and one message by its id.
 func (f *forkModel) check(t *rapid.T) {
+	f.checkRelationships(t)
 	for _, th := range f.threads {
 		info, err := f.store.Thread(f.ctx, th.id)
 		if err != nil {
@@ -206,6 +258,9 @@ func (f *forkModel) check(t *rapid.T) {
 		m, err := f.store.Message(f.ctx, th.id, one.id)
 		if err != nil || *m.Content != one.text {
 			t.Fatalf("message %s of %s is %v, %v", one.id, th.id, m, err)
+		}
+		if at, err := f.store.MessageIndex(f.ctx, th.id, one.id); err != nil || th.messages[at] != one {
+			t.Fatalf("message %s of %s is at %d, %v", one.id, th.id, at, err)
 		}
 		if _, err := f.store.Message(f.ctx, th.id, "none"); !errors.Is(err, store.ErrNotFound) {
 			t.Fatal(err)
