@@ -23,7 +23,7 @@ func (*Threads) Name(origin *store.Thread, cause string) string {
 
 // Declare implements engine.ThreadObjects. The thread of a context handoff is a Thread object that adopts what is stored
 // already (REL-03), so the object has nothing of what was said.
-func (p *Threads) Declare(ctx context.Context, t *store.Thread, cause string) error {
+func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) error {
 	o := &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   t.Namespace,
@@ -34,7 +34,7 @@ func (p *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 		},
 		Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: t.Agent}, UserID: t.UserID, TaskID: t.TaskID, ThreadID: t.ID},
 	}
-	err := p.client.Create(ctx, o)
+	err := k.client.Create(ctx, o)
 	if !apierrors.IsAlreadyExists(err) {
 		if err != nil {
 			return fmt.Errorf("create Thread %q: %w", o.Name, err)
@@ -42,7 +42,7 @@ func (p *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 		return nil
 	}
 	var have skeinv1.Thread
-	if err := p.client.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
+	if err := k.client.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
 		return fmt.Errorf("read Thread %q: %w", o.Name, err)
 	}
 	if have.Spec.ThreadID != t.ID {

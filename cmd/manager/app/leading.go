@@ -84,7 +84,7 @@ func (*leading) NeedLeaderElection() bool { return false }
 // a controller failed, or when another replica leads where there must be one alone.
 func (l *leading) stand(ctx context.Context) error {
 	// The elector outlives ctx until the controllers have stopped, so that the next leader does not start beside them.
-	standing, quit := context.WithCancel(context.WithoutCancel(ctx))
+	standing, quit := context.WithCancel(logr.NewContext(context.WithoutCancel(ctx), l.log))
 	defer quit()
 	var begun atomic.Bool
 	var failed error

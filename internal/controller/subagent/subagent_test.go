@@ -312,7 +312,11 @@ var _ = Describe("The subagent controller", func() {
 			e.Clock.SetTime(time.UnixMicro(row.TerminatedAt).Add(time.Hour))
 			Reconcile(ctx, r, s)
 			Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)).NotTo(Succeed())
-			Expect(Get(ctx, e, t).Annotations[skeinv1.AnnotationRetain] == "true").To(Equal(retain == skeinv1.ChildKeep))
+			if retain == skeinv1.ChildKeep {
+				Expect(Get(ctx, e, t).Annotations).To(HaveKeyWithValue(skeinv1.AnnotationRetain, "true"))
+			} else {
+				Expect(Get(ctx, e, t).Annotations[skeinv1.AnnotationRetain]).NotTo(Equal("true"))
+			}
 		}
 	})
 
