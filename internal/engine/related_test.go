@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"context"
 	"fmt"
 	"strings"
@@ -254,8 +255,9 @@ var _ = Describe("A context handoff", Label("REL-03"), func() {
 			h.Cause = field + text
 			_, err := e.HandOff(ctx, id, h)
 			Expect(err).To(MatchError(ContainSubstring(text)))
-			Expect(err).To(BeAssignableToTypeOf(&thread.InvalidError{}))
-			Expect(err.(*thread.InvalidError).Field).To(Equal(field))
+			var invalid *thread.InvalidError
+			Expect(errors.As(err, &invalid)).To(BeTrue())
+			Expect(invalid.Field).To(Equal(field))
 		}
 		refuse(related.Handoff{Goal: "x"}, "goal", "no messages")
 		send(ctx, w, id, "go")
