@@ -1,8 +1,8 @@
 package engine_test
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
