@@ -187,7 +187,7 @@ var _ = Describe("A clock", Label("EFF-04", "EFF-05"), func() {
 		var err error
 		for n := 0; n < 5 && !stopped; n++ { // the status is not written at once
 			_, err = stale.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
-			e.Clock.Step(time.Second)
+			e.Clock.Step(4 * time.Second)
 		}
 		Expect(stopped).To(BeTrue(), "%v %+v", err, Get(ctx, e, s).Status)
 		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Succeeded"))

@@ -231,7 +231,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
 		Expect(e.Store.Apply(ctx, string(thread.UID), nil, &store.Terminate{})).To(Succeed())
-		e.Clock.Step(2 * time.Second)
+		e.Clock.Step(11 * time.Second)
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Fired"))
 		finish(ctx, s, store.FiringFailed, "the thread is terminated")

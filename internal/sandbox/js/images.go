@@ -43,8 +43,8 @@ func (k *imageKind) suits(open *protocol.Open) bool {
 	}
 	named := !slices.Contains(k.modules, zodModule)
 	for _, m := range open.Modules {
-		if slices.Contains(k.modules, m.Name) {
-			return false // a module of the definition's own, whose name the image has given away
+		if len(k.modules) > 0 && lib.Has(m.Name) {
+			return false // a module of the definition's own, whose name the image has given away: libraries load others
 		}
 		named = named || strings.Contains(m.Source, zodModule)
 	}

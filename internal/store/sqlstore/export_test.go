@@ -84,7 +84,7 @@ var Queries = map[string]struct {
 	"file":               {queries.File, 2},
 	"digest used":        {queries.DigestUsed, 1},
 	"work namespaces":    {queries.WorkNamespaces, 0},
-	"work":               {queries.Work, 3},
+	"work":               {queries.Work, 6},
 	"wakes":              {queries.Wakes, 2},
 	"held in":            {queries.HeldIn, 1},
 	"firings ready":      {queries.FiringsReady, 1},

@@ -2,6 +2,7 @@ package lib
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 )
 
@@ -49,6 +50,11 @@ var (
 // provider returns a package of the AI SDK that names models. Model objects answer the models that it makes.
 func provider(name, create string) string {
 	return strings.NewReplacer("$provider", name, "$create", create).Replace(providerModule)
+}
+
+// Has reports whether a library has this name.
+func Has(name string) bool {
+	return slices.ContainsFunc(Modules, func(m Module) bool { return m.Name == name })
 }
 
 // Named returns the modules that any of the sources may import, judged by the names in the sources alone.
