@@ -71,6 +71,11 @@ func (p *plugin) runCode(ctx context.Context, t *runtimeclient.Thread, source st
 		return err
 	}
 	defer cancel()
+	stop, err := p.explainSandbox(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	run := t.RunCode(context.WithoutCancel(ctx), source, o)
 	defer context.AfterFunc(ctx, func() { run.Terminate("interrupted") })()
 	result, err := run.Wait(context.WithoutCancel(ctx))

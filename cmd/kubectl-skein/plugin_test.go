@@ -194,6 +194,10 @@ func (e *echo) RunCode(ctx context.Context, _ string, req sandbox.CodeRequest) (
 		e.ended <- context.Cause(ctx)
 		return sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: context.Cause(ctx).Error()}}, nil
 	}
+	if strings.Contains(req.Source, "slow") {
+		e.wait(ctx)
+		return sandbox.Result{Status: sandbox.StatusSuccess, Value: "slow"}, nil
+	}
 	if strings.Contains(req.Source, "throw") {
 		return sandbox.Result{Status: sandbox.StatusError, Error: &sandbox.Error{Name: "Error", Message: "no", Stack: "at " + req.Filename + ":1:1"}}, nil
 	}

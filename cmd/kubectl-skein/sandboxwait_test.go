@@ -53,6 +53,7 @@ var _ = Describe("A command whose call waits for a sandbox", Label("TOL-01", "EN
 		func(ctx SpecContext, out string, args ...string) {
 			starting(ctx, "somebody-elses", "0198f000-0000-7000-8000-000000000000")
 			pod := starting(ctx, "sandbox", st.ID())
+			c.stdin = "slow()"
 			s := c.start(args...)
 			Eventually(s.err.String).Should(Equal("thread/hello waits: SandboxStarting: pod sandbox is not ready yet\n"))
 			show(ctx, pod, corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
@@ -71,7 +72,8 @@ var _ = Describe("A command whose call waits for a sandbox", Label("TOL-01", "EN
 			Expect(strings.Count(s.err.String(), "\n")).To(Equal(4), s.err.String())
 		},
 		Entry("tool", SpecTimeout(2*patience), "slow({})", "tool", "hello", "slow"),
-		Entry("endpoint", SpecTimeout(2*patience), `slow`, "endpoint", "hello", "/slow"))
+		Entry("endpoint", SpecTimeout(2*patience), `slow`, "endpoint", "hello", "/slow"),
+		Entry("code", SpecTimeout(2*patience), `"slow"`, "code", "hello", "-f", "-"))
 
 	It("says so when it may not watch the pods", Label("K8S-04"), func(ctx SpecContext) {
 		c.kubeconfig = filepath.Join(GinkgoT().TempDir(), "caller")

@@ -30,7 +30,7 @@ func (c command) start(args ...string) *started {
 		file = kubeconfig
 	}
 	go func() {
-		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: s.out, ErrOut: s.err}
+		streams := genericiooptions.IOStreams{In: strings.NewReader(c.stdin), Out: s.out, ErrOut: s.err}
 		s.code <- run(c.ctx, streams, append([]string{"--kubeconfig", file, "-n", c.ns}, args...))
 	}()
 	return s
