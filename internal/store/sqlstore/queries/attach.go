@@ -4,7 +4,7 @@ package queries
 const (
 	OwnLineage = `SELECT parent_id, reference, root_id, depth, terminated_at, namespace FROM thread WHERE id = ?`
 
-	treeOf = `WITH RECURSIVE tree (id) AS (SELECT CAST(? AS TEXT)
+	treeOf = `WITH RECURSIVE tree (id) AS (SELECT id FROM thread WHERE id = ?
 		UNION SELECT t.id FROM tree JOIN thread t ON t.parent_id = tree.id AND t.parent_id <> '') `
 	TreeHasEnv  = treeOf + `SELECT count(*) FROM tree JOIN thread t ON t.id = tree.id JOIN thread_env e ON e.thread = t.key`
 	MoveTree    = treeOf + `UPDATE thread SET root_id = ?, depth = depth + ? WHERE id IN (SELECT id FROM tree)`
