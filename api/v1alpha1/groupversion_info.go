@@ -27,6 +27,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&Tool{}, &ToolList{},
 		&Effect{}, &EffectList{},
 		&ThreadEndpoint{}, &ThreadEndpointList{},
+		&ThreadGateway{}, &ThreadGatewayList{},
 		&Thread{}, &ThreadList{},
 		&Subagent{}, &SubagentList{},
 		&ScheduledEffect{}, &ScheduledEffectList{},

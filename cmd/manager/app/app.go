@@ -195,6 +195,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err != nil {
 		return err
 	}
+	if err := o.addGateway(mgr, data, eng, resolver); err != nil {
+		return err
+	}
 	return o.addHealth(mgr, lead, data, api)
 }
 

@@ -71,7 +71,11 @@ type Options struct {
 	// SandboxImagePullPolicy is the pull policy of these images.
 	SandboxImagePullPolicy string
 
-	RuntimeAPIBindAddress  string
+	RuntimeAPIBindAddress string
+	// GatewayBindAddress is where ThreadGateways are served; empty or 0 means nowhere.
+	GatewayBindAddress string
+	// GatewayTrustedProxies are the addresses, or ranges of them, whose X-Forwarded-For and users count.
+	GatewayTrustedProxies  []string
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 
@@ -155,6 +159,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.SandboxDeno, "sandbox-deno", o.SandboxDeno, "the Deno `program`, for threads of pools with the engine v8 under --sandbox=process")
 	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of those images: Always, IfNotPresent or Never")
 	f.StringVar(&o.RuntimeAPIBindAddress, "runtime-api-bind-address", o.RuntimeAPIBindAddress, "`address` of the runtime API; 0 switches it off")
+	f.StringVar(&o.GatewayBindAddress, "gateway-bind-address", o.GatewayBindAddress, "`address` at which ThreadGateways let people without a Kubernetes identity in; none when empty")
+	f.StringSliceVar(&o.GatewayTrustedProxies, "gateway-trusted-proxies", o.GatewayTrustedProxies, "`address`, or range such as 10.0.0.0/16, of a proxy in front of the gateways: X-Forwarded-For and the users of ThreadGateways count from it only")
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
@@ -212,6 +218,9 @@ func (o *Options) validate() error {
 	if _, err := o.toolPolicy(); err != nil {
 		errs = append(errs, err)
 	}
+	if _, err := o.trustedProxies(); err != nil {
+		errs = append(errs, err)
+	}
 	if msgs := validation.IsDNS1123Subdomain(o.EnvKeySecret); len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("--env-key-secret=%s: %s", o.EnvKeySecret, msgs[0]))
 	}
@@ -237,8 +246,9 @@ func (o *Options) validate() error {
 	}
 	for flag, address := range map[string]string{
 		"runtime-api-bind-address": o.RuntimeAPIBindAddress, "metrics-bind-address": o.MetricsBindAddress, "health-probe-bind-address": o.HealthProbeBindAddress,
+		"gateway-bind-address": o.GatewayBindAddress,
 	} {
-		if address == disabled {
+		if address == disabled || address == "" && flag == "gateway-bind-address" {
 			continue
 		}
 		if _, _, err := net.SplitHostPort(address); err != nil {

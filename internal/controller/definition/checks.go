@@ -80,6 +80,14 @@ func (c *checker) endpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) error
 	return c.defs.Pools.CheckAny(ctx, e.Namespace)
 }
 
+func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
+	if err := c.exists(ctx, "Agent", g.Namespace, g.Spec.AgentRef.Name, "spec.agentRef", &skeinv1.Agent{}); err != nil {
+		return err
+	}
+	_, err := c.defs.Gateways.Resolve(ctx, g)
+	return err
+}
+
 func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if err := c.defs.Variables.Check(ctx, p.Namespace, p.Spec.Env); err != nil {
 		return err

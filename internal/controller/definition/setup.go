@@ -20,8 +20,8 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects;threadendpoints,verbs=get;list;watch
-// +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status;threadendpoints/status,verbs=patch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects;threadendpoints;threadgateways,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status;threadendpoints/status;threadgateways/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -106,6 +106,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 				{object: &skeinv1.ThreadEndpoint{}, index: objects.IndexShape, predicate: predicate.GenerationChangedPredicate{}, value: func(o client.Object) string {
 					return objects.EndpointShape(o.(*skeinv1.ThreadEndpoint))
 				}},
+			},
+		}),
+		setup(mgr, o, kind[skeinv1.ThreadGateway, *skeinv1.ThreadGateway]{
+			name:   "threadgateway",
+			status: func(g *skeinv1.ThreadGateway) *skeinv1.DefinitionStatus { return &g.Status },
+			check:  c.gateway,
+			list:   func() client.ObjectList { return &skeinv1.ThreadGatewayList{} },
+			watches: []watch{
+				content("Secret", objects.IndexSecret),
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Prompt, *skeinv1.Prompt]{

@@ -133,6 +133,8 @@ func definitionConditions(o client.Object) []metav1.Condition {
 		return o.Status.Conditions
 	case *skeinv1.ThreadEndpoint:
 		return o.Status.Conditions
+	case *skeinv1.ThreadGateway:
+		return o.Status.Conditions
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type Resolver struct {
 	Tools     *Tools
 	Code      *Code
 	Endpoints *Endpoints
+	Gateways  *Gateways
 	Pools     *Pools
 	Variables *Variables
 
@@ -50,6 +51,7 @@ func New(cached client.Reader, contents *objects.Contents, compile Compile, mode
 		Tools:     &Tools{reader: r, contents: contents, code: code, schemas: schemas},
 		Code:      code,
 		Endpoints: &Endpoints{reader: r, code: code},
+		Gateways:  &Gateways{reader: r, contents: contents},
 		Pools:     &Pools{reader: r},
 		Variables: &Variables{reader: r, contents: contents, prompts: prompts},
 		reader:    r,
@@ -59,7 +61,9 @@ func New(cached client.Reader, contents *objects.Contents, compile Compile, mode
 
 // TellSecrets makes the port register every credential that it reads with s, so that s can redact it. Call it before
 // the port is used.
-func (d *Resolver) TellSecrets(s thread.EnvSecrets) { d.Models.secrets, d.Tools.secrets = s, s }
+func (d *Resolver) TellSecrets(s thread.EnvSecrets) {
+	d.Models.secrets, d.Tools.secrets, d.Gateways.secrets = s, s, s
+}
 
 // Agent implements engine.Definitions.
 func (d *Resolver) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {

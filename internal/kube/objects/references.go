@@ -168,3 +168,14 @@ func codeConfigMap(c skeinv1.CodeSource) []string {
 	}
 	return []string{c.ConfigMapKeyRef.Name}
 }
+
+// gatewaySecrets returns the names of the Secrets that a ThreadGateway needs.
+func gatewaySecrets(spec *skeinv1.ThreadGatewaySpec) (names []string) {
+	for i := range spec.SigningKeys {
+		names = append(names, spec.SigningKeys[i].Name)
+	}
+	if u := spec.User; u != nil {
+		names = append(names, u.HashKey.Name)
+	}
+	return names
+}

@@ -1,0 +1,146 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ThreadGatewaySpec lets people without a Kubernetes identity talk to an agent over HTTP.
+type ThreadGatewaySpec struct {
+	// AgentRef names the Agent that answers. Conversations that have begun stay with the agent that they have.
+	AgentRef LocalRef `json:"agentRef"`
+
+	// SigningKeys are keys of Secrets, each of 16 bytes or more, that sign the ids of conversations. The first signs, and
+	// all verify. To rotate, put a new key first and remove the old one once browsers have had a week to come back.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=5
+	SigningKeys []corev1.SecretKeySelector `json:"signingKeys"`
+
+	// Strict answers 401 to requests with an id that is unsigned or does not verify. Otherwise the next source counts: the
+	// cookie, and then a new conversation.
+	// +optional
+	Strict bool `json:"strict,omitempty"`
+
+	// CookieName is the name of the cookie that holds the id. Gateways below one host name need different names.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9_-]+$')`,message="write a name of letters, digits, - and _, such as atid"
+	// +kubebuilder:default=atid
+	// +optional
+	CookieName string `json:"cookieName,omitempty"`
+
+	// User makes the id of a conversation from the user, so that a user has one conversation on every device. Without it
+	// each browser has one of its own.
+	// +optional
+	User *GatewayUser `json:"user,omitempty"`
+
+	// AllowedOrigins are the origins of web pages on other hosts that may use the gateway. None may when it is absent.
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.all(o, o.matches(r'^https?://[a-z0-9.-]+(:[0-9]{1,5})?$'))`,message="write origins such as https://chat.example.com: scheme, host and port, without a path and without *"
+	// +listType=set
+	// +optional
+	AllowedOrigins []string `json:"allowedOrigins,omitempty"`
+
+	// AnswerTimeout is how long a request waits for the agent. The agent works on when it has passed.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="give a duration from 1s to 1h such as 2m"
+	// +kubebuilder:default="2m"
+	// +optional
+	AnswerTimeout *metav1.Duration `json:"answerTimeout,omitempty"`
+
+	// Limits bound what people may ask of each replica of the manager.
+	// +optional
+	Limits *GatewayLimits `json:"limits,omitempty"`
+}
+
+// GatewayUser says how a gateway knows its users.
+type GatewayUser struct {
+	// Header in which a proxy names the user that it has authenticated, such as X-User-Id. It counts only from addresses
+	// that the manager's flag --gateway-trusted-proxies lists; requests without it are answered with 401.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9-]+$') && !(self.lowerAscii() in ['cookie', 'authorization', 'x-thread-id'])`,message="write the name of a header such as X-User-Id: letters, digits and -, and not Cookie, Authorization or X-Thread-Id"
+	Header string `json:"header"`
+
+	// HashKey is a key of a Secret, of 16 bytes or more. Ids are made from users with it, so that nobody can guess
+	// them. With another key all users begin new conversations.
+	HashKey corev1.SecretKeySelector `json:"hashKey"`
+}
+
+// GatewayLimits bound the use of a gateway. A request beyond one of them is answered with 429.
+type GatewayLimits struct {
+	// MessageBytes is the largest size of the body of a message.
+	// +kubebuilder:validation:Minimum=256
+	// +kubebuilder:validation:Maximum=524288
+	// +kubebuilder:default=65536
+	// +optional
+	MessageBytes int32 `json:"messageBytes,omitempty"`
+
+	// PerThread is the number of requests of one conversation in a minute.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:default=60
+	// +optional
+	PerThread int32 `json:"perThread,omitempty"`
+
+	// PerAddress is the number of requests of one address in a minute; addresses of IPv6 count by their /64.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:default=120
+	// +optional
+	PerAddress int32 `json:"perAddress,omitempty"`
+
+	// Total is the number of requests in a minute.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:default=6000
+	// +optional
+	Total int32 `json:"total,omitempty"`
+
+	// NewThreads is the number of conversations that may begin in a minute.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:default=600
+	// +optional
+	NewThreads int32 `json:"newThreads,omitempty"`
+
+	// Open is the number of requests that may wait for answers at once.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +kubebuilder:default=500
+	// +optional
+	Open int32 `json:"open,omitempty"`
+}
+
+// LabelGateway names the ThreadGateway that made a Thread.
+const LabelGateway = "skein.dev/thread-gateway"
+
+// ThreadGateway is a definition: a door for people without a Kubernetes identity. The manager serves it below
+// /{namespace}/{name}/ of the address in its flag --gateway-bind-address.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=tgw,categories=skein
+// +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.spec.agentRef.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name is a label value: use 63 characters or fewer"
+type ThreadGateway struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
+
+	Spec ThreadGatewaySpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
+	Status DefinitionStatus `json:"status,omitempty"`
+}
+
+// ThreadGatewayList is a list of ThreadGateways.
+// +kubebuilder:object:root=true
+type ThreadGatewayList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ThreadGateway `json:"items"`
+}

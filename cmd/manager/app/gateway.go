@@ -1,0 +1,66 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/gateway"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/redact"
+)
+
+// servesGateways reports whether the listener for end users is switched on.
+func (o *Options) servesGateways() bool {
+	return o.GatewayBindAddress != "" && o.GatewayBindAddress != disabled
+}
+
+// trustedProxies returns the addresses of proxies in front of the gateways.
+func (o *Options) trustedProxies() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range o.GatewayTrustedProxies {
+		text = strings.TrimSpace(text)
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+			continue
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--gateway-trusted-proxies=%s: give an address such as 10.0.0.7, or a range such as 10.0.0.0/16", text)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
+// addGateway serves the ThreadGateways, when that is switched on.
+func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver) error {
+	if !o.servesGateways() {
+		return nil
+	}
+	proxies, err := o.trustedProxies()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.GatewayBindAddress)
+	if err != nil {
+		return fmt.Errorf("--gateway-bind-address=%s: %w", o.GatewayBindAddress, err)
+	}
+	server, err := gateway.New(gateway.Options{
+		Listener: listener, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
+		Objects: kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader()),
+		Reader:  mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, TrustedProxies: proxies, Logger: o.Logger.WithName("gateway"),
+	})
+	if err != nil {
+		return closing(listener, err)
+	}
+	if err := mgr.Add(server); err != nil {
+		return closing(listener, err)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// eventPage is the number of events that are read at once.
+const eventPage = 50
+
+// Statuses of an answer.
+const (
+	statusSucceeded = "succeeded"
+	statusRunning   = "running" // the agent works on
+)
+
+// Answer is the answer to POST v1/message.
+type Answer struct {
+	// Status is succeeded, or running when the agent was still at work when the time had passed.
+	Status string `json:"status"`
+	// Content is what the agent said, one message below the other.
+	Content  string    `json:"content"`
+	Messages []Message `json:"messages"`
+	// MessageID is the client's message.
+	MessageID string `json:"messageId"`
+	Session   string `json:"session"`
+	// Run is the run that answered.
+	Run string `json:"run,omitempty"`
+}
+
+// sink gets an answer as it comes.
+type sink interface {
+	delta(text string) error
+	message(m Message) error
+	ping() error
+	// end gets the whole answer, or why there is none.
+	end(a *Answer, p *problem)
+}
+
+// await follows a conversation until the run that takes the message has ended, or the time of the gateway has passed.
+func (s *Server) await(q *request, threadID string, after int64, messageID string) error {
+	a := &Answer{Messages: []Message{}, MessageID: messageID, Session: sessionOf(q.answer.Header())}
+	ctx, cancel := context.WithTimeout(q.Context(), q.gateway.AnswerTimeout)
+	defer cancel()
+	to := s.sinkOf(q)
+	f := &follower{server: s, threadID: threadID, after: after, answer: a}
+	err := f.follow(ctx, to)
+	switch {
+	case q.Context().Err() != nil:
+		return nil // the client has gone
+	case errors.Is(err, errClient):
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		a.Status = statusRunning
+		to.end(a, nil)
+	case err != nil:
+		to.end(nil, outside(q.Context(), err))
+	default:
+		a.Status = statusSucceeded
+		to.end(a, nil)
+	}
+	return nil
+}
+
+// errClient says that the client does not take what is sent.
+var errClient = errors.New("the client has gone or reads too slowly")
+
+// follower reads the log of a conversation for the answer to one message.
+type follower struct {
+	server   *Server
+	threadID string
+	after    int64
+	answer   *Answer
+	taken    bool
+	ended    bool
+}
+
+// follow returns when the run has ended. Each notification only says that there may be more to read, so that a lost one
+// delays and loses nothing.
+func (f *follower) follow(ctx context.Context, to sink) error {
+	changed := make(chan struct{}, 1)
+	defer f.server.opts.Threads.Store().Subscribe(func(n store.Notification) {
+		if n.About(f.threadID) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	})()
+	ping := time.NewTicker(pingTime)
+	defer ping.Stop()
+	for {
+		if err := f.read(ctx, to); err != nil || f.ended {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ping.C:
+			if to.ping() != nil {
+				return errClient
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-f.server.stopping:
+			return errStopping
+		}
+	}
+}
+
+// read handles the events that are there.
+func (f *follower) read(ctx context.Context, to sink) error {
+	for {
+		events, err := f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, eventPage)
+		if errors.Is(err, store.ErrNotFound) {
+			return errEndedWaiting
+		}
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		for i := range events {
+			f.after = events[i].Seq
+			if err := f.event(&events[i], to); err != nil || f.ended {
+				return err
+			}
+		}
+	}
+}
+
+func (f *follower) event(e *store.Event, to sink) error {
+	switch {
+	case e.Type == store.EventTerminated, e.Type == store.EventDestroyed:
+		return errEndedWaiting
+	case e.Type == store.EventMessageCreated && e.MessageID == f.answer.MessageID:
+		f.taken, f.answer.Run = true, e.RunID
+	case !f.taken || f.answer.Run != "" && e.RunID != f.answer.Run: // of another run, or added by somebody else
+	case e.Type == store.EventDelta:
+		var d struct{ Text string }
+		if json.Unmarshal(e.Data, &d) == nil && d.Text != "" && to.delta(d.Text) != nil {
+			return errClient
+		}
+	case e.Type == store.EventMessageCreated:
+		var stored store.Message
+		if json.Unmarshal(e.Data, &stored) != nil || stored.Role != store.RoleAssistant {
+			return nil
+		}
+		if m, ok := visible(&stored); ok {
+			f.answer.Messages = append(f.answer.Messages, m)
+			if to.message(m) != nil {
+				return errClient
+			}
+		}
+	case e.Type == store.EventRunEnded:
+		var o struct{ Status string }
+		_ = json.Unmarshal(e.Data, &o)
+		if o.Status != runtimev1.RunSucceeded {
+			return errFailedRun
+		}
+		f.ended = true
+	}
+	return nil
+}
+
+// sinkOf returns how a client wants its answer: as events when it asks for them.
+func (s *Server) sinkOf(q *request) sink {
+	if !strings.Contains(q.Header.Get("Accept"), "text/event-stream") {
+		return &wholeSink{server: s, request: q}
+	}
+	h := q.answer.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
+	q.answer.WriteHeader(http.StatusOK)
+	return &eventSink{server: s, request: q, control: http.NewResponseController(q.answer)}
+}
+
+// wholeSink sends an answer when it is whole.
+type wholeSink struct {
+	server  *Server
+	request *request
+}
+
+func (*wholeSink) delta(string) error    { return nil }
+func (*wholeSink) message(Message) error { return nil }
+func (*wholeSink) ping() error           { return nil }
+
+func (w *wholeSink) end(a *Answer, p *problem) {
+	if p != nil {
+		refuse(w.request.answer, p)
+		return
+	}
+	code := http.StatusOK
+	if a.Status == statusRunning {
+		code = http.StatusAccepted
+	}
+	_ = w.server.write(w.request, code, whole(a))
+}
+
+// whole returns an answer as JSON.
+func whole(a *Answer) []byte {
+	texts := make([]string, len(a.Messages))
+	for i, m := range a.Messages {
+		texts[i] = m.Content
+	}
+	a.Content = strings.Join(texts, "\n\n")
+	body, _ := json.Marshal(a) // has texts and numbers only
+	return body
+}
+
+// eventSink sends an answer as server-sent events: delta, message, and at the end done or error.
+type eventSink struct {
+	server  *Server
+	request *request
+	control *http.ResponseController
+}
+
+func (e *eventSink) delta(text string) error {
+	return e.send("delta", map[string]string{"text": text})
+}
+
+func (e *eventSink) message(m Message) error { return e.send("message", m) }
+
+func (e *eventSink) ping() error { return e.write([]byte(": ping\n\n")) }
+
+func (e *eventSink) end(a *Answer, p *problem) {
+	if p != nil {
+		_ = e.frame("error", []byte(strings.TrimSpace(string(bodyOf(p, sessionOf(e.request.answer.Header()))))))
+		return
+	}
+	_ = e.frame("done", whole(a))
+}
+
+func (e *eventSink) send(event string, data any) error {
+	body, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	return e.frame(event, body)
+}
+
+// frame writes one event. JSON has no line breaks of its own.
+func (e *eventSink) frame(event string, body []byte) error {
+	return e.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, e.server.opts.Secrets.JSON(e.request.gateway.Namespace, body)))
+}
+
+// write sends a piece of the answer. A client that does not take it in time loses its connection.
+func (e *eventSink) write(b []byte) error {
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTime))
+	if _, err := e.request.answer.Write(b); err != nil {
+		return err
+	}
+	if err := e.control.Flush(); err != nil {
+		return err
+	}
+	return e.control.SetWriteDeadline(time.Time{})
+}

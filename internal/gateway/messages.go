@@ -1,0 +1,212 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	kjson "sigs.k8s.io/json"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Message is a message as end users see it: what they and the agent said, without tools and reasoning.
+type Message struct {
+	ID   string `json:"id"`
+	Role string `json:"role"` // user or assistant
+	// Content is the text.
+	Content string `json:"content"`
+	// CreatedAt is in microseconds since 1970.
+	CreatedAt int64 `json:"createdAt"`
+	// Queued is true while the agent has not taken the message.
+	Queued bool `json:"queued,omitempty"`
+}
+
+// newMessage is the body of POST v1/message.
+type newMessage struct {
+	Content string `json:"content"`
+}
+
+// page is the answer to GET v1/messages.
+type page struct {
+	Messages []Message `json:"messages"` // oldest first
+	// NextOffset is where the next older page begins; it is absent in the last one.
+	NextOffset int `json:"nextOffset,omitempty"`
+}
+
+// Sizes of pages.
+const (
+	defaultPage = 50
+	maxPage     = 200
+	maxOffset   = 1 << 30
+)
+
+// metadataSession is the key of a message's metadata that names the request that brought it (IDS-05).
+const metadataSession = "sessionId"
+
+// messages answers GET v1/messages: what was said in the client's own conversation, the newest page first.
+func (s *Server) messages(q *request) error {
+	limit, err := number(q, "limit", defaultPage, 1, maxPage)
+	if err != nil {
+		return err
+	}
+	offset, err := number(q, "offset", 0, 0, maxOffset)
+	if err != nil {
+		return err
+	}
+	out := page{Messages: []Message{}}
+	if !q.fresh {
+		st, _, err := s.open(q)
+		switch {
+		case errors.Is(err, store.ErrNotFound): // nothing has been said yet
+		case err != nil:
+			return err
+		default:
+			stored, err := st.Messages(q.Context(), store.MessageQuery{Limit: limit, Offset: offset, Order: "desc"})
+			if err != nil {
+				return err
+			}
+			for i := len(stored.Messages) - 1; i >= 0; i-- {
+				if m, ok := visible(&stored.Messages[i]); ok {
+					out.Messages = append(out.Messages, m)
+				}
+			}
+			if stored.HasMore {
+				out.NextOffset = offset + limit
+			}
+		}
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return s.write(q, http.StatusOK, body)
+}
+
+// number returns a parameter of the query that is a whole number within bounds.
+func number(q *request, key string, def, lowest, highest int) (int, error) {
+	text := q.URL.Query().Get(key)
+	if text == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < lowest || n > highest {
+		return 0, badRequest(key + " must be a whole number from " + strconv.Itoa(lowest) + " to " + strconv.Itoa(highest))
+	}
+	return n, nil
+}
+
+// visible returns what end users see of a message, and whether they see it at all.
+func visible(m *store.Message) (Message, bool) {
+	if m.Role != store.RoleUser && m.Role != store.RoleAssistant || m.Silent || m.Depth > 0 || m.Content == nil || *m.Content == "" {
+		return Message{}, false
+	}
+	queued, _ := m.Metadata["queued"].(bool)
+	return Message{ID: m.ID, Role: string(m.Role), Content: *m.Content, CreatedAt: m.CreatedAt, Queued: queued}, true
+}
+
+// message answers POST v1/message: it queues the message in the client's conversation, and sends the agent's answer, whole
+// or as server-sent events.
+func (s *Server) message(q *request) error {
+	in, err := readMessage(q)
+	if err != nil {
+		return err
+	}
+	key := q.Header.Get(runtimev1.HeaderIdempotencyKey)
+	if len(key) > 200 {
+		return badRequest("an Idempotency-Key has 200 characters at most")
+	}
+	leave := q.limiter.enter()
+	if leave == nil {
+		return tooMany("everybody together")
+	}
+	defer leave()
+	st, row, err := s.ensure(q)
+	if err != nil {
+		return err
+	}
+	if hooks := s.opts.Engine.MessageHooks(q.Context(), row); hooks != nil {
+		st = st.WithHooks(hooks)
+	}
+	sent, err := s.opts.Engine.Queue(q.Context(), st, row, thread.NewMessage{
+		Content: &in.Content, IdempotencyKey: key, Metadata: map[string]any{metadataSession: sessionOf(q.answer.Header())},
+	}, "")
+	if err != nil {
+		return err
+	}
+	after := row.LastSeq
+	if sent.Status != store.MessagePending {
+		after = 0 // a repeat of a message that was taken before: its answer is in the log
+	}
+	return s.await(q, row.ID, after, sent.ID)
+}
+
+// readMessage reads the body of POST v1/message.
+func readMessage(q *request) (*newMessage, error) {
+	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, errMedia
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(q.answer, q.Body, int64(q.gateway.Limits.MessageBytes)))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, errTooMuch
+	case err != nil:
+		return nil, badRequest("the body did not arrive whole: send it again, and faster")
+	}
+	// The time of a request ends with its body. The answer has a time of its own.
+	_ = http.NewResponseController(q.answer).SetReadDeadline(time.Time{})
+	var in newMessage
+	strict, err := kjson.UnmarshalStrict(body, &in)
+	switch {
+	case err != nil || len(strict) > 0:
+		return nil, badRequest(`send a JSON object with content and nothing else, such as {"content": "hello"}`)
+	case strings.TrimSpace(in.Content) == "":
+		return nil, badRequest("content is empty: say something")
+	case len(in.Content) > runtimev1.MaxContentBytes:
+		return nil, errTooMuch
+	}
+	return &in, nil
+}
+
+// open returns the client's conversation. It returns store.ErrNotFound when nothing has been said in it.
+func (s *Server) open(q *request) (*thread.State, *store.Thread, error) {
+	name := kube.GatewayThread(q.gateway, q.id)
+	obj, err := s.finder.Object(q.Context(), q.gateway.Namespace, name)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case obj == nil:
+		return nil, nil, store.ErrNotFound
+	case !kube.MadeByGateway(obj, q.gateway):
+		return nil, nil, kube.ErrOtherThread
+	case !obj.DeletionTimestamp.IsZero():
+		return nil, nil, errUnavailable // its name is free soon
+	}
+	return s.finder.Open(q.Context(), q.gateway.Namespace, name)
+}
+
+// ensure returns the client's conversation, which it makes when there is none.
+func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
+	if !q.fresh {
+		st, row, err := s.open(q)
+		if !errors.Is(err, store.ErrNotFound) {
+			return st, row, err
+		}
+	}
+	if !q.limiter.begun.Allow() {
+		return nil, nil, tooMany("new conversations of everybody together")
+	}
+	if err := s.opts.Objects.CreateGatewayThread(q.Context(), q.gateway, q.id, q.user); err != nil {
+		return nil, nil, err
+	}
+	return s.finder.Open(q.Context(), q.gateway.Namespace, kube.GatewayThread(q.gateway, q.id)) // waits until it is set up
+}

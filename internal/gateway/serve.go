@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/gateway/ids"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+)
+
+// request is one request of a client, as the gateway understands it.
+type request struct {
+	*http.Request
+	answer  http.ResponseWriter
+	gateway *definitions.Gateway
+	limiter *limiter
+	id      string // of the conversation
+	// fresh reports that nobody had the id before.
+	fresh bool
+	user  string
+}
+
+// paths are what a gateway serves, with the method and who answers.
+var paths = map[string]struct {
+	method string
+	handle func(*Server, *request) error
+}{
+	"v1/message":  {http.MethodPost, (*Server).message},
+	"v1/messages": {http.MethodGet, (*Server).messages},
+	"v1/new":      {http.MethodPost, (*Server).begin},
+}
+
+// segment is a name in a path, as Kubernetes names objects. Others are not looked up.
+var segment = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
+
+// serve answers every request.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the request before
+	protect(w.Header())
+	session := ids.NewSession() // IDS-05
+	w.Header().Set(ids.SessionHeader, session)
+	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
+	if len(parts) < 3 || !segment.MatchString(parts[0]) || !segment.MatchString(parts[1]) {
+		refuse(w, errNoGateway)
+		return
+	}
+	log := logr.FromContextOrDiscard(r.Context()).WithValues("session", session, "namespace", parts[0], "threadGateway", parts[1])
+	r = r.WithContext(logr.NewContext(r.Context(), log))
+	g, err := s.opts.Gateways.Find(r.Context(), parts[0], parts[1])
+	var notReady *definition.NotReadyError
+	switch {
+	case errors.As(err, &notReady):
+		// A gateway that does not exist and one that is not ready look alike: nobody learns names by asking.
+		refuse(w, errNoGateway)
+		return
+	case err != nil:
+		refuse(w, outside(r.Context(), err))
+		return
+	}
+	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g)}
+	if err := s.gated(q, parts[2]); err != nil {
+		refuse(w, outside(r.Context(), err))
+	}
+}
+
+// protect sets the headers that make an answer safe in a browser: it is never a page, a script or a frame, and no cache
+// keeps it.
+func protect(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+}
+
+// gated answers a request to a gateway that exists.
+func (s *Server) gated(q *request, path string) error {
+	answered, err := cross(q)
+	if answered || err != nil {
+		return err
+	}
+	refused := s.identify(q)
+	if whose := q.limiter.request(q.id, s.address(q.Request)); whose != "" {
+		return tooMany(whose)
+	}
+	if refused != nil {
+		return refused
+	}
+	p, ok := paths[path]
+	if !ok {
+		return errNoPath
+	}
+	if q.Method != p.method && (p.method != http.MethodGet || q.Method != http.MethodHead) {
+		q.answer.Header().Set("Allow", p.method)
+		return methodNotAllowed(p.method)
+	}
+	return p.handle(s, q)
+}
+
+// identify finds the conversation of a request and says in the answer which one it is (IDS-03, IDS-06). It returns why the
+// request must be refused.
+func (s *Server) identify(q *request) error {
+	if q.gateway.UserHeader != "" {
+		values := q.Header.Values(q.gateway.UserHeader)
+		if _, proxy := s.remote(q.Request); !proxy || len(values) != 1 || values[0] == "" || len(values[0]) > maxUser {
+			return errNoUser
+		}
+		q.user = values[0]
+		q.id = ids.OfUser(q.gateway.UserKey, q.user)
+		q.gateway.IDs.Set(q.answer.Header(), q.id, secure(q.Request))
+		return nil
+	}
+	found := q.gateway.IDs.Of(q.Request)
+	q.id, q.fresh = found.ID, found.New
+	q.gateway.IDs.Set(q.answer.Header(), q.id, secure(q.Request))
+	if found.Refused != nil {
+		return unsigned(found.Refused)
+	}
+	return nil
+}
+
+// maxUser bounds the name of a user, as spec.userID of a Thread does.
+const maxUser = 253
+
+// cross answers the questions that browsers ask for pages of other origins, and refuses what such pages may not do.
+func cross(q *request) (answered bool, err error) {
+	origin := q.Header.Get("Origin")
+	allowed := origin != "" && slices.Contains(q.gateway.Origins, origin)
+	h := q.answer.Header()
+	if len(q.gateway.Origins) > 0 {
+		h.Add("Vary", "Origin")
+	}
+	if allowed {
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Set("Access-Control-Allow-Credentials", "true")
+		h.Set("Access-Control-Expose-Headers", ids.Header+", "+ids.SessionHeader+", Retry-After")
+		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	}
+	if q.Method == http.MethodOptions && q.Header.Get("Access-Control-Request-Method") != "" {
+		if !allowed {
+			return true, errOrigin
+		}
+		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		h.Set("Access-Control-Allow-Headers", "Accept, Content-Type, Idempotency-Key, "+ids.Header)
+		h.Set("Access-Control-Max-Age", "600")
+		q.answer.WriteHeader(http.StatusNoContent)
+		return true, nil
+	}
+	var forgery http.CrossOriginProtection
+	for _, o := range q.gateway.Origins {
+		if err := forgery.AddTrustedOrigin(o); err != nil {
+			return true, err
+		}
+	}
+	if forgery.Check(q.Request) != nil {
+		return true, errOrigin
+	}
+	return false, nil
+}
+
+// begin answers POST v1/new: the browser has a new conversation from here on. The old one stays.
+func (s *Server) begin(q *request) error {
+	if q.user != "" {
+		return errUsersThread
+	}
+	h := q.answer.Header()
+	h.Del("Set-Cookie")
+	q.gateway.IDs.Set(h, ids.New(), secure(q.Request))
+	q.answer.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// refuse answers with a problem.
+func refuse(w http.ResponseWriter, p *problem) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	if p.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retry))
+	}
+	if p.code == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Session")
+	}
+	inTime(w)
+	w.WriteHeader(p.code)
+	_, _ = w.Write(bodyOf(p, sessionOf(h)))
+}
+
+// write answers with JSON, without secrets.
+func (s *Server) write(q *request, code int, body []byte) error {
+	q.answer.Header().Set("Content-Type", "application/json")
+	inTime(q.answer)
+	q.answer.WriteHeader(code)
+	_, _ = q.answer.Write(append(s.opts.Secrets.JSON(q.gateway.Namespace, body), '\n')) // an error means that the client has gone
+	return nil
+}
+
+// inTime makes a client that does not read the rest of the answer lose its connection.
+func inTime(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
+}

@@ -1,0 +1,172 @@
+// Package gateway is the door for end users: HTTP for browsers and bots that have no Kubernetes identity. It serves the
+// agents that ThreadGateways name, and nothing else (docs/adr/0052-a-gateway-for-end-users.md).
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Engine is the part of the engine that the gateway needs.
+type Engine interface {
+	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
+	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+}
+
+// Gateways finds ThreadGateways.
+type Gateways interface {
+	Find(ctx context.Context, namespace, name string) (*definitions.Gateway, error)
+}
+
+// Objects creates Threads.
+type Objects interface {
+	CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) error
+}
+
+// Options are the options of a Server.
+type Options struct {
+	Listener net.Listener
+	Threads  *thread.Service
+	Engine   Engine
+	Gateways Gateways
+	Objects  Objects
+	Reader   client.Reader // a cache of Threads
+	Live     client.Reader
+	// Secrets are removed from every answer. It may be nil.
+	Secrets *redact.Registry
+	// TrustedProxies are the addresses whose X-Forwarded-For and users count.
+	TrustedProxies []netip.Prefix
+	Logger         logr.Logger
+}
+
+// Bounds of connections. A client that sends slowly, or that does not read, loses its connection.
+const (
+	headerTime     = 10 * time.Second
+	requestTime    = 30 * time.Second // header and body
+	idleTime       = time.Minute
+	writeTime      = 10 * time.Second // one piece of an answer
+	pingTime       = 15 * time.Second
+	setupTime      = 10 * time.Second // until a new conversation is set up
+	stopTime       = 10 * time.Second
+	maxHeader      = 16 << 10
+	maxConnections = 4096
+)
+
+// Server serves ThreadGateways. It is a Runnable of a manager and runs on every replica.
+type Server struct {
+	opts     Options
+	finder   *lookup.Finder
+	limits   *limiters
+	stopping chan struct{}
+}
+
+// New returns a server. Start makes it answer.
+func New(o Options) (*Server, error) {
+	if o.Listener == nil || o.Threads == nil || o.Engine == nil || o.Gateways == nil || o.Objects == nil || o.Reader == nil {
+		return nil, errors.New("gateway: Listener, Threads, Engine, Gateways, Objects and Reader are required")
+	}
+	return &Server{
+		opts:     o,
+		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
+		limits:   newLimiters(),
+		stopping: make(chan struct{}),
+	}, nil
+}
+
+// Addr returns the address that the server listens on.
+func (s *Server) Addr() net.Addr { return s.opts.Listener.Addr() }
+
+// NeedLeaderElection returns false: every replica serves.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx ends. Requests that wait for an answer are told so; the agents work on.
+func (s *Server) Start(ctx context.Context) error {
+	h := &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return logr.NewContext(context.WithoutCancel(ctx), s.opts.Logger) },
+	}
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(limitListener(s.opts.Listener, maxConnections)) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	close(s.stopping)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	if err := h.Shutdown(last); err != nil {
+		return errors.Join(h.Close(), errIgnoreDeadline(err))
+	}
+	return nil
+}
+
+// errIgnoreDeadline returns nil when connections were still open after their time: they have been closed.
+func errIgnoreDeadline(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// limitListener returns a listener that has at most n connections open. Further ones wait in the kernel's queue.
+func limitListener(l net.Listener, n int) net.Listener {
+	return &limited{Listener: l, free: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	free   chan struct{}
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.free <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.free
+		return nil, err
+	}
+	return &limitedConn{Conn: c, of: l}, nil
+}
+
+// Close implements net.Listener.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	of   *limited
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { <-c.of.free })
+	return err
+}

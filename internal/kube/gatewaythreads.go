@@ -1,0 +1,68 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+)
+
+// +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=create
+
+// gatewayDigest is the number of bytes of a digest in names: so many that nobody finds two ids with the same.
+const gatewayDigest = 20
+
+// ErrOtherThread says that the name of a gateway's Thread belongs to an object that the gateway did not make.
+var ErrOtherThread = errors.New("a Thread of that name exists and was not made by the gateway")
+
+// GatewayThread returns the name of the Thread for an end user's id. It follows from the gateway and the id alone, so that
+// every replica finds the same one, and the id does not follow from it.
+func GatewayThread(g *definitions.Gateway, id string) string {
+	h := sha256.New()
+	for _, s := range []string{g.Namespace, g.Name, id} {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	digest := strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:gatewayDigest]))
+	prefix := strings.ReplaceAll(g.Name, ".", "-")
+	if most := validation.LabelValueMaxLength - len(digest) - 1; len(prefix) > most {
+		prefix = strings.TrimRight(prefix[:most], "-")
+	}
+	return prefix + "-" + digest
+}
+
+// MadeByGateway reports whether a gateway made a Thread.
+func MadeByGateway(t *skeinv1.Thread, g *definitions.Gateway) bool {
+	return t.Labels[skeinv1.LabelGateway] == g.Name
+}
+
+// CreateGatewayThread creates the Thread for an end user's id. A repeat finds the object that exists. user is the user that
+// the conversation is with, or "".
+func (k *Threads) CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) error {
+	t := &skeinv1.Thread{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: GatewayThread(g, id), Labels: map[string]string{skeinv1.LabelGateway: g.Name}},
+		Spec:       skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: g.Agent}, UserID: user},
+	}
+	err := k.client.Create(ctx, t)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	var have skeinv1.Thread
+	if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err != nil {
+		return fmt.Errorf("read Thread %q: %w", t.Name, err)
+	}
+	if !MadeByGateway(&have, g) {
+		return ErrOtherThread
+	}
+	return nil
+}
