@@ -22,6 +22,7 @@ var _ = Describe("The operator", func() {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "later", remind), harness.CodeTool(ns, "noop", "export default { execute: async () => 1 };", nil),
 			harness.Endpoint(ns, "report", "/report", "export default () => 'report';"),
+			gatewayKeys(ns), gatewayOf(ns, "chat", "parent"),
 			&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}},
 			&skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "far"}, Spec: skeinv1.ScheduledEffectSpec{
 				ThreadRef: &skeinv1.LocalRef{Name: "thread"}, Effect: "later", After: &metav1.Duration{Duration: time.Hour}}})
@@ -29,7 +30,7 @@ var _ = Describe("The operator", func() {
 			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hi"})), harness.After("subagent_create", harness.Answer("ok"))},
 			[]skeinv1.ScriptStep{harness.Echo()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
 		say(ctx, t, 1, "go")
-		for _, kind := range []string{"agents", "prompts", "models", "tools", "effects", "threadendpoints", "threads", "subagents", "scheduledeffects", "sandboxpools"} {
+		for _, kind := range []string{"agents", "prompts", "models", "tools", "effects", "threadendpoints", "threadgateways", "threads", "subagents", "scheduledeffects", "sandboxpools"} {
 			_, err := cluster.Kubectl(ctx, "-n", ns, "wait", "--for=condition=Ready", kind, "--all", "--timeout=60s")
 			Expect(err).NotTo(HaveOccurred())
 			raw, err := cluster.Kubectl(ctx, "-n", ns, "get", kind, "-o", "json")
@@ -53,7 +54,7 @@ var _ = Describe("The operator", func() {
 				}
 			}
 		}
-		for _, short := range []string{"ag", "pr", "mdl", "tl", "ef", "tep", "thr", "sub", "sef", "sbp"} {
+		for _, short := range []string{"ag", "pr", "mdl", "tl", "ef", "tep", "tgw", "thr", "sub", "sef", "sbp"} {
 			out, err := cluster.Kubectl(ctx, "-n", ns, "get", short)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(strings.Split(out, "\n")[0]).To(MatchRegexp(`NAME.*READY.*AGE`), short)

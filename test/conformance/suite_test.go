@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -32,6 +35,8 @@ var (
 	cluster *harness.Cluster
 	manager *harness.Manager
 	logFile *os.File
+	// door is the address of the manager's gateway for end users.
+	door string
 )
 
 func TestConformance(t *testing.T) {
@@ -60,7 +65,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "admission"))
 	Expect(err).NotTo(HaveOccurred())
-	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(engineArgs(), "--tool-private-hosts=127.0.0.1")})
+	port, err := scratch.Port()
+	Expect(err).NotTo(HaveOccurred())
+	door = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(engineArgs(),
+		"--tool-private-hosts=127.0.0.1", "--gateway-bind-address="+door, "--gateway-trusted-proxies=127.0.0.1")})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.Start(ctx)).To(Succeed())
 	DeferCleanup(manager.Stop)

@@ -26,6 +26,7 @@ var undecodable = []struct{ kind, name, spec, says string }{
 	{"Tool", "tool", `{description: x, code: {inline: "export default () => 1"}, timeout: 10 seconds}`, "spec.timeout: use a duration such as 10s, 5m or 1h30m"},
 	{"Effect", "effect", `{code: {inline: "export default () => 1"}, timeout: 1d}`, "spec.timeout: use a duration"},
 	{"ThreadEndpoint", "endpoint", `{path: /x, code: {inline: "export default () => 1"}, timeout: [1]}`, "spec.timeout: use a duration"},
+	{"ThreadGateway", "door", `{agentRef: {name: agent}, signingKeys: [{name: keys, key: k}], answerTimeout: soon}`, "spec.answerTimeout: use a duration"},
 	{"Thread", "thread", `{agentRef: {name: agent}, idleExpiry: 30d, limits: {maxCost: "1e-999999999"}, deletionPolicy: Delete}`, "spec.limits.maxCost: use a quantity"},
 	{"Subagent", "subagent", `{parentRef: {name: thread}, agentRef: {name: agent}, name: x, blocking: "yes"}`, "spec.blocking: use true or false"},
 	{"ScheduledEffect", "at", `{threadRef: {name: thread}, effect: effect, at: soon}`, `spec.at: "soon" is not a time: use one such as 2027-01-31T09:00:00Z`},
@@ -165,7 +166,7 @@ var _ = Describe("An object that the manager cannot decode", Serial, Label("K8S-
 		}).Should(Equal("True"))
 
 		By("deleting them all")
-		_, err := cluster.Kubectl(ctx, "delete", "-n", ns, "--all", "--timeout=60s", "agents,prompts,models,tools,effects,threadendpoints,subagents,scheduledeffects,sandboxpools,threads")
+		_, err := cluster.Kubectl(ctx, "delete", "-n", ns, "--all", "--timeout=60s", "agents,prompts,models,tools,effects,threadendpoints,threadgateways,subagents,scheduledeffects,sandboxpools,threads")
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(4*patience))
 })
