@@ -180,6 +180,11 @@ func TestSamples(t *testing.T) {
 			endpoints = append(endpoints, o)
 			return o.Name, err
 		},
+		"ThreadGateway": func(b []byte) (string, error) {
+			var o skeinv1.ThreadGateway
+			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
 		"ConfigMap": func(b []byte) (string, error) {
 			var o corev1.ConfigMap
 			err := yaml.UnmarshalStrict(b, &o)
