@@ -71,6 +71,7 @@ var pagesToFollow = map[string]followed{
 	"docs/environment.md":     {prepare: (*reader).missingVariable},
 	"docs/export.md":          {prepare: (*reader).toExport},
 	"docs/first-agent.md":     {prepare: (*reader).greeter},
+	"docs/gateway.md":         {prepare: (*reader).samples},
 	"docs/handlers.md":        {prepare: (*reader).concierge},
 	"docs/install.md":         {},
 	"docs/kubectl-skein.md":   {prepare: (*reader).withOrders, varies: regexp.MustCompile(`(Idle|Running) +agent analyst, [0-9]+ messages, last run \w+`)},
