@@ -99,7 +99,7 @@ type GatewayLimits struct {
 	// NewThreads is the number of conversations that may begin in a minute.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
-	// +kubebuilder:default=600
+	// +kubebuilder:default=60
 	// +optional
 	NewThreads int32 `json:"newThreads,omitempty"`
 

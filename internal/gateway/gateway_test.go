@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -224,5 +225,58 @@ var _ = Describe("The name of a Thread", func() {
 		Expect(kube.GatewayThread(g, "thrd_A")).NotTo(Equal(name), "ids tell capitals apart, names cannot")
 		Expect(kube.GatewayThread(&definitions.Gateway{Namespace: "other", Name: "chat"}, "thrd_a")).NotTo(Equal(name))
 		Expect(kube.GatewayThread(&definitions.Gateway{Namespace: "ns", Name: strings.Repeat("a.", 31) + "a"}, "thrd_a")).To(MatchRegexp(`^[-a-z2-7]{1,63}$`))
+	})
+})
+
+var _ = Describe("A listener", func() {
+	It("refuses headers of 10 MB, and goes on", func(ctx SpecContext) {
+		s := serverOf(nil)
+		var err error
+		s.opts.Listener, err = net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		s.stopping = make(chan struct{})
+		running, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- s.Start(running) }()
+		url := "http://" + s.Addr().String() + "/ns/chat/v1/messages"
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		Expect(err).NotTo(HaveOccurred())
+		r.Header.Set("x-thread-id", strings.Repeat("A", 10<<20))
+		// The answer may be lost when the server closes the connection while the client still sends.
+		if resp, err := client.Do(r); err == nil {
+			Expect(resp.StatusCode).To(Equal(http.StatusRequestHeaderFieldsTooLarge))
+			_ = resp.Body.Close()
+		}
+		resp, err := client.Get(url)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(resp.StatusCode).To(Equal(200))
+		_ = resp.Body.Close()
+		stop()
+		Eventually(done).Should(Receive(BeNil()))
+	})
+
+	It("has a bounded number of connections open", func() {
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		l := limitListener(inner, 1).(*limited)
+		for range 2 {
+			c, err := net.Dial("tcp", inner.Addr().String())
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(c.Close)
+		}
+		first, err := l.Accept()
+		Expect(err).NotTo(HaveOccurred())
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			c, _ := l.Accept()
+			accepted <- c
+		}()
+		Expect(l.free).To(HaveLen(cap(l.free)), "there is no room for the second")
+		Expect(first.Close()).To(Succeed())
+		Eventually(accepted).Should(Receive(Not(BeNil())))
+		Expect(l.Close()).To(Succeed())
+		_, err = l.Accept()
+		Expect(err).To(HaveOccurred())
 	})
 })

@@ -46,7 +46,7 @@ func gatewayKey(key string) corev1.SecretKeySelector {
 func gatewayOf(ns, name, agent string, edit ...func(*skeinv1.ThreadGatewaySpec)) *skeinv1.ThreadGateway {
 	g := &skeinv1.ThreadGateway{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: skeinv1.ThreadGatewaySpec{
 		AgentRef: skeinv1.LocalRef{Name: agent}, SigningKeys: []corev1.SecretKeySelector{gatewayKey("first")},
-		Limits: &skeinv1.GatewayLimits{PerAddress: 100_000, PerThread: 100_000, Total: 100_000},
+		Limits: &skeinv1.GatewayLimits{PerAddress: 100_000, PerThread: 100_000, Total: 100_000, NewThreads: 100_000},
 	}}
 	for _, f := range edit {
 		f(&g.Spec)
@@ -62,6 +62,14 @@ func openDoor(ctx context.Context, steps []skeinv1.ScriptStep, edit ...func(*ske
 	create(ctx, harness.Scripted(ns, "model", steps...), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"), gatewayKeys(ns), g)
 	gatewayIs(ctx, g, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
 	return ns, g
+}
+
+// changeGateway changes the spec of a gateway, whatever its status has become meanwhile.
+func changeGateway(ctx context.Context, g *skeinv1.ThreadGateway, edit func(*skeinv1.ThreadGatewaySpec)) {
+	GinkgoHelper()
+	before := g.DeepCopy()
+	edit(&g.Spec)
+	Expect(cluster.Client.Patch(ctx, g, client.MergeFrom(before))).To(Succeed())
 }
 
 func gatewayIs(ctx context.Context, g *skeinv1.ThreadGateway, want OmegaMatcher) {
@@ -209,8 +217,7 @@ var _ = Describe("The gateway for end users", func() {
 			r = knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", "x-thread-id", value, "Cookie", "atid="+url.QueryEscape(first.id()))
 			Expect(r.body).To(ContainSubstring("a secret of ada"), "%s: the cookie is the next source", name)
 		}
-		g.Spec.Strict = true
-		Expect(cluster.Client.Update(ctx, g)).To(Succeed())
+		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.Strict = true })
 		gatewayIs(ctx, g, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
 		Eventually(ctx, func(o Gomega) {
 			for name, value := range forged {
@@ -222,25 +229,21 @@ var _ = Describe("The gateway for end users", func() {
 		Expect(tell(ctx, http.DefaultClient, ns, "still me", "x-thread-id", first.id()).id()).To(Equal(first.id()))
 
 		By("rotating the key")
-		g.Spec.SigningKeys = []corev1.SecretKeySelector{gatewayKey("second"), gatewayKey("first")}
-		Expect(cluster.Client.Update(ctx, g)).To(Succeed())
+		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.SigningKeys = []corev1.SecretKeySelector{gatewayKey("second"), gatewayKey("first")} })
 		Eventually(ctx, func(o Gomega) {
 			r := knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", "x-thread-id", first.id())
 			o.Expect(r.body).To(ContainSubstring("a secret of ada"), "the old key verifies")
 			o.Expect(r.id()).To(Equal(signedBy(secondKey, id)), "the new key signs")
 		}).Should(Succeed())
-		g.Spec.SigningKeys = []corev1.SecretKeySelector{gatewayKey("second")}
-		Expect(cluster.Client.Update(ctx, g)).To(Succeed())
+		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.SigningKeys = []corev1.SecretKeySelector{gatewayKey("second")} })
 		Eventually(ctx, func() int {
 			return knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", "x-thread-id", first.id()).status
 		}).Should(Equal(401))
 
 		By("a key that is missing or too short")
-		g.Spec.SigningKeys = []corev1.SecretKeySelector{gatewayKey("short")}
-		Expect(cluster.Client.Update(ctx, g)).To(Succeed())
+		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.SigningKeys = []corev1.SecretKeySelector{gatewayKey("short")} })
 		gatewayIs(ctx, g, And(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("has 9 bytes: use 16 or more"))))
-		g.Spec.SigningKeys = []corev1.SecretKeySelector{gatewayKey("none")}
-		Expect(cluster.Client.Update(ctx, g)).To(Succeed())
+		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.SigningKeys = []corev1.SecretKeySelector{gatewayKey("none")} })
 		gatewayIs(ctx, g, condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound))
 		Eventually(ctx, func() int {
 			return knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "").status

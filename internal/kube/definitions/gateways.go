@@ -42,7 +42,7 @@ const defaultAnswerTimeout = 2 * time.Minute
 
 // DefaultGatewayLimits returns the limits of a ThreadGateway that sets none.
 func DefaultGatewayLimits() skeinv1.GatewayLimits {
-	return skeinv1.GatewayLimits{MessageBytes: 64 << 10, PerThread: 60, PerAddress: 120, Total: 6000, NewThreads: 600, Open: 500}
+	return skeinv1.GatewayLimits{MessageBytes: 64 << 10, PerThread: 60, PerAddress: 120, Total: 6000, NewThreads: 60, Open: 500}
 }
 
 // Find returns the ThreadGateway of that name. It returns a *definition.NotReadyError when there is none, or when it
