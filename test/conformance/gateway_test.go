@@ -229,7 +229,9 @@ var _ = Describe("The gateway for end users", func() {
 		Expect(tell(ctx, http.DefaultClient, ns, "still me", "x-thread-id", first.id()).id()).To(Equal(first.id()))
 
 		By("rotating the key")
-		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.SigningKeys = []corev1.SecretKeySelector{gatewayKey("second"), gatewayKey("first")} })
+		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) {
+			s.SigningKeys = []corev1.SecretKeySelector{gatewayKey("second"), gatewayKey("first")}
+		})
 		Eventually(ctx, func(o Gomega) {
 			r := knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", "x-thread-id", first.id())
 			o.Expect(r.body).To(ContainSubstring("a secret of ada"), "the old key verifies")
