@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -225,6 +226,32 @@ var _ = Describe("The name of a Thread", func() {
 		Expect(kube.GatewayThread(g, "thrd_A")).NotTo(Equal(name), "ids tell capitals apart, names cannot")
 		Expect(kube.GatewayThread(&definitions.Gateway{Namespace: "other", Name: "chat"}, "thrd_a")).NotTo(Equal(name))
 		Expect(kube.GatewayThread(&definitions.Gateway{Namespace: "ns", Name: strings.Repeat("a.", 31) + "a"}, "thrd_a")).To(MatchRegexp(`^[-a-z2-7]{1,63}$`))
+	})
+})
+
+var _ = Describe("The Thread of an id", Label("IDS-04"), func() {
+	It("is made once, and one that somebody else made is never taken", func(ctx SpecContext) {
+		g := &definitions.Gateway{Namespace: "ns", Name: "chat", Agent: "agent"}
+		scheme := runtime.NewScheme()
+		Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
+		c := fake.NewClientBuilder().WithScheme(scheme).Build()
+		threads := kube.NewThreads(c, c)
+		for range 3 {
+			Expect(threads.CreateGatewayThread(ctx, g, "thrd_a", "ada")).To(Succeed())
+		}
+		var list skeinv1.ThreadList
+		Expect(c.List(ctx, &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		Expect(list.Items[0].Spec).To(Equal(skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "agent"}, UserID: "ada"}))
+
+		foreign := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: kube.GatewayThread(g, "thrd_b")}}
+		Expect(c.Create(ctx, foreign)).To(Succeed())
+		Expect(threads.CreateGatewayThread(ctx, g, "thrd_b", "")).To(MatchError(kube.ErrOtherThread))
+		s := serverOf(nil)
+		s.finder = &lookup.Finder{Reader: c}
+		_, _, err := s.open(&request{Request: get(), gateway: g, id: "thrd_b"})
+		Expect(err).To(MatchError(kube.ErrOtherThread))
+		Expect(outside(ctx, err)).To(Equal(errInternal), "its name is no business of people outside")
 	})
 })
 
