@@ -53,7 +53,7 @@ func newReader(ns string) *reader {
 	for _, shown := range []string{"namespaces/%s", "namespace=%s", "-n %s", "=%s:"} {
 		r.yours = append(r.yours, fmt.Sprintf(shown, "demo"), fmt.Sprintf(shown, ns))
 	}
-	r.yours = append(r.yours, "-n team-a", "-n "+ns, "http://localhost:8090/demo/", "http://"+door+"/"+ns+"/")
+	r.yours = append(r.yours, "-n team-a", "-n "+ns)
 	return r
 }
 
