@@ -38,6 +38,8 @@ func roleFor(verb, resource, group string) string {
 	switch {
 	case group == skeinv1.GroupVersion.Group && reads:
 		return "skein-viewer"
+	case group == skeinv1.GroupVersion.Group && resource == "threadgateways":
+		return "skein-gateway-editor"
 	case group == skeinv1.GroupVersion.Group:
 		return "skein-editor"
 	case group != runtimev1.GroupVersion.Group:
