@@ -97,6 +97,9 @@ func (l *leading) stand(ctx context.Context) error {
 				begun.Store(true)
 				defer close(ended)
 				defer quit()
+				if ctx.Err() != nil {
+					return // stand may not wait for this term any more
+				}
 				leads, stop := context.WithCancel(leads)
 				defer stop()
 				defer context.AfterFunc(ctx, stop)()
@@ -123,7 +126,8 @@ func (l *leading) stand(ctx context.Context) error {
 		}
 	})()
 	elector.Run(standing)
-	if begun.Load() || elector.IsLeader() {
+	// A replica whose old lease still stands is the leader on record without having begun.
+	if begun.Load() {
 		<-ended
 	}
 	select {
