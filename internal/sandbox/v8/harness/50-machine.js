@@ -192,7 +192,8 @@ const STUCK = 'the code awaits a promise that nothing settles any more';
 // The modules of this isolate. Nothing is ever downloaded.
 const sources = new $Map(); // name → compiled source
 const synthetic = new $Map(); // bare specifier → [name, value, name, value, …]
-const loaded = new $Map(); // name → module
+const loaded = new $Map(); // name of a source → module
+const loadedBare = new $Map(); // bare specifier → module: code may have a module "zod" of its own beside the library
 const EXTENSIONS = ['', '.ts', '.tsx', '.mts', '.js', '.mjs', '.jsx', '.json', '/index.ts', '/index.js'];
 const OUTPUTS = ['.js', '.ts', '.mjs', '.mts', '.jsx', '.tsx'];
 let failedSpecifier = '';
@@ -219,18 +220,19 @@ function join(dir, path) {
 
 const isRelative = (s) => startsWith(s, './') || startsWith(s, '../') || s === '.' || s === '..';
 
-function resolve(base, specifier) {
+// find returns the module that a module at base means by a specifier.
+function find(base, specifier) {
   if (!isRelative(specifier)) {
-    if (mapHas(synthetic, specifier) || mapHas(bare, specifier)) return specifier;
+    if (mapHas(synthetic, specifier) || mapHas(bare, specifier)) return loadBare(specifier);
     failedSpecifier = specifier;
     throw new errorClasses.ReferenceError(`cannot find module ${quoted(specifier)} (imported by ${base}): ${known()}`);
   }
   const name = join(dirOf(base), specifier);
-  for (let i = 0; i < EXTENSIONS.length; i++) if (mapHas(sources, name + EXTENSIONS[i])) return name + EXTENSIONS[i];
+  for (let i = 0; i < EXTENSIONS.length; i++) if (mapHas(sources, name + EXTENSIONS[i])) return load(name + EXTENSIONS[i]);
   for (let i = 0; i < OUTPUTS.length; i += 2) {
     if (!endsWith(name, OUTPUTS[i])) continue;
     const source = slice(name, 0, name.length - OUTPUTS[i].length) + OUTPUTS[i + 1];
-    if (mapHas(sources, source)) return source;
+    if (mapHas(sources, source)) return load(source);
   }
   failedSpecifier = specifier;
   throw new errorClasses.ReferenceError(`cannot find module ${quoted(specifier)} (imported by ${base}): give it among the modules`);
@@ -256,28 +258,38 @@ const sort = uncurry($Array.prototype.sort);
 function load(name) {
   let module = mapGet(loaded, name);
   if (module !== undefined) return module;
-  const values = mapGet(synthetic, name);
+  module = new SourceTextModule(mapGet(sources, name), {
+    identifier: name,
+    importModuleDynamically: (specifier) => importModule(name, specifier),
+  });
+  mapSet(loaded, name, module);
+  return module;
+}
+
+function loadBare(specifier) {
+  let module = mapGet(loadedBare, specifier);
+  if (module !== undefined) return module;
+  const values = mapGet(synthetic, specifier);
   if (values !== undefined) {
     const names = [];
     for (let i = 0; i < values.length; i += 2) push(names, values[i]);
     module = new SyntheticModule(names, function () {
       for (let i = 0; i < values.length; i += 2) this.setExport(values[i], values[i + 1]);
-    }, { identifier: name });
+    }, { identifier: specifier });
   } else {
-    const library = mapGet(bare, name);
-    module = new SourceTextModule(library ?? mapGet(sources, name), {
-      identifier: library === undefined ? name : `skein:${name}`,
-      importModuleDynamically: (specifier) => importModule(library === undefined ? name : '', specifier),
+    module = new SourceTextModule(mapGet(bare, specifier), {
+      identifier: `skein:${specifier}`,
+      importModuleDynamically: (wanted) => importModule('', wanted),
     });
-    if (library !== undefined) mapSet(libraries, module, true);
+    mapSet(libraries, module, true);
   }
-  mapSet(loaded, name, module);
+  mapSet(loadedBare, specifier, module);
   return module;
 }
 
 const libraries = new $Map(); // modules of the harness
 
-const linker = (base) => (specifier, referrer) => load(resolve(mapHas(libraries, referrer) ? '' : (referrer?.identifier ?? base), specifier));
+const linker = (base) => (specifier, referrer) => find(mapHas(libraries, referrer) ? '' : (referrer?.identifier ?? base), specifier);
 
 let linking = resolvePromise.call($Promise); // one graph is linked at a time: they share modules
 
@@ -294,7 +306,7 @@ async function importModule(base, specifier) {
   importing++;
   let module;
   try {
-    module = load(resolve(base, specifier));
+    module = find(base, specifier);
     await link(module, base);
   } finally {
     importing--;
