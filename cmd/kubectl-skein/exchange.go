@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,7 +134,7 @@ func (p *plugin) importNew(ctx context.Context, in io.Reader, o *importOptions) 
 		Spec:       skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: o.agent}},
 	}
 	if o.name == "" {
-		obj.GenerateName = strings.TrimSuffix(o.agent[:min(len(o.agent), 50)], ".") + "-"
+		obj.GenerateName = generateName(o.agent)
 	}
 	if err := c.Create(ctx, obj); err != nil {
 		return err

@@ -20,7 +20,7 @@ var _ = Describe("docs/kubectl-skein.md", func() {
 		for _, row := range regexp.MustCompile("(?m)^\\| (`kubectl skein [^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
 			for i, one := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 				words := strings.Fields(strings.TrimPrefix(one[1], "kubectl skein "))
-				for _, group := range []string{"env", "effect"} {
+				for _, group := range []string{"env", "effect", "kv", "state"} {
 					if i > 0 && strings.HasPrefix(row[1], "`kubectl skein "+group+" ") {
 						words = append([]string{group}, words...)
 					}

@@ -57,12 +57,12 @@ right, the command names the ClusterRole that has it.`,
 	cmd.SetErr(streams.ErrOut)
 	p.flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newSend(p), newMessages(p), newWatch(p), newLogs(p), newTree(p), newMap(p), newHandoff(p),
-		newFiles(p), newCode(p), newEnv(p), newHistory(p), newFork(p), newArchive(p), newUnarchive(p),
+		newChat(p), newCreate(p), newSend(p), newMessages(p), newWatch(p), newLogs(p), newTree(p), newMap(p), newHandoff(p),
+		newFiles(p), newKV(p), newState(p), newCode(p), newEnv(p), newHistory(p), newFork(p), newArchive(p), newUnarchive(p),
 		newRuns(p), newCancel(p), newRerun(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newMemory(p), newUsage(p), newExport(p), newImport(p),
-		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),
+		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p), newCheck(p), newVersion(p),
 	)
 	p.complete(cmd)
 	return cmd

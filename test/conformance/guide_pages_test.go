@@ -47,6 +47,8 @@ var runElsewhere = map[string]string{
 	"kubectl -n skein-system rollout status deployment/skein-manager":                                                                                                                                                                     "needs nodes that run the manager; the tier e2e waits for it",
 	"kubectl -n skein-system create secret generic skein-database \\\n  --from-literal=url='postgres://skein:PASSWORD@db.example.com:5432/skein?sslmode=verify-full' \\\n  --from-literal=blobURL='s3://skein-files?region=eu-central-1'": "needs a database of the reader's",
 	"make deploy OVERLAY=postgres": "needs nodes that run the manager, and a database of the reader's",
+	"kubectl skein check --pre":    "asks about nodes, which this tier has none of; the plugin's own specs run it",
+	"kubectl skein check":          "asks about a manager that runs in the cluster; the tier e2e runs it",
 	"kubectl delete threads --all -A      # first: the manager purges stored conversations while it still runs": "other specs have threads here",
 	"make undeploy OVERLAY=persistent":                                                                 "needs nodes that run the manager",
 	"kubectl -n skein-system logs deployment/skein-manager":                                            "needs nodes that run the manager",

@@ -1,0 +1,358 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+const chatHelp = `Type a message, or one of
+  /attach PATH   attach a local file to the next message
+  /stop          stop the run under way; an interrupt (Ctrl-C) does the same
+  /continue      resume what waits in the queue since a stop
+  /help          print this
+  /quit          leave; so does the end of the input (Ctrl-D). The thread goes on.
+A message that begins with a slash begins with two: //etc is a folder.
+`
+
+func newChat(p *plugin) *cobra.Command {
+	tail := 10
+	var create newThread
+	cmd := &cobra.Command{
+		Use:   "chat [THREAD]",
+		Short: "Talk to a thread: answers appear as they are written, and you decide on calls that wait for approval",
+		Long: `Talk to a thread. Answers appear as they are written, with the tool calls. If a call waits for approval, the
+command asks you. An interrupt (Ctrl-C) stops the run under way; when there is none, it leaves. What other people and effects
+do in the thread appears too.
+
+Without THREAD, --agent makes a new thread. On a terminal the arrow keys bring earlier lines back. If the input is not a
+terminal, each line is a message, which is sent after the answer to the one before.
+
+` + chatHelp,
+		Example: `  kubectl skein chat hello
+
+  # A new thread
+  kubectl skein chat --agent helper`,
+		Args: upTo(0, "THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tail < 0 || tail > runtimev1.MaxPageSize {
+				return fmt.Errorf("--tail=%d: give a number from 0 to %d", tail, runtimev1.MaxPageSize)
+			}
+			if (len(args) == 0) == (create.agent == "") {
+				return errors.New("name a THREAD, or make one with --agent AGENT")
+			}
+			// An interrupt stops the run, not the command.
+			ctx, cancel := context.WithCancel(context.WithoutCancel(cmd.Context()))
+			defer cancel()
+			interrupts := make(chan os.Signal, 2)
+			signal.Notify(interrupts, os.Interrupt)
+			defer signal.Stop(interrupts)
+			if len(args) == 0 {
+				name, err := p.createReady(ctx, &create)
+				if err != nil {
+					return err
+				}
+				args = []string{name}
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			in, err := newLines(p, interrupts)
+			if err != nil {
+				return err
+			}
+			defer in.close()
+			c := &chat{plugin: in.plugin(p), t: t, in: in, interrupts: interrupts, sent: map[string]string{}}
+			return c.run(ctx, tail)
+		},
+	}
+	cmd.Flags().IntVar(&tail, "tail", tail, "How many earlier messages to show.")
+	create.flags(cmd.Flags())
+	return cmd
+}
+
+// chat is one conversation between a person and a thread.
+type chat struct {
+	*plugin    // whose outputs are the terminal's
+	t          *runtimeclient.Thread
+	in         *lines
+	interrupts <-chan os.Signal
+
+	view     *live
+	attached []runtimev1.Attachment // for the next message
+	sent     map[string]string      // messages without an answer so far: the run that took each, "" before one did
+	runs     int                    // that are under way
+	stopping bool
+	asking   []runtimev1.Approval // calls that the person is asked about, the first one now
+	failed   error                // how the last run failed
+}
+
+func (c *chat) run(ctx context.Context, tail int) error {
+	rec, err := c.t.Get(ctx) // before the messages, so that nothing is lost in between
+	if err != nil {
+		return err
+	}
+	c.view = newLive(transcript{out: c.Out, style: c.style}, c.in.terminal, false)
+	if tail > 0 && c.in.terminal {
+		if err := c.earlier(ctx, tail); err != nil {
+			return err
+		}
+	}
+	_, stop, err := c.follow(ctx, c.t, rec.ObjectMeta.Name)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	c.in.start()
+	events, ended := c.events(ctx, rec.LastEvent)
+	for {
+		var typed <-chan string
+		if c.in.terminal || c.idle() || len(c.asking) > 0 {
+			typed = c.in.typed
+		}
+		select {
+		case line, more := <-typed:
+			if !more {
+				c.view.breakOff()
+				return errors.Join(c.in.err, c.failed)
+			}
+			if quit := c.line(ctx, line); quit {
+				return nil
+			}
+		case e := <-events:
+			c.event(ctx, &e)
+		case err := <-ended:
+			return endedStream(err)
+		case <-c.interrupts:
+			if c.runs == 0 && len(c.sent) == 0 || c.stopping {
+				return coded(exitInterrupted, errors.New("interrupted; the thread goes on"))
+			}
+			c.stop(ctx)
+		}
+	}
+}
+
+func (c *chat) idle() bool { return len(c.sent) == 0 && c.runs == 0 }
+
+// earlier prints the newest messages.
+func (c *chat) earlier(ctx context.Context, tail int) error {
+	list, err := c.t.Messages(ctx, runtimeclient.MessageOptions{Page: runtimeclient.Page{Limit: tail}})
+	if err != nil {
+		return err
+	}
+	for i := range list.Messages {
+		c.view.message(&list.Messages[i])
+		c.view.shown[list.Messages[i].ID] = true
+	}
+	return nil
+}
+
+func (c *chat) events(ctx context.Context, after int64) (<-chan runtimev1.Event, <-chan error) {
+	events, ended := make(chan runtimev1.Event), make(chan error, 1)
+	go func() {
+		for e, err := range c.t.Events(ctx, runtimeclient.EventOptions{After: after}) {
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+		ended <- errors.New("the server ended the stream of events")
+	}()
+	return events, ended
+}
+
+// line does what the person typed. quit reports whether to leave.
+func (c *chat) line(ctx context.Context, line string) (quit bool) {
+	line = strings.TrimSpace(line)
+	command, rest, _ := strings.Cut(line, " ")
+	switch {
+	case line == "":
+	case command == "/quit", command == "/exit":
+		return true
+	case command == "/help":
+		fmt.Fprint(c.ErrOut, chatHelp)
+	case command == "/stop":
+		c.stop(ctx)
+	case command == "/continue":
+		_, err := c.t.Continue(ctx)
+		c.report(err)
+	case command == "/attach":
+		c.attach(ctx, strings.TrimSpace(rest))
+	case strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//"):
+		fmt.Fprintf(c.ErrOut, "%s is no command; /help lists them, and a message that begins with a slash begins with two\n", command)
+	case len(c.asking) > 0:
+		c.decideOn(ctx, line)
+	default:
+		if strings.HasPrefix(line, "//") {
+			line = line[1:]
+		}
+		c.send(ctx, line)
+	}
+	return false
+}
+
+func (c *chat) report(err error) {
+	if err != nil {
+		printError(c.ErrOut, err)
+	}
+}
+
+func (c *chat) send(ctx context.Context, text string) {
+	m, err := c.t.Queue(ctx, runtimev1.NewMessage{Content: text, Attachments: c.attached, IdempotencyKey: uuid.NewString()})
+	if err != nil {
+		c.failed = refused(err)
+		c.report(err)
+		return
+	}
+	c.attached, c.failed = nil, nil
+	c.sent[m.ID] = ""
+}
+
+func (c *chat) attach(ctx context.Context, path string) {
+	if path == "" {
+		fmt.Fprintln(c.ErrOut, "name a file: /attach ./orders.csv")
+		return
+	}
+	a, err := upload(ctx, c.t, path)
+	if err != nil {
+		c.report(err)
+		return
+	}
+	c.attached = append(c.attached, *a)
+	fmt.Fprintf(c.ErrOut, "%s goes with the next message\n", safe(a.Path))
+}
+
+func (c *chat) stop(ctx context.Context) {
+	if c.idle() {
+		fmt.Fprintln(c.ErrOut, "nothing runs")
+		return
+	}
+	c.stopping = true
+	_, err := c.t.Stop(ctx, "stopped by the person who chats")
+	c.report(err)
+	c.asking = nil
+}
+
+func (c *chat) event(ctx context.Context, e *runtimev1.Event) {
+	switch e.Type {
+	case runtimev1.EventRunStarted:
+		c.runs++
+	case runtimev1.EventMessageCreated:
+		if _, mine := c.sent[e.MessageID]; mine {
+			c.sent[e.MessageID] = e.RunID
+			if c.in.terminal {
+				c.view.shown[e.MessageID] = true // the person sees what they typed
+			}
+		}
+	case runtimev1.EventApprovalRequested:
+		c.view.breakOff()
+		c.ask(ctx, e)
+	case runtimev1.EventApprovalDecided:
+		c.decided(e)
+	}
+	c.view.event(e)
+	if e.Type == runtimev1.EventRunEnded {
+		c.runEnded(e)
+	}
+}
+
+func (c *chat) runEnded(e *runtimev1.Event) {
+	c.runs, c.stopping, c.asking = max(c.runs-1, 0), false, nil
+	for id, run := range c.sent {
+		if run != "" && run == e.RunID {
+			delete(c.sent, id)
+		}
+	}
+	c.failed = nil
+	if o := outcome(e); o.Status != runtimev1.RunSucceeded {
+		c.failed = failedRun(o)
+		if o.Status == runtimev1.RunStopped {
+			clear(c.sent) // what was not taken waits for /continue
+		}
+	}
+}
+
+// ask adds a call that waits for approval to those that the person is asked about.
+func (c *chat) ask(ctx context.Context, e *runtimev1.Event) {
+	var wanted struct{ ToolCallID string }
+	if json.Unmarshal(e.Data, &wanted) != nil {
+		return
+	}
+	list, err := c.t.Approvals(ctx, runtimeclient.Page{Limit: runtimev1.MaxPageSize})
+	if err != nil {
+		c.report(err)
+		return
+	}
+	for _, a := range list.Approvals {
+		if a.ToolCallID == wanted.ToolCallID && a.Decision == nil {
+			c.asking = append(c.asking, a)
+			if len(c.asking) == 1 {
+				c.question()
+			}
+		}
+	}
+}
+
+func (c *chat) question() {
+	a := c.asking[0]
+	fmt.Fprintf(c.ErrOut, "Approve %s(%s)? Answer y, or n with a reason for the model.\n", safe(a.Name), shorten(safe(plainJSON(a.Arguments))))
+}
+
+// decided drops a question that somebody has answered.
+func (c *chat) decided(e *runtimev1.Event) {
+	var call struct{ ToolCallID string }
+	if len(c.asking) == 0 || json.Unmarshal(e.Data, &call) != nil {
+		return
+	}
+	first := c.asking[0].ToolCallID
+	kept := c.asking[:0]
+	for _, a := range c.asking {
+		if a.ToolCallID != call.ToolCallID {
+			kept = append(kept, a)
+		}
+	}
+	c.asking = kept
+	if len(kept) > 0 && kept[0].ToolCallID != first {
+		c.question()
+	}
+}
+
+// decideOn takes a line as the answer to the question.
+func (c *chat) decideOn(ctx context.Context, line string) {
+	word, reason, _ := strings.Cut(line, " ")
+	id := c.asking[0].ToolCallID
+	var err error
+	switch strings.ToLower(word) {
+	case "y", "yes":
+		_, err = c.t.Approve(ctx, id, strings.TrimSpace(reason), nil)
+	case "n", "no":
+		_, err = c.t.Refuse(ctx, id, strings.TrimSpace(reason))
+	default:
+		c.question()
+		return
+	}
+	if err != nil {
+		c.report(err)
+		return
+	}
+	c.asking = c.asking[1:] // the event of the decision may come later
+	if len(c.asking) > 0 {
+		c.question()
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newState(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "Show and change the state that code keeps in a thread",
+	}
+	cmd.AddCommand(newStateGet(p), newStateSet(p), newStateDelete(p))
+	return cmd
+}
+
+func newStateGet(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get THREAD [KEY]",
+		Short: "Print the state as a JSON object, or the value of a key",
+		Args:  upTo(1, "THREAD", "KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			if len(args) == 2 {
+				value, ok, err := t.StateValue(cmd.Context(), args[1])
+				if err == nil && !ok {
+					err = fmt.Errorf("the state has no key %q", args[1])
+				}
+				if err != nil {
+					return err
+				}
+				return encode(p.Out, "json", value)
+			}
+			all := map[string]json.RawMessage{}
+			for more := true; more; {
+				l, err := t.State(cmd.Context(), runtimeclient.Page{Limit: runtimev1.MaxPageSize, Offset: len(all)})
+				if err != nil {
+					return err
+				}
+				for _, e := range l.Entries {
+					all[e.Key] = e.Value
+				}
+				more = l.HasMore
+			}
+			return encode(p.Out, "json", all)
+		},
+	}
+}
+
+func newStateSet(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:     "set THREAD KEY VALUE",
+		Short:   "Store a value, which is JSON; - reads it from standard input",
+		Example: `  kubectl skein state set orders region '"north"'`,
+		Args:    exactly("THREAD", "KEY", "VALUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			value, err := p.jsonArgument(args[2])
+			if err != nil {
+				return err
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			if err := t.SetState(cmd.Context(), args[1], value); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "%s set\n", args[1])
+			return nil
+		},
+	}
+}
+
+func newStateDelete(p *plugin) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "delete THREAD [KEY]",
+		Short: "Remove a key; --all removes all of the state",
+		Args:  upTo(1, "THREAD", "KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) == 2) {
+				return fmt.Errorf("name a KEY, or set --all; usage: %s", cmd.UseLine())
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			if all {
+				if err := t.ClearState(cmd.Context()); err != nil {
+					return err
+				}
+				fmt.Fprintln(p.Out, "state cleared")
+				return nil
+			}
+			if err := t.DeleteState(cmd.Context(), args[1]); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "%s removed\n", args[1])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "Remove all of the state.")
+	return cmd
+}
