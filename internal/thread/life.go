@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -45,6 +46,15 @@ func (s *Service) Expire(ctx context.Context) (destroyed int, err error) {
 			return destroyed, errors.Join(errs...)
 		}
 	}
+}
+
+// removalAge is how long a removal of messages is left to whoever has begun it.
+const removalAge = 10 * time.Second
+
+// FinishRemovals removes the messages of destroyed and truncated conversations whose removal was interrupted. It returns
+// of how many conversations.
+func (s *Service) FinishRemovals(ctx context.Context) (finished int, err error) {
+	return s.store.FinishRemovals(ctx, s.clock.Now().Add(-removalAge).UnixMicro(), 0)
 }
 
 // Retained lists the threads of a namespace that have no object (THR-09), by id, starting after an id.

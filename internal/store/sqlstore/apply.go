@@ -1,7 +1,9 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -20,18 +22,43 @@ import (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
-	return s.db.Writer.Do(ctx, func(t *txn.Tx) error {
-		h, err := t.Head(threadID)
-		if err != nil {
-			return err
-		}
-		if fence != nil {
-			if err := t.CheckFence(h, fence); err != nil {
+	cut := false
+	err := s.whole(ctx, func() error {
+		return s.db.Writer.Do(ctx, func(t *txn.Tx) error {
+			h, err := t.Head(threadID)
+			if err != nil {
 				return err
 			}
+			if fence != nil {
+				if err := t.CheckFence(h, fence); err != nil {
+					return err
+				}
+			}
+			err = applyOnce(t, h, ops)
+			cut = h.Cuts()
+			return err
+		}, touched(threadID, ops)...)
+	})
+	if err == nil && cut {
+		// The removal is decided. What this does not finish is left for FinishRemovals, or for the next writer.
+		_, _ = messages.FinishRemoval(ctx, s.db, threadID)
+	}
+	return err
+}
+
+// whole runs a transaction. When it needs messages of a thread of which some are being removed, it first helps to remove
+// them.
+func (s *Store) whole(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		var cut *txn.CutError
+		if !errors.As(err, &cut) {
+			return err
 		}
-		return applyOnce(t, h, ops)
-	}, touched(threadID, ops)...)
+		if was, failed := messages.FinishRemoval(ctx, s.db, cut.ThreadID); failed != nil || !was {
+			return cmp.Or(failed, err)
+		}
+	}
 }
 
 // touched returns the ids of the threads that ops on a thread may write.

@@ -26,6 +26,9 @@ func (s *Store) LimitPages(n int) error {
 // SetBlockSeqs sets txn.BlockSeqs, so that few messages produce as many rows of message_block as thousands usually do.
 func SetBlockSeqs(n int64) { txn.BlockSeqs = n }
 
+// SetSlice sets messages.Slice, so that few messages take as many slices as thousands usually do.
+func SetSlice(n int64) { messages.Slice = n }
+
 // LeftOver returns the number of remnants of threads, which have no head, and of their messages.
 func (s *Store) LeftOver(ctx context.Context) (threads, messages int, err error) {
 	err = s.db.Readers.Read(ctx, func(c *sqldb.Conn) error {
@@ -102,6 +105,7 @@ var Queries = map[string]struct {
 	"skips":              {queries.Skips, 2},
 	"args":               {queries.Args, 1},
 	"purge messages":     {queries.PurgeMessages, 3},
+	"purge files":        {queries.PurgeFiles, 3},
 	"vectors":            {queries.Vectors, 6},
 	"usage records":      {queries.UsageRecords, 4},
 }

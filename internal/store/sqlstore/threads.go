@@ -25,17 +25,19 @@ func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.O
 	if n.ID == "" {
 		return nil, false, errors.New("a thread needs an id")
 	}
-	err = s.db.Writer.Do(ctx, func(t *txn.Tx) error {
-		stored, created = nil, false
-		if stored, err = threads.Scan(t.One(t.Ctx, queries.Thread, n.ID)); !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		if err := createThread(t, n, ops); err != nil {
-			return err
-		}
-		created = true
-		return nil
-	}, n.ID, n.ParentID)
+	err = s.whole(ctx, func() error {
+		return s.db.Writer.Do(ctx, func(t *txn.Tx) error {
+			stored, created = nil, false
+			if stored, err = threads.Scan(t.One(t.Ctx, queries.Thread, n.ID)); !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			if err := createThread(t, n, ops); err != nil {
+				return err
+			}
+			created = true
+			return nil
+		}, n.ID, n.ParentID)
+	})
 	if err != nil {
 		return nil, false, err
 	}

@@ -41,6 +41,13 @@ func (s Store) Events(ctx context.Context, threadID string, after int64, limit i
 			return err
 		}
 		events = append(events, own...)
+		hidden, err := messages.HiddenIn(ctx, c, key)
+		if err != nil {
+			return err
+		}
+		if hidden != nil {
+			events = hide(events, hidden)
+		}
 		if after < base { // the fork's own entries are in order, and so are the inherited ones
 			slices.SortStableFunc(events, func(a, b store.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 			events = events[:min(limit, len(events))]
@@ -56,6 +63,22 @@ func (s Store) Events(ctx context.Context, threadID string, after int64, limit i
 		return nil, fmt.Errorf("events of thread %s: %w", threadID, err)
 	}
 	return events, nil
+}
+
+// hide takes the contents of messages that are being removed out of the entries of their creation. It ends before the
+// entries of their deletion, some of which are still to be written: readers get all of them, in order, in a moment.
+func hide(events []store.Event, h *messages.Hidden) []store.Event {
+	kept := events[:0]
+	for _, e := range events {
+		if h.Logs && e.Seq > h.Hi {
+			continue
+		}
+		if e.Type == store.EventMessageCreated && e.Seq > h.Lo {
+			e.Data = nil
+		}
+		kept = append(kept, e)
+	}
+	return kept
 }
 
 // inheritedEvents returns the creation entries of the messages that a fork has inherited.

@@ -92,7 +92,7 @@ func checkBusy(t *txn.Tx, h *txn.Head, op *store.Enqueue) error {
 	if err != nil {
 		return err
 	}
-	if under || op.IfIdle && h.Queued > 0 && h.Life.Asleep == 0 {
+	if under || op.IfIdle && h.Queued > 0 && !h.Sleeps() {
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrRunning)
 	}
 	return nil

@@ -20,6 +20,9 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 	if err != nil {
 		return fmt.Errorf("origin of a fork: %w", err)
 	}
+	if err := o.Whole(); err != nil {
+		return err
+	}
 	at := op.Index
 	if total := o.Counts.Total(true, 0, true); op.Newest {
 		at = total - 1

@@ -4,44 +4,39 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/google/uuid"
-
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
-	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// Leave hands the messages of a thread after a sequence number over to the forks that read them, if there are any. They
-// move to a remnant: a thread row that nobody writes to. The other messages stay where they are, for the caller to
-// remove.
-func Leave(t *txn.Tx, h *txn.Head, after int64) error {
-	readers, err := Segments(t.Ctx, t, queries.ReadersOf, h.Key, after)
+// leave hands the rows of a thread after a sequence number, up to another one, over to the forks that read them, if there
+// are any. They move to a remnant: a thread row that nobody writes to. It is made when left is 0. The other rows stay
+// where they are, for the caller to remove. Rows after upto must be gone, or nobody reads them.
+func leave(t *txn.Tx, h *txn.Head, after, upto int64, left *int64) error {
+	readers, err := heldReaders(t, h, after)
 	if err != nil || len(readers) == 0 {
 		return err
 	}
 	if err := t.WriteBlocks(h); err != nil {
 		return err
 	}
-	var left int64
-	if err := t.Row(t.Ctx, queries.InsertLeft, []any{"left:" + uuid.NewString(), t.Now}, &left); err != nil {
+	if *left == 0 {
+		if *left, err = remnant(t); err != nil {
+			return err
+		}
+	}
+	if err := t.Write(t.Ctx, queries.CopyBlocks, *left, h.Key, after, upto); err != nil {
 		return err
 	}
-	if err := t.Write(t.Ctx, queries.CopyBlocks, left, h.Key, after, h.LastSeq); err != nil {
-		return err
-	}
-	if err := t.Write(t.Ctx, queries.MoveMessages, left, h.Key, after); err != nil {
+	if err := t.Write(t.Ctx, queries.MoveMessages, *left, h.Key, after, upto); err != nil {
 		return err
 	}
 	var edge txn.Counts // counts of the thread up to the cut
 	for _, s := range readers {
-		if err := hold(t, s.Thread); err != nil {
-			return err
-		}
 		if s.Lo >= after {
-			if err := t.Write(t.Ctx, queries.MoveSegment, left, s.Thread, s.Lo); err != nil {
+			if err := t.Write(t.Ctx, queries.MoveSegment, *left, s.Thread, s.Lo); err != nil {
 				return err
 			}
 			continue
@@ -50,15 +45,34 @@ func Leave(t *txn.Tx, h *txn.Head, after int64) error {
 			if edge, err = countTo(t.Ctx, t, h.Key, after); err != nil {
 				return err
 			}
-			if err := t.PutBlock(left, txn.Block{At: after, Counts: edge}); err != nil {
+			if err := t.PutBlock(*left, txn.Block{At: after, Counts: edge}); err != nil {
 				return err
 			}
 		}
-		if err := divide(t, s, after, left); err != nil {
+		if err := divide(t, s, after, *left); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// heldReaders locks the forks that read rows of a thread after a sequence number, and returns their segments.
+func heldReaders(t *txn.Tx, h *txn.Head, after int64) ([]Segment, error) {
+	readers, err := Segments(t.Ctx, t, queries.ReadersOf, h.Key, after)
+	if err != nil || len(readers) == 0 {
+		return nil, err
+	}
+	last := int64(0)
+	for _, s := range readers { // in the order of their threads
+		if s.Thread == last {
+			continue
+		}
+		last = s.Thread
+		if err := hold(t, s.Thread); err != nil {
+			return nil, err
+		}
+	}
+	return Segments(t.Ctx, t, queries.ReadersOf, h.Key, after) // as they are now that nobody changes them
 }
 
 // divide splits a segment at a cut of its source. What comes after the cut is read from the remnant left.
@@ -77,12 +91,17 @@ func divide(t *txn.Tx, s Segment, cut, left int64) error {
 	if err := t.Write(t.Ctx, queries.TrimSegment, cut, s.Thread, cut, cut); err != nil {
 		return err
 	}
+	// When slices move the rows, the segment of the slice before begins where this one ends.
+	n, err := t.Exec(t.Ctx, queries.ExtendSegment, cut, s.Thread, s.Hi, left)
+	if err != nil || n > 0 {
+		return err
+	}
 	return t.Write(t.Ctx, queries.PutSegment, s.Thread, cut, s.Hi, left)
 }
 
-// Cut removes all messages of a thread after a sequence number. kept is the counts up to it. The log, which
-// only grows, keeps their creation and gets their deletion.
-func Cut(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts) error {
+// removeFew removes all messages of a thread after a sequence number in one transaction. kept is the counts up to it.
+// With logs the log, which only grows, keeps their creation and gets their deletion.
+func removeFew(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts, logs bool) error {
 	if err := t.WriteBlocks(h); err != nil {
 		return err
 	}
@@ -97,33 +116,23 @@ func Cut(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts) error {
 		}
 	}
 	for _, s := range removed {
+		if !logs {
+			break
+		}
 		if err := logRemoval(t, h, s); err != nil {
 			return err
 		}
 	}
-	if err := Leave(t, h, cut); err != nil {
+	var left int64
+	if err := leave(t, h, cut, h.LastSeq, &left); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		query string
-		args  []any
-	}{
-		{queries.CutMessages, []any{h.Key, cut}}, {queries.ForgetAfter, []any{h.Key, cut}}, {queries.TrimSegment, []any{cut, h.Key, cut, cut}}, {queries.CutSegments, []any{h.Key, cut}}, {queries.CutBlocks, []any{h.Key, cut}},
-	} {
-		if err := t.Write(t.Ctx, s.query, s.args...); err != nil {
+	for _, query := range []string{queries.CutMessages, queries.ForgetAfter, queries.CutBlocks} {
+		if err := t.Write(t.Ctx, query, h.Key, cut); err != nil {
 			return err
 		}
 	}
-	if err := t.PutBlock(h.Key, txn.Block{At: cut, Counts: kept}); err != nil {
-		return err
-	}
-	h.Counts = kept
-	h.Touch(store.ChangedThread)
-	if cut >= h.Base {
-		return nil
-	}
-	h.Base = cut
-	return t.Write(t.Ctx, queries.HeadBase, cut, h.Key)
+	return trim(t, h, cut, kept)
 }
 
 func logRemoval(t *txn.Tx, h *txn.Head, s Segment) error {
@@ -143,9 +152,9 @@ func CollectLeft(ctx context.Context, db *txn.DB) error {
 		return err
 	}
 	for _, key := range unread {
-		for n := int64(PurgeStep); n == PurgeStep; {
+		for n := Slice; n == Slice; {
 			if err := db.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-				n, err = t.Exec(t.Ctx, queries.PurgeMessages, key, key, PurgeStep)
+				n, err = t.Exec(t.Ctx, queries.PurgeMessages, key, key, Slice)
 				return err
 			}); err != nil {
 				return err
@@ -163,6 +172,9 @@ func CollectLeft(ctx context.Context, db *txn.DB) error {
 
 // Truncate removes the messages after a message or an index.
 func Truncate(t *txn.Tx, h *txn.Head, op *store.Truncate) error {
+	if err := h.Whole(); err != nil {
+		return err
+	}
 	if op.ExpectVersion != nil {
 		if err := t.ExpectVersion(h, *op.ExpectVersion); err != nil {
 			return err
@@ -187,15 +199,12 @@ func Truncate(t *txn.Tx, h *txn.Head, op *store.Truncate) error {
 		}
 	}
 	op.Index, op.Removed = index, h.Counts.Total(true, 0, true)-kept.Total(true, 0, true)
-	if err := relations.Cut(t, h, op.Index); err != nil {
+	if err := Remove(t, h, cut, kept, op.Index, true); err != nil {
 		return err
 	}
 	if op.Removed == 0 {
 		h.Touch(store.ChangedThread)
 		return nil
-	}
-	if err := Cut(t, h, cut, kept); err != nil {
-		return err
 	}
 	data, err := json.Marshal(truncatedEvent{op.Index, op.Removed})
 	if err != nil {
@@ -210,6 +219,3 @@ type truncatedEvent struct {
 	Index   int64 `json:"index"`
 	Removed int64 `json:"removed"`
 }
-
-// PurgeStep is how many rows of a kind one transaction of a purge removes, so that other writers need not wait long.
-const PurgeStep = 1000

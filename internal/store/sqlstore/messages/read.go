@@ -49,8 +49,19 @@ func (s Store) MessageIndex(ctx context.Context, threadID, messageID string) (in
 		if err != nil {
 			return err
 		}
+		r, err := removalOf(ctx, c, key)
+		if err != nil {
+			return err
+		}
+		behind := int64(0)
+		if r != nil && seq > r.hi {
+			if err := c.Row(ctx, queries.CountRows, []any{key, r.hi, seq}, &behind); err != nil {
+				return err
+			}
+			seq = r.lo
+		}
 		counted, err := viewCount(ctx, c, key, base, seq)
-		index = counted.Total(true, 0, true) - 1
+		index = counted.Total(true, 0, true) + behind - 1
 		return err
 	})
 	if err != nil {
@@ -94,12 +105,15 @@ type pager struct {
 	key     int64
 	base    int64
 	lastSeq int64
+	// removing says that messages after lastSeq are being removed.
+	removing bool
 }
 
 func (p *pager) page(threadID string) (*store.MessagePage, error) {
 	var counted string
 	var queued int64
-	if err := p.Row(p.ctx, queries.Counts, []any{threadID}, &p.key, &counted, &queued, &p.base, &p.lastSeq); err != nil {
+	var asleep txn.Sleep
+	if err := p.Row(p.ctx, queries.Counts, []any{threadID}, &p.key, &counted, &queued, &p.base, &p.lastSeq, &asleep); err != nil {
 		return nil, err
 	}
 	c, err := txn.ParseCounts(counted)
@@ -107,16 +121,25 @@ func (p *pager) page(threadID string) (*store.MessagePage, error) {
 		return nil, err
 	}
 	stored := c.Total(p.q.IncludeSilent, p.q.MaxDepth, p.q.AllDepths)
-	if p.q.AfterSeq > 0 {
-		return p.after(stored)
-	}
-	var waiting []store.Message
-	if p.q.IncludeQueued && queued > 0 {
-		if waiting, err = p.waiting(); err != nil {
+	total := stored
+	var waiting []store.Message // what follows those that are found by their position
+	if asleep&txn.AsleepCutting != 0 {
+		if waiting, err = p.afterRemoval(); err != nil {
 			return nil, err
 		}
+		stored -= int64(len(waiting))
 	}
-	total := stored + int64(len(waiting))
+	if p.q.AfterSeq > 0 {
+		return p.after(total, waiting)
+	}
+	if p.q.IncludeQueued && queued > 0 {
+		more, err := p.waiting()
+		if err != nil {
+			return nil, err
+		}
+		waiting = append(waiting, more...)
+	}
+	total = stored + int64(len(waiting))
 	// The page holds the messages from start up to end, counted from the oldest.
 	start := int64(p.q.Offset)
 	end := min(start+int64(p.q.Limit), total)
@@ -193,11 +216,16 @@ func (p *pager) Read(at place, n int64) ([]store.Message, error) {
 }
 
 // after reads what follows a sequence number, oldest first.
-func (p *pager) after(total int64) (*store.MessagePage, error) {
-	if p.q.AfterSeq < p.base {
+func (p *pager) after(total int64, behind []store.Message) (*store.MessagePage, error) {
+	if p.q.AfterSeq < p.base || p.removing {
 		messages, err := p.Read(place{seq: p.q.AfterSeq}, int64(p.q.Limit+p.q.Offset)+1)
 		if err != nil {
 			return nil, err
+		}
+		for _, m := range behind {
+			if m.Seq > p.q.AfterSeq {
+				messages = append(messages, m)
+			}
 		}
 		return p.cut(messages[min(p.q.Offset, len(messages)):], total), nil
 	}
@@ -241,6 +269,19 @@ func (p *pager) filterArgs(args ...any) []any {
 
 func (p *pager) list(query string, args ...any) ([]store.Message, error) {
 	return sqldb.List(p.ctx, p, Scan, query, args...)
+}
+
+// afterRemoval ends the page's view of the thread where messages are being removed, and returns the few messages that
+// follow: those of the transaction that has decided on the removal.
+func (p *pager) afterRemoval() ([]store.Message, error) {
+	r, err := removalOf(p.ctx, p, p.key)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	last := p.lastSeq
+	p.removing, p.lastSeq = true, r.lo
+	query := `SELECT ` + queries.MessageColumns + ` FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?` + filter(p.q, "m") + ` ORDER BY m.seq`
+	return p.list(query, p.filterArgs(p.key, r.hi, last)...)
 }
 
 // waiting reads the messages of the inbox that the query selects.

@@ -142,6 +142,9 @@ func hold(t *txn.Tx, key int64) error {
 
 // find returns a message of the thread that may be changed: it is the thread's own, and no other thread reads it.
 func find(t *txn.Tx, h *txn.Head, id string) (*store.Message, error) {
+	if err := h.Whole(); err != nil {
+		return nil, err
+	}
 	m, err := Scan(t.One(t.Ctx, queries.MessageByKey, h.Key, id))
 	if err == nil {
 		return m, release(t, h, m)

@@ -35,6 +35,9 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 		}
 		h = to
 	}
+	if err := h.Whole(); err != nil {
+		return err
+	}
 	if m.Depth < 0 || m.Depth > maxDepth {
 		return fmt.Errorf("message %s: its depth is %d, it must be from 0 to %d", m.ID, m.Depth, maxDepth)
 	}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/storetest"
 	"github.com/skein-dev/skein/internal/store/storetest/pgtest"
 )
 
 func TestPostgres(t *testing.T) {
+	messages.Slice = 12 // few messages take as many slices as thousands usually do
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "sqlstore on PostgreSQL")
 }

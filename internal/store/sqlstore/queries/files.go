@@ -1,5 +1,21 @@
 package queries
 
+import (
+	"strings"
+)
+
+// ContentsAtOnce is how many contents one query names. The number is constant, so that the query is prepared once.
+const ContentsAtOnce = 200
+
+var someContents = `(` + strings.TrimSuffix(strings.Repeat("?, ", ContentsAtOnce), ", ") + `)`
+
+// Queries that free the contents which no file refers to any more, as files.freeContents does one by one.
+var (
+	UseSomeContents  = `UPDATE contents SET used_at = ? WHERE digest IN ` + someContents
+	FreeSomeContents = `DELETE FROM contents WHERE digest IN ` + someContents + `
+		AND NOT EXISTS (SELECT 1 FROM file f WHERE f.digest = contents.digest AND f.digest <> '') RETURNING object`
+)
+
 // Files.
 const (
 	FileColumns = `f.path, f.dir, f.mime_type, f.digest, f.size, f.metadata, f.width, f.height, f.created_at`
@@ -15,7 +31,6 @@ const (
 		ON CONFLICT (thread, parent, path) DO UPDATE SET mime_type = excluded.mime_type, digest = excluded.digest, size = excluded.size,
 			metadata = excluded.metadata, width = excluded.width, height = excluded.height, created_at = excluded.created_at`
 	DeleteFile = `DELETE FROM file WHERE thread = ? AND path = ?`
-	Digests    = `SELECT DISTINCT digest FROM file WHERE thread = ? AND digest <> '' ORDER BY digest`
 	DigestUsed = `SELECT 1 FROM file WHERE digest = ? AND digest <> '' LIMIT 1`
 
 	Contents     = `SELECT object FROM contents WHERE digest = ?`

@@ -4,13 +4,14 @@ package queries
 const (
 	BlockColumns = `at, spoken, silent, deep`
 
-	BlockFloor   = `SELECT ` + BlockColumns + ` FROM message_block WHERE thread = ? AND at <= ? ORDER BY at DESC LIMIT 1`
-	BlocksFrom   = `SELECT ` + BlockColumns + ` FROM message_block WHERE thread = ? AND at >= ? ORDER BY at`
-	PutBlock     = `INSERT INTO message_block (thread, at, spoken, silent, deep) VALUES (?, ?, ?, ?, ?) ON CONFLICT (thread, at) DO NOTHING`
-	ShiftBlocks  = `UPDATE message_block SET spoken = spoken + ?, silent = silent + ? WHERE thread = ? AND at >= ?`
-	DeepenBlock  = `UPDATE message_block SET deep = ? WHERE thread = ? AND at = ?`
-	CutBlocks    = `DELETE FROM message_block WHERE thread = ? AND at > ?`
-	CopyBlocks   = `INSERT INTO message_block (thread, at, spoken, silent, deep) SELECT CAST(? AS BIGINT), at, spoken, silent, deep FROM message_block WHERE thread = ? AND at >= ? AND at <= ?`
+	BlockFloor  = `SELECT ` + BlockColumns + ` FROM message_block WHERE thread = ? AND at <= ? ORDER BY at DESC LIMIT 1`
+	BlocksFrom  = `SELECT ` + BlockColumns + ` FROM message_block WHERE thread = ? AND at >= ? ORDER BY at`
+	PutBlock    = `INSERT INTO message_block (thread, at, spoken, silent, deep) VALUES (?, ?, ?, ?, ?) ON CONFLICT (thread, at) DO NOTHING`
+	ShiftBlocks = `UPDATE message_block SET spoken = spoken + ?, silent = silent + ? WHERE thread = ? AND at >= ?`
+	DeepenBlock = `UPDATE message_block SET deep = ? WHERE thread = ? AND at = ?`
+	CutBlocks   = `DELETE FROM message_block WHERE thread = ? AND at > ?`
+	CopyBlocks  = `INSERT INTO message_block (thread, at, spoken, silent, deep) SELECT CAST(? AS BIGINT), at, spoken, silent, deep FROM message_block WHERE thread = ? AND at >= ? AND at <= ?
+		ON CONFLICT (thread, at) DO NOTHING`
 	CountBetween = `SELECT depth, silent, count(*) FROM message WHERE thread = ? AND seq > ? AND seq <= ? GROUP BY depth, silent`
 
 	SegmentColumns = `s.thread, s.lo, s.hi, s.source`
@@ -47,9 +48,10 @@ const (
 	// lookup shows it.
 	InsertLeft = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, created_at, parent_id, reference, root_id,
 		depth, terminated_at, terminated_reason, registry_status) VALUES (?, '', '', '', '', '', '', ?, '', '', '', 0, 0, '', '') RETURNING key`
-	MoveMessages = `UPDATE message SET thread = ? WHERE thread = ? AND seq > ? AND EXISTS (SELECT 1 FROM message_segment s
+	MoveMessages = `UPDATE message SET thread = ? WHERE thread = ? AND seq > ? AND seq <= ? AND EXISTS (SELECT 1 FROM message_segment s
 		WHERE s.source = message.thread AND s.thread <> s.source AND s.lo < message.seq AND s.hi >= message.seq)`
-	Unread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key) LIMIT 100`
+	Unread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key)
+		AND NOT EXISTS (SELECT 1 FROM message_cut c WHERE c.view_key = t.key OR c.left_key = t.key) LIMIT 100`
 
 	// The creation of removed messages stays in the log, which only grows (LOG-03).
 	LogRemoved = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
@@ -74,7 +76,8 @@ const (
 	AsParent          = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' ORDER BY r.created_at DESC, r.peer, r.type LIMIT ?`
 	CountRelationship = `SELECT count(*) FROM relationship WHERE thread = ?`
 	Relationship      = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.peer = ? AND r.type = ? AND r.role = ?`
-	LateRelationships = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ?`
-	CutRelationships  = `DELETE FROM relationship WHERE thread = ? AND role = 'parent' AND message_index > ?`
-	DropRelationship  = `DELETE FROM relationship WHERE thread = ? AND peer = ? AND type = ? AND role = ?`
+	LateRelationships = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ?
+		ORDER BY r.peer, r.type LIMIT ?`
+	CountLate        = `SELECT count(*) FROM (SELECT 1 FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ? LIMIT ?) l`
+	DropRelationship = `DELETE FROM relationship WHERE thread = ? AND peer = ? AND type = ? AND role = ?`
 )

@@ -2,13 +2,13 @@ package queries
 
 // Messages.
 const (
-	RunMessages = `SELECT ` + MessageColumns + ` FROM message m JOIN thread t ON t.key = m.thread WHERE t.id = ? AND m.run_id = ? ORDER BY m.seq`
+	RunMessages = `SELECT ` + MessageColumns + ` FROM message m JOIN thread t ON t.key = m.thread WHERE t.id = ? AND m.run_id = ? AND` + kept + ` ORDER BY m.seq`
 
 	MessageColumns = `m.seq, m.id, m.role, m.silent, m.depth, m.status, m.created_at, m.run_id, m.tool_call_id, m.content, m.rest`
 
-	Message       = `SELECT ` + MessageColumns + ` FROM message m JOIN thread t ON t.key = m.thread WHERE t.id = ? AND m.id = ?`
-	MessageByKey  = `SELECT ` + MessageColumns + ` FROM message m WHERE m.thread = ? AND m.id = ?`
-	MessageSeq    = `SELECT seq FROM message WHERE thread = ? AND id = ?`
+	Message       = `SELECT ` + MessageColumns + ` FROM message m JOIN thread t ON t.key = m.thread WHERE t.id = ? AND m.id = ? AND` + kept
+	MessageByKey  = `SELECT ` + MessageColumns + ` FROM message m WHERE m.thread = ? AND m.id = ? AND` + kept
+	MessageSeq    = `SELECT seq FROM message m WHERE m.thread = ? AND m.id = ? AND` + kept
 	InsertMessage = `INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	UpdateMessage = `UPDATE message SET silent = ?, status = ?, content = ?, rest = ? WHERE thread = ? AND seq = ?`

@@ -38,7 +38,7 @@ const (
 	AddDiff = `UPDATE thread_head SET files_added = files_added + ?, files_changed = files_changed + ?, files_removed = files_removed + ?
 		WHERE thread = ?`
 	Position = `SELECT t.agent, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
-	Counts   = `SELECT t.key, h.counts, h.queued, h.base, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	Counts   = `SELECT t.key, h.counts, h.queued, h.base, h.last_seq, h.asleep FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 )
 
 // Queries that find threads without their ids.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -40,6 +41,11 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
 	if err != nil {
 		return fmt.Errorf("related thread: %w", err)
 	}
+	for _, end := range []*txn.Head{h, peer} { // the relationship may be made past messages that are being removed
+		if err := end.Whole(); err != nil {
+			return err
+		}
+	}
 	kept, err := scanRelationship(t.One(t.Ctx, queries.Relationship, h.Key, peer.ID, string(op.R.Type), op.R.Role))
 	if err == nil {
 		op.Kept, op.Existed = *kept, true
@@ -66,25 +72,43 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
 // Cut removes relationships that were made past a message of the thread, from both threads. Those in which
 // the thread is the child stay: their index counts messages of the other thread.
 func Cut(t *txn.Tx, h *txn.Head, index int64) error {
-	late, err := sqldb.List(t.Ctx, t, scanRelationship, queries.LateRelationships, h.Key, index)
+	_, err := CutSome(t, h, index, math.MaxInt32)
+	return err
+}
+
+// FewLate reports whether at most limit relationships were made past a message of the thread.
+func FewLate(t *txn.Tx, h *txn.Head, index, limit int64) (bool, error) {
+	var n int64
+	err := t.Row(t.Ctx, queries.CountLate, []any{h.Key, index, limit + 1}, &n)
+	return n <= limit, err
+}
+
+// CutSome is Cut for at most limit relationships. It reports whether these were the last.
+func CutSome(t *txn.Tx, h *txn.Head, index int64, limit int) (last bool, err error) {
+	late, err := sqldb.List(t.Ctx, t, scanRelationship, queries.LateRelationships, h.Key, index, limit)
 	if err != nil || len(late) == 0 {
-		return err
+		return err == nil, err
 	}
 	for _, r := range late {
 		peer, err := t.Head(r.ThreadID)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // the peer was purged
+			peer, err = nil, nil // the peer was purged
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
-		if err := t.Write(t.Ctx, queries.DropRelationship, peer.Key, h.ID, string(r.Type), otherRole(r.Role)); err != nil {
-			return err
+		if peer != nil {
+			if err := t.Write(t.Ctx, queries.DropRelationship, peer.Key, h.ID, string(r.Type), otherRole(r.Role)); err != nil {
+				return false, err
+			}
+			peer.Touch(store.ChangedThread)
 		}
-		peer.Touch(store.ChangedThread)
+		if err := t.Write(t.Ctx, queries.DropRelationship, h.Key, r.ThreadID, string(r.Type), r.Role); err != nil {
+			return false, err
+		}
 	}
 	h.Touch(store.ChangedThread)
-	return t.Write(t.Ctx, queries.CutRelationships, h.Key, index)
+	return len(late) < limit, nil
 }
 
 // Release removes some relationships of a thread that is being purged, from both threads, and reports whether there may

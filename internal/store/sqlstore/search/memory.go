@@ -22,6 +22,9 @@ const defaultNearest = 10
 // PutEmbedding stores the vector of a message whose text has not changed since it was embedded.
 func PutEmbedding(t *txn.Tx, h *txn.Head, op *store.PutEmbedding) error {
 	op.Kept = false
+	if err := h.Whole(); err != nil {
+		return err
+	}
 	vector := encodeVector(op.Vector)
 	if vector == nil {
 		return nil

@@ -165,7 +165,7 @@ func ByTSQuery(terms []store.SearchTerm) (query string, args []any) {
 	}
 	match := strings.Join(parts, ` & `)
 	return `SELECT ` + queries.SearchColumns + `, CAST(ts_rank(` + queries.TextOfMessage + `, to_tsquery('simple', ?)) AS double precision) AS rank FROM message m` + queries.SearchJoin +
-		` WHERE m.content IS NOT NULL AND ` + queries.TextOfMessage + ` @@ to_tsquery('simple', ?)`, []any{match, match}
+		` WHERE m.content IS NOT NULL AND ` + queries.TextOfMessage + ` @@ to_tsquery('simple', ?) AND` + queries.Kept, []any{match, match}
 }
 
 // Store searches messages.

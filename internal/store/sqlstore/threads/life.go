@@ -11,7 +11,6 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
-	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
@@ -77,6 +76,9 @@ const (
 // Destroy removes the conversation of a thread.
 func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
 	op.Done = false
+	if err := h.Whole(); err != nil {
+		return err
+	}
 	if op.IfExpired {
 		expired, err := expired(t, h)
 		if err != nil || !expired {
@@ -115,10 +117,7 @@ func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
 // here too. The log keeps what happened, without the contents. When a run continues (within), the inbox stays for the
 // next run.
 func clearConversation(t *txn.Tx, h *txn.Head, within bool) error {
-	if err := relations.Cut(t, h, -1); err != nil {
-		return err
-	}
-	if err := messages.Cut(t, h, 0, nil); err != nil {
+	if err := messages.Remove(t, h, 0, nil, -1, true); err != nil {
 		return err
 	}
 	if err := values.ClearState(t, h); err != nil {

@@ -40,17 +40,22 @@ func Terminate(t *txn.Tx, h *txn.Head, op *store.Terminate) error {
 	if op.Already = h.TerminatedAt != 0; op.Already {
 		return nil
 	}
+	if err := inbox.Empty(t, h); err != nil {
+		return err
+	}
+	return end(t, h, op.Reason)
+}
+
+// end ends a thread whose inbox nobody reads any more.
+func end(t *txn.Tx, h *txn.Head, reason string) error {
 	h.TerminatedAt = t.Now
-	if err := t.Write(t.Ctx, queries.Terminate, t.Now, op.Reason, h.Key); err != nil {
+	if err := t.Write(t.Ctx, queries.Terminate, t.Now, reason, h.Key); err != nil {
 		return err
 	}
 	if err := t.Write(t.Ctx, queries.ChildEnded, h.Key); err != nil {
 		return err
 	}
-	if err := inbox.Empty(t, h); err != nil {
-		return err
-	}
-	return LogTerminated(t, h, op.Reason)
+	return LogTerminated(t, h, reason)
 }
 
 // LogTerminated logs that the thread was terminated.

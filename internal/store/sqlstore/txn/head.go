@@ -88,7 +88,7 @@ func scanHead(scan sqldb.Scanner, more ...any) (*Head, error) {
 func (h *Head) settled() *Head {
 	next := *h
 	next.Counts = slices.Clone(h.Counts)
-	next.Life.woken, next.Life.Cleared = false, false
+	next.Life.woken, next.Life.Cleared, next.Life.cut = false, false, false
 	next.Fresh, next.changed, next.Taken, next.kinds, next.blocks = false, false, false, 0, nil
 	next.Diff = store.DiffStats{}
 	next.workBefore, next.SecondBefore, next.SeqBefore = h.WorkSince, h.Second, h.LastSeq
@@ -169,7 +169,7 @@ func (t *Tx) writeHead(h *Head, query string, args ...any) error {
 // thread has no work when it is at rest, when its run is parked with nothing to take, or when its inbox is asleep.
 func (t *Tx) settle(h *Head) error {
 	switch {
-	case h.Waiting == 0 && h.Running == 0, h.Life.Asleep != 0 && h.Running == 0:
+	case h.Waiting == 0 && h.Running == 0, h.Life.sleeps() && h.Running == 0:
 		h.WorkSince = sql.NullInt64{}
 	case !h.WorkSince.Valid && h.Life.woken && h.Waiting > 0:
 		h.WorkSince.Valid = true

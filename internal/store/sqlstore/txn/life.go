@@ -15,13 +15,22 @@ type Sleep int64
 const (
 	AsleepParked   Sleep = 1 << iota // by a user's stop (MSG-08)
 	AsleepRetained                   // without an object (THR-09)
+	// AsleepCutting is no such reason: it says that messages are being removed, see Whole.
+	AsleepCutting
 )
+
+// sleeps reports whether nobody takes the items of the inbox.
+func (l Life) sleeps() bool { return l.Asleep&(AsleepParked|AsleepRetained) != 0 }
+
+// Sleeps reports whether nobody takes the items of the thread's inbox.
+func (h *Head) Sleeps() bool { return h.Life.sleeps() }
 
 // Life is the part of a head that rarely changes. Its changes are written at once, not together with the counters.
 type Life struct {
 	Asleep     Sleep
 	woken      bool // by this transaction
 	Cleared    bool // by this transaction
+	cut        bool // by this transaction
 	IdleExpiry int64
 	ExpiresAt  sql.NullInt64
 }
@@ -42,6 +51,40 @@ func (h *Head) Takes(op store.Op) error {
 	}
 	return fmt.Errorf("thread %s: %w", h.ID, store.ErrRetained)
 }
+
+// CutError means that messages of a thread are being removed, and that the transaction must wait until they are gone.
+type CutError struct{ ThreadID string }
+
+func (e *CutError) Error() string {
+	return "messages of thread " + e.ThreadID + " are being removed"
+}
+
+// BeginCut records that messages of the thread no longer belong to it, and that later transactions remove them.
+func (t *Tx) BeginCut(h *Head) error {
+	h.Life.cut = true
+	return t.Suspend(h, AsleepCutting)
+}
+
+// EndCut records that all of them are removed. For readers nothing has changed, but that the log goes on. So the thread
+// keeps its version: a writer that remembers the thread from before reads it again, see Whole.
+func (t *Tx) EndCut(h *Head) error {
+	h.Life.Asleep &^= AsleepCutting
+	t.Notifications = append(t.Notifications, store.Notification{ThreadID: h.ID, Changed: store.ChangedLog})
+	_, err := t.Exec(t.Ctx, queries.SetAsleep, int64(h.Life.Asleep), h.Key)
+	return err
+}
+
+// Whole returns a CutError while messages of the thread are being removed. The transaction that has decided on their
+// removal may go on: it sees none of them.
+func (h *Head) Whole() error {
+	if h.Life.Asleep&AsleepCutting == 0 || h.Life.cut {
+		return nil
+	}
+	return &CutError{ThreadID: h.ID}
+}
+
+// Cuts reports whether this transaction has begun to remove messages.
+func (h *Head) Cuts() bool { return h.Life.cut }
 
 // Suspend adds a reason to keep inbox items from being taken.
 func (t *Tx) Suspend(h *Head, why Sleep) error {
