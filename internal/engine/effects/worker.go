@@ -51,6 +51,9 @@ type Worker struct {
 	mu      sync.Mutex // guards running
 	running map[store.FiringKey]*claim
 	group   sync.WaitGroup
+
+	claiming sync.Mutex // held while firings are claimed; guards drained
+	drained  bool
 }
 
 // NewWorker returns a worker that does nothing until Run is called.
@@ -164,11 +167,23 @@ func (w *Worker) underWay() map[store.FiringKey]*claim {
 	return maps.Clone(w.running)
 }
 
+// Drain makes the worker claim nothing more. It returns when no claim is being made.
+func (w *Worker) Drain() {
+	w.claiming.Lock()
+	defer w.claiming.Unlock()
+	w.drained = true
+}
+
+// Wait returns when no firing is under way. It is for after Drain.
+func (w *Worker) Wait() { w.group.Wait() }
+
 // claim claims firings as far as slots are free, and runs them. Namespaces share the slots.
 func (w *Worker) claim(ctx context.Context) {
+	w.claiming.Lock()
+	defer w.claiming.Unlock()
 	running := w.underWay()
 	free := w.opts.Workers - len(running)
-	if free <= 0 || ctx.Err() != nil {
+	if free <= 0 || w.drained || ctx.Err() != nil {
 		return
 	}
 	asked := w.opts.Clock.Now()
