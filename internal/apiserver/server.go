@@ -70,6 +70,9 @@ type Options struct {
 	// Audit writes audit events when it is set (policy file, log path).
 	Audit *genericoptions.AuditOptions
 
+	// Draining reports whether the replica is stopping. Then it refuses requests that may take long. It may be nil.
+	Draining func() bool
+
 	// RequestTimeout bounds requests other than events, files and code. 0 means 60 s.
 	RequestTimeout time.Duration
 
@@ -176,7 +179,7 @@ func (s *Server) setUp() error {
 func (s *Server) router() *router.Router {
 	s.lookup = &lookup.Finder{Threads: s.opts.Threads, Reader: s.opts.Reader, Live: s.opts.LiveReader, SetupWait: s.opts.setupWait}
 	h := s.handlers()
-	return &router.Router{Find: s.lookup, Routes: h.routes(), Views: h.views(), Actions: actions, Secrets: s.opts.Secrets}
+	return &router.Router{Find: s.lookup, Routes: h.routes(), Views: h.views(), Actions: actions, Secrets: s.opts.Secrets, Draining: s.opts.Draining}
 }
 
 // Start serves until ctx ends. It returns when all requests have been answered.

@@ -202,6 +202,9 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 		if ctx.Err() != nil {
 			return "", false, context.Cause(ctx)
 		}
+		if err := r.interrupted(); err != nil {
+			return "", false, err
+		}
 		if r.deserted() {
 			return "", false, failure.New(failure.ReasonCancelled, "the code that called it has ended")
 		}

@@ -58,6 +58,9 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	how.broker = broker
 	if !r.parallel() || len(calls) == 1 {
 		for i, call := range calls {
+			if err := r.interrupted(); err != nil {
+				return err
+			}
 			var next *store.ToolCall
 			if i+1 < len(calls) {
 				next = &calls[i+1]

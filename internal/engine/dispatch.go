@@ -37,6 +37,9 @@ func (e *Engine) notify(h store.Notification) {
 	if h.Changed&store.ChangedThread != 0 && !e.held.Here(h.ThreadID) {
 		e.recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
 	}
+	if h.Changed&store.ChangedTasks != 0 && h.Remote {
+		e.postRun.Look()
+	}
 	if h.Changed&store.ChangedFiring != 0 {
 		e.effects.Changed(h.EffectID)
 		if h.ThreadID == "" {
@@ -55,8 +58,11 @@ func (e *Engine) notify(h store.Notification) {
 	}
 }
 
-// dispatchLoop passes threads to workers until the queue is shut down.
-func (e *Engine) dispatchLoop(ctx context.Context) { e.queue.Run(ctx, e.handle) }
+// dispatchLoop passes threads to workers until the queue is shut down, and returns when no worker has one any more.
+func (e *Engine) dispatchLoop(ctx context.Context) {
+	e.queue.Run(ctx, e.handle)
+	e.queue.Wait()
+}
 
 // Load returns how many threads this replica runs, and how many wait for a worker.
 func (e *Engine) Load() (running, waiting int) {

@@ -55,8 +55,9 @@ type Engine struct {
 	// refused are threads that the search for lost work leaves out for a while.
 	refused *schedule.Refused
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
-	life context.Context
-	die  context.CancelFunc
+	life  context.Context
+	die   context.CancelFunc
+	drain drain
 
 	// recent keeps the conversations of threads whose runs have ended.
 	recent *transcript.Cache
@@ -84,6 +85,7 @@ func New(o Options) (*Engine, error) {
 		held:     held.New(),
 		observed: workqueue.NewTyped[string](),
 		sweepNow: make(chan struct{}, 1),
+		drain:    drain{started: make(chan struct{})},
 	}
 	e.life, e.die = context.WithCancel(context.Background())
 	e.queue = schedule.NewQueue(schedule.Options{
@@ -131,16 +133,20 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.postRun.Run, e.postRun.Sweep, e.dispatchLoop, e.observeLoop} {
+	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.postRun.Sweep, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Go(func() { e.resumeHandoffs(ctx) })
+	e.drain.working.Go(func() { e.dispatchLoop(ctx) })
+	// Runs that end while this replica drains hand over their tasks themselves.
+	e.drain.working.Go(func() { e.postRun.Run(ctx) })
+	close(e.drain.started)
 	<-ctx.Done()
 	e.queue.ShutDown()
 	e.held.CancelAll(ending.ErrShutdown)
 	e.die()
 	loops.Wait()
-	e.queue.Wait()
+	e.drain.working.Wait()
 	return nil
 }
 

@@ -56,6 +56,7 @@ func (e *Engine) observeAll() {
 // inbox again, checks all threads that this replica works for, and starts a sweep.
 func (e *Engine) missed() {
 	e.effects.Changed(store.AnyEffect)
+	e.postRun.Look()
 	e.held.MarkAllDirty()
 	e.observeAll()
 	select {

@@ -21,6 +21,9 @@ import (
 
 // process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests.
 func (e *Engine) process(ctx context.Context, id string) (err error) {
+	if err := e.interrupted(); err != nil {
+		return err
+	}
 	if !e.queue.TakeNotified(id) {
 		if work, err := e.hasWork(ctx, id); err != nil || !work {
 			return err
@@ -109,6 +112,9 @@ func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
 // waits.
 func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *held.Active, first bool) (more bool, err error) {
+	if err := e.interrupted(); err != nil {
+		return false, err
+	}
 	active.Dirty.Store(false)
 	work, err := e.store.Work(ctx, id)
 	if err != nil {

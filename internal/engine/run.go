@@ -138,6 +138,9 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if err := r.interrupted(); err != nil {
+			return err
+		}
 		if err := r.hooks.Tell(ctx); err != nil {
 			return err
 		}

@@ -52,6 +52,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, errNoGateway)
 		return
 	}
+	if s.opts.Draining != nil && s.opts.Draining() {
+		refuse(w, errUnavailable)
+		return
+	}
 	log := logr.FromContextOrDiscard(r.Context()).WithValues("session", session, "namespace", parts[0], "threadGateway", parts[1])
 	r = r.WithContext(logr.NewContext(r.Context(), log))
 	g, err := s.opts.Gateways.Find(r.Context(), parts[0], parts[1])

@@ -51,6 +51,8 @@ type Options struct {
 	Secrets *redact.Registry
 	// TrustedProxies are the addresses whose X-Forwarded-For and users count.
 	TrustedProxies []netip.Prefix
+	// Draining reports whether the replica is stopping. Then requests are refused, and another replica answers them. It may be nil.
+	Draining func() bool
 	Logger         logr.Logger
 }
 

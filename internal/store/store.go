@@ -122,6 +122,11 @@ type Store interface {
 	// Unsettled lists runs whose State is RunUnsettled and that ended before a time in microseconds, the oldest end
 	// first, at most limit (100 when 0).
 	Unsettled(ctx context.Context, before int64, limit int) ([]RunRef, error)
+	// TakeUnsettled claims runs whose tasks a replica has left undone, at most limit, and returns them: those that were handed over, and
+	// those that ended, or were claimed, longer than ttl ago. Nobody else gets them within ttl.
+	TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) ([]RunRef, error)
+	// HandOver lets other replicas take these runs at once, where their tasks are not done, and sends them ChangedTasks.
+	HandOver(ctx context.Context, runs []RunRef) error
 	// Settle removes RunUnsettled from a run. It does not change the version of the thread. A run that is already
 	// settled is no error.
 	Settle(ctx context.Context, run RunRef) error
@@ -211,5 +216,6 @@ const (
 	ChangedInbox
 	ChangedLog
 	ChangedFiring
-	ChangedStop // an InboxStop came, which the holder of the thread's lease must see at once
+	ChangedStop  // an InboxStop came, which the holder of the thread's lease must see at once
+	ChangedTasks // the tasks after a run were handed over
 )

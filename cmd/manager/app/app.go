@@ -64,10 +64,14 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, boxes.close()) }()
-	if err := o.assemble(ctx, cfg, mgr, data, boxes); err != nil {
+	d := &draining{begun: ctx, timeout: o.DrainTimeout, log: o.Logger.WithName("drain")}
+	work, err := o.assemble(ctx, cfg, mgr, data, boxes, d)
+	if err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	serving, stop := d.then(work)
+	defer stop()
+	return mgr.Start(serving)
 }
 
 // complete checks the flags and sets the options that they leave open.
@@ -112,8 +116,8 @@ func identity() (string, error) {
 	return host + "-" + hex.EncodeToString(b), nil
 }
 
-// assemble builds the engine, the controllers and the runtime API, and adds them to the manager.
-func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *codeRunner) error {
+// assemble builds the engine, the controllers and the runtime API, and adds them to the manager. It returns the engine.
+func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *codeRunner, d *draining) (drainer, error) {
 	models := provider.NewFactory(clock.RealClock{}).WithLimits(modellimit.New(data.store, clock.RealClock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	resolver := definitions.New(mgr.GetCache(), contents, compile.Compile, models)
@@ -123,11 +127,11 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	env, err := o.serveEnv(ctx, cfg, mgr, data, resolver)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	network, err := o.toolNetwork(ctx, cfg, mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resolver.JudgeAddresses(network)
 	servers := mcptool.New(mcptool.Options{
@@ -135,13 +139,13 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)), Redact: o.secrets.Text,
 	})
 	if err := mgr.Add(&closer{closes: []func(){servers.Close, network.Close}}); err != nil {
-		return err
+		return nil, err
 	}
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
 	children := kube.NewChildren(written, mgr.GetAPIReader(), data.store)
 	quota := kube.NewEffectQuota(o.ThreadEffects, o.NamespaceEffects)
 	if err := quota.Follow(ctx, mgr.GetCache()); err != nil {
-		return err
+		return nil, err
 	}
 	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota)
 	eng, err := engine.New(engine.Options{
@@ -165,15 +169,15 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		PostRun: after.Tasks(after.Options{Store: data.store, Definitions: resolver, Models: models, Redact: o.secrets.Text}),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := mgr.Add(eng); err != nil {
-		return err
+		return nil, err
 	}
 	if err := measureLoad(metrics.Registry, eng); err != nil {
-		return err
+		return nil, err
 	}
-	lead, err := o.addLeading(cfg, mgr, func(term ctrl.Manager) error {
+	lead, err := o.addLeading(cfg, mgr, d, func(term ctrl.Manager) error {
 		for _, r := range []manager.Runnable{
 			&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")},
 			&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
@@ -190,16 +194,16 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		})
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	api, err := o.addRuntimeAPI(ctx, cfg, mgr, data, eng, children, effects)
+	api, err := o.addRuntimeAPI(ctx, cfg, mgr, data, eng, children, effects, d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := o.addGateway(mgr, data, eng, resolver); err != nil {
-		return err
+	if err := o.addGateway(mgr, data, eng, resolver, d); err != nil {
+		return nil, err
 	}
-	return o.addHealth(mgr, lead, data, api)
+	return eng, o.addHealth(mgr, lead, data, api, d)
 }
 
 // data holds the store and what depends on it.

@@ -39,7 +39,7 @@ func (o *Options) trustedProxies() ([]netip.Prefix, error) {
 }
 
 // addGateway serves the ThreadGateways, when that is switched on.
-func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver) error {
+func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, d *draining) error {
 	if !o.servesGateways() {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, r
 	server, err := gateway.New(gateway.Options{
 		Listener: listener, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
 		Objects: kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader()),
-		Reader:  mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, TrustedProxies: proxies, Logger: o.Logger.WithName("gateway"),
+		Reader:  mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
 	})
 	if err != nil {
 		return closing(listener, err)

@@ -15,7 +15,7 @@ import (
 
 // addHealth serves /healthz, which says that the process answers, and /readyz, which says that it can work: caches
 // are filled, and the store can be read and written.
-func (o *Options) addHealth(mgr ctrl.Manager, lead *leading, data *data, api *apiserver.Server) error {
+func (o *Options) addHealth(mgr ctrl.Manager, lead *leading, data *data, api *apiserver.Server, d *draining) error {
 	ready := &readiness{mgr: mgr}
 	ready.started = func() {
 		if o.Started == nil {
@@ -32,6 +32,7 @@ func (o *Options) addHealth(mgr ctrl.Manager, lead *leading, data *data, api *ap
 		mgr.Add(ready),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("caches", ready.check),
+		mgr.AddReadyzCheck("draining", d.check),
 		mgr.AddReadyzCheck("store", func(r *http.Request) error {
 			ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 			defer cancel()

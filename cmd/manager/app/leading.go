@@ -46,10 +46,12 @@ type leading struct {
 
 	once    sync.Once
 	elected chan struct{} // closed when this replica leads for the first time
+
+	draining *draining
 }
 
 // addLeading adds the election to the replica's manager. setup adds the controllers to the manager of a term.
-func (o *Options) addLeading(cfg *rest.Config, mgr ctrl.Manager, setup func(ctrl.Manager) error) (*leading, error) {
+func (o *Options) addLeading(cfg *rest.Config, mgr ctrl.Manager, d *draining, setup func(ctrl.Manager) error) (*leading, error) {
 	elect, err := o.newElection(cfg)
 	if err != nil {
 		return nil, err
@@ -60,12 +62,16 @@ func (o *Options) addLeading(cfg *rest.Config, mgr ctrl.Manager, setup func(ctrl
 		// Each term registers controllers of the same names.
 		controllers: config.Controller{SkipNameValidation: ptr.To(true), ReconciliationTimeout: time.Minute},
 		elected:     make(chan struct{}),
+		draining:    d,
 	}
 	return l, mgr.Add(l)
 }
 
-// Start implements manager.Runnable.
+// Start implements manager.Runnable. A replica that drains leads no longer, so that another one leads at once.
 func (l *leading) Start(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(l.draining.begun, stop)()
 	if l.election == nil {
 		return l.term(ctx)
 	}

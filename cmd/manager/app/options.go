@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -88,7 +89,9 @@ type Options struct {
 	EnvKeySecret string
 
 	LeaderElect bool
-	Workers     int // concurrent runs; 0 means the engine's default
+	// DrainTimeout is how long what is under way may take to finish when the manager is told to stop.
+	DrainTimeout time.Duration
+	Workers      int // concurrent runs; 0 means the engine's default
 	// NamespaceWorkers limits the concurrent runs of one namespace. 0 means no separate limit.
 	NamespaceWorkers int
 	// SubagentDepth, ThreadSubagents and NamespaceSubagents limit how deep subagents nest, and how many live at once. 0 means
@@ -137,6 +140,7 @@ func Defaults() Options {
 		ThreadEffects:          kube.DefaultThreadEffects,
 		NamespaceEffects:       kube.DefaultNamespaceEffects,
 		MaxQueued:              5,
+		DrainTimeout:           defaultDrain,
 		Namespace:              DefaultNamespace,
 		LogFormat:              "json",
 		LogLevel:               "info",
@@ -164,6 +168,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
+	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "`time` that calls of models, tools and code that are under way have to finish when the manager is told to stop; terminationGracePeriodSeconds must be half a minute more")
 	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1250); a fifth of them is kept for namespaces of which nothing runs yet")
 	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "`number` of runs at once of one namespace; only bound by --workers when 0")
 	f.IntVar(&o.ThreadEffects, "thread-effects", o.ThreadEffects, "`number` of ScheduledEffects of one thread that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
@@ -223,6 +228,9 @@ func (o *Options) validate() error {
 	}
 	if msgs := validation.IsDNS1123Subdomain(o.EnvKeySecret); len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("--env-key-secret=%s: %s", o.EnvKeySecret, msgs[0]))
+	}
+	if o.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--drain-timeout=%s: give a time such as 60s, or 0 to cut off what is under way", o.DrainTimeout))
 	}
 	if o.Workers < 0 {
 		errs = append(errs, fmt.Errorf("--workers=%d: give a positive number", o.Workers))

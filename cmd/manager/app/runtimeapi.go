@@ -22,7 +22,7 @@ import (
 
 // addRuntimeAPI registers the runtime API with the cluster and serves it. It returns nil when the runtime API is
 // switched off.
-func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, eng *engine.Engine, children *kube.Children, effects *kube.Effects) (*apiserver.Server, error) {
+func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, eng *engine.Engine, children *kube.Children, effects *kube.Effects, d *draining) (*apiserver.Server, error) {
 	if o.RuntimeAPIBindAddress == disabled {
 		return nil, nil
 	}
@@ -54,6 +54,7 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 		Kubeconfig:  cfg,
 		Listener:    listener,
 		Certificate: certificate,
+		Draining:    d.is,
 	})
 	if err != nil {
 		return nil, closing(listener, err)

@@ -62,6 +62,9 @@ type Router struct {
 	Actions map[string]life.Action
 	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
+	// Draining reports whether the replica is stopping. Then requests that may take long are refused, because they would be cut off. It may
+	// be nil.
+	Draining func() bool
 
 	repeats repeats
 }
@@ -97,6 +100,9 @@ func (rt *Router) serve(c *call.Call) error {
 		return status.NoSuchPath(c.Request)
 	}
 	c.Namespace, c.Name, c.Verb = info.Namespace, info.Name, info.Verb
+	if rt.Draining != nil && rt.Draining() && rt.LongRunning(c.Request, info) {
+		return status.Stopping(c.Name)
+	}
 	if len(info.Parts) > 3 {
 		c.Path = info.Parts[3:]
 	}

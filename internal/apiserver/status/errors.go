@@ -103,6 +103,13 @@ func NotStored(name, why string) *apierrors.StatusError {
 	return e
 }
 
+// Stopping returns a 503 for a request that may take long, from a replica that is stopping. Nothing was done, so clients may repeat it.
+func Stopping(name string) *apierrors.StatusError {
+	e := apierrors.NewServiceUnavailable("this replica of the manager is stopping, and nothing was done: try again, and another one answers")
+	e.ErrStatus.Details = details(name, RetrySoon)
+	return e
+}
+
 // endpointStatus returns the Status for an endpoint whose code did not answer.
 func endpointStatus(name string, e *endpoints.Error) *apierrors.StatusError {
 	cause := []metav1.StatusCause{{Type: runtimev1.CauseEndpointFailed, Message: e.Message, Field: e.Endpoint}}

@@ -3,6 +3,7 @@ package effects
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -50,6 +51,9 @@ type Worker struct {
 	mu      sync.Mutex // guards running
 	running map[store.FiringKey]*claim
 	group   sync.WaitGroup
+
+	claiming sync.Mutex // held while firings are claimed; guards drained
+	drained  bool
 }
 
 // NewWorker returns a worker that does nothing until Run is called.
@@ -87,11 +91,17 @@ func signal(ch chan struct{}) {
 	}
 }
 
+// errClaimExpired ends a handler shortly before others may claim its firing because the claim could not be renewed in time.
+var errClaimExpired = fmt.Errorf("%w: the database did not confirm the renewal of its claim before that would expire", store.ErrFiringLost)
+
 // claim is the claim of a firing that is under way here. It is not renewed any more when its end is being recorded.
 type claim struct {
 	namespace string
 	epoch     int64
 	cancel    context.CancelCauseFunc
+	// expiry ends the handler when the claim was not renewed in time. The clock of this process decides, so that a database that does
+	// not answer cannot delay it.
+	expiry clock.Timer
 
 	mu   sync.Mutex
 	over bool
@@ -134,6 +144,14 @@ func (w *Worker) Run(ctx context.Context) {
 // releaseTime bounds the giving up of claims at a shutdown.
 const releaseTime = 2 * time.Second
 
+// left returns for how long a handler may go on with a claim that was asked for, or whose renewal was, at a time.
+func (w *Worker) left(asked time.Time) time.Duration {
+	return max(w.opts.ClaimTTL-w.opts.ClaimTTL/marginShare-w.opts.Clock.Since(asked), time.Nanosecond)
+}
+
+// marginShare is the share of its term by which a claim is given up before it expires.
+const marginShare = 15
+
 func (w *Worker) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -149,13 +167,26 @@ func (w *Worker) underWay() map[store.FiringKey]*claim {
 	return maps.Clone(w.running)
 }
 
+// Drain makes the worker claim nothing more. It returns when no claim is being made.
+func (w *Worker) Drain() {
+	w.claiming.Lock()
+	defer w.claiming.Unlock()
+	w.drained = true
+}
+
+// Wait returns when no firing is under way. It is for after Drain.
+func (w *Worker) Wait() { w.group.Wait() }
+
 // claim claims firings as far as slots are free, and runs them. Namespaces share the slots.
 func (w *Worker) claim(ctx context.Context) {
+	w.claiming.Lock()
+	defer w.claiming.Unlock()
 	running := w.underWay()
 	free := w.opts.Workers - len(running)
-	if free <= 0 || ctx.Err() != nil {
+	if free <= 0 || w.drained || ctx.Err() != nil {
 		return
 	}
+	asked := w.opts.Clock.Now()
 	firings, err := w.claimDue(ctx, running, free)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -168,11 +199,13 @@ func (w *Worker) claim(ctx context.Context) {
 		f := &firings[i]
 		life, cancel := context.WithCancelCause(ctx)
 		c := &claim{namespace: f.Namespace, epoch: f.Epoch, cancel: cancel}
+		c.expiry = w.opts.Clock.AfterFunc(w.left(asked), func() { cancel(errClaimExpired) })
 		w.mu.Lock()
 		w.running[f.Key()] = c
 		w.mu.Unlock()
 		w.group.Go(func() {
 			defer func() {
+				c.expiry.Stop()
 				cancel(nil)
 				w.mu.Lock()
 				delete(w.running, f.Key())
@@ -217,12 +250,20 @@ func (w *Worker) renew(ctx context.Context) {
 	if len(claims) == 0 {
 		return
 	}
-	lost, err := w.store.RenewFirings(ctx, w.opts.ClaimTTL, claims)
+	asked := w.opts.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, w.opts.ClaimTTL)
+	defer cancel()
+	lost, err := w.store.RenewFirings(limited, w.opts.ClaimTTL, claims)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Error(err, "cannot renew the claims of effects", "count", len(claims))
 		}
 		return
+	}
+	for _, c := range claims {
+		if !slices.Contains(lost, c.Key) {
+			running[c.Key].expiry.Reset(w.left(asked))
+		}
 	}
 	for _, key := range lost {
 		if c := running[key]; !c.ending() { // the end of a firing may have been recorded meanwhile
@@ -245,7 +286,7 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 	}
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), store.ErrFiringLost) {
-			log.Info("an effect was stopped: its firing was canceled, or passed to another replica")
+			log.Info("an effect was stopped: its firing was canceled, or passed to another replica", "cause", context.Cause(ctx).Error())
 		}
 		return // at a shutdown the claim is given up
 	}

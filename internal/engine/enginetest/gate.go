@@ -171,6 +171,14 @@ func (g *Gate) FinishFiring(ctx context.Context, end store.FiringEnd) error {
 	return g.Store.FinishFiring(ctx, end)
 }
 
+// HandOver implements store.Store.
+func (g *Gate) HandOver(ctx context.Context, runs []store.RunRef) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.wrote(g.Store.HandOver(ctx, runs))
+}
+
 // Settle implements store.Store.
 func (g *Gate) Settle(ctx context.Context, run store.RunRef) error {
 	if err := g.check(); err != nil {

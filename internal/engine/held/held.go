@@ -43,6 +43,8 @@ type Threads struct {
 	// background has the cancel functions of work for a thread outside of its runs, by the thread's id: calls of code through
 	// the API, and effects. Guarded by mu.
 	background map[string]map[*context.CancelCauseFunc]struct{}
+	// quiet is closed when there is no such work any more; nil while nobody waits for that. Guarded by mu.
+	quiet chan struct{}
 }
 
 // New returns Threads without any.
@@ -127,7 +129,26 @@ func (h *Threads) Attach(ctx context.Context, id string) (attached context.Conte
 		if delete(h.background[id], &cancel); len(h.background[id]) == 0 {
 			delete(h.background, id)
 		}
+		if len(h.background) == 0 && h.quiet != nil {
+			close(h.quiet)
+			h.quiet = nil
+		}
 	}
+}
+
+// Quiet returns a channel that is closed when no work is under way outside of runs.
+func (h *Threads) Quiet() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.background) == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if h.quiet == nil {
+		h.quiet = make(chan struct{})
+	}
+	return h.quiet
 }
 
 // Detach cancels the background work of a thread.

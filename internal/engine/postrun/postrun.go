@@ -69,13 +69,20 @@ type Worker struct {
 	log   logr.Logger
 	queue workqueue.TypedInterface[store.RunRef]
 	slots *semaphore.Weighted
+	look  chan struct{} // runs may have been handed over
+	// draining ends when Drain is called.
+	draining context.Context
+	drain    context.CancelFunc
 }
 
 // NewWorker returns a worker that has nothing to do yet.
 func NewWorker(o Options) *Worker {
-	return &Worker{
+	w := &Worker{
 		opts: o, store: o.Store, log: o.Log, queue: workqueue.NewTyped[store.RunRef](), slots: semaphore.NewWeighted(int64(o.Workers)),
+		look: make(chan struct{}, 1),
 	}
+	w.draining, w.drain = context.WithCancel(context.Background())
+	return w
 }
 
 // Mark returns Run.State for a run that ends: it says that tasks are due, if any are. The agent may be nil.
@@ -91,38 +98,82 @@ func (w *Worker) Mark(t *store.Thread, a *definition.Agent) json.RawMessage {
 // Marked reports whether tasks are due after a run.
 func Marked(r *store.Run) bool { return bytes.Equal(r.State, store.RunUnsettled) }
 
-// Add queues runs whose end is recorded.
+// Add queues runs whose end is recorded. After Drain it hands them over.
 func (w *Worker) Add(runs ...store.RunRef) {
+	if w.draining.Err() != nil {
+		w.handOver(runs...)
+		return
+	}
 	for _, r := range runs {
 		w.queue.Add(r)
 	}
 }
 
-// Run hands runs to goroutines, as many at once as there are workers, and returns when they are done.
+// Look makes Sweep look for runs at once, because some were handed over.
+func (w *Worker) Look() {
+	select {
+	case w.look <- struct{}{}:
+	default:
+	}
+}
+
+// Drain makes the worker follow no more runs.
+func (w *Worker) Drain() {
+	w.drain()
+	w.queue.ShutDown()
+}
+
+// handOverTimeout bounds the write that hands runs over.
+const handOverTimeout = 5 * time.Second
+
+// handOver lets other replicas do the tasks of runs at once. Otherwise they do them later.
+func (w *Worker) handOver(runs ...store.RunRef) {
+	if len(runs) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
+	defer cancel()
+	if err := w.store.HandOver(ctx, runs); err != nil {
+		w.log.Info("tasks after runs were not handed over, so they are done later", "runs", len(runs), "error", err.Error())
+	}
+}
+
+// Run hands runs to goroutines, as many at once as there are workers. It returns when ctx has ended, or Drain was called, and they are
+// done. The runs that wait then are handed over, as are those whose tasks were cut off.
 func (w *Worker) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, w.queue.ShutDown)()
+	taking, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(w.draining, stop)()
+	var left []store.RunRef
 	var group sync.WaitGroup
 	defer group.Wait()
 	for {
-		if w.slots.Acquire(ctx, 1) != nil {
-			return
-		}
 		run, shutdown := w.queue.Get()
 		if shutdown {
+			w.handOver(left...)
 			return
+		}
+		if w.slots.Acquire(taking, 1) != nil {
+			left = append(left, run)
+			w.queue.Done(run)
+			continue
 		}
 		group.Go(func() {
 			defer w.slots.Release(1)
 			defer w.queue.Done(run)
-			if err := w.follow(ctx, run); err != nil && ctx.Err() == nil {
+			err := w.follow(ctx, run)
+			if ctx.Err() != nil {
+				w.handOver(run)
+			} else if err != nil {
 				w.log.Error(err, "cannot do the tasks after a run; they will be retried", "thread", run.ThreadID, "run", run.RunID)
 			}
 		})
 	}
 }
 
-// Sweep looks for runs whose tasks a lost replica has left undone, until ctx ends. They ended so long ago that no replica can still be
-// doing the tasks.
+// Sweep takes runs whose tasks a lost replica has left undone, or another one has handed over, until ctx ends. The former ended so long
+// ago that no replica can still be doing the tasks.
 func (w *Worker) Sweep(ctx context.Context) {
 	if len(w.opts.Tasks) == 0 {
 		return
@@ -130,8 +181,7 @@ func (w *Worker) Sweep(ctx context.Context) {
 	ticker := w.opts.Clock.NewTicker(w.opts.SweepInterval)
 	defer ticker.Stop()
 	for {
-		left := w.opts.Clock.Now().Add(-w.opts.Timeout - w.opts.LeaseTTL).UnixMicro()
-		runs, err := w.store.Unsettled(ctx, left, sweepBatch)
+		runs, err := w.store.TakeUnsettled(ctx, w.opts.Timeout+w.opts.LeaseTTL, sweepBatch)
 		if err != nil && ctx.Err() == nil {
 			w.log.Error(err, "cannot look for runs whose tasks are not done")
 		}
@@ -139,6 +189,9 @@ func (w *Worker) Sweep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-w.draining.Done():
+			return
+		case <-w.look:
 		case <-ticker.C():
 		}
 	}

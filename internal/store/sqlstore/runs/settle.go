@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -27,4 +28,48 @@ func (s Store) Settle(ctx context.Context, run store.RunRef) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		return t.Write(t.Ctx, queries.Settle, run.ThreadID, run.RunID)
 	}, run.ThreadID)
+}
+
+// TakeUnsettled implements store.Store.
+func (s Store) TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) ([]store.RunRef, error) {
+	var taken []store.RunRef
+	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		taken = nil
+		var keys []int64
+		if err := t.Rows(t.Ctx, s.DB.Dialect.LeftUnsettled, []any{t.Now, t.Now - ttl.Microseconds(), sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
+			var r store.RunRef
+			var key int64
+			err := scan(&r.ThreadID, &r.RunID, &key)
+			taken, keys = append(taken, r), append(keys, key)
+			return err
+		}); err != nil {
+			return err
+		}
+		for i, r := range taken {
+			if err := t.Write(t.Ctx, queries.TakeUnsettled, t.Now+ttl.Microseconds(), keys[i], r.RunID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take runs with unfinished post-run tasks: %w", err)
+	}
+	return taken, nil
+}
+
+// HandOver implements store.Store.
+func (s Store) HandOver(ctx context.Context, runs []store.RunRef) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		for _, r := range runs {
+			n, err := t.Exec(t.Ctx, queries.HandOver, t.Now, r.ThreadID, r.RunID)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				t.Notifications = append(t.Notifications, store.Notification{ThreadID: r.ThreadID, Changed: store.ChangedTasks})
+			}
+		}
+		return nil
+	})
 }

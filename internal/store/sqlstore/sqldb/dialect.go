@@ -16,6 +16,8 @@ type Dialect struct {
 	Begin, Snapshot string
 	// Claimable is the query that selects firings to claim.
 	Claimable string
+	// LeftUnsettled is the query that selects runs whose tasks were left undone.
+	LeftUnsettled string
 	// LockEffect is a query that waits until no other transaction has locked the same effect; "" when there is one writer.
 	LockEffect string
 	// Purge removes rows that are not deleted together with the thread's row. Each statement takes the thread's key.
