@@ -43,6 +43,7 @@ type handlers struct {
 	transfers     *threads.Transfers
 	lookups       *threads.Lookups
 	history       *threads.History
+	flush         *threads.Flush
 	runs          *runs.Handler
 	searches      *search.Handler
 }
@@ -69,9 +70,10 @@ func (s *Server) handlers() *handlers {
 		values:   &state.Values{},
 		kvStores: &state.Stores{Threads: o.Threads},
 		env:      &env.Handler{Threads: o.Threads},
-		streams: &streams.Handler{Threads: o.Threads, Options: streams.Options{
+		streams: streams.New(o.Threads, records.Record, o.Secrets, streams.Options{
 			Heartbeat: o.heartbeat, SlowClient: o.slowClient, TransferTimeout: o.transferTimeout, Stopping: s.stopping,
-		}},
+		}),
+		flush: &threads.Flush{Threads: o.Threads, Wait: o.flushWait},
 
 		code: &code.Handler{Engine: o.Engine, Access: reviews, Options: code.Options{
 			Heartbeat: o.heartbeat, TransferTimeout: o.transferTimeout, Stopping: s.stopping,

@@ -27,6 +27,8 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		},
 		runtimev1.SubresourceEvents:    {Kind: "Event", LongRunning: true, Plain: verbs{"get": h.streams.Events, "watch": h.streams.Events, "create": h.streams.Emit}},
 		runtimev1.SubresourceLogs:      {Kind: "LogLine", LongRunning: true, Plain: verbs{"get": h.streams.Logs, "watch": h.streams.Logs}},
+		runtimev1.SubresourceObserve:   {Kind: runtimev1.KindObservation, LongRunning: true, Plain: verbs{"get": h.streams.Observe, "watch": h.streams.Observe}},
+		runtimev1.SubresourceFlush:     {Kind: runtimev1.KindFlushedVersion, Plain: verbs{"get": h.flush.Flush}},
 		runtimev1.SubresourceRuns:      {Kind: runtimev1.KindRunList, Plain: verbs{"get": h.runs.List}, Nested: verbs{"get": h.runs.Get, "create": h.changeRun}},
 		runtimev1.SubresourceApprovals: {Kind: runtimev1.KindApprovalList, Plain: verbs{"get": h.approvals.List}, Nested: verbs{"create": h.approvals.Decide}},
 		runtimev1.SubresourceStop:      {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Stop}},
