@@ -319,3 +319,57 @@ var _ = Describe("waiting for a version", Label("EVT-04"), func() {
 		}
 	}, SpecTimeout(2*patience))
 })
+
+var _ = Describe("watching the list of threads", Label("EVT-04"), func() {
+	It("tells which of a namespace have changed, as a list shows them then", func(ctx SpecContext) {
+		e := newEnv()
+		st, t := e.thread("hello")
+		other := e.object("other")
+		_, _, err := e.svc.Create(ctx, thread.NewThread{Thread: store.Thread{ID: string(other.UID), Namespace: "elsewhere", Name: "other", Agent: "helper"}})
+		Expect(err).NotTo(HaveOccurred())
+		elsewhere, err := e.svc.Open(ctx, string(other.UID))
+		Expect(err).NotTo(HaveOccurred())
+		watch := func(path string) *http.Response {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+"/apis/runtime.skein.dev/v1alpha1"+path, nil)
+			Expect(err).NotTo(HaveOccurred())
+			req.Header.Set("Authorization", "Bearer alice")
+			resp, err := e.http.Do(req)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(resp.Body.Close)
+			return resp
+		}
+		one, all := watch("/namespaces/ns/history?watch=true"), watch("/history?watch=true")
+		Expect(one.StatusCode).To(Equal(http.StatusOK))
+		say(elsewhere, "not for ns")
+		say(st, "hi")
+		title := "changed"
+		rec, err := t.Update(ctx, runtimev1.ThreadPatch{Title: &title})
+		Expect(err).NotTo(HaveOccurred())
+		read := func(resp *http.Response, done func(runtimev1.ThreadHistory) bool) {
+			r := bufio.NewReader(resp.Body)
+			for {
+				var list runtimev1.ThreadHistoryList
+				Expect(json.Unmarshal([]byte(nextData(r)), &list)).To(Succeed())
+				for _, item := range list.Items {
+					if resp == one {
+						Expect(item.Namespace).To(Equal("ns"))
+					}
+					if done(item) {
+						return
+					}
+				}
+			}
+		}
+		read(one, func(i runtimev1.ThreadHistory) bool {
+			return i.V == rec.V && *i.Title == title && i.SummaryStats.MessageCount == 1
+		})
+		seen := map[string]bool{}
+		read(all, func(i runtimev1.ThreadHistory) bool { seen[i.Namespace] = true; return len(seen) == 2 })
+
+		refused := watch("/namespaces/ns/history?watch=true&agent=helper")
+		body, err := io.ReadAll(refused.Body)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(refused.StatusCode).To(Equal(http.StatusUnprocessableEntity))
+		Expect(string(body)).To(ContainSubstring("a watch has all threads: leave it out"))
+	}, SpecTimeout(2*patience))
+})

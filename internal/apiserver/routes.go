@@ -115,8 +115,9 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 		},
 		runtimev1.ViewFirings: {Kind: runtimev1.KindFiringList, Namespaced: true, Named: verbs{"get": h.effects.Firings}},
 		runtimev1.ViewHistory: {
-			Kind: runtimev1.KindThreadHistory, Namespaced: true,
-			Collection: verbs{"list": h.history.List}, Across: verbs{"list": h.history.List},
+			Kind: runtimev1.KindThreadHistory, Namespaced: true, LongRunning: true,
+			Collection: verbs{"list": h.history.List, "watch": h.streams.WatchHistory},
+			Across:     verbs{"list": h.history.List, "watch": h.streams.WatchHistory},
 		},
 	}
 }

@@ -23,14 +23,18 @@ type Handler struct {
 	Options
 
 	observed *observe.Hub
+	changes  *observe.Feed
+	items    Items
 }
 
-// New returns a Handler. record returns the record of a thread; secrets are removed from what clients observe.
-func New(threads *thread.Service, record Record, secrets *redact.Registry, o Options) *Handler {
-	h := &Handler{Threads: threads, Options: o}
+// New returns a Handler. record and items return threads as clients see them; secrets are removed from what clients
+// observe.
+func New(threads *thread.Service, record Record, items Items, secrets *redact.Registry, o Options) *Handler {
+	h := &Handler{Threads: threads, Options: o, items: items}
 	if threads != nil { // there is none where only the routes are of interest
 		r := &valueReader{store: threads.Store(), record: record, secrets: secrets}
 		h.observed = observe.NewHub(observe.Options{Subscribe: threads.Store().SubscribeThread, Read: r.read, Recheck: o.Heartbeat})
+		h.changes = observe.NewFeed(observe.FeedOptions{Subscribe: threads.Store().Subscribe, Read: readThreads(threads.Store())})
 	}
 	return h
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -67,7 +66,7 @@ func (o *observed) run(ctx context.Context) {
 		case <-recheck.C():
 		}
 		recheck.Stop()
-		if rest := Interval - clock.Since(last); rest > 0 && !o.wait(ctx, rest) {
+		if rest := Interval - clock.Since(last); rest > 0 && !sleep(ctx, clock, rest) {
 			return
 		}
 		select { // notifications until here are part of this read
@@ -81,17 +80,6 @@ func (o *observed) run(ctx context.Context) {
 			return
 		}
 		last = clock.Now()
-	}
-}
-
-func (o *observed) wait(ctx context.Context, d time.Duration) bool {
-	timer := o.hub.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
 	}
 }
 
