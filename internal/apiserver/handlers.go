@@ -43,6 +43,7 @@ type handlers struct {
 	transfers     *threads.Transfers
 	lookups       *threads.Lookups
 	history       *threads.History
+	flush         *threads.Flush
 	runs          *runs.Handler
 	searches      *search.Handler
 }
@@ -52,6 +53,7 @@ func (s *Server) handlers() *handlers {
 	o := &s.opts
 	reviews := &access.Reviews{Authorizer: s.authorizer, Threads: o.Threads}
 	records := &threads.Records{Threads: o.Threads, Find: s.lookup}
+	history := &threads.History{Threads: o.Threads}
 	return &handlers{
 		records:   records,
 		life:      &threads.Life{Engine: o.Engine, Records: records},
@@ -59,7 +61,7 @@ func (s *Server) handlers() *handlers {
 		leases:    &threads.Leases{Threads: o.Threads},
 		transfers: &threads.Transfers{TransferTimeout: o.transferTimeout},
 		lookups:   &threads.Lookups{Threads: o.Threads, Reader: o.Reader, Find: s.lookup, Access: reviews, Records: records},
-		history:   &threads.History{Threads: o.Threads},
+		history:   history,
 		runs:      &runs.Handler{Threads: o.Threads, Engine: o.Engine},
 
 		messages: &messages.Handler{Engine: o.Engine, Access: reviews},
@@ -69,9 +71,10 @@ func (s *Server) handlers() *handlers {
 		values:   &state.Values{},
 		kvStores: &state.Stores{Threads: o.Threads},
 		env:      &env.Handler{Threads: o.Threads},
-		streams: &streams.Handler{Threads: o.Threads, Options: streams.Options{
+		streams: streams.New(o.Threads, records.Record, history.Items, o.Secrets, streams.Options{
 			Heartbeat: o.heartbeat, SlowClient: o.slowClient, TransferTimeout: o.transferTimeout, Stopping: s.stopping,
-		}},
+		}),
+		flush: &threads.Flush{Threads: o.Threads, Wait: o.flushWait},
 
 		code: &code.Handler{Engine: o.Engine, Access: reviews, Options: code.Options{
 			Heartbeat: o.heartbeat, TransferTimeout: o.transferTimeout, Stopping: s.stopping,

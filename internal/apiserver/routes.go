@@ -27,6 +27,8 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		},
 		runtimev1.SubresourceEvents:    {Kind: "Event", LongRunning: true, Plain: verbs{"get": h.streams.Events, "watch": h.streams.Events, "create": h.streams.Emit}},
 		runtimev1.SubresourceLogs:      {Kind: "LogLine", LongRunning: true, Plain: verbs{"get": h.streams.Logs, "watch": h.streams.Logs}},
+		runtimev1.SubresourceObserve:   {Kind: runtimev1.KindObservation, LongRunning: true, Plain: verbs{"get": h.streams.Observe, "watch": h.streams.Observe}},
+		runtimev1.SubresourceFlush:     {Kind: runtimev1.KindFlushedVersion, Plain: verbs{"get": h.flush.Flush}},
 		runtimev1.SubresourceRuns:      {Kind: runtimev1.KindRunList, Plain: verbs{"get": h.runs.List}, Nested: verbs{"get": h.runs.Get, "create": h.changeRun}},
 		runtimev1.SubresourceApprovals: {Kind: runtimev1.KindApprovalList, Plain: verbs{"get": h.approvals.List}, Nested: verbs{"create": h.approvals.Decide}},
 		runtimev1.SubresourceStop:      {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Stop}},
@@ -113,8 +115,9 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 		},
 		runtimev1.ViewFirings: {Kind: runtimev1.KindFiringList, Namespaced: true, Named: verbs{"get": h.effects.Firings}},
 		runtimev1.ViewHistory: {
-			Kind: runtimev1.KindThreadHistory, Namespaced: true,
-			Collection: verbs{"list": h.history.List}, Across: verbs{"list": h.history.List},
+			Kind: runtimev1.KindThreadHistory, Namespaced: true, LongRunning: true,
+			Collection: verbs{"list": h.history.List, "watch": h.streams.WatchHistory},
+			Across:     verbs{"list": h.history.List, "watch": h.streams.WatchHistory},
 		},
 	}
 }

@@ -80,6 +80,7 @@ type Options struct {
 	slowClient      time.Duration // a batch of events that takes longer ends the stream
 	transferTimeout time.Duration // bounds one piece of a stream, in either direction
 	setupWait       time.Duration // how long to wait for a Thread object's conversation
+	flushWait       time.Duration // how long GET flush waits for a version
 }
 
 func (o *Options) setDefaults() {
@@ -89,6 +90,7 @@ func (o *Options) setDefaults() {
 	}{
 		{&o.RequestTimeout, time.Minute}, {&o.heartbeat, 15 * time.Second}, {&o.slowClient, 10 * time.Second},
 		{&o.transferTimeout, 30 * time.Second}, {&o.setupWait, 5 * time.Second},
+		{&o.flushWait, 5 * time.Second},
 	} {
 		if *d.v == 0 {
 			*d.v = d.def

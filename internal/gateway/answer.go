@@ -87,12 +87,10 @@ type follower struct {
 // delays and loses nothing.
 func (f *follower) follow(ctx context.Context, to sink) error {
 	changed := make(chan struct{}, 1)
-	defer f.server.opts.Threads.Store().Subscribe(func(n store.Notification) {
-		if n.About(f.threadID) {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
+	defer f.server.opts.Threads.Store().SubscribeThread(f.threadID, func(store.Notification) {
+		select {
+		case changed <- struct{}{}:
+		default:
 		}
 	})()
 	ping := time.NewTicker(pingTime)

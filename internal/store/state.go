@@ -29,6 +29,9 @@ type SessionStore interface {
 
 	// ValueKeys lists the keys of a thread's key-value store in order, as q selects them.
 	ValueKeys(ctx context.Context, threadID string, q KeyQuery) (*KeyPage, error)
+	// Values returns the first values of a thread's key-value store by key, at most limit. A value of more than maxBytes
+	// characters is nil.
+	Values(ctx context.Context, threadID string, limit int, maxBytes int64) ([]StateEntry, error)
 	// GetKV returns a value of the key-value service. ErrNotFound means that it does not exist or has expired (STA-07).
 	GetKV(ctx context.Context, namespace, store, key string) (*KVEntry, error)
 	// SetKV keeps a value until e.ExpiresAt (microseconds), or for ever when that is 0.
@@ -58,7 +61,7 @@ type SessionStore interface {
 	SweepSession(ctx context.Context, feedBefore int64) (removed int64, more bool, err error)
 }
 
-// StateEntry is one key of a thread's state.
+// StateEntry is one key of a thread's state, or of its key-value store.
 type StateEntry struct {
 	Key   string          `json:"key"`
 	Value json.RawMessage `json:"value"`

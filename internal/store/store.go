@@ -173,6 +173,9 @@ type Store interface {
 	// lost, so subscribers must also read the store from time to time. fn may be called from several goroutines at once
 	// and must not block. stop ends the subscription.
 	Subscribe(fn func(Notification)) (stop func())
+	// SubscribeThread calls fn as Subscribe does, with the notifications that are about one thread: those with its id, and
+	// those that say that anything may have changed. It costs nothing when other threads change.
+	SubscribeThread(threadID string, fn func(Notification)) (stop func())
 	// Ping reports whether the store can read and write.
 	Ping(ctx context.Context) error
 	// Close flushes and closes the store.
@@ -203,9 +206,6 @@ type Notification struct {
 
 // Everything reports whether anything may have changed.
 func (h Notification) Everything() bool { return h.ThreadID == "" && h.EffectID == "" }
-
-// About reports whether the notification concerns a thread.
-func (h Notification) About(threadID string) bool { return h.ThreadID == threadID || h.Everything() }
 
 // Change is a set of kinds of change.
 type Change uint8

@@ -263,13 +263,19 @@ var _ = Describe("Parents and children from outside", Label("SUB-05"), func() {
 // listen opens a WebSocket to a thread's events from now on, through the Kubernetes API.
 func listen(ctx context.Context, t *harness.Thread) *websocket.Conn {
 	GinkgoHelper()
+	return dialThread(ctx, t, "events?after=latest", runtimev1.EventsSubprotocol)
+}
+
+// dialThread opens a WebSocket to a path below a thread, through the Kubernetes API.
+func dialThread(ctx context.Context, t *harness.Thread, path, subprotocol string) *websocket.Conn {
+	GinkgoHelper()
 	tlsConfig, err := rest.TLSConfigFor(cluster.Config)
 	Expect(err).NotTo(HaveOccurred())
 	transport, err := rest.HTTPWrappersForConfig(cluster.Config, &http.Transport{TLSClientConfig: tlsConfig})
 	Expect(err).NotTo(HaveOccurred())
 	//nolint:bodyclose // it is the connection's own
-	conn, resp, err := websocket.Dial(ctx, golangURL(t, "events?after=latest"), &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: transport}, Subprotocols: []string{runtimev1.EventsSubprotocol},
+	conn, resp, err := websocket.Dial(ctx, golangURL(t, path), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, Subprotocols: []string{subprotocol},
 	})
 	Expect(err).NotTo(HaveOccurred(), "%+v", resp)
 	DeferCleanup(conn.CloseNow)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -139,30 +140,11 @@ func (s *stream) wait(ctx context.Context) bool {
 
 // once reads one connection until it ends.
 func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bool) (progress bool, err error) {
-	// API servers do not time out a path below /watch/.
-	through := *s.thread.client
-	through.rest = through.streams
-	t := *s.thread
-	t.client = &through
-	r, err := t.requestAt(http.MethodGet, "watch", s.sub)
-	if err != nil {
-		yield(runtimev1.Event{}, err)
-		return false, errDone
-	}
-	r.Param("after", s.after).SetHeader("Accept", "text/event-stream")
-	for name, v := range s.params {
-		r.Param(name, v)
-	}
+	params := maps.Clone(s.params)
+	params["after"] = s.after
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	begun := func() bool { return true }
-	if through.timeout > 0 {
-		begun = time.AfterFunc(through.timeout, cancel).Stop
-	}
-	body, err := open(ctx, r)
-	if !begun() && err != nil {
-		return false, fmt.Errorf("the server did not answer within %s: %w", through.timeout, err)
-	}
+	body, err := s.thread.openStream(ctx, cancel, s.sub, params)
 	if err != nil {
 		return false, err
 	}
@@ -178,6 +160,32 @@ func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bo
 		return nil
 	})
 	return progress, err
+}
+
+// openStream begins a stream of server-sent events. cancel ends ctx, when the server does not begin to answer in time.
+func (t *Thread) openStream(ctx context.Context, cancel context.CancelFunc, sub runtimev1.Subresource, params map[string]string) (io.ReadCloser, error) {
+	// API servers do not time out a path below /watch/.
+	through := *t.client
+	through.rest = through.streams
+	of := *t
+	of.client = &through
+	r, err := of.requestAt(http.MethodGet, "watch", sub)
+	if err != nil {
+		return nil, err
+	}
+	r.SetHeader("Accept", "text/event-stream")
+	for name, v := range params {
+		r.Param(name, v)
+	}
+	begun := func() bool { return true }
+	if through.timeout > 0 {
+		begun = time.AfterFunc(through.timeout, cancel).Stop
+	}
+	body, err := open(ctx, r)
+	if !begun() && err != nil {
+		return nil, fmt.Errorf("the server did not answer within %s: %w", through.timeout, err)
+	}
+	return body, err
 }
 
 // readEvents decodes each event of a stream, until the stream ends or the server says why it ends it.
@@ -217,8 +225,8 @@ type frame struct {
 	data  []byte
 }
 
-// maxFrame bounds one event. A message is at most 1 MiB, and an event is smaller.
-const maxFrame = 4 << 20
+// maxFrame bounds one event. A message is at most 1 MiB, and an observed value has several.
+const maxFrame = 16 << 20
 
 // readSSE calls fn for each event until the stream ends or fn returns an error.
 func readSSE(r io.Reader, fn func(frame) error) error {

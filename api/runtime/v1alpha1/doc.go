@@ -95,6 +95,11 @@ const (
 	// task.failed. GET logs streams them as GET events does, and ends after the last one unless follow=true.
 	SubresourceLogs   Subresource = "logs"
 	SubresourceImport Subresource = "import"
+
+	// SubresourceObserve streams the present value of a thread and then JSON Patches: GET observe.
+	SubresourceObserve Subresource = "observe"
+	// SubresourceFlush waits until a version of the thread is durable: GET flush?v=12.
+	SubresourceFlush Subresource = "flush"
 )
 
 // UsageRecords is the path below SubresourceUsage with the usage of each run.

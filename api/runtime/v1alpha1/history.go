@@ -79,3 +79,11 @@ const (
 	KindThreadHistory     = "ThreadHistory"
 	KindThreadHistoryList = "ThreadHistoryList"
 )
+
+// Names of the server-sent events of GET history?watch=true. The data of both is a ThreadHistoryList: with
+// HistoryChangedEvent the threads that have changed, as they are now. HistoryResetEvent says that any may have changed,
+// so that the client has to list again.
+const (
+	HistoryChangedEvent = "history.changed"
+	HistoryResetEvent   = "history.reset"
+)

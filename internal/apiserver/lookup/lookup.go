@@ -126,12 +126,10 @@ func (l *Finder) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.T
 		return row, err
 	}
 	changed := make(chan struct{}, 1)
-	stop := l.Threads.Store().Subscribe(func(h store.Notification) {
-		if h.About(id) {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
+	stop := l.Threads.Store().SubscribeThread(id, func(store.Notification) {
+		select {
+		case changed <- struct{}{}:
+		default:
 		}
 	})
 	defer stop()

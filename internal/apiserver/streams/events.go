@@ -1,4 +1,4 @@
-// Package streams serves what a client follows: events, log lines and the lifecycle of threads, as server-sent events or
+// Package streams serves what a client follows: events, values, log lines and the lifecycle of threads, as server-sent events or
 // over a WebSocket.
 package streams
 
@@ -11,14 +11,32 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/thread/observe"
 )
 
-// Handler serves the events of a thread, its log lines and the lifecycle of all threads.
+// Handler serves the events of a thread, its value, its log lines and the lifecycle of all threads.
 type Handler struct {
 	Threads *thread.Service
 	Options
+
+	observed *observe.Hub
+	changes  *observe.Feed
+	items    Items
+}
+
+// New returns a Handler. record and items return threads as clients see them; secrets are removed from what clients
+// observe.
+func New(threads *thread.Service, record Record, items Items, secrets *redact.Registry, o Options) *Handler {
+	h := &Handler{Threads: threads, Options: o, items: items}
+	if threads != nil { // there is none where only the routes are of interest
+		r := &valueReader{store: threads.Store(), record: record, secrets: secrets}
+		h.observed = observe.NewHub(observe.Options{Subscribe: threads.Store().SubscribeThread, Read: r.read, Recheck: o.Heartbeat})
+		h.changes = observe.NewFeed(observe.FeedOptions{Subscribe: threads.Store().Subscribe, Read: readThreads(threads.Store())})
+	}
+	return h
 }
 
 // Options are the limits of streams.

@@ -82,12 +82,10 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 
 func (f *follower) subscribe() (notifications <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
-	return ch, f.handler.Threads.Store().Subscribe(func(h store.Notification) {
-		if h.About(f.threadID) {
-			select {
-			case ch <- struct{}{}:
-			default:
-			}
+	return ch, f.handler.Threads.Store().SubscribeThread(f.threadID, func(store.Notification) {
+		select {
+		case ch <- struct{}{}:
+		default:
 		}
 	})
 }

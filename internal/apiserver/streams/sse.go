@@ -61,12 +61,16 @@ func (s *sseSink) append(id, event string, data any) error {
 	if err != nil {
 		return err
 	}
-	body = s.clean(body)
+	s.appendJSON(id, event, s.clean(body))
+	return nil
+}
+
+// appendJSON appends an event with JSON that holds no secrets and no line breaks but one at its end.
+func (s *sseSink) appendJSON(id, event string, body []byte) {
 	if id != "" {
 		fmt.Fprintf(&s.buf, "id: %s\n", id)
 	}
-	fmt.Fprintf(&s.buf, "event: %s\ndata: %s\n", oneLine.Replace(event), body)
-	return nil
+	fmt.Fprintf(&s.buf, "event: %s\ndata: %s\n\n", oneLine.Replace(event), bytes.TrimSuffix(body, []byte("\n")))
 }
 
 // oneLine keeps a name from ending its line and starting another field.

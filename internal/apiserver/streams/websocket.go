@@ -28,6 +28,7 @@ type wsSink struct {
 	conn    *websocket.Conn
 	timeout time.Duration
 	clean   func([]byte) []byte // removes secrets
+	again   string              // what to do after the end, when it is not to resume after an event
 }
 
 func (s *wsSink) send(ctx context.Context, events []store.Event) error {
@@ -61,5 +62,9 @@ func (s *wsSink) close(_ context.Context, why runtimev1.StreamClosed) {
 	if code == 0 {
 		code = websocket.StatusTryAgainLater
 	}
-	_ = s.conn.Close(code, fmt.Sprintf("%s: connect again with after=%d", why.Reason, why.Resume))
+	again := s.again
+	if again == "" {
+		again = fmt.Sprintf("connect again with after=%d", why.Resume)
+	}
+	_ = s.conn.Close(code, why.Reason+": "+again)
 }

@@ -52,13 +52,14 @@ func (h *History) List(c *call.Call) error {
 	if more {
 		list.Continue = cursorOf(&page[len(page)-1])
 	}
-	if list.Items, err = h.historyOf(c.Context(), page); err != nil {
+	if list.Items, err = h.Items(c.Context(), page); err != nil {
 		return err
 	}
 	return c.WriteJSON(http.StatusOK, list)
 }
 
-func (h *History) historyOf(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error) {
+// Items returns threads as items of the list.
+func (h *History) Items(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error) {
 	ids := make([]string, len(threads))
 	for i := range threads {
 		ids[i] = threads[i].ID

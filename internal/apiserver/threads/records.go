@@ -32,22 +32,32 @@ func (h *Records) write(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	last, err := h.Threads.Store().Run(c.Context(), row.ID, "")
-	if errors.Is(err, store.ErrNotFound) {
-		last = nil
-	} else if err != nil {
-		return err
-	}
-	record := convert.ThreadRecord(row, last)
-	if err := h.addRelated(c.Context(), c.Thread, row, record); err != nil {
+	record, err := h.Record(c.Context(), row)
+	if err != nil {
 		return err
 	}
 	return c.WriteJSON(http.StatusOK, record)
 }
 
+// Record returns the record of a thread that was read.
+func (h *Records) Record(ctx context.Context, row *store.Thread) (*runtimev1.ThreadRecord, error) {
+	last, err := h.Threads.Store().Run(ctx, row.ID, "")
+	if errors.Is(err, store.ErrNotFound) {
+		last = nil
+	} else if err != nil {
+		return nil, err
+	}
+	record := convert.ThreadRecord(row, last)
+	return record, h.addRelated(ctx, row, record)
+}
+
 // addRelated adds to a record what is not in the thread's row.
-func (h *Records) addRelated(ctx context.Context, st *thread.State, row *store.Thread, r *runtimev1.ThreadRecord) error {
+func (h *Records) addRelated(ctx context.Context, row *store.Thread, r *runtimev1.ThreadRecord) error {
 	if row.Queued > 0 {
+		st, err := h.Threads.Open(ctx, row.ID)
+		if err != nil {
+			return err
+		}
 		waiting, err := st.Queued(ctx)
 		if err != nil {
 			return err

@@ -138,6 +138,11 @@ func (s *Store) Subscribe(fn func(store.Notification)) (stop func()) {
 	return s.subscribers.Subscribe(fn)
 }
 
+// SubscribeThread implements store.Store.
+func (s *Store) SubscribeThread(threadID string, fn func(store.Notification)) (stop func()) {
+	return s.subscribers.SubscribeThread(threadID, fn)
+}
+
 // Ping implements store.Store. It writes and reads a probe.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.db.Writer.Do(ctx, func(t *txn.Tx) error {

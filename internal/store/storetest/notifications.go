@@ -18,11 +18,13 @@ type listener struct {
 
 func listen(s store.Store) (l *listener, stop func()) {
 	l = &listener{seen: map[string]store.Change{}}
-	return l, s.Subscribe(func(h store.Notification) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.seen[h.ThreadID] |= h.Changed
-	})
+	return l, s.Subscribe(l.hear)
+}
+
+func (l *listener) hear(h store.Notification) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[h.ThreadID] |= h.Changed
 }
 
 // take returns what was reported about a thread since the last take.
@@ -126,6 +128,28 @@ func describeNotifications(e *env) {
 			DeferCleanup(stop)
 			Expect(e.store.Release(ctx, f)).To(Succeed())
 			Eventually(func() store.Change { return l.take(id) & store.ChangedInbox }).Should(Equal(store.ChangedInbox))
+		})
+
+		It("of a thread reach its own subscribers, and not those of other threads", Label("EVT-02"), func(ctx SpecContext) {
+			id, other := e.thread(ctx), e.thread(ctx)
+			var mine, twin, others listener
+			subscribe := func(l *listener, id string) (stop func()) {
+				l.seen = map[string]store.Change{}
+				return e.store.SubscribeThread(id, l.hear)
+			}
+			stop := subscribe(&mine, id)
+			DeferCleanup(subscribe(&twin, id))
+			DeferCleanup(subscribe(&others, other))
+			e.say(ctx, id, "m")
+			Eventually(func() store.Change { return mine.take(id) & store.ChangedLog }).Should(Equal(store.ChangedLog))
+			Eventually(func() store.Change { return twin.take(id) & store.ChangedLog }).Should(Equal(store.ChangedLog))
+			stop()
+			e.say(ctx, id, "n")
+			e.say(ctx, other, "n")
+			Eventually(func() store.Change { return twin.take(id) & store.ChangedLog }).Should(Equal(store.ChangedLog), "its twin has ended")
+			Eventually(func() store.Change { return others.take(other) & store.ChangedLog }).Should(Equal(store.ChangedLog))
+			Expect(mine.take(id)).To(BeZero(), "it has ended")
+			Expect(others.take(id)).To(BeZero(), "it is about another thread")
 		})
 
 		It("are not sent for failed transactions, and stop with their subscription", func(ctx SpecContext) {

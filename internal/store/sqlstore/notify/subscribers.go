@@ -9,43 +9,98 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Subscribers are told what commits have changed. mu serialises changes of subs; send reads subs without it.
+// Subscribers are told what commits have changed. mu serialises changes of the lists. Send reads all and the list of a
+// thread without it: a list is never changed, only replaced.
 type Subscribers struct {
-	mu   sync.Mutex
-	subs atomic.Pointer[[]*func(store.Notification)]
+	mu  sync.Mutex
+	all atomic.Pointer[list]
+	// threads has a *list for the id of each thread that has subscribers of its own, so that a notification costs nothing
+	// to the subscribers of other threads.
+	threads sync.Map
 }
+
+type (
+	subscriber = func(store.Notification)
+	list       = []*subscriber
+)
 
 // Subscribe implements store.Store. fn is called by the goroutine that committed, so it must not block.
 func (s *Subscribers) Subscribe(fn func(store.Notification)) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	sub := &fn
-	s.change(func(subs []*func(store.Notification)) []*func(store.Notification) { return append(subs, sub) })
+	s.all.Store(with(s.all.Load(), sub))
 	return func() {
-		s.change(func(subs []*func(store.Notification)) []*func(store.Notification) {
-			return slices.DeleteFunc(subs, func(other *func(store.Notification)) bool { return other == sub })
-		})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all.Store(without(s.all.Load(), sub))
 	}
 }
 
-func (s *Subscribers) change(edit func([]*func(store.Notification)) []*func(store.Notification)) {
+// SubscribeThread implements store.Store. fn is called by the goroutine that committed, so it must not block.
+func (s *Subscribers) SubscribeThread(threadID string, fn func(store.Notification)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var now []*func(store.Notification)
-	if p := s.subs.Load(); p != nil {
-		now = slices.Clone(*p)
+	sub := &fn
+	s.threads.Store(threadID, with(s.thread(threadID), sub))
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if rest := without(s.thread(threadID), sub); len(*rest) > 0 {
+			s.threads.Store(threadID, rest)
+		} else {
+			s.threads.Delete(threadID)
+		}
 	}
-	now = edit(now)
-	s.subs.Store(&now)
+}
+
+// thread returns the subscribers of a thread, or nil when it has none.
+func (s *Subscribers) thread(id string) *list {
+	subs, _ := s.threads.Load(id)
+	found, _ := subs.(*list)
+	return found
+}
+
+func with(before *list, sub *subscriber) *list {
+	var now list
+	if before != nil {
+		now = slices.Clone(*before)
+	}
+	now = append(now, sub)
+	return &now
+}
+
+func without(before *list, sub *subscriber) *list {
+	var now list
+	if before != nil {
+		now = slices.DeleteFunc(slices.Clone(*before), func(other *subscriber) bool { return other == sub })
+	}
+	return &now
 }
 
 // Send tells the subscribers of changes.
 func (s *Subscribers) Send(all []store.Notification) {
-	p := s.subs.Load()
-	if p == nil {
+	everybody := s.all.Load()
+	for _, n := range all {
+		tell(everybody, n)
+		switch {
+		case n.Everything():
+			s.threads.Range(func(_, subs any) bool {
+				found, _ := subs.(*list)
+				tell(found, n)
+				return true
+			})
+		case n.ThreadID != "":
+			tell(s.thread(n.ThreadID), n)
+		}
+	}
+}
+
+func tell(subs *list, n store.Notification) {
+	if subs == nil {
 		return
 	}
-	for _, notification := range all {
-		for _, fn := range *p {
-			(*fn)(notification)
-		}
+	for _, fn := range *subs {
+		(*fn)(n)
 	}
 }

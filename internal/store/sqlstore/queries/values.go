@@ -2,7 +2,9 @@ package queries
 
 // Key-values.
 const (
-	Value    = `SELECT v.value FROM kv v JOIN thread t ON t.key = v.thread WHERE t.id = ? AND v.key = ?`
+	Value  = `SELECT v.value FROM kv v JOIN thread t ON t.key = v.thread WHERE t.id = ? AND v.key = ?`
+	Values = `SELECT v.key, CASE WHEN length(v.value) <= ? THEN v.value END FROM kv v JOIN thread t ON t.key = v.thread WHERE t.id = ?
+		ORDER BY v.key LIMIT ?`
 	PutValue = `INSERT INTO kv (thread, key, value, updated_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (thread, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`
 	DeleteValue = `DELETE FROM kv WHERE thread = ? AND key = ?`

@@ -3,10 +3,13 @@ package values
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -30,6 +33,23 @@ func (s Store) Value(ctx context.Context, threadID, key string) ([]byte, error) 
 		return nil, fmt.Errorf("value %q of thread %s: %w", key, threadID, err)
 	}
 	return []byte(value), nil
+}
+
+// Values implements store.SessionStore.
+func (s Store) Values(ctx context.Context, threadID string, limit int, maxBytes int64) ([]store.StateEntry, error) {
+	entries, err := sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*store.StateEntry, error) {
+		var e store.StateEntry
+		var value sql.NullString
+		err := scan(&e.Key, &value)
+		if value.Valid {
+			e.Value = json.RawMessage(value.String)
+		}
+		return &e, err
+	}, queries.Values, maxBytes, threadID, int64(limit))
+	if err != nil {
+		return nil, fmt.Errorf("values of thread %s: %w", threadID, err)
+	}
+	return entries, nil
 }
 
 // Store reads values.

@@ -1,0 +1,352 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func TestObserve(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	RunSpecs(t, "Observed threads")
+}
+
+// world is a thread whose parts are numbers, and what a hub does with it.
+type world struct {
+	hub   *Hub
+	clock *clocktesting.FakeClock
+
+	mu       sync.Mutex
+	version  int64
+	parts    map[string]string
+	reads    int
+	failing  error
+	notified []func(store.Notification)
+}
+
+func newWorld() *world {
+	w := &world{clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), parts: map[string]string{"a": "0", "b": "0"}}
+	w.hub = NewHub(Options{Subscribe: w.subscribe, Read: w.read, Recheck: time.Hour, Clock: w.clock})
+	return w
+}
+
+func (w *world) subscribe(_ string, fn func(store.Notification)) func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notified = append(w.notified, fn)
+	i := len(w.notified) - 1
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.notified[i] = nil
+	}
+}
+
+func (w *world) subscribers() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, fn := range w.notified {
+		if fn != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) read(_ context.Context, _ string, parts []string, _ *Value) (*Value, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reads++
+	v := &Value{Version: w.version, Parts: map[string]Part{}}
+	for _, p := range parts {
+		v.Parts[p] = Part{JSON: json.RawMessage(w.parts[p])}
+	}
+	return v, w.failing
+}
+
+func (w *world) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reads
+}
+
+// set changes a part and notifies.
+func (w *world) set(part string, n int) {
+	w.mu.Lock()
+	w.version++
+	w.parts[part] = fmt.Sprint(n)
+	notified := slices.Clone(w.notified)
+	w.mu.Unlock()
+	for _, fn := range notified {
+		if fn != nil {
+			fn(store.Notification{})
+		}
+	}
+}
+
+func (w *world) fail(err error) {
+	w.mu.Lock()
+	w.failing = err
+	w.mu.Unlock()
+	w.set("a", -1)
+}
+
+// next returns the next update as text.
+func next(ctx context.Context, w *Watch) string {
+	GinkgoHelper()
+	u, err := w.Next(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return string(u.JSON)
+}
+
+var a = []string{"a"}
+
+var _ = Describe("a watch", Label("EVT-02"), func() {
+	It("gives the value, then patches on the leading and the trailing edge of 100 ms", func(ctx SpecContext) {
+		w := newWorld()
+		watch := w.hub.Watch("t", a)
+		defer watch.Close()
+		Expect(next(ctx, watch)).To(Equal(`{"v":0,"value":{"a":0}}`))
+		Eventually(w.clock.HasWaiters).Should(BeTrue())
+		w.clock.Step(Interval)
+
+		w.set("a", 1) // leading: no time passes
+		Expect(next(ctx, watch)).To(Equal(`{"v":1,"patch":[{"op":"replace","path":"/a","value":1}]}`))
+		reads := w.count()
+		for n := range 50 {
+			w.set("a", n+2)
+		}
+		w.clock.Step(Interval - 1)
+		_, ok, err := watch.Take()
+		Expect(ok).To(BeFalse(), "100 ms have not passed")
+		Expect(err).NotTo(HaveOccurred())
+		w.clock.Step(1)
+		Expect(next(ctx, watch)).To(Equal(`{"v":51,"patch":[{"op":"replace","path":"/a","value":51}]}`), "trailing: all at once")
+		Expect(w.count()).To(Equal(reads + 1))
+	}, SpecTimeout(2*time.Minute))
+
+	It("of a thousand watchers costs one reader, and nothing when they have gone", func(ctx SpecContext) {
+		w := newWorld()
+		watches := make([]*Watch, 1000)
+		var begun sync.WaitGroup
+		for i := range watches {
+			begun.Go(func() { watches[i] = w.hub.Watch("t", a) })
+		}
+		begun.Wait()
+		for _, watch := range watches {
+			Expect(next(ctx, watch)).To(Equal(`{"v":0,"value":{"a":0}}`))
+		}
+		Expect(w.subscribers()).To(Equal(1))
+		// Those that came while it was read may have asked for one more read.
+		Eventually(w.clock.HasWaiters).Should(BeTrue())
+		w.clock.Step(Interval)
+		Eventually(w.count).Should(BeNumerically("<=", 2))
+		before := w.count()
+		w.set("a", 7)
+		var first *byte
+		for _, watch := range watches {
+			Eventually(func() bool { w.clock.Step(Interval); return len(watch.ready) > 0 }).Should(BeTrue())
+			u, err := watch.Next(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(u.JSON)).To(Equal(`{"v":1,"patch":[{"op":"replace","path":"/a","value":7}]}`))
+			if first == nil {
+				first = &u.JSON[0]
+			}
+			Expect(&u.JSON[0]).To(BeIdenticalTo(first), "they share the bytes")
+		}
+		Expect(w.count()).To(BeNumerically("<=", before+2))
+		for _, watch := range watches {
+			watch.Close()
+			watch.Close()
+		}
+		Expect(w.hub.Watched()).To(BeZero())
+		Eventually(w.subscribers).Should(BeZero())
+	}, SpecTimeout(2*time.Minute))
+
+	It("gives each watcher the parts that it asked for, also when others asked before", func(ctx SpecContext) {
+		w := newWorld()
+		one := w.hub.Watch("t", a)
+		defer one.Close()
+		Expect(next(ctx, one)).To(Equal(`{"v":0,"value":{"a":0}}`))
+		both := w.hub.Watch("t", []string{"a", "b"})
+		defer both.Close()
+		Eventually(func() bool { w.clock.Step(Interval); return len(both.ready) > 0 }).Should(BeTrue())
+		Expect(next(ctx, both)).To(Equal(`{"v":0,"value":{"a":0,"b":0}}`))
+		w.set("b", 1)
+		Eventually(func() bool { w.clock.Step(Interval); return len(both.ready) > 0 }).Should(BeTrue())
+		Expect(next(ctx, both)).To(Equal(`{"v":1,"patch":[{"op":"replace","path":"/b","value":1}]}`))
+		_, ok, err := one.Take()
+		Expect(ok).To(BeFalse(), "nothing of its parts has changed")
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(2*time.Minute))
+
+	It("that reads too slowly is ended and told, with bounded memory, and others are not", func(ctx SpecContext) {
+		w := newWorld()
+		slow, quick := w.hub.Watch("t", a), w.hub.Watch("t", a)
+		defer slow.Close()
+		defer quick.Close()
+		next(ctx, quick)
+		for n := range maxWaiting + 1 {
+			w.set("a", n+1)
+			Eventually(func() bool { w.clock.Step(Interval); return len(quick.ready) > 0 }).Should(BeTrue())
+			Expect(next(ctx, quick)).To(ContainSubstring(fmt.Sprintf(`"value":%d}`, n+1)))
+		}
+		_, ok, err := slow.Take()
+		Expect(ok).To(BeFalse())
+		Expect(err).To(MatchError(ErrTooSlow))
+		Expect(slow.waiting).To(BeEmpty())
+		again := w.hub.Watch("t", a)
+		defer again.Close()
+		Expect(next(ctx, again)).To(ContainSubstring(fmt.Sprintf(`"value":{"a":%d}`, maxWaiting+1)))
+	}, SpecTimeout(2*time.Minute))
+
+	It("ends with its thread, and with a store that fails; the next one begins anew", func(ctx SpecContext) {
+		for _, failure := range []error{store.ErrNotFound, errors.New("the disk is full")} {
+			w := newWorld()
+			watch := w.hub.Watch("t", a)
+			next(ctx, watch)
+			w.fail(failure)
+			Eventually(func() bool { w.clock.Step(Interval); return len(watch.ready) > 0 }).Should(BeTrue())
+			_, err := watch.Next(ctx)
+			Expect(err).To(MatchError(failure))
+			Expect(w.hub.Watched()).To(BeZero())
+			w.fail(nil)
+			anew := w.hub.Watch("t", a)
+			Expect(next(ctx, anew)).To(Equal(`{"v":2,"value":{"a":-1}}`))
+			anew.Close()
+			watch.Close()
+			Expect(w.hub.Watched()).To(BeZero())
+		}
+	}, SpecTimeout(2*time.Minute))
+
+	It("finds by itself what it was not notified of", func(ctx SpecContext) {
+		w := newWorld()
+		watch := w.hub.Watch("t", a)
+		defer watch.Close()
+		next(ctx, watch)
+		w.mu.Lock()
+		w.version, w.parts["a"] = 9, "9"
+		w.mu.Unlock()
+		Eventually(func() bool { w.clock.Step(time.Hour); return len(watch.ready) > 0 }).Should(BeTrue())
+		Expect(next(ctx, watch)).To(ContainSubstring(`"value":9`))
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("patches", Label("EVT-02"), func() {
+	It("change every value into every other", func() {
+		rapid.Check(GinkgoTB(), func(t *rapid.T) {
+			from, to := values(t, "from"), values(t, "to")
+			changes, err := difference(from, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts := []string{"list", "a~/b"}
+			var before, after struct{ Value json.RawMessage }
+			must(t, json.Unmarshal(from.encode(parts), &before))
+			must(t, json.Unmarshal(to.encode(parts), &after))
+			got := []byte(before.Value)
+			if body := patch(1, parts, changes); body != nil {
+				var u struct{ Patch json.RawMessage }
+				must(t, json.Unmarshal(body, &u))
+				p, err := jsonpatch.DecodePatch(u.Patch)
+				must(t, err)
+				if got, err = p.Apply(got); err != nil {
+					t.Fatalf("%v: %s to %s", err, u.Patch, before.Value)
+				}
+			}
+			if !reflect.DeepEqual(decoded(t, got), decoded(t, after.Value)) {
+				t.Fatalf("%s became %s, not %s", before.Value, got, after.Value)
+			}
+		})
+	})
+
+	It("name one removal where the window of a list moves", func() {
+		list := func(ids ...int) *Value {
+			p := Part{List: true}
+			for _, id := range ids {
+				p.Items = append(p.Items, Item{ID: fmt.Sprint(id), JSON: fmt.Appendf(nil, `{"id":%d,"text":"long"}`, id)})
+			}
+			return &Value{Parts: map[string]Part{"m": p}}
+		}
+		changes, err := difference(list(1, 2, 3, 4), list(3, 4, 5))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(patch(1, []string{"m"}, changes))).To(Equal(
+			`{"v":1,"patch":[{"op":"remove","path":"/m/1"},{"op":"remove","path":"/m/0"},{"op":"add","path":"/m/2","value":{"id":5,"text":"long"}}]}`))
+	})
+})
+
+func decoded(t *rapid.T, body []byte) (v any) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	must(t, d.Decode(&v))
+	return v
+}
+
+func must(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// values draws a value with a list and a part whose name has to be escaped.
+func values(t *rapid.T, name string) *Value {
+	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 6), 0, 6, rapid.ID[int]).Draw(t, name)
+	list := Part{List: true}
+	for _, id := range ids {
+		list.Items = append(list.Items, Item{ID: fmt.Sprint(id), JSON: fmt.Appendf(nil, `{"id":%d,"x":%s}`, id, document(1).Draw(t, "item"))})
+	}
+	return &Value{Parts: map[string]Part{"list": list, "a~/b": {JSON: json.RawMessage(document(3).Draw(t, name))}}}
+}
+
+// document generates JSON with members that need escapes, nulls and empty parts.
+func document(depth int) *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		most := 6
+		if depth == 0 {
+			most = 4
+		}
+		switch rapid.IntRange(0, most).Draw(t, "kind") {
+		case 0:
+			return "null"
+		case 1:
+			return rapid.SampledFrom([]string{"true", "false", `""`, "0"}).Draw(t, "plain")
+		case 2:
+			return rapid.SampledFrom([]string{"1", "1795416901000001", "-2.5", "1e400"}).Draw(t, "number")
+		case 3, 4:
+			return rapid.SampledFrom([]string{`"x"`, `"ä/~\n"`, `"y"`}).Draw(t, "text")
+		case 5:
+			out := "["
+			for i := range rapid.IntRange(0, 3).Draw(t, "length") {
+				if i > 0 {
+					out += ","
+				}
+				out += document(depth-1).Draw(t, "element")
+			}
+			return out + "]"
+		}
+		out := "{"
+		for i, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "a", "b~1", "c/d", "0"}), 0, 4, rapid.ID[string]).Draw(t, "keys") {
+			if i > 0 {
+				out += ","
+			}
+			out += fmt.Sprintf("%q:%s", key, document(depth-1).Draw(t, "member"))
+		}
+		return out + "}"
+	})
+}

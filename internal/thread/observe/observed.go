@@ -1,0 +1,169 @@
+package observe
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// observed is a thread that somebody watches. Its goroutine alone reads the store. mu guards what follows it; the hub's
+// lock is taken before it, never after.
+type observed struct {
+	hub  *Hub
+	id   string
+	stop context.CancelFunc
+	wake chan struct{}
+
+	mu      sync.Mutex
+	value   *Value            // nil until it was read
+	encoded map[string][]byte // the value for each choice of parts
+	watches map[*Watch]bool
+}
+
+// join adds a watch. It gets the present value at once when all its parts are known.
+func (o *observed) join(w *Watch) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watches[w] = true
+	if o.value != nil && o.value.has(w.parts) {
+		o.give(w)
+		return
+	}
+	o.changed()
+}
+
+// leave removes a watch and reports whether it was the last.
+func (o *observed) leave(w *Watch) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.watches, w)
+	return len(o.watches) == 0
+}
+
+func (o *observed) changed() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run reads the thread after notifications: at once when the last read was long enough ago, else when it is. So there is a
+// patch on the leading and on the trailing edge of many changes.
+func (o *observed) run(ctx context.Context) {
+	defer o.hub.Subscribe(o.id, func(store.Notification) { o.changed() })()
+	clock := o.hub.Clock
+	last := clock.Now().Add(-Interval)
+	for {
+		recheck := clock.NewTimer(o.hub.Recheck)
+		select {
+		case <-ctx.Done():
+			recheck.Stop()
+			return
+		case <-o.wake:
+		case <-recheck.C():
+		}
+		recheck.Stop()
+		if rest := Interval - clock.Since(last); rest > 0 && !sleep(ctx, clock, rest) {
+			return
+		}
+		select { // notifications until here are part of this read
+		case <-o.wake:
+		default:
+		}
+		if err := o.refresh(ctx); err != nil {
+			if ctx.Err() == nil {
+				o.end(err)
+			}
+			return
+		}
+		last = clock.Now()
+	}
+}
+
+// refresh reads the thread and tells the watches what has changed.
+func (o *observed) refresh(ctx context.Context) error {
+	before, parts := o.wanted()
+	now, err := o.hub.Read(ctx, o.id, parts, before)
+	if err != nil {
+		return err
+	}
+	var changes map[string][][]byte
+	if before != nil && now != before {
+		if changes, err = difference(before, now); err != nil {
+			return err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now != o.value {
+		o.value, o.encoded = now, nil
+	}
+	patches := map[string][]byte{}
+	for w := range o.watches {
+		switch {
+		case !now.has(w.parts): // it came while the thread was being read: it gets a value after the next read
+			w.begun = false
+			o.changed()
+		case !w.begun:
+			o.give(w)
+		case len(changes) > 0:
+			key := strings.Join(w.parts, ",")
+			if _, ok := patches[key]; !ok {
+				patches[key] = patch(now.Version, w.parts, changes)
+			}
+			if patches[key] != nil {
+				w.add(Update{Patch: true, JSON: patches[key]})
+			}
+		}
+	}
+	return nil
+}
+
+// wanted returns the present value and the parts that somebody watches, sorted.
+func (o *observed) wanted() (value *Value, parts []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for w := range o.watches {
+		parts = append(parts, w.parts...)
+	}
+	slices.Sort(parts)
+	return o.value, slices.Compact(parts)
+}
+
+// give gives a watch the present value.
+func (o *observed) give(w *Watch) {
+	key := strings.Join(w.parts, ",")
+	if o.encoded == nil {
+		o.encoded = map[string][]byte{}
+	}
+	if o.encoded[key] == nil {
+		o.encoded[key] = o.value.encode(w.parts)
+	}
+	w.begun = true
+	w.add(Update{JSON: o.encoded[key]})
+}
+
+// end ends all watches.
+func (o *observed) end(err error) {
+	o.hub.forget(o)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for w := range o.watches {
+		w.end(err)
+	}
+}
+
+// patch encodes the changes of some parts, or returns nil when they have none.
+func patch(version int64, parts []string, changes map[string][][]byte) []byte {
+	var ops [][]byte
+	for _, p := range parts {
+		ops = append(ops, changes[p]...)
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	return encodePatch(version, ops)
+}
