@@ -2,16 +2,20 @@ package apiserver
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -72,8 +76,36 @@ var _ = Describe("variables", func() {
 		Expect(strings.Count(read(), `open\"sesame`)).To(Equal(2))
 		Expect(t.SetEnv(ctx, "KEY", `open"sesame`, "")).To(Succeed())
 		Expect(read()).NotTo(ContainSubstring("sesame"))
-		Expect(strings.Count(read(), "[redacted:KEY]")).To(Equal(2))
+		Expect(strings.Count(read(), "[redacted]")).To(Equal(2))
 		s := e.status(http.MethodPut, at("hello", "/env/KEY"), `{"value":"x","type":"open\"sesame"}`)
-		Expect(s.Message).To(And(ContainSubstring("redacted:KEY"), Not(ContainSubstring("sesame"))))
+		Expect(s.Message).To(And(ContainSubstring("[redacted]"), Not(ContainSubstring("sesame"))))
+	})
+
+	It("of other namespaces are not found out by answers over all namespaces", Label("ENV-03", "THR-16"), func(ctx SpecContext) {
+		secrets := redact.NewRegistry(nil)
+		e := newEnv(func(o *Options) { o.Secrets = secrets })
+		for _, ns := range []string{"ns", "payments"} {
+			t, _, err := e.svc.Create(ctx, thread.NewThread{Thread: store.Thread{ID: uuid.NewString(), Namespace: ns, Name: "of-" + ns, Agent: "helper", Title: "guess hunter2-canary"}})
+			Expect(err).NotTo(HaveOccurred())
+			st, err := e.svc.Open(ctx, t.ID)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = st.Inject(ctx, thread.NewMessage{Role: store.RoleUser, Content: ptr.To("guess hunter2-canary")})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		secrets.Register("payments", "tool/payments/auth", "hunter2-canary")
+		for _, path := range []string{"searches?q=guess", "history"} {
+			resp, body := e.do(http.MethodGet, "/apis/runtime.skein.dev/v1alpha1/"+path, nil)
+			Expect(resp.StatusCode).To(Equal(http.StatusOK), body)
+			Expect(body).To(And(ContainSubstring("hunter2-canary"), ContainSubstring("[redacted]"), Not(ContainSubstring("tool/payments"))), path)
+			for _, ns := range []string{"ns", "payments"} {
+				one := regexp.MustCompile(`"namespace":"` + ns + `".*?"title":"([^"]*)"`).FindStringSubmatch(body)
+				Expect(one).To(HaveLen(2), "%s of %s", path, body)
+				Expect(one[1]).To(Equal(map[string]string{"ns": "guess hunter2-canary", "payments": "guess [redacted]"}[ns]))
+			}
+		}
+		_, body := e.do(http.MethodGet, "/apis/runtime.skein.dev/v1alpha1/lookups/of-payments", nil)
+		Expect(body).To(And(ContainSubstring("[redacted]"), Not(ContainSubstring("hunter2"))))
+		s := e.status(http.MethodGet, "/apis/runtime.skein.dev/v1alpha1/searches?q=x&role=hunter2-canary", "")
+		Expect(s.Message).NotTo(ContainSubstring("[redacted]"), "what the caller wrote is not checked against the secrets of others")
 	})
 })

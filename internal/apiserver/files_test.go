@@ -82,6 +82,25 @@ var _ = Describe("files", func() {
 		Expect(body).To(BeEmpty())
 	})
 
+	It("are saved by browsers, and never run as pages of the API", Label("FIL-01"), func() {
+		e := newEnv()
+		e.thread("hello")
+		for name, want := range map[string]string{"page.html": "attachment; filename=page.html", "s%C3%A4tze%22.svg": "attachment; filename*=utf-8''s%C3%A4tze%22.svg"} {
+			resp, _ := e.do("PUT", at("hello", "/files/"+name), strings.NewReader("<script>alert(1)</script>"), "Content-Type", "text/html")
+			Expect(resp.StatusCode).To(Equal(http.StatusCreated))
+			for _, query := range []string{"", "?chunked=true"} {
+				resp, _ = e.do("GET", at("hello", "/files/"+name+query), nil)
+				Expect(resp.Header.Get("Content-Security-Policy")).To(Equal("default-src 'none'; sandbox"))
+				Expect(resp.Header.Get("X-Content-Type-Options")).To(Equal("nosniff"))
+				Expect(resp.Header.Get("Content-Disposition")).To(HavePrefix("attachment"))
+			}
+			resp, _ = e.do("GET", at("hello", "/files/"+name), nil)
+			Expect(resp.Header.Get("Content-Disposition")).To(Equal(want))
+		}
+		resp, _ := e.do("GET", at("hello", "/export"), nil)
+		Expect(resp.Header.Get("Content-Security-Policy")).To(ContainSubstring("sandbox"))
+	})
+
 	DescribeTable("refuses paths that lead elsewhere",
 		func(method, rest, field string) {
 			e := newEnv()

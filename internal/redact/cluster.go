@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,9 +24,16 @@ func NewRecorder(inner events.EventRecorder, secrets *Registry) events.EventReco
 	return &recorder{inner, secrets}
 }
 
-// Eventf implements events.EventRecorder.
+// Eventf implements events.EventRecorder. An Event is read in the namespace of what it is about, so the secrets of that
+// namespace are removed; of an object without a namespace, those of all.
 func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	r.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", r.secrets.AnyText(fmt.Sprintf(note, args...)))
+	note = fmt.Sprintf(note, args...)
+	if about, err := meta.Accessor(regarding); err == nil && about.GetNamespace() != "" {
+		note = r.secrets.Text(about.GetNamespace(), note)
+	} else {
+		note = r.secrets.AnyText(note)
+	}
+	r.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", note)
 }
 
 // kubeClient is a client of the cluster that redacts secrets in Skein's own objects.

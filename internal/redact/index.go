@@ -3,6 +3,16 @@ package redact
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// Mark stands in the place of every secret. It does not say which one it was: whoever reads it may not know what secrets
+	// there are.
+	Mark = "[redacted]"
+	// window is how much of a text is looked at to decide about its first byte. Of a longer form the first window bytes count
+	// as the whole.
+	window = 64
 )
 
 // index finds many texts in another text. Values come and go while texts are searched, so nothing is compiled. Every
@@ -11,16 +21,13 @@ import (
 type index struct {
 	bits   uint
 	filter []uint64
-	heads  map[uint64][]form // by the first MinLength bytes, longest first
-	forms  map[string]int    // how often each form was added
-	// starts counts the beginnings of forms, shorter than MinLength: a streamed text may end with them.
-	starts map[string]int
+	heads  map[uint64][]string // by the first MinLength bytes, longest first
+	forms  map[string]int      // how often each form was added
+	broken int                 // how many of the forms have a line break
 }
 
-type form struct{ text, mark string }
-
 func newIndex(bits uint) *index {
-	return &index{bits: bits, filter: make([]uint64, 1<<bits/64), heads: map[uint64][]form{}, forms: map[string]int{}, starts: map[string]int{}}
+	return &index{bits: bits, filter: make([]uint64, 1<<bits/64), heads: map[uint64][]string{}, forms: map[string]int{}}
 }
 
 func headOf(s string) (h uint64) {
@@ -32,40 +39,38 @@ func headOf(s string) (h uint64) {
 
 func (ix *index) slot(head uint64) uint64 { return head * 0x9E3779B97F4A7C15 >> (64 - ix.bits) }
 
-func (ix *index) add(text, mark string) {
-	if ix.forms[text]++; ix.forms[text] > 1 {
+func (ix *index) add(form string) {
+	if ix.forms[form]++; ix.forms[form] > 1 {
 		return
 	}
-	head := headOf(text)
-	list := append(slices.Clone(ix.heads[head]), form{text, mark})
-	slices.SortStableFunc(list, func(a, b form) int { return len(b.text) - len(a.text) })
+	head := headOf(form)
+	list := append(slices.Clone(ix.heads[head]), form)
+	slices.SortStableFunc(list, func(a, b string) int { return len(b) - len(a) })
 	ix.heads[head] = list
 	slot := ix.slot(head)
 	ix.filter[slot/64] |= 1 << (slot % 64)
-	for n := 1; n < MinLength; n++ {
-		ix.starts[text[:n]]++
+	if strings.Contains(form, "\n") {
+		ix.broken++
 	}
 }
 
 // remove does not clear bits of the filter: an extra bit only costs a lookup.
-func (ix *index) remove(text string) {
-	if ix.forms[text]--; ix.forms[text] > 0 {
+func (ix *index) remove(form string) {
+	if ix.forms[form]--; ix.forms[form] > 0 {
 		return
 	}
-	delete(ix.forms, text)
-	head := headOf(text)
-	ix.heads[head] = slices.DeleteFunc(slices.Clone(ix.heads[head]), func(f form) bool { return f.text == text })
+	delete(ix.forms, form)
+	head := headOf(form)
+	ix.heads[head] = slices.DeleteFunc(slices.Clone(ix.heads[head]), func(f string) bool { return f == form })
 	if len(ix.heads[head]) == 0 {
 		delete(ix.heads, head)
 	}
-	for n := 1; n < MinLength; n++ {
-		if ix.starts[text[:n]]--; ix.starts[text[:n]] == 0 {
-			delete(ix.starts, text[:n])
-		}
+	if strings.Contains(form, "\n") {
+		ix.broken--
 	}
 }
 
-// replace replaces all forms with their marks. The leftmost form wins, and at one place the longest.
+// replace replaces all forms with the mark. The leftmost form wins, and at one place the longest.
 func (ix *index) replace(s string) string {
 	if len(s) < MinLength {
 		return s
@@ -74,10 +79,10 @@ func (ix *index) replace(s string) string {
 	done := 0
 	head := headOf(s)
 	for i := 0; ; {
-		if f := ix.at(s, i, head); f != nil {
+		if n, _ := ix.at(s, i, head); n > 0 {
 			out.WriteString(s[done:i])
-			out.WriteString(f.mark)
-			i += len(f.text)
+			out.WriteString(Mark)
+			i = wholeRune(s, i+n)
 			done = i
 			if i+MinLength > len(s) {
 				break
@@ -98,41 +103,29 @@ func (ix *index) replace(s string) string {
 	return out.String()
 }
 
-// at returns the longest form that begins at a place.
-func (ix *index) at(s string, i int, head uint64) *form {
+// wholeRune returns the first place from i on at which a character begins: a form that was cut can end within one.
+func wholeRune(s string, i int) int {
+	for n := 0; n < utf8.UTFMax-1 && i < len(s) && !utf8.RuneStart(s[i]); n++ {
+		i++
+	}
+	return i
+}
+
+// at returns the length of the longest form that begins at a place, 0 when none does. The first window bytes of a longer form
+// count as one; rest is the length of what follows them in the longest form that begins so.
+func (ix *index) at(s string, i int, head uint64) (n, rest int) {
 	slot := ix.slot(head)
 	if ix.filter[slot/64]&(1<<(slot%64)) == 0 {
-		return nil
+		return 0, 0
 	}
-	list := ix.heads[head]
-	for k := range list {
-		if strings.HasPrefix(s[i:], list[k].text) {
-			return &list[k]
+	for _, form := range ix.heads[head] {
+		if len(form) > window && strings.HasPrefix(s[i:], form[:window]) {
+			rest = max(rest, len(form)-window)
+			n = max(n, window)
+		}
+		if len(form) > n && strings.HasPrefix(s[i:], form) {
+			n = len(form)
 		}
 	}
-	return nil
-}
-
-// stream is replace for a text that continues.
-func (ix *index) stream(s string) (ready, held string) {
-	s = ix.replace(s)
-	for i := range len(s) {
-		if ix.begins(s[i:]) {
-			return s[:i], s[i:]
-		}
-	}
-	return s, ""
-}
-
-// begins reports whether a text is the beginning of a form.
-func (ix *index) begins(s string) bool {
-	if len(s) < MinLength {
-		return ix.starts[s] > 0
-	}
-	for _, f := range ix.heads[headOf(s)] {
-		if len(f.text) > len(s) && strings.HasPrefix(f.text, s) {
-			return true
-		}
-	}
-	return false
+	return n, rest
 }

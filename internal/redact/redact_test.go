@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/ginkgo/v2"
@@ -44,9 +45,10 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		for _, around := range []string{"%s", "before %s after", "x%s", "%sx", "%s%[1]s"} {
 			text := fmt.Sprintf(around, form(secret))
 			clean := r.Text("ns", text)
-			Expect(clean).To(ContainSubstring("[redacted:KEY]"), text)
+			Expect(clean).To(ContainSubstring("[redacted]"), text)
 			Expect(clean).NotTo(ContainSubstring(form(secret)))
 			Expect(r.AnyText(text)).To(Equal(clean))
+			Expect(r.Text("", text)).To(Equal(text), "of no namespace: it could be a guess at a secret of any of them")
 			Expect(r.Text("other", text)).To(Equal(text), "of another namespace")
 		}
 	},
@@ -71,14 +73,27 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		r.Register("ns", "KEY", secret)
 		for i := range 6 {
 			text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("y", i) + secret + "and more"))
-			Expect(r.Text("ns", text)).To(ContainSubstring("[redacted:KEY]"), "offset %d", i)
+			Expect(r.Text("ns", text)).To(ContainSubstring("[redacted]"), "offset %d", i)
 		}
 	})
 
 	It("prefers the longest of several values", func() {
 		r.Register("ns", "SHORT", "abcdefg")
 		r.Register("ns", "LONG", "abcdefghij")
-		Expect(r.Text("ns", "abcdefghij abcdefg")).To(Equal("[redacted:LONG] [redacted:SHORT]"))
+		Expect(r.Text("ns", "abcdefghij abcdefg")).To(Equal("[redacted] [redacted]"))
+	})
+
+	It("does not say which secret it was", func() {
+		r.Register("ns", "tool/payments/auth", "open-sesame")
+		Expect(r.Text("ns", "say open-sesame")).To(Equal("say [redacted]"))
+	})
+
+	It("takes the first 64 bytes of a longer value for it", func() {
+		long := strings.Repeat("k", 63) + "é and more"
+		r.Register("ns", "LONG", long)
+		Expect(r.Text("ns", "a "+long+" b")).To(Equal("a [redacted] b"))
+		Expect(r.Text("ns", "a "+long[:65]+" b")).To(Equal("a [redacted] b"), "and no half character")
+		Expect(r.Text("ns", long[:63])).To(Equal(long[:63]))
 	})
 
 	It("ignores values that are too short, and no others", func() {
@@ -86,49 +101,98 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		Expect(r.Text("ns", "pin 1234")).To(Equal("pin 1234"))
 		Expect(r.Holds("ns")).To(BeFalse())
 		r.Register("ns", "SIX", " 123456\n")
-		Expect(r.Text("ns", "123456")).To(Equal("[redacted:SIX]"))
+		Expect(r.Text("ns", "123456")).To(Equal("[redacted]"))
 	})
 
 	It("keeps JSON valid, wherever the value was", func() {
 		r.Register("ns", "N", "123456")
 		for in, want := range map[string]string{
-			`{"a":1234567,"b":"x123456","123456":[123456]}`: `{"a":"[redacted:N]7","b":"x[redacted:N]","[redacted:N]":["[redacted:N]"]}`,
-			`"\u0031\u0032\u0033\u0034\u0035\u0036"`:        `"[redacted:N]"`,
+			`{"a":1234567,"b":"x123456","123456":[123456]}`: `{"a":"[redacted]7","b":"x[redacted]","[redacted]":["[redacted]"]}`,
+			`"\u0031\u0032\u0033\u0034\u0035\u0036"`:        `"[redacted]"`,
 			`{"a":"nothing\u00e9"}`:                         `{"a":"nothing\u00e9"}`,
 		} {
 			Expect(r.JSON("ns", []byte(in))).To(MatchJSON(want))
 		}
 	})
 
-	It("holds back the end of a stream that may be the beginning of a value", func() {
+	It("shows a stream 64 bytes late, whatever it says", func() {
 		r.Register("ns", "KEY", "sesame-open")
-		ready, held := r.Stream("ns", "it is sesa")
-		Expect(ready).To(Equal("it is "))
-		ready, held = r.Stream("ns", held+"me-op")
-		Expect(ready).To(BeEmpty())
-		ready, held = r.Stream("ns", held+"en, or not: s")
-		Expect(ready).To(Equal("[redacted:KEY], or not: "))
-		ready, held = r.Stream("ns", held+"o")
-		Expect(ready + held).To(Equal("so"))
-		Expect(held).To(BeEmpty())
+		s := r.Open("ns")
+		Expect(s.Next("it is sesame-open")).To(BeEmpty())
+		Expect(s.Next(strings.Repeat(".", 70))).To(Equal("it is [redacted]......"))
+		Expect(s.End()).To(Equal(strings.Repeat(".", 64)))
+		Expect(s.Next("x")+s.End()).To(Equal("x"), "a stream that ended begins anew")
+		Expect(r.Open("other").Next("sesame-open")).To(Equal("sesame-open"), "a namespace without secrets needs no delay")
 	})
 
-	It("never shows a value of a stream, however the stream is split", func() {
+	It("does not tell by the time at which something is shown whether it begins like a value", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			r := redact.NewRegistry(nil)
-			value := rapid.StringMatching(`[ab]{6,12}`).Draw(t, "value")
+			value := rapid.StringMatching(`[ab]{6,100}`).Draw(t, "value")
 			r.Register("ns", "K", value)
-			text := rapid.StringMatching(`[ab]{0,10}`).Draw(t, "before") + value + rapid.StringMatching(`[ab]{0,10}`).Draw(t, "after")
-			var shown, held string
-			for len(text) > 0 {
-				n := rapid.IntRange(1, len(text)).Draw(t, "n")
-				var ready string
-				ready, held = r.Stream("ns", held+text[:n])
-				shown += ready
-				text = text[n:]
+			// A guess that is right up to its last letter, and one that is wrong from its first.
+			right := value[:min(len(value), 64)-1]
+			wrong := strings.Repeat("z", len(right))
+			before, after := rapid.StringMatching(`[xy]{0,90}`).Draw(t, "before"), rapid.StringMatching(`[xy]{0,90}`).Draw(t, "after")
+			var a, b = r.Open("ns"), r.Open("ns")
+			with, without := before+right+after, before+wrong+after
+			for len(with) > 0 {
+				n := rapid.IntRange(1, len(with)).Draw(t, "n")
+				if x, y := a.Next(with[:n]), b.Next(without[:n]); len(x) != len(y) {
+					t.Fatalf("%q is shown when %q is", x, y)
+				}
+				with, without = with[n:], without[n:]
 			}
-			if strings.Contains(shown+held, value) {
-				t.Fatalf("%q shows %q", shown+held, value)
+		})
+	})
+
+	It("goes on without what follows the beginning of a long value, whether it is the rest or not", func() {
+		value := strings.Repeat("0123456789", 10)
+		r.Register("ns", "K", value)
+		other := value[:70] + strings.Repeat("x", 30)
+		for _, text := range []string{value, other} {
+			s := r.Open("ns")
+			Expect(s.Next("a "+text+" b"+strings.Repeat(".", 70))+s.End()).To(Equal("a [redacted] b"+strings.Repeat(".", 70)), text)
+			var slow string
+			for _, c := range []byte("a " + text + " b") {
+				slow += s.Next(string([]byte{c}))
+			}
+			Expect(slow+s.End()).To(Equal("a [redacted] b"), text)
+		}
+	})
+
+	It("shows whole lines at once where that is asked for, unless a value has several lines", func() {
+		r.Register("ns", "K", "sesame-open")
+		s := r.OpenLines("ns")
+		Expect(s.Next("data: sesame-open\n\ndata: 2")).To(Equal("data: [redacted]\n\n"))
+		Expect(s.Next("\n")).To(Equal("data: 2\n"))
+		r.Register("ns", "PEM", "one line\nand another")
+		Expect(s.Next("data: 3\n")).To(BeEmpty())
+	})
+
+	It("never shows a value of a stream, however the stream is split, and no half characters", func() {
+		rapid.Check(GinkgoT(), func(t *rapid.T) {
+			r := redact.NewRegistry(nil)
+			value := rapid.StringMatching(`[abé]{6,90}`).Draw(t, "value")
+			r.Register("ns", "K", value)
+			text := rapid.StringMatching(`[abé\n]{0,80}`).Draw(t, "before") + value + rapid.StringMatching(`[abé\n]{0,80}`).Draw(t, "after")
+			s := r.Open("ns")
+			if rapid.Bool().Draw(t, "lines") {
+				s = r.OpenLines("ns")
+			}
+			var shown string
+			for rest := []rune(text); len(rest) > 0; {
+				n := rapid.IntRange(1, len(rest)).Draw(t, "n")
+				piece := s.Next(string(rest[:n]))
+				if !utf8.ValidString(piece) {
+					t.Fatalf("%q has half a character", piece)
+				}
+				shown += piece
+				rest = rest[n:]
+			}
+			shown += s.End()
+			if strings.Contains(shown, value) || !strings.Contains(shown, redact.Mark) {
+				t.Fatalf("%q shows %q", shown, value)
 			}
 		})
 	})
@@ -139,10 +203,10 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		r.Register("ns", "OLD", "old-value")
 		clock.Step(23 * time.Hour)
 		r.Register("ns", "NEW", "new-value")
-		Expect(r.Text("ns", "old-value")).To(Equal("[redacted:OLD]"))
+		Expect(r.Text("ns", "old-value")).To(Equal("[redacted]"))
 		clock.Step(2 * time.Hour)
 		r.Register("ns", "NEWER", "newer-value")
-		Expect(r.Text("ns", "old-value new-value")).To(Equal("old-value [redacted:NEW]"))
+		Expect(r.Text("ns", "old-value new-value")).To(Equal("old-value [redacted]"))
 		clock.Step(48 * time.Hour)
 		r.Register("other", "X", "something")
 		Expect(r.Holds("ns")).To(BeFalse())
@@ -169,14 +233,14 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		m := store.Message{ID: "id-open-sesame", Role: "open-sesame", Name: "open-sesame", Content: &content, Metadata: shared,
 			ToolCalls: []store.ToolCall{{Name: "open-sesame", Arguments: `{"a":"open-sesame"}`}}, Usage: json.RawMessage(`{"x":"open-sesame"}`)}
 		r.Value("ns", &m)
-		Expect(*m.Content).To(Equal("say [redacted:KEY]"))
+		Expect(*m.Content).To(Equal("say [redacted]"))
 		Expect(content).To(Equal("say open-sesame"))
 		Expect(shared["note"]).To(Equal("open-sesame"))
-		Expect(m.Metadata).To(Equal(map[string]any{"note": "[redacted:KEY]", "list": []any{"[redacted:KEY]", 1.0}}))
-		Expect(m.ID).To(Equal("id-[redacted:KEY]"))
+		Expect(m.Metadata).To(Equal(map[string]any{"note": "[redacted]", "list": []any{"[redacted]", 1.0}}))
+		Expect(m.ID).To(Equal("id-[redacted]"))
 		Expect(m.Name).To(Equal("open-sesame"))
 		Expect(m.Role).To(BeEquivalentTo("open-sesame"))
-		Expect(m.ToolCalls[0]).To(Equal(store.ToolCall{Name: "open-sesame", Arguments: `{"a":"[redacted:KEY]"}`}))
+		Expect(m.ToolCalls[0]).To(Equal(store.ToolCall{Name: "open-sesame", Arguments: `{"a":"[redacted]"}`}))
 	})
 
 	It("keeps the database free of values", func(ctx SpecContext) {
@@ -202,18 +266,18 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		)).To(Succeed())
 		stored, err := inner.Thread(ctx, "ns")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(stored.Title).To(Equal("[redacted:KEY]"))
-		Expect(s.Value(ctx, "ns", "open-sesame")).To(MatchJSON(`"[redacted:KEY]"`))
-		Expect(inner.Value(ctx, "ns", "[redacted:KEY]")).To(MatchJSON(`"[redacted:KEY]"`))
+		Expect(stored.Title).To(Equal("[redacted]"))
+		Expect(s.Value(ctx, "ns", "open-sesame")).To(MatchJSON(`"[redacted]"`))
+		Expect(inner.Value(ctx, "ns", "[redacted]")).To(MatchJSON(`"[redacted]"`))
 		f, err := s.File(ctx, "ns", "/open-sesame.txt")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.Path).To(Equal("/[redacted:KEY].txt"))
+		Expect(f.Path).To(Equal("/[redacted].txt"))
 		events, err := inner.Events(ctx, "ns", 0, 100)
 		Expect(err).NotTo(HaveOccurred())
 		data, err := json.Marshal(events)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(data)).NotTo(ContainSubstring("open-sesame"))
-		Expect(string(data)).To(ContainSubstring("event:[redacted:KEY]"))
+		Expect(string(data)).To(ContainSubstring("event:[redacted]"))
 		other, err := s.Thread(ctx, "other")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(other.Title).To(Equal("open-sesame"), "another namespace's text")
@@ -224,7 +288,7 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(inner.Close)
 		s := redact.NewStore(inner, r)
-		data, clean := json.RawMessage(`{"k":"open-sesame"}`), `{"k":"[redacted:KEY]"}`
+		data, clean := json.RawMessage(`{"k":"open-sesame"}`), `{"k":"[redacted]"}`
 		firing := func(due int64, status store.FiringStatus) store.Firing {
 			return store.Firing{EffectID: "open-sesame", Due: due, Namespace: "ns", Status: status, Args: data, Target: data}
 		}
@@ -241,8 +305,8 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		firings, err := inner.Firings(ctx, store.FiringQuery{EffectID: "open-sesame"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(firings).To(HaveLen(2))
-		Expect(firings).To(HaveEach(And(HaveField("Args", MatchJSON(clean)), HaveField("Target", MatchJSON(clean)), HaveField("Error", "no [redacted:KEY]"))))
-		Expect(firings[1]).To(And(HaveField("Log", "[redacted:KEY]"), HaveField("Waiting", "[redacted:KEY]")))
+		Expect(firings).To(HaveEach(And(HaveField("Args", MatchJSON(clean)), HaveField("Target", MatchJSON(clean)), HaveField("Error", "no [redacted]"))))
+		Expect(firings[1]).To(And(HaveField("Log", "[redacted]"), HaveField("Waiting", "[redacted]")))
 
 		Expect(s.PutEffectArgs(ctx, store.EffectArgs{ID: "open-sesame", Namespace: "ns", Args: data})).To(Succeed())
 		Expect(inner.EffectArgs(ctx, "open-sesame")).To(MatchJSON(clean))
@@ -255,7 +319,7 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		s := redact.NewStore(inner, r)
 		_, _, err = s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "ns", Agent: "a"})
 		Expect(err).NotTo(HaveOccurred())
-		for _, piece := range []string{"it is open", "-ses", "ame!"} {
+		for _, piece := range []string{"it is open", "-ses", "ame!", strings.Repeat(" ", 64)} {
 			data, err := json.Marshal(map[string]string{"text": piece})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(s.Apply(ctx, "t", nil, &store.AppendEvent{Event: store.Event{Type: store.EventDelta, MessageID: "m", Data: data}})).To(Succeed())
@@ -268,7 +332,7 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 			Expect(json.Unmarshal(e.Data, &d)).To(Succeed())
 			all += d.Text
 		}
-		Expect(all).To(Equal("it is [redacted:KEY]!"))
+		Expect(all).To(Equal("it is [redacted]!"), "64 bytes late")
 	})
 
 	It("keeps logs free of values", func() {
@@ -279,13 +343,13 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		log.Error(fmt.Errorf("wrapped: %w", errors.New("open-sesame")), "failed", "bytes", []string{"open-sesame"})
 		Expect(lines).To(HaveLen(2))
 		Expect(strings.Join(lines, "\n")).NotTo(ContainSubstring("open-sesame"))
-		Expect(strings.Count(strings.Join(lines, "\n"), "[redacted:KEY]")).To(Equal(8))
+		Expect(strings.Count(strings.Join(lines, "\n"), "[redacted]")).To(Equal(8))
 	})
 
 	It("cleans specs and statuses of Skein's objects", func() {
 		t := &skeinv1.ThreadStatus{LastRun: &skeinv1.RunStatus{Reason: "ToolFailed", Message: "no open-sesame"}}
 		r.Value("ns", t)
-		Expect(t.LastRun.Message).To(Equal("no [redacted:KEY]"))
+		Expect(t.LastRun.Message).To(Equal("no [redacted]"))
 	})
 })
 

@@ -3,7 +3,7 @@
 // API pass every text through it.
 //
 // A value is found as it is and as it appears in JSON, URLs, HTML, hexadecimal and base64 at any offset. It is replaced
-// with "[redacted:NAME]". Values shorter than MinLength are not searched for, because they would match everywhere.
+// with Mark. Values shorter than MinLength are not searched for, because they would match everywhere.
 package redact
 
 import (
@@ -82,10 +82,9 @@ func (r *Registry) add(e entry) {
 		ix = newIndex(14)
 		r.namespaces[e.namespace] = ix
 	}
-	mark := "[redacted:" + markName(e.name) + "]"
 	for _, form := range formsOf(e.value) {
-		ix.add(form, mark)
-		r.all.add(form, mark)
+		ix.add(form)
+		r.all.add(form)
 	}
 	r.known.Add(1)
 }
@@ -112,62 +111,37 @@ func (r *Registry) sweep(now time.Time) {
 	}
 }
 
-// markName replaces characters that need escaping in texts, JSON or labels.
-func markName(name string) string {
-	return strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == '/':
-			return c
-		}
-		return '_'
-	}, name)
-}
-
-// Text returns a text without the secrets of a namespace, or of all namespaces when it is empty.
+// Text returns a text without the secrets of a namespace. A text of no namespace stays as it is: what is shown across
+// namespaces has to be redacted by the namespace of each part, or whoever reads one of them could check guesses at the secrets
+// of another.
 func (r *Registry) Text(namespace, s string) string {
 	if r == nil || r.known.Load() == 0 || len(s) < MinLength {
 		return s
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if ix := r.index(namespace); ix != nil {
+	if ix := r.namespaces[namespace]; ix != nil {
 		return ix.replace(s)
 	}
 	return s
 }
 
-// index returns the index of a namespace, or of all when it is empty; nil when it has no secrets.
-func (r *Registry) index(namespace string) *index {
-	if namespace == "" {
-		return r.all
-	}
-	return r.namespaces[namespace]
-}
-
-// AnyText returns a text without the secrets of all namespaces, for logs.
-func (r *Registry) AnyText(s string) string { return r.Text("", s) }
-
-// Stream redacts a text that continues. It returns the part that can be shown, and the end that may be the beginning of
-// a secret: put that before the next piece.
-func (r *Registry) Stream(namespace, s string) (ready, held string) {
-	if r == nil || r.known.Load() == 0 {
-		return s, ""
+// AnyText returns a text without the secrets of all namespaces, for logs, which only those who run Skein read.
+func (r *Registry) AnyText(s string) string {
+	if r == nil || r.known.Load() == 0 || len(s) < MinLength {
+		return s
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	ix := r.index(namespace)
-	if ix == nil {
-		return s, ""
-	}
-	return ix.stream(s)
+	return r.all.replace(s)
 }
 
-// Holds reports whether a namespace, or any namespace when it is empty, has registered secrets.
+// Holds reports whether a namespace has registered secrets.
 func (r *Registry) Holds(namespace string) bool {
 	if r == nil || r.known.Load() == 0 {
 		return false
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.index(namespace) != nil
+	return r.namespaces[namespace] != nil
 }

@@ -25,8 +25,8 @@ type Store struct {
 	tails map[string]map[string]*tail // thread id → message id → what is held back of its stream; guarded by mu
 }
 
-// tail is the end of a message's stream that may be the beginning of a secret.
-type tail struct{ text, reasoning string }
+// tail is what is held back of a message's stream.
+type tail struct{ text, reasoning *Stream }
 
 var _ store.Store = (*Store)(nil)
 
@@ -137,8 +137,7 @@ func (s *Store) item(namespace string, item *store.InboxItem) {
 	}
 }
 
-// delta holds back the end of a piece that may be the beginning of a secret, until the next piece arrives. The message
-// itself will have everything.
+// delta holds back the end of a piece until the next piece arrives. The message itself will have everything.
 func (s *Store) delta(namespace, threadID string, e *store.Event) {
 	var piece struct {
 		Text      string `json:"text,omitempty"`
@@ -156,11 +155,10 @@ func (s *Store) delta(namespace, threadID string, e *store.Event) {
 	}
 	t := s.tails[threadID][e.MessageID]
 	if t == nil || piece.Reset {
-		t = &tail{}
+		t = &tail{s.secrets.Open(namespace), s.secrets.Open(namespace)}
 		s.tails[threadID][e.MessageID] = t
 	}
-	piece.Text, t.text = s.secrets.Stream(namespace, t.text+piece.Text)
-	piece.Reasoning, t.reasoning = s.secrets.Stream(namespace, t.reasoning+piece.Reasoning)
+	piece.Text, piece.Reasoning = t.text.Next(piece.Text), t.reasoning.Next(piece.Reasoning)
 	if data, err := json.Marshal(piece); err == nil {
 		e.Data = data
 	}

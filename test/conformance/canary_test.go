@@ -157,9 +157,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 		}
 		ms, err := th.Messages(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		for _, name := range []string{"THREAD", "SPEC", "USER", "INSTANCE", "AGENT", "PROMPT"} {
-			Expect(strings.Join(texts(ms), "\n")).To(ContainSubstring("it is [redacted:"+name+"]"), "the code did have it, and this is what shows")
-		}
+		Expect(strings.Count(strings.Join(texts(ms), "\n"), "it is [redacted]")).To(BeNumerically(">=", 6), "the code did have each of them, and this is what shows")
 
 		By("leaking beside them")
 		for _, how := range leaks {
@@ -205,7 +203,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 		create(ctx, secretOf(ns, "key", nil, map[string]string{"apiKey": c["model"]}), harness.OpenAI(ns, "openai", provider.URL, "key"),
 			harness.Prompt(ns, "talk", "openai"), harness.Agent(ns, "talk", "talk"), harness.NewThread(ns, "talk", "talk"))
 		talk := ready(ctx, cluster.Thread(ns, "talk"))
-		Expect(last(say(ctx, talk, 1, "hello"))).To(Equal("your key is [redacted:model/openai]" + tail))
+		Expect(last(say(ctx, talk, 1, "hello"))).To(Equal("your key is [redacted]" + tail))
 		log, err := talk.Log(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		var streamed string
@@ -216,7 +214,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 				streamed += d.Text
 			}
 		}
-		Expect(streamed).To(ContainSubstring("your key is [redacted:model/openai]"), "there were pieces")
+		Expect(streamed).To(ContainSubstring("your key is [redacted]"), "there were pieces")
 		say(ctx, talk, 2, "again")
 		Eventually(ctx, func(g Gomega) {
 			o, err := talk.Object(ctx)
@@ -229,7 +227,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 		Expect(c.in(everyAnswer(ctx, th)+everyAnswer(ctx, talk))).To(BeEmpty(), "answers of the runtime API")
 		listed, err := golang(th).ScheduledEffects(ctx, "")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(must(json.Marshal(listed)))).To(ContainSubstring("[redacted:THREAD]"), "the scheduled effect's arguments")
+		Expect(string(must(json.Marshal(listed)))).To(ContainSubstring("[redacted]"), "the scheduled effect's arguments")
 		objects, err := cluster.Kubectl(ctx, "-n", ns, "get", "threads,agents,prompts,models,tools,effects,subagents,scheduledeffects,sandboxpools,configmaps,events,pods", "-o", "yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(objects).To(ContainSubstring("argsRef: "), "the scheduled effect's arguments are in the store")

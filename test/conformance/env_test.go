@@ -337,6 +337,19 @@ var _ = Describe("Variables", func() {
 		Expect(last(settled(ctx, parent, 1))).To(And(HavePrefix("the child said: "), ContainSubstring("worked")))
 		Expect(pending()).To(BeEmpty())
 	}, SpecTimeout(5*time.Minute))
+
+	It("are never shown when they come from a Secret, whatever type a Thread gives them", Label("ENV-03", "ENV-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		v := secretVar("KEY", "vault", "k")
+		v.Type = skeinv1.EnvText
+		create(ctx, secretOf(ns, "vault", nil, map[string]string{"k": "hunter2-canary"}))
+		t := eachEnv(ctx, ns, nil, nil, func(s *skeinv1.ThreadSpec) { s.Env = []skeinv1.EnvVar{v} })
+		list, err := t.ListEnv(ctx, runtimeclient.Page{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Variables).To(ConsistOf(And(HaveField("Name", "KEY"), HaveField("Type", "secret"), HaveField("Value", BeNil()))))
+		Expect(inCode(ctx, t, "KEY")).To(Equal("hunter2-canary"), "code has it")
+		Expect(withEnv(ctx, t, map[string]any{"op": "get", "name": "KEY"})).NotTo(ContainSubstring("hunter2"))
+	}, SpecTimeout(2*time.Minute))
 })
 
 // managerLog is what the manager has logged since the suite began.

@@ -93,7 +93,7 @@ var _ = Describe("Prompts", Label("AGT-05"), func() {
 		ms := say(ctx, t, 1, "go")
 		requests, _ := server.Requests()
 		Expect(systemOf(requests[0])).To(Equal("Be kind to {{ env.KEY }}. Sell in Bern. <b>{{ vue }}</b> " + canary + ", {{ \n\nThis conversation belongs to the task T-7."))
-		Expect(last(ms)).To(And(HavePrefix("I was told: Be kind to {{ env.KEY }}."), ContainSubstring("[redacted:KEY]"), Not(ContainSubstring(canary))))
+		Expect(last(ms)).To(And(HavePrefix("I was told: Be kind to {{ env.KEY }}."), ContainSubstring("[redacted]"), Not(ContainSubstring(canary))))
 		everything, err := cluster.Kubectl(ctx, "-n", ns, "get", "threads,models,agents,prompts,events", "-o", "yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(everything).NotTo(ContainSubstring(canary))

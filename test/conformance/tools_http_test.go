@@ -225,7 +225,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			fmt.Fprintf(&answers, "%+v", res)
 		}
 		Expect(server.Requests()).To(HaveLen(8))
-		Expect(answers.String()).To(And(ContainSubstring("[redacted:tool/leak/X-Key]"), ContainSubstring("[redacted:tool/leak/auth]"), ContainSubstring("[redacted:VARIABLE]")), "the server did have them")
+		Expect(answers.String()).To(MatchRegexp(`\[redacted\](.|\n)*\[redacted\](.|\n)*\[redacted\]`), "the server did have them")
 		expectNowhere(ctx, c, ns, answers.String()+everyAnswer(ctx, t))
 	}, SpecTimeout(3*time.Minute))
 })

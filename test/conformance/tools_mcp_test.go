@@ -220,7 +220,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		create(ctx, tool)
 		t := converse(ctx, ns, []string{"m"}, []skeinv1.ScriptStep{harness.On("go", harness.Calls("m_leak", map[string]any{})), harness.After("m_leak", harness.Answer("{{ .Last.Content }}"))})
 		listed(ctx, t, "m_leak", nil)
-		Expect(last(say(ctx, t, 1, "go"))).To(And(ContainSubstring("[redacted:tool/m/X-Key]"), ContainSubstring("[redacted:tool/m/auth]")))
+		Expect(last(say(ctx, t, 1, "go"))).To(MatchRegexp(`\[redacted\](.|\n)*\[redacted\]`))
 		expectNowhere(ctx, c, ns, everyAnswer(ctx, t))
 	}, SpecTimeout(2*time.Minute))
 })

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ type Call struct {
 	Path      []string // the path below the subresource
 	Verb      string   // as it was authorized
 
-	Secrets     *redact.Registry // removed from every answer
+	Secrets     *redact.Registry // those of Namespace are removed from every answer
 	Subresource runtimev1.Subresource
 
 	// Thread and Row are nil in the calls of views.
@@ -51,6 +52,24 @@ func (c *Call) Rest() string { return strings.Join(c.Path, "/") }
 
 // Clean removes secrets from JSON that goes to the caller (ENV-03).
 func (c *Call) Clean(body []byte) []byte { return c.Secrets.JSON(c.Namespace, body) }
+
+// CleanItem removes the secrets of an item's own namespace. An answer over all namespaces needs it for each item: with the secrets
+// of other namespaces removed too, it would confirm guesses at them.
+func (c *Call) CleanItem(namespace string, item any) error {
+	if !c.Secrets.Holds(namespace) {
+		return nil
+	}
+	body, err := json.Marshal(item)
+	if err != nil {
+		return err
+	}
+	clean := c.Secrets.JSON(namespace, body)
+	if bytes.Equal(clean, body) {
+		return nil
+	}
+	reflect.ValueOf(item).Elem().SetZero()
+	return json.Unmarshal(clean, item)
+}
 
 // WriteJSON answers with an object.
 func (c *Call) WriteJSON(code int, obj any) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/redact"
 )
 
 // Engine is the part of the engine that calls the code of endpoints.
@@ -65,7 +66,7 @@ func (h *Handler) Serve(c *call.Call) error {
 		}
 		req.Body = body
 	}
-	answer := &endpointAnswer{call: c, out: c.PatientWriter(h.TransferTimeout)}
+	answer := &endpointAnswer{call: c, out: c.PatientWriter(h.TransferTimeout), text: c.Secrets.OpenLines(c.Namespace)}
 	err := h.Engine.ServeEndpoint(ctx, c.Row.ID, req, answer)
 	if answer.started {
 		if err != nil {
@@ -95,8 +96,8 @@ type endpointAnswer struct {
 	call    *call.Call
 	out     *call.PatientWriter
 	started bool
-	mute    bool   // the answer has no body
-	held    string // the end of the data so far, which may be the beginning of a secret
+	mute    bool // the answer has no body
+	text    *redact.Stream
 }
 
 // Head implements endpoints.Answer.
@@ -124,8 +125,7 @@ func (a *endpointAnswer) Write(piece []byte) error {
 	if a.mute {
 		return nil
 	}
-	ready := ""
-	ready, a.held = a.call.Secrets.Stream(a.call.Namespace, a.held+string(piece))
+	ready := a.text.Next(string(piece))
 	if ready == "" {
 		return nil
 	}
@@ -138,8 +138,8 @@ func (a *endpointAnswer) Write(piece []byte) error {
 
 // end sends the data that was held back.
 func (a *endpointAnswer) end() error {
-	if a.held != "" {
-		_, _ = io.WriteString(a.out, a.call.Secrets.Text(a.call.Namespace, a.held)) // an error means that the client has gone
+	if rest := a.text.End(); rest != "" {
+		_, _ = io.WriteString(a.out, rest) // an error means that the client has gone
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (h *Handler) Read(c *call.Call) error {
 	}
 	header := c.Response.Header()
 	header.Set("Content-Type", orOctets(rec.MimeType))
-	header.Set("X-Content-Type-Options", "nosniff")
+	call.Download(header, rec.Path)
 	header.Set("ETag", `"`+sum+`"`)
 	if len(meta) <= maxRecordHeader { // clients may refuse larger headers; the list has the metadata
 		header.Set(runtimev1.HeaderFileRecord, string(meta))

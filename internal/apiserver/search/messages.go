@@ -80,9 +80,13 @@ func (h *Handler) Messages(c *call.Call) error {
 	list.HasMore = more
 	for i := range hits {
 		h := &hits[i]
-		list.Hits = append(list.Hits, runtimev1.SearchHit{
+		hit := runtimev1.SearchHit{
 			Namespace: h.Namespace, Thread: h.Name, ThreadID: h.ThreadID, Title: h.Title, Snippet: h.Snippet, Rank: h.Rank, Message: convert.Message(&h.Message),
-		})
+		}
+		if err := c.CleanItem(h.Namespace, &hit); err != nil {
+			return err
+		}
+		list.Hits = append(list.Hits, hit)
 	}
 	return c.WriteJSON(http.StatusOK, list)
 }

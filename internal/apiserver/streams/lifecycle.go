@@ -51,7 +51,11 @@ func (h *Handler) ListLifecycle(c *call.Call) error {
 		if list.HasMore = len(list.Events) == limit; list.HasMore {
 			break
 		}
-		list.Events, list.Next = append(list.Events, lifecycleOf(e)), e.Cursor
+		event := lifecycleOf(e)
+		if err := c.CleanItem(e.Namespace, &event); err != nil {
+			return err
+		}
+		list.Events, list.Next = append(list.Events, event), e.Cursor
 	}
 	return c.WriteJSON(http.StatusOK, list)
 }
@@ -116,7 +120,11 @@ func (h *Handler) WatchLifecycle(c *call.Call) error {
 				return nil
 			}
 			out.buf.Reset()
-			if out.append(e.Cursor, e.Type, lifecycleOf(e)) != nil || out.write(out.buf.Bytes()) != nil {
+			event := lifecycleOf(e)
+			if err := c.CleanItem(e.Namespace, &event); err != nil {
+				return nil // the answer has begun; the client comes again
+			}
+			if out.append(e.Cursor, e.Type, event) != nil || out.write(out.buf.Bytes()) != nil {
 				return nil
 			}
 		case <-heartbeat.C:

@@ -55,6 +55,13 @@ func (h *History) List(c *call.Call) error {
 	if list.Items, err = h.Items(c.Context(), page); err != nil {
 		return err
 	}
+	if c.Namespace == "" {
+		for i := range list.Items {
+			if err := c.CleanItem(list.Items[i].Namespace, &list.Items[i]); err != nil {
+				return err
+			}
+		}
+	}
 	return c.WriteJSON(http.StatusOK, list)
 }
 

@@ -19,8 +19,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// envType returns the type of an entry. What comes from a Secret is a secret, whatever the entry says: whoever may read
+// threads need not be allowed to read Secrets.
 func envType(v *skeinv1.EnvVar) store.EnvType {
-	if v.Type == skeinv1.EnvText {
+	if v.Type == skeinv1.EnvText && (v.ValueFrom == nil || v.ValueFrom.SecretKeyRef == nil) {
 		return store.EnvText
 	}
 	return store.EnvSecret
@@ -147,7 +149,12 @@ func (vs *Variables) resolve(ctx context.Context, namespace string, list []skein
 		if value == nil {
 			continue
 		}
-		entry, err := json.Marshal(v)
+		// With its real type in its digest, an entry that an earlier version copied as a text is copied again.
+		typed := *v
+		if envType(v) == store.EnvSecret && v.Type == skeinv1.EnvText {
+			typed.Type = skeinv1.EnvSecret
+		}
+		entry, err := json.Marshal(typed)
 		if err != nil {
 			return nil, err
 		}
