@@ -114,7 +114,7 @@ var _ = Describe("Threads of one name in two namespaces", Label("THR-01", "THR-1
 		fresh := conversation(ready(ctx, cluster.Thread(spaces[0], "thread")))
 		Expect(must(fresh.Get(ctx))).To(And(HaveField("ThreadID", Not(BeElementOf(ids[0], ids[1]))), HaveField("MessageCount", BeZero())))
 		Expect(must(fresh.Value(ctx, "k"))).To(MatchJSON(`null`))
-		Expect(must(fresh.FileStats(ctx))).To(HaveField("Files", BeZero()))
+		Expect(must(fresh.FileStats(ctx))).To(HaveField("FileCount", BeZero()))
 	}, SpecTimeout(4*time.Minute))
 })
 
