@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,8 +82,11 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 	owners := map[string]bool{}
 	for i := range threads.Items {
 		o := &threads.Items[i]
-		if o.Status.ThreadID == "" || !o.DeletionTimestamp.IsZero() {
-			p.add("thread %s has the id %q, and is being deleted since %v: %+v", o.Name, o.Status.ThreadID, o.DeletionTimestamp, o.Status.Conditions)
+		ready := meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionReady)
+		if !o.DeletionTimestamp.IsZero() || !ready && o.Status.TerminatedAt == 0 {
+			if !o.DeletionTimestamp.IsZero() || !w.hopeless(o, threads.Items, subs.Items) {
+				p.add("thread %s is not ready, or being deleted since %v: %+v", o.Name, o.DeletionTimestamp, o.Status.Conditions)
+			}
 			continue
 		}
 		owners[string(o.UID)] = true
@@ -117,6 +121,21 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 	}
 	slices.Sort(p)
 	return p[:min(len(p), 40)], err
+}
+
+// hopeless reports whether a thread can never be stored: it is to be a fork of what is not there any more, or the child of a parent
+// that was deleted without it before it was stored.
+func (w *trees) hopeless(o *skeinv1.Thread, threads []skeinv1.Thread, subs []skeinv1.Subagent) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if from := o.Spec.ForkFrom; from != nil {
+		for _, t := range w.threads {
+			if t.name == from.ThreadRef.Name {
+				return t.cut > 0 || !slices.ContainsFunc(threads, func(o skeinv1.Thread) bool { return o.Name == t.name })
+			}
+		}
+	}
+	return slices.ContainsFunc(subs, func(s skeinv1.Subagent) bool { return metav1.IsControlledBy(o, &s) && len(s.OwnerReferences) == 0 })
 }
 
 var unique = regexp.MustCompile(`\bm\d+\b`)

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	_ "modernc.org/sqlite" // the driver of SQLite
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -136,7 +137,7 @@ func final(err error) bool {
 	case apierrors.IsConflict(err):
 		return !strings.Contains(err.Error(), "Idempotency-Key is in progress")
 	}
-	return apierrors.IsForbidden(err) || strings.Contains(fmt.Sprint(err), "queue is full")
+	return apierrors.IsForbidden(err) || strings.Contains(err.Error(), "queue is full") || strings.Contains(err.Error(), "is not set up yet")
 }
 
 // until repeats a request until its answer is final. It reports whether it was carried out, and whether that is certain: what is
@@ -149,10 +150,12 @@ func (w *trees) until(ctx context.Context, what string, request func(context.Con
 		tries++
 		one, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		if err = request(one); !final(err) {
-			return err
+		err = request(one)
+		// A fork waits for ever when somebody cuts its origin, or deletes it, before the fork is stored.
+		if waits := tries > 10 && err != nil && strings.Contains(err.Error(), "the fork is not stored yet"); waits || final(err) {
+			return nil
 		}
-		return nil
+		return err
 	}).WithTimeout(3*patience).WithPolling(200*time.Millisecond).Should(Succeed(), what)
 	w.count(what, err)
 	return err == nil, err == nil || tries == 1
@@ -164,7 +167,7 @@ func (w *trees) choices(ctx context.Context) (out []*tree) {
 	var l skeinv1.ThreadList
 	Expect(cluster.Client.List(ctx, &l, client.InNamespace(w.ns))).To(Succeed())
 	for _, o := range l.Items {
-		if o.Status.ThreadID != "" && o.DeletionTimestamp.IsZero() {
+		if stored := meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionReady) || o.Status.TerminatedAt != 0; stored && o.DeletionTimestamp.IsZero() {
 			out = append(out, w.tree(o.Status.ThreadID, o.Name))
 		}
 	}
