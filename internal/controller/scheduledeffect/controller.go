@@ -135,6 +135,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.replaced(ctx, req, s.object.UID); err != nil || !s.object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, err
 	}
+	if left, err := r.left(ctx, s); left || err != nil {
+		return ctrl.Result{}, err
+	}
 	if !oneTime(s.object) {
 		return r.reconcileSchedule(ctx, s)
 	}
