@@ -74,6 +74,13 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, notifications: notifications.NewEffectSource(o.Store), statusLimit: statuslimit.New()}
 }
 
+func (r *Reconciler) live() client.Reader {
+	if r.Live != nil {
+		return r.Live
+	}
+	return r.Client
+}
+
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	effects := func() client.ObjectList { return &skeinv1.ScheduledEffectList{} }

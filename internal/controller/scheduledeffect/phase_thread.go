@@ -83,6 +83,9 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
+	if goes, err := r.threadGoes(ctx, s.thread); goes || err != nil {
+		return false, err
+	}
 	before := s.object.DeepCopy()
 	s.object.OwnerReferences = append(s.object.OwnerReferences, objects.ThreadOwner(s.thread.Name, string(s.thread.UID)))
 	if s.object.Labels == nil {
@@ -94,6 +97,17 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("make the Thread the owner: %w", err)
 	}
 	return false, nil
+}
+
+// threadGoes asks the API server whether a Thread is being deleted. With --cascade=orphan, the removal of the owner reference may
+// become visible before the deletion of the Thread. Adding the reference again would delete the effect with the Thread.
+func (r *Reconciler) threadGoes(ctx context.Context, t *skeinv1.Thread) (bool, error) {
+	var now skeinv1.Thread
+	err := r.live().Get(ctx, client.ObjectKeyFromObject(t), &now)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Thread %q: %w", t.Name, err)
+	}
+	return err != nil || now.UID != t.UID || !now.DeletionTimestamp.IsZero(), nil
 }
 
 // cancel ends an effect whose thread was terminated before it was due (EFF-06).
