@@ -239,7 +239,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Failed"))
 	})
 
-	It("shows why the handler failed", func(ctx SpecContext) {
+	It("shows that the handler failed, and where to read why, without what it said", Label("K8S-07"), func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx)
 		e.Clock.Step(10 * time.Second)
@@ -248,7 +248,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Failed"))
-		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonFailed), HaveField("Message", "Error: no tea"))))
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonFailed), HaveField("Message", "the handler failed: kubectl skein effect history s says why"))))
 	})
 
 	It("deletes the object when it has been finished for its time", func(ctx SpecContext) {
