@@ -54,6 +54,10 @@ const (
 // there; the conversation goes on with that agent.
 const ReasonHandoffRefused = "HandoffRefused"
 
+// ReasonForkPointLost says that a fork which somebody asked the runtime API for can never be made: its origin was deleted, or lost the
+// message, before the fork was stored.
+const ReasonForkPointLost = "ForkPointLost"
+
 // ReasonInvalidArguments says that the arguments of a Thread do not fit the requiredSchema of its agent's prompt.
 const ReasonInvalidArguments = "InvalidArguments"
 
@@ -178,6 +182,9 @@ const (
 	AnnotationRetain = "skein.dev/retain"
 	// AnnotationIdempotencyKey holds what caused an object, so that a repeated create is recognised.
 	AnnotationIdempotencyKey = "skein.dev/cause"
+	// AnnotationForkPoint holds the message at which the runtime API was asked to fork: the id of its thread, a slash, and its number in
+	// the log of that thread. spec.forkFrom means another message once messages before it have been removed, or another thread.
+	AnnotationForkPoint = "skein.dev/fork-point"
 	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value, the present time, keeps a repeat from firing again.
 	AnnotationRunAt = "skein.dev/run-at"
 	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire.

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,11 +35,22 @@ func (s storing) CreateFork(ctx context.Context, origin *store.Thread, t *skeinv
 	if err != nil || made.Spec.AgentRef.Name == "missing" {
 		return made, err
 	}
+	if made.Spec.AgentRef.Name == "late" { // as the controller does when the origin has lost the message
+		made.Status.Conditions = []metav1.Condition{
+			{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: skeinv1.ReasonForkPointLost, Message: "it has been removed"},
+			{Type: skeinv1.ConditionStalled, Status: metav1.ConditionTrue, Reason: skeinv1.ReasonForkPointLost},
+		}
+		return made, s.e.kube.Status().Update(ctx, made)
+	}
 	_, _, err = s.e.svc.Fork(ctx, thread.NewThread{
 		Thread:  store.Thread{ID: string(made.UID), Name: made.Name, Title: made.Spec.Title, Agent: made.Spec.AgentRef.Name},
 		Message: made.Spec.Message,
 	}, thread.ForkOf{ThreadID: origin.ID, Index: *made.Spec.ForkFrom.MessageIndex})
 	return made, err
+}
+
+func (s storing) RemoveFork(ctx context.Context, t *skeinv1.Thread) error {
+	return kube.NewThreads(s.e.kube, s.e.kube).RemoveFork(ctx, t)
 }
 
 var _ = Describe("POST fork", Label("REL-02"), func() {
@@ -64,6 +76,7 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 			HaveField("Relationships", ConsistOf(And(HaveField("ThreadID", st.ID()), HaveField("Role", "child"))))))
 		var object skeinv1.Thread
 		Expect(e.kube.Get(ctx, client.ObjectKey{Namespace: "ns", Name: fork.Name}, &object)).To(Succeed())
+		Expect(object.Annotations).To(HaveKeyWithValue(skeinv1.AnnotationForkPoint, HavePrefix(st.ID()+"/")))
 		Expect(object.Spec).To(Equal(skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "helper"}, Title: "Aside",
 			ForkFrom: &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: "origin"}, MessageIndex: ptr.To(int64(2))}}))
 
@@ -132,6 +145,9 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 
 		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "late", AgentID: "missing"})
 		Expect(err).To(And(Satisfy(apierrors.IsTimeout), MatchError(ContainSubstring(`Thread "late" was created`))))
+		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "lost", AgentID: "late"})
+		Expect(err).To(And(Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("it has been removed"))))
+		Expect(e.kube.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "lost"}, &skeinv1.Thread{})).To(Satisfy(apierrors.IsNotFound), "what nobody can use is not left")
 		Expect(e.svc.Store().Apply(ctx, st.ID(), nil, &store.Terminate{Reason: skeinv1.ReasonTerminatedByRequest})).To(Succeed())
 		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "of-the-ended"})
 		Expect(err).NotTo(HaveOccurred())

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/skein-dev/skein/internal/engine/failure"
+import (
+	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
 
 // quotes are the reasons of runs whose messages have text that a model or code wrote.
 var quotes = map[string]bool{
@@ -8,6 +12,11 @@ var quotes = map[string]bool{
 	failure.ReasonHandlerFailed: true, failure.ReasonHandlerTimeout: true, failure.ReasonRolledBack: true, failure.ReasonInvalidTools: true,
 }
 
-// Quotes reports whether the message of a run with this reason may have text of the conversation, so that it must stay out of
-// objects (K8S-07).
-func Quotes(reason string) bool { return quotes[reason] }
+// Shown returns the message of a run as objects show it: without text of the conversation, which must stay out of them (K8S-07). What
+// a provider says of a request may repeat the request.
+func Shown(run *store.Run) string {
+	if quotes[run.Reason] {
+		return "the run has the message: see kubectl skein runs"
+	}
+	return model.Unsaid(run.Message, "kubectl skein runs shows what it said")
+}

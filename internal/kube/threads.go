@@ -32,7 +32,10 @@ func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skein
 	if t.Name == "" {
 		t.Name = objects.DerivedName(origin.Name+"-fork", origin.ID, cause)
 	}
-	t.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: cause}
+	if t.Annotations == nil {
+		t.Annotations = map[string]string{}
+	}
+	t.Annotations[skeinv1.AnnotationIdempotencyKey] = cause
 	err := k.client.Create(ctx, t)
 	if !apierrors.IsAlreadyExists(err) {
 		return t, err
@@ -46,4 +49,9 @@ func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skein
 		return nil, err // the name is taken
 	}
 	return &have, nil
+}
+
+// RemoveFork deletes the object of a fork that cannot be made.
+func (k *Threads) RemoveFork(ctx context.Context, t *skeinv1.Thread) error {
+	return client.IgnoreNotFound(k.client.Delete(ctx, t, client.Preconditions{UID: &t.UID}))
 }

@@ -71,6 +71,19 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
+// Said stands in the message of an Error before what the provider said, with which the message ends.
+const Said = "; it said: "
+
+// Unsaid returns a message of an Error without what the provider said. That may repeat what the model or a person wrote, so it must stay
+// out of objects (K8S-07). seen says where it can be read.
+func Unsaid(message, seen string) string {
+	own, _, quoted := strings.Cut(message, Said)
+	if !quoted {
+		return message
+	}
+	return own + "; " + seen
+}
+
 // Redactor removes secrets from texts that others wrote.
 type Redactor struct{ replacer *strings.Replacer }
 

@@ -23,9 +23,12 @@ type Fork struct {
 	// MessageID names the last message of the fork. When it is empty, Index does: the number of messages before that
 	// message, silent and deeper ones included. Newest means the last message that the origin has.
 	MessageID string
-	Index     int64 // filled in when MessageID or Newest is set
+	Index     int64 // filled in when another field names the message
 	Newest    bool
-	Messages  int64 // filled in: the number of messages of the fork
+	// Seq is the message's sequence number, in place of MessageID and Index, when it is not 0. It means the same message when
+	// others have been removed since, or come in the place of removed ones.
+	Seq      int64
+	Messages int64 // filled in: the number of messages of the fork
 }
 
 // Truncate removes all messages after one. Relationships that were made past that message, and in which the thread is

@@ -18,6 +18,15 @@ type ForkOf struct {
 	MessageID string
 	Index     int64
 	Newest    bool // the last message that the origin has, in place of MessageID and Index
+	// Seq is that of a Point that was found before, in place of MessageID and Index, when it is not 0.
+	Seq int64
+}
+
+// Point is a message of a thread, at which the thread can be forked.
+type Point struct {
+	Index int64 // the number of messages before it
+	// Seq is its sequence number, which stays when messages before it are removed, and is never that of another message.
+	Seq int64
 }
 
 // Fork creates a thread that begins with the messages of another up to one of them (REL-02). It has the origin's files
@@ -47,7 +56,7 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	if n.Fields.Workspace == nil {
 		n.Fields.Workspace = origin.Fields.Workspace
 	}
-	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index, Newest: of.Newest}
+	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index, Newest: of.Newest, Seq: of.Seq}
 	t, created, err = s.Create(ctx, n)
 	if errors.Is(err, store.ErrForkPoint) {
 		return nil, false, forkPoint(origin, of.MessageID, of.Index, err)
@@ -55,28 +64,52 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	return t, created, err
 }
 
-// ForkPoint returns the index of the message at which a thread would be forked, or an *InvalidError when it has no such
-// message. Of of, ThreadID does not count.
-func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (int64, error) {
+// ForkPoint returns the message at which a thread would be forked, or an *InvalidError when it has no such message. Of of,
+// ThreadID does not count.
+func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (p Point, err error) {
 	t, err := s.store.Thread(ctx, id)
+	if err != nil {
+		return p, err
+	}
+	p.Index = of.Index
+	switch {
+	case of.MessageID != "":
+		p.Index, err = s.store.MessageIndex(ctx, id, of.MessageID)
+		if errors.Is(err, store.ErrNotFound) {
+			return p, forkPoint(t, of.MessageID, 0, err)
+		}
+		if err != nil {
+			return p, err
+		}
+		m, err := s.store.Message(ctx, id, of.MessageID)
+		if err != nil {
+			return p, err
+		}
+		p.Seq = m.Seq
+		return p, nil
+	case of.Newest:
+		p.Index = t.Messages - 1
+	}
+	p.Seq, err = s.seqAt(ctx, id, p.Index)
+	if errors.Is(err, store.ErrForkPoint) {
+		return p, forkPoint(t, "", p.Index, err)
+	}
+	return p, err
+}
+
+// seqAt returns the sequence number of the message with an index, or store.ErrForkPoint.
+func (s *Service) seqAt(ctx context.Context, id string, index int64) (int64, error) {
+	if index < 0 {
+		return 0, store.ErrForkPoint
+	}
+	page, err := s.store.Messages(ctx, id, store.MessageQuery{Offset: int(index), Limit: 1, Order: "asc", IncludeSilent: true, AllDepths: true})
 	if err != nil {
 		return 0, err
 	}
-	index := of.Index
-	switch {
-	case of.MessageID != "":
-		index, err = s.store.MessageIndex(ctx, id, of.MessageID)
-		if errors.Is(err, store.ErrNotFound) {
-			return 0, forkPoint(t, of.MessageID, 0, err)
-		}
-		return index, err
-	case of.Newest:
-		index = t.Messages - 1
+	if len(page.Messages) == 0 {
+		return 0, store.ErrForkPoint
 	}
-	if index < 0 || index >= t.Messages {
-		return 0, forkPoint(t, "", index, store.ErrForkPoint)
-	}
-	return index, nil
+	return page.Messages[0].Seq, nil
 }
 
 // forkPoint returns the error that says at which messages a thread can be forked or truncated.

@@ -12,8 +12,8 @@ import (
 // Step is a step of a past run: one answer, and what it was an answer to (RUN-12).
 type Step struct {
 	Run *store.Run
-	// Last is the index of the last message before the answer, at which a fork takes the run up again.
-	Last int64
+	// Last is the last message before the answer, at which a fork takes the run up again.
+	Last Point
 	// Input is the message whose content an edit replaces: the newest that the step read. It is "" when the run began
 	// with none.
 	Input string
@@ -44,13 +44,16 @@ func (s *Service) RunStep(ctx context.Context, threadID, runID string, step int)
 		answer := isAnswer(m)
 		if n += count(answer); answer && n == step {
 			found.Side = m.Side
-			found.Last, err = s.store.MessageIndex(ctx, threadID, m.ID)
-			found.Last--
-			if errors.Is(err, store.ErrNotFound) { // it was deleted since
-				err = fmt.Errorf("%w: step %d of the run was deleted meanwhile", store.ErrConflict, step)
-			}
-			if err == nil && found.Last < 0 {
+			index, err := s.store.MessageIndex(ctx, threadID, m.ID)
+			if err == nil && index == 0 {
 				return nil, invalid("step", "nothing came before step %d that a fork could begin with", step)
+			}
+			if err == nil {
+				found.Last.Index = index - 1
+				found.Last.Seq, err = s.seqAt(ctx, threadID, index-1)
+			}
+			if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrForkPoint) { // it was deleted since
+				err = fmt.Errorf("%w: step %d of the run was deleted meanwhile", store.ErrConflict, step)
 			}
 			return found, err
 		}

@@ -484,7 +484,7 @@ var _ = Describe("Deleted threads", func() {
 		Expect(cluster.Client.Patch(ctx, &o, client.MergeFrom(before))).To(Succeed())
 	}, SpecTimeout(4*time.Minute))
 
-	It("leave their subagents to themselves with --cascade=orphan", Label("THR-09"), func(ctx SpecContext) {
+	It("leave their subagents to themselves with --cascade=orphan, and nothing that they scheduled", Label("THR-09", "EFF-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := family(ctx, ns,
 			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hello"})), harness.After("subagent_create", harness.Answer("ok"))},
@@ -492,8 +492,15 @@ var _ = Describe("Deleted threads", func() {
 		say(ctx, t, 1, "go")
 		child := cluster.Thread(ns, subagents(ctx, ns)[0].Name)
 		id := must(t.Object(ctx)).ThreadID()
+		create(ctx, harness.Effect(ns, "note", note))
+		Expect(conversation(t).Schedule(ctx, runtimev1.NewEffect{Name: "note", Delay: time.Hour.Milliseconds()})).Error().NotTo(HaveOccurred())
 		_, err := cluster.Kubectl(ctx, "-n", ns, "delete", "thread", "thread", "--cascade=orphan", "--timeout=90s")
 		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega) {
+			var left skeinv1.ScheduledEffectList
+			g.Expect(cluster.Client.List(ctx, &left, client.InNamespace(ns))).To(Succeed())
+			g.Expect(left.Items).To(BeEmpty())
+		}).Should(Succeed())
 		_, err = api().Lookup(ctx, id)
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "its own data is purged: %v", err)
 		Expect(last(say(ctx, child, 2, "still there"))).To(Equal("echo: still there"))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -26,6 +27,8 @@ type Objects interface {
 	// CreateFork creates a Thread that is forked from another. When t has no name, it gets one that derives from the origin
 	// and the cause. A repeat with the same cause returns the object that exists.
 	CreateFork(ctx context.Context, origin *store.Thread, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error)
+	// RemoveFork deletes the object of a fork that cannot be made.
+	RemoveFork(ctx context.Context, t *skeinv1.Thread) error
 }
 
 // Forks serves forks of threads.
@@ -48,13 +51,13 @@ func (h *Forks) Fork(c *call.Call) error {
 	if err := h.allowed(c, n.Name); err != nil {
 		return err
 	}
-	index, err := h.Threads.ForkPoint(c.Context(), c.Row.ID, thread.ForkOf{
+	at, err := h.Threads.ForkPoint(c.Context(), c.Row.ID, thread.ForkOf{
 		MessageID: n.MessageID, Index: deref(n.MessageIndex), Newest: n.MessageID == "" && n.MessageIndex == nil,
 	})
 	if err != nil {
 		return err
 	}
-	_, row, err := h.make(c, n, index)
+	_, row, err := h.make(c, n, at)
 	if err != nil {
 		return err
 	}
@@ -91,8 +94,8 @@ func (h *Forks) allowed(c *call.Call, name string) error {
 	)
 }
 
-// make creates the Thread object of a fork at an index, and waits until the fork is stored.
-func (h *Forks) make(c *call.Call, n runtimev1.NewFork, index int64) (*thread.State, *store.Thread, error) {
+// make creates the Thread object of a fork at a message, and waits until the fork is stored.
+func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*thread.State, *store.Thread, error) {
 	ctx := c.Context()
 	origin, err := h.Find.Object(ctx, c.Namespace, c.Row.Name)
 	if err != nil {
@@ -110,10 +113,12 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, index int64) (*thread.St
 		agent = c.Row.Agent
 	}
 	made, err := h.Objects.CreateFork(ctx, c.Row, &skeinv1.Thread{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: n.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: n.Name, Annotations: map[string]string{
+			skeinv1.AnnotationForkPoint: fmt.Sprintf("%s/%d", c.Row.ID, at.Seq),
+		}},
 		Spec: skeinv1.ThreadSpec{
 			AgentRef: skeinv1.LocalRef{Name: agent}, Title: n.Title, Message: n.Message,
-			ForkFrom: &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: c.Row.Name}, MessageIndex: &index},
+			ForkFrom: &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: c.Row.Name}, MessageIndex: &at.Index},
 		},
 	}, cause)
 	if err != nil {
@@ -121,10 +126,26 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, index int64) (*thread.St
 	}
 	st, row, err := h.Find.Open(ctx, c.Namespace, made.Name)
 	if apierrors.IsServiceUnavailable(err) || errors.Is(err, store.ErrNotFound) {
+		if why := h.lost(ctx, made); why != "" {
+			return nil, nil, status.Conflict(c.Name, why)
+		}
 		// Without Retry-After: clients would send the request again by themselves, and without a key make another fork.
 		return nil, nil, apierrors.NewTimeoutError(fmt.Sprintf("Thread %q was created and the fork is not stored yet: it will be (%v)", made.Name, err), 0)
 	}
 	return st, row, err
+}
+
+// lost returns why a fork can never be stored, and then deletes its Thread object. It returns "" while the fork may be stored.
+func (h *Forks) lost(ctx context.Context, made *skeinv1.Thread) string {
+	now, err := h.Find.Object(ctx, made.Namespace, made.Name)
+	if err != nil || now == nil || now.UID != made.UID || !meta.IsStatusConditionTrue(now.Status.Conditions, skeinv1.ConditionStalled) {
+		return ""
+	}
+	ready := meta.FindStatusCondition(now.Status.Conditions, skeinv1.ConditionReady)
+	if ready == nil || ready.Reason != skeinv1.ReasonForkPointLost || h.Objects.RemoveFork(ctx, now) != nil {
+		return ""
+	}
+	return ready.Message
 }
 
 // write answers with the record of a fork.

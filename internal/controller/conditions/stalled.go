@@ -17,6 +17,7 @@ var stalling = map[string]bool{
 	skeinv1.ReasonAddressForbidden:   true,
 	skeinv1.ReasonPathTaken:          true,
 	skeinv1.ReasonHandoffRefused:     true,
+	skeinv1.ReasonForkPointLost:      true,
 	skeinv1.ReasonFailed:             true,
 }
 

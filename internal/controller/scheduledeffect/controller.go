@@ -74,6 +74,13 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, notifications: notifications.NewEffectSource(o.Store), statusLimit: statuslimit.New()}
 }
 
+func (r *Reconciler) live() client.Reader {
+	if r.Live != nil {
+		return r.Live
+	}
+	return r.Client
+}
+
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	effects := func() client.ObjectList { return &skeinv1.ScheduledEffectList{} }
@@ -133,6 +140,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if err := r.replaced(ctx, req, s.object.UID); err != nil || !s.object.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, err
+	}
+	if left, err := r.left(ctx, s); left || err != nil {
 		return ctrl.Result{}, err
 	}
 	if !oneTime(s.object) {

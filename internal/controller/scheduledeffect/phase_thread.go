@@ -15,6 +15,41 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// left deletes an effect that a purged thread scheduled, and reports whether it did. The garbage collector does so through the owner
+// reference, unless the Thread was deleted with --cascade=orphan, which takes that reference away. A Thread that takes the
+// name later must not get the effect. An effect that a person declared stays: it names its Thread by name.
+func (r *Reconciler) left(ctx context.Context, s *scope) (bool, error) {
+	id := scheduledBy(s.object)
+	if id == "" {
+		return false, nil
+	}
+	if ref := s.object.Spec.ThreadRef; ref != nil {
+		var t skeinv1.Thread
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: ref.Name}, &t, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("read Thread %q: %w", ref.Name, err)
+		}
+		if err == nil && t.ThreadID() == id {
+			return false, nil
+		}
+	}
+	if _, err := r.Store.Thread(ctx, id); !errors.Is(err, store.ErrNotFound) {
+		return false, err // it is kept without an object, and may get one again
+	}
+	r.statusLimit.Forget(s.req)
+	r.notifications.Forget(s.req)
+	err := r.Client.Delete(ctx, s.object, client.Preconditions{UID: &s.object.UID})
+	return true, client.IgnoreNotFound(err)
+}
+
+// scheduledBy returns the id of the thread whose run or client scheduled an effect; "" if a person declared it.
+func scheduledBy(o *skeinv1.ScheduledEffect) string {
+	if o.Annotations[skeinv1.AnnotationIdempotencyKey] == "" {
+		return ""
+	}
+	return o.Labels[skeinv1.LabelThreadID]
+}
+
 // findThread finds the thread for which the effect fires, and its row.
 func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	name := s.object.Spec.ThreadRef.Name // one-time effects without a thread do not come here
@@ -27,6 +62,11 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	}
 	if err != nil {
 		return false, fmt.Errorf("read Thread %q: %w", name, err)
+	}
+	if id := scheduledBy(s.object); id != "" && id != t.ThreadID() {
+		s.problem = &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+			"thread %s, which scheduled this, has no Thread object any more, and Thread %q is another one: delete this ScheduledEffect, or give the data of that thread a Thread of this name", id, name)}
+		return false, nil
 	}
 	s.thread = &t
 	row, err := r.Store.Thread(ctx, t.ThreadID())
@@ -43,6 +83,9 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
+	if goes, err := r.threadGoes(ctx, s.thread); goes || err != nil {
+		return false, err
+	}
 	before := s.object.DeepCopy()
 	s.object.OwnerReferences = append(s.object.OwnerReferences, objects.ThreadOwner(s.thread.Name, string(s.thread.UID)))
 	if s.object.Labels == nil {
@@ -54,6 +97,17 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("make the Thread the owner: %w", err)
 	}
 	return false, nil
+}
+
+// threadGoes asks the API server whether a Thread is being deleted. With --cascade=orphan, the removal of the owner reference may
+// become visible before the deletion of the Thread. Adding the reference again would delete the effect with the Thread.
+func (r *Reconciler) threadGoes(ctx context.Context, t *skeinv1.Thread) (bool, error) {
+	var now skeinv1.Thread
+	err := r.live().Get(ctx, client.ObjectKeyFromObject(t), &now)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Thread %q: %w", t.Name, err)
+	}
+	return err != nil || now.UID != t.UID || !now.DeletionTimestamp.IsZero(), nil
 }
 
 // cancel ends an effect whose thread was terminated before it was due (EFF-06).

@@ -239,7 +239,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Failed"))
 	})
 
-	It("shows why the handler failed", func(ctx SpecContext) {
+	It("shows that the handler failed, and where to read why, without what it said", Label("K8S-07"), func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx)
 		e.Clock.Step(10 * time.Second)
@@ -248,7 +248,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Failed"))
-		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonFailed), HaveField("Message", "Error: no tea"))))
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonFailed), HaveField("Message", "the handler failed: kubectl skein effect history s says why"))))
 	})
 
 	It("deletes the object when it has been finished for its time", func(ctx SpecContext) {
@@ -265,5 +265,48 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(e.Writes()).To(Equal(map[string]int{"delete ScheduledEffect": 1}))
 		Expect(apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s))).To(BeTrue())
 		Reconcile(ctx, r, s)
+	})
+
+	// scheduled creates an effect that a run of the thread scheduled, after --cascade=orphan has taken its owner away.
+	scheduled := func(ctx context.Context) *skeinv1.ScheduledEffect {
+		GinkgoHelper()
+		return declared(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Labels = map[string]string{skeinv1.LabelThreadID: string(thread.UID)}
+			s.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: "cause"}
+		})
+	}
+
+	It("deletes what a purged thread scheduled, although nothing owns it any more", Label("EFF-06", "THR-09"), func(ctx SpecContext) {
+		world(ctx)
+		s, own := scheduled(ctx), &skeinv1.ScheduledEffect{ObjectMeta: Meta("declared")}
+		s.DeepCopy().Spec.DeepCopyInto(&own.Spec)
+		e.Create(ctx, own)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Pending"))
+
+		Expect(e.Store.PurgeThread(ctx, string(thread.UID))).Error().NotTo(HaveOccurred())
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).DeletionTimestamp).To(BeNil(), "the Thread is there: it is not stored yet, or the garbage collector is about it")
+		Expect(e.Client.Delete(ctx, thread)).To(Succeed())
+		e.Create(ctx, &skeinv1.Thread{ObjectMeta: Meta("t")}) // another one, of the same name
+		Reconcile(ctx, r, s)
+		Expect(apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s))).To(BeTrue())
+		Reconcile(ctx, r, own)
+		Expect(Get(ctx, e, own).DeletionTimestamp).To(BeNil(), "a person declared it")
+	})
+
+	It("fires nothing that a retained thread scheduled for another Thread of its name", Label("EFF-06", "THR-09"), func(ctx SpecContext) {
+		world(ctx)
+		s := scheduled(ctx)
+		Expect(e.Store.Apply(ctx, string(thread.UID), nil, &store.Retain{})).To(Succeed())
+		Expect(e.Client.Delete(ctx, thread)).To(Succeed())
+		other := &skeinv1.Thread{ObjectMeta: Meta("t")}
+		e.Create(ctx, other)
+		Expect(e.Store.CreateThread(ctx, store.Thread{ID: string(other.UID), Namespace: Namespace, Name: "t", Agent: "a"})).Error().NotTo(HaveOccurred())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring(`Thread "t" is another one`)))))
+		Expect(e.Engine.EffectsWoke).To(BeZero())
+		Expect(metav1.GetControllerOf(s)).To(BeNil())
 	})
 })

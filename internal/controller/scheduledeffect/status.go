@@ -132,6 +132,7 @@ func (s *scope) computeState(w conditions.Writer) {
 	}
 }
 
+// computeEnd sets how the firing ended. Its error may have text that code or a model wrote, so the store has it alone (K8S-07).
 func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 	status := &s.object.Status
 	switch f.Status {
@@ -140,10 +141,14 @@ func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonSucceeded, "")
 	case store.FiringFailed:
 		status.Phase = kube.EffectFailed
-		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonFailed, f.Error)
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonFailed, "the handler failed: kubectl skein effect history "+s.object.Name+" says why")
 	default:
 		status.Phase = kube.EffectFired
-		w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonFired, f.Error)
+		message := ""
+		if f.Error != "" {
+			message = "an attempt failed, and there will be another: kubectl skein effect history " + s.object.Name + " says why"
+		}
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonFired, message)
 		return
 	}
 	status.CompletionTime = ptrTime(time.UnixMicro(f.EndedAt))

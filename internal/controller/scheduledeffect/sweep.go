@@ -105,12 +105,8 @@ func (r *Reconciler) gone(ctx context.Context, id string) (bool, error) {
 	if stored.Namespace == "" { // it was removed before it had a schedule
 		return true, nil
 	}
-	var live client.Reader = r.Client
-	if r.Live != nil {
-		live = r.Live
-	}
 	var o skeinv1.ScheduledEffect
-	err = live.Get(ctx, client.ObjectKey{Namespace: stored.Namespace, Name: stored.Name}, &o)
+	err = r.live().Get(ctx, client.ObjectKey{Namespace: stored.Namespace, Name: stored.Name}, &o)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil

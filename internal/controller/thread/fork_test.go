@@ -122,6 +122,55 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		Expect(newThread(ctx, "ended", of("origin", 0)).Status.Messages).To(Equal(int64(1)), "a thread that has ended can be forked")
 	})
 
+	It("forks at the message that was asked for, whatever has been removed since, or says that it cannot", func(ctx SpecContext) {
+		origin := newThread(ctx, "origin")
+		say(ctx, origin, 5)
+		st, err := e.Threads.Open(ctx, origin.ThreadID())
+		Expect(err).NotTo(HaveOccurred())
+		// asked is the object that POST fork makes before a change of the origin.
+		asked := func(ctx context.Context, name, message string, change func()) *skeinv1.Thread {
+			GinkgoHelper()
+			at, err := e.Threads.ForkPoint(ctx, origin.ThreadID(), domain.ForkOf{MessageID: message})
+			Expect(err).NotTo(HaveOccurred())
+			change()
+			t := &skeinv1.Thread{ObjectMeta: Meta(name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+			t.Annotations = map[string]string{skeinv1.AnnotationForkPoint: fmt.Sprintf("%s/%d", origin.ThreadID(), at.Seq)}
+			of("origin", at.Index)(&t.Spec)
+			e.Create(ctx, t)
+			Reconcile(ctx, r, t)
+			return Get(ctx, e, t)
+		}
+		fork := asked(ctx, "after-a-deletion", "origin-3", func() { Expect(st.Apply(ctx, &store.DeleteMessage{ID: "origin-1"})).To(Succeed()) })
+		Expect(fork.Status.ForkPointIndex).To(HaveValue(BeEquivalentTo(2)))
+		ms, err := e.Store.Messages(ctx, fork.ThreadID(), store.MessageQuery{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ms.Messages).To(HaveExactElements(HaveField("ID", "origin-0"), HaveField("ID", "origin-2"), HaveField("ID", "origin-3")))
+
+		fork = asked(ctx, "after-a-cut", "origin-4", func() {
+			Expect(st.Truncate(ctx, domain.Truncation{MessageID: "origin-2"})).Error().NotTo(HaveOccurred())
+			for i := range 3 {
+				Expect(st.Inject(ctx, domain.NewMessage{ID: fmt.Sprint("other-", i), Content: ptr.To("other")})).Error().NotTo(HaveOccurred())
+			}
+		})
+		Expect(fork).To(beNotReady(skeinv1.ReasonForkPointLost, "the message at which it was to be forked has been removed"))
+		Expect(stalled(fork)).To(BeTrue())
+
+		fork = asked(ctx, "of-another", "other-0", func() {
+			Expect(e.Client.Delete(ctx, origin)).To(Succeed())
+			Reconcile(ctx, r, origin)
+			say(ctx, newThread(ctx, "origin"), 9) // in its place
+		})
+		Expect(fork).To(beNotReady(skeinv1.ReasonForkPointLost, "the thread that was to be forked has been deleted"))
+		Expect(stalled(fork)).To(BeTrue())
+
+		wrong := &skeinv1.Thread{ObjectMeta: Meta("wrong"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+		wrong.Annotations = map[string]string{skeinv1.AnnotationForkPoint: "x"}
+		of("origin", 0)(&wrong.Spec)
+		e.Create(ctx, wrong)
+		Reconcile(ctx, r, wrong)
+		Expect(Get(ctx, e, wrong)).To(beNotReady(skeinv1.ReasonInvalidSpec, "delete this Thread and create it without the annotation"))
+	})
+
 	It("names a circle", func(ctx SpecContext) {
 		newThread(ctx, "x", of("y"))
 		newThread(ctx, "y", of("z"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,23 +25,60 @@ import (
 // fork creates the stored thread of an object with spec.forkFrom (REL-02). It returns a *problem while the origin is not
 // there or does not have the message.
 func (r *Reconciler) fork(ctx context.Context, o *skeinv1.Thread, n *thread.NewThread) (*store.Thread, error) {
-	origin, err := r.origin(ctx, o)
+	from := o.Spec.ForkFrom
+	id, seq, err := forkPoint(o)
 	if err != nil {
 		return nil, err
 	}
-	from := o.Spec.ForkFrom
-	of := thread.ForkOf{ThreadID: origin.ID, MessageID: from.MessageID, Newest: from.MessageID == "" && from.MessageIndex == nil}
+	origin, err := r.origin(ctx, o)
+	if id != "" && (origin == nil && missing(err) || origin != nil && origin.ID != id) {
+		return nil, lostForkPoint(from, "the thread that was to be forked has been deleted")
+	}
+	if err != nil {
+		return nil, err
+	}
+	of := thread.ForkOf{ThreadID: origin.ID, MessageID: from.MessageID, Newest: from.MessageID == "" && from.MessageIndex == nil, Seq: seq}
 	if from.MessageIndex != nil {
 		of.Index = *from.MessageIndex
 	}
 	row, _, err := r.Threads.Fork(ctx, *n, of)
 	switch {
+	case errors.Is(err, store.ErrForkPoint) && id != "":
+		return nil, lostForkPoint(from, "the message at which it was to be forked has been removed")
 	case errors.Is(err, store.ErrForkPoint):
 		return nil, noForkPoint(from, origin)
+	case errors.Is(err, store.ErrNotFound) && id != "":
+		return nil, lostForkPoint(from, "the thread that was to be forked has been deleted")
 	case errors.Is(err, store.ErrNotFound): // it was purged since it was read
 		return nil, deletedOrigin(from)
 	}
 	return row, err
+}
+
+// forkPoint returns the thread and the message at which the runtime API was asked to fork; "" when the Thread was not made by it.
+func forkPoint(o *skeinv1.Thread) (id string, seq int64, err error) {
+	text := o.Annotations[skeinv1.AnnotationForkPoint]
+	if text == "" {
+		return "", 0, nil
+	}
+	id, number, _ := strings.Cut(text, "/")
+	if seq, err = strconv.ParseInt(number, 10, 64); err != nil || id == "" || seq < 1 {
+		return "", 0, &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
+			"the annotation %s is not as the runtime API sets it: delete this Thread and create it without the annotation", skeinv1.AnnotationForkPoint)}
+	}
+	return id, seq, nil
+}
+
+// missing reports whether an error of origin says that there is no such Thread, or not for long.
+func missing(err error) bool {
+	var p *problem
+	return errors.As(err, &p) && p.reason == skeinv1.ReasonReferenceNotFound
+}
+
+// lostForkPoint says that a fork that somebody asked the runtime API for cannot be made any more.
+func lostForkPoint(from *skeinv1.ForkFrom, why string) *problem {
+	return &problem{skeinv1.ReasonForkPointLost, fmt.Sprintf(
+		"this fork of Thread %q was not made in time, because %s: delete this Thread and fork again", from.ThreadRef.Name, why)}
 }
 
 // origin returns the stored thread that an object is forked from, or a *problem.

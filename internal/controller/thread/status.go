@@ -132,7 +132,7 @@ func computeExecuting(w conditions.Writer, row *store.Thread, run *store.Run) {
 	case row == nil || row.TerminatedAt != 0 || run == nil || run.Status.Ended():
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonIdle, "")
 	case run.Status == store.RunWaiting && run.Reason != "":
-		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, run.Reason, run.Message)
+		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, run.Reason, engine.Shown(run))
 	case run.Status == store.RunWaiting:
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, skeinv1.ReasonWaitingForChild, "")
 	default:
@@ -173,10 +173,6 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 	if run == nil {
 		return nil
 	}
-	message := run.Message
-	if engine.Quotes(run.Reason) {
-		message = "the run has the message: see kubectl skein runs"
-	}
 	return &skeinv1.RunStatus{
 		ID:             run.ID,
 		Outcome:        outcome(run.Status),
@@ -184,7 +180,7 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 		StartTime:      timeOf(run.StartedAt),
 		CompletionTime: timeOf(run.EndedAt),
 		Reason:         run.Reason,
-		Message:        message,
+		Message:        engine.Shown(run),
 	}
 }
 

@@ -44,7 +44,7 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 	var redirect *redirectError
 	switch {
 	case f.Streamed:
-		out := model.Errorf(model.KindFailed, "the model at %s failed: %s", e.shown, e.Quote(f.Said))
+		out := model.Errorf(model.KindFailed, "the model at %s failed%s", e.shown, e.said(f))
 		out.Code, out.Passing = codeOf(f), f.Passing
 		measure(out, f.Said)
 		return out
@@ -83,7 +83,7 @@ func (e *Endpoint) explainStatus(f Failure) *model.Error {
 	if f.Said == "" {
 		f.Said = http.StatusText(res.StatusCode)
 	}
-	out := model.Errorf(model.KindStatus, "the model at %s refused with status %d: %s%s", e.shown, res.StatusCode, e.Quote(f.Said), advice(res.StatusCode))
+	out := model.Errorf(model.KindStatus, "the model at %s refused with status %d%s%s", e.shown, res.StatusCode, advice(res.StatusCode), e.said(f))
 	out.Status, out.Code = res.StatusCode, codeOf(f)
 	if res.StatusCode == http.StatusRequestEntityTooLarge {
 		out.Code = model.CodeContextLength
@@ -98,6 +98,9 @@ func (e *Endpoint) explainStatus(f Failure) *model.Error {
 	}
 	return out
 }
+
+// said returns what the provider said, as the end of a message.
+func (e *Endpoint) said(f Failure) string { return model.Said + e.Quote(f.Said) }
 
 func advice(status int) string {
 	switch status {

@@ -61,6 +61,14 @@ func describeForks(e *env) {
 				Expect(err).To(MatchError(store.ErrNotFound))
 			}
 			origin = e.said(ctx, 30)
+			page, err := e.store.Messages(ctx, fork, store.MessageQuery{Limit: 100, Order: "asc"})
+			Expect(err).NotTo(HaveOccurred())
+			for _, index := range []int{5, 19} {
+				bySeq := &store.Fork{Origin: fork, Seq: page.Messages[index].Seq}
+				want := e.texts(ctx, fork, allMessages)[:index+1]
+				Expect(e.texts(ctx, e.thread(ctx, bySeq), allMessages)).To(Equal(want))
+				Expect(bySeq.Index).To(BeEquivalentTo(index))
+			}
 			newest := &store.Fork{Origin: origin, Newest: true}
 			Expect(e.texts(ctx, e.thread(ctx, newest), allMessages)).To(Equal(numbers(0, 30)))
 			Expect(newest.Index).To(Equal(int64(29)))
@@ -68,7 +76,7 @@ func describeForks(e *env) {
 
 		It("are refused past the end, and for an origin that does not exist", func(ctx SpecContext) {
 			origin := e.said(ctx, 3)
-			for _, bad := range []*store.Fork{{Origin: origin, Index: 3}, {Origin: origin, Index: -1}, {Origin: origin, MessageID: "none"}} {
+			for _, bad := range []*store.Fork{{Origin: origin, Index: 3}, {Origin: origin, Index: -1}, {Origin: origin, MessageID: "none"}, {Origin: origin, Seq: 1 << 40}} {
 				_, created, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, bad)
 				Expect(err).To(MatchError(store.ErrForkPoint))
 				Expect(created).To(BeFalse())

@@ -29,7 +29,12 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 	} else if total == 0 { // also while the origin is being purged
 		return fmt.Errorf("the origin has no messages: %w", store.ErrForkPoint)
 	}
-	cut, index, err := point(t, o, op.MessageID, at)
+	var cut, index int64
+	if op.Seq != 0 {
+		cut, index, err = placed(t, o, op.Seq)
+	} else {
+		cut, index, err = point(t, o, op.MessageID, at)
+	}
 	if err != nil {
 		return err
 	}
@@ -85,6 +90,20 @@ func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
 		return nil
 	}
 	return t.Write(t.Ctx, queries.CopyBlocks, h.Key, o.Key, 0, min(o.Base, cut-1))
+}
+
+// placed finds a message by its sequence number, and returns that and its index.
+func placed(t *txn.Tx, h *txn.Head, seq int64) (same, at int64, err error) {
+	p := pager{Querier: t, ctx: t.Ctx, q: everything, key: h.Key, base: h.Base, lastSeq: h.LastSeq}
+	found, err := p.Read(place{seq: seq - 1}, 1)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(found) != 1 || found[0].Seq != seq {
+		return 0, 0, fmt.Errorf("message with the sequence number %d: %w", seq, store.ErrForkPoint)
+	}
+	c, err := viewCount(t.Ctx, t, h.Key, h.Base, seq)
+	return seq, c.Total(true, 0, true) - 1, err
 }
 
 // point finds a message by its id, or else by its index, and returns its sequence number and index.

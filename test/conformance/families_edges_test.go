@@ -1,0 +1,202 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+var _ = Describe("Threads of one name in two namespaces", Label("THR-01", "THR-12", "SUB-08"), func() {
+	It("never touch each other", func(ctx SpecContext) {
+		spaces := []string{namespace(ctx), namespace(ctx)}
+		var all [2]*runtimeclient.Thread
+		var ids [2]string
+		var both sync.WaitGroup
+		for i, ns := range spaces {
+			both.Go(func() { // both at once: what they share under their names, they would get from each other
+				defer GinkgoRecover()
+				t := family(ctx, ns, []skeinv1.ScriptStep{
+					harness.On("^go$", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "who?"})),
+					harness.After("subagent_create", harness.Answer("so: {{ .Last.Content }}")), always("ok")},
+					[]skeinv1.ScriptStep{always("child of " + ns)}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
+				create(ctx, harness.Effect(ns, "note", note), &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "declared"}, Spec: skeinv1.SubagentSpec{
+					ParentRef: skeinv1.LocalRef{Name: "thread"}, AgentRef: skeinv1.LocalRef{Name: "worker"}, Name: "helper", Message: "who?", Resumable: true}})
+				all[i], ids[i] = conversation(t), idOf(ctx, t)
+				Expect(all[i].Queue(ctx, runtimev1.NewMessage{ID: "same-id", Content: "go", IdempotencyKey: "same-key"})).Error().NotTo(HaveOccurred())
+				Expect(all[i].SetValue(ctx, "k", ns)).To(Succeed())
+				for name, content := range map[string]string{"/own": ns, "/same": strings.Repeat("same", 50_000)} {
+					Expect(all[i].WriteFile(ctx, name, strings.NewReader(content), runtimeclient.WriteFileOptions{})).Error().NotTo(HaveOccurred())
+				}
+				Expect(all[i].Schedule(ctx, runtimev1.NewEffect{Name: "note", Delay: time.Hour.Milliseconds(), IdempotencyKey: "same-key"})).Error().NotTo(HaveOccurred())
+			})
+		}
+		both.Wait()
+		if CurrentSpecReport().Failed() {
+			return
+		}
+		// whole expects a thread to have what was made in its own namespace, once, and nothing else.
+		whole := func(i int) {
+			GinkgoHelper()
+			t, ns, other := all[i], spaces[i], spaces[1-i]
+			Eventually(ctx, func(g Gomega) {
+				ms, err := t.Messages(ctx, runtimeclient.MessageOptions{IncludeSilent: true})
+				g.Expect(err).NotTo(HaveOccurred())
+				said := texts(ms.Messages)
+				g.Expect(said).To(ContainElements("user: go", "tool: child of "+ns))
+				g.Expect(said).To(ContainElement(And(HavePrefix("user: [subagent helper (declared) completed]"), HaveSuffix("child of "+ns))))
+				g.Expect(strings.Join(said, "\n")).NotTo(ContainSubstring(other))
+				children, err := t.Children(ctx, runtimeclient.Page{})
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(children.Children).To(HaveLen(2))
+				g.Expect(children.Children).To(HaveEach(HaveField("Status", "completed")))
+			}).Should(Succeed())
+			Expect(t.Value(ctx, "k")).To(MatchJSON(fmt.Sprintf("%q", ns)))
+			for name, content := range map[string]string{"/own": ns, "/same": strings.Repeat("same", 50_000)} {
+				Expect(cluster.Thread(ns, "thread").ReadFile(ctx, name)).To(BeEquivalentTo(content))
+			}
+			effects, err := t.Effects(ctx, "", runtimeclient.Page{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(effects.Effects).To(HaveLen(1))
+			Expect(must(t.Get(ctx))).To(And(HaveField("ThreadID", ids[i]), HaveField("Namespace", ns), HaveField("Relationships", BeEmpty())))
+		}
+		whole(0)
+		whole(1)
+
+		By("naming one by its id from the other's namespace")
+		Expect(ids[0]).NotTo(Equal(ids[1]))
+		_, err := api().Thread(spaces[1], ids[0]).Get(ctx)
+		Expect(err).To(MatchError(runtimeclient.ErrNotFound))
+		_, err = all[1].Relate(ctx, runtimev1.Relationship{ThreadID: ids[0], Type: "mention", Role: "parent"})
+		Expect(err).To(HaveOccurred())
+
+		By("holding one with a lease, which keeps nobody from the other")
+		lease, err := all[0].Acquire(ctx, 10*time.Minute)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(all[0].Acquire(ctx, time.Minute)).Error().To(Satisfy(apierrors.IsConflict))
+		other, err := all[1].Acquire(ctx, time.Minute)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = all[1].Holding(lease).Inject(ctx, runtimev1.NewMessage{Content: "y", Silent: true})
+		Expect(err).To(HaveOccurred(), "a lease of one is none of the other")
+		Expect(all[0].Holding(lease).Release(ctx)).To(Succeed())
+		Expect(all[1].Holding(other).Inject(ctx, runtimev1.NewMessage{Content: "x", Silent: true})).Error().NotTo(HaveOccurred())
+		Expect(all[1].Holding(other).Release(ctx)).To(Succeed())
+
+		By("changing the definitions of one")
+		_, err = cluster.Kubectl(ctx, "-n", spaces[0], "patch", "model", "worker", "--type=merge", "-p", `{"spec":{"script":{"steps":[{"content":"changed","times":0}]}}}`)
+		Expect(err).NotTo(HaveOccurred())
+		children := must(all[1].Children(ctx, runtimeclient.Page{})).Children
+		Expect(last(say(ctx, cluster.Thread(spaces[1], children[0].ThreadName), 2, "who?"))).To(Equal("child of " + spaces[1]))
+
+		By("terminating one, and deleting it")
+		Expect(all[0].Terminate(ctx)).To(Succeed())
+		Expect(must(all[1].Get(ctx)).Terminated).To(BeNil())
+		Expect(cluster.Thread(spaces[0], "thread").Delete(ctx)).To(Succeed())
+		emptied(ctx, spaces[0])
+		Expect(api().Lookup(ctx, ids[0])).Error().To(Satisfy(apierrors.IsNotFound))
+		whole(1)
+
+		By("making another thread of the name")
+		create(ctx, harness.NewThread(spaces[0], "thread", "parent"))
+		fresh := conversation(ready(ctx, cluster.Thread(spaces[0], "thread")))
+		Expect(must(fresh.Get(ctx))).To(And(HaveField("ThreadID", Not(BeElementOf(ids[0], ids[1]))), HaveField("MessageCount", BeZero())))
+		Expect(must(fresh.Value(ctx, "k"))).To(BeEmpty())
+		Expect(must(fresh.FileStats(ctx))).To(HaveField("FileCount", BeZero()))
+	}, SpecTimeout(4*time.Minute))
+})
+
+// emptied waits until a namespace has no Threads, Subagents and ScheduledEffects, and nothing is stored of threads without them.
+func emptied(ctx SpecContext, ns string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}} {
+			g.Expect(cluster.Client.List(ctx, l, client.InNamespace(ns))).To(Succeed())
+			g.Expect(objectsOf(l)).To(BeEmpty())
+		}
+		retained, err := api().Retained(ctx, ns, "", 100)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(retained.Threads).To(BeEmpty())
+	}).WithTimeout(2 * patience).Should(Succeed())
+}
+
+var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
+	It("takes its child along, in whatever state that is", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		approved := harness.Prompt(ns, "asks", "asks", "builtin:kv")
+		approved.Spec.Tools[0].RequiresApproval = true
+		agents := map[string][]skeinv1.ScriptStep{
+			"works": {harness.Slow(time.Hour, harness.Answer("late"))},
+			"rests": {always("done")},
+			"fails": {{Error: "no", Status: 400}},
+			"asks":  {harness.Calls("set_value", map[string]any{"key": "k", "value": 1})},
+		}
+		for name, steps := range agents {
+			prompt := harness.Prompt(ns, name, name)
+			if name == "asks" {
+				prompt = approved
+			}
+			create(ctx, harness.Scripted(ns, name, steps...), prompt, harness.Agent(ns, name, name))
+		}
+		run := func(status string) func(Gomega, *runtimeclient.Thread) {
+			return func(g Gomega, child *runtimeclient.Thread) {
+				runs, err := child.Runs(ctx, runtimeclient.Page{})
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(runs.Runs).To(ContainElement(HaveField("Status", status)))
+			}
+		}
+		states := map[string]struct {
+			agent string
+			meet  func(Gomega, *runtimeclient.Thread) // that the child is in the state
+		}{
+			"just-declared": {"works", func(Gomega, *runtimeclient.Thread) {}},
+			"without-agent": {"nobody", func(g Gomega, child *runtimeclient.Thread) {
+				var o skeinv1.Thread
+				g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "without-agent"}, &o)).To(Succeed())
+				g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse)))
+			}},
+			"running":  {"works", run("running")},
+			"waiting":  {"asks", run("waiting")},
+			"finished": {"rests", run("succeeded")},
+			"failed":   {"fails", run("failed")},
+			"stopped": {"works", func(g Gomega, child *runtimeclient.Thread) {
+				run("running")(g, child)
+				g.Expect(child.Stop(ctx, "enough")).Error().NotTo(HaveOccurred())
+			}},
+			"terminated": {"rests", func(g Gomega, child *runtimeclient.Thread) { g.Expect(child.Terminate(ctx)).To(Succeed()) }},
+			"archived": {"rests", func(g Gomega, child *runtimeclient.Thread) {
+				g.Expect(child.Archive(ctx)).Error().NotTo(HaveOccurred())
+			}},
+			"held": {"rests", func(g Gomega, child *runtimeclient.Thread) {
+				g.Expect(child.Acquire(ctx, 10*time.Minute)).Error().NotTo(HaveOccurred())
+			}},
+			"deleted": {"works", func(g Gomega, child *runtimeclient.Thread) {
+				run("running")(g, child)
+				g.Expect(cluster.Thread(ns, "deleted").Delete(ctx)).To(Succeed())
+			}},
+		}
+		for name, state := range states {
+			create(ctx, harness.NewThread(ns, "parent-"+name, "rests"), &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: skeinv1.SubagentSpec{
+				ParentRef: skeinv1.LocalRef{Name: "parent-" + name}, AgentRef: skeinv1.LocalRef{Name: state.agent}, Name: "helper", Message: "work", Resumable: true}})
+		}
+		for name, state := range states {
+			By("deleting the parent of a child that is " + name)
+			Eventually(ctx, func(g Gomega) { state.meet(g, conversation(cluster.Thread(ns, name))) }).Should(Succeed())
+			Expect(cluster.Thread(ns, "parent-"+name).Delete(ctx)).To(Succeed())
+		}
+		emptied(ctx, ns)
+		list, err := api().History(ctx, ns, runtimeclient.HistoryOptions{Archived: "all"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Items).To(BeEmpty())
+	}, SpecTimeout(4*time.Minute))
+})

@@ -1,0 +1,288 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of PostgreSQL
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	_ "modernc.org/sqlite" // the driver of SQLite
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// trees is what clients have done to the threads of a namespace, as far as answers told them.
+type trees struct {
+	ns      string
+	api     *runtimeclient.Client
+	steps   int64 // operations to do
+	most    int   // threads that there may be about
+	step    atomic.Int64
+	words   atomic.Int64
+	crowded atomic.Bool // there are as many threads as there may be
+
+	mu      sync.Mutex
+	threads map[string]*tree // by id
+	done    map[string]int   // by operation and outcome
+}
+
+// tree is one of the threads.
+type tree struct {
+	id, name   string
+	kept       bool // it was made by a request that was answered, and has no parent
+	deleted    bool // somebody asked for it
+	orphaned   bool // with --cascade=orphan
+	ended      bool // it was terminated before it was deleted
+	terminated bool
+	said       map[string]*words
+	begins     []string // what it was forked with
+	cut        int      // truncations that began
+	cutting    int      // truncations that have not been answered
+	effects    []string
+	files      []string
+}
+
+// words are a message that a client sent once.
+type words struct {
+	queued     bool // it is not read any more when its thread is terminated
+	must, mayn bool // it must be there; it must not
+}
+
+func (w *trees) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// text returns a text that no other call has returned.
+func (w *trees) text() string { return fmt.Sprintf("m%d", w.words.Add(1)) }
+
+func (w *trees) tree(id, name string) (t *tree) {
+	w.locked(func() {
+		if t = w.threads[id]; t == nil {
+			t = &tree{id: id, name: name, said: map[string]*words{}}
+			w.threads[id] = t
+		}
+	})
+	return t
+}
+
+func (w *trees) keep(t *tree) { w.locked(func() { t.kept = true }) }
+
+// begins notes what a fork began with, unless somebody has truncated it already.
+func (w *trees) begins(t *tree, texts []string) {
+	w.locked(func() {
+		if t.cut == 0 {
+			t.begins = texts
+		}
+	})
+}
+
+func (w *trees) count(what string, err error) {
+	w.locked(func() {
+		if err != nil {
+			what += " refused"
+			if w.done[what] == 0 {
+				GinkgoWriter.Printf("trees: %s: %v\n", what, err)
+			}
+		}
+		w.done[what]++
+	})
+}
+
+// sends notes a message that send sends. What a truncation may have removed need not be there.
+func (w *trees) sends(t *tree, text string, queued bool, send func() (carriedOut, certain bool)) {
+	m := &words{queued: queued}
+	var cut, cutting int
+	w.locked(func() { t.said[text], cut, cutting = m, t.cut, t.cutting })
+	ok, certain := send()
+	w.locked(func() { m.must, m.mayn = ok && cutting == 0 && t.cut == cut, !ok && certain })
+}
+
+// cuts notes a truncation, which keeps the messages with these texts.
+func (w *trees) cuts(t *tree, kept []string, truncate func() (carriedOut, certain bool)) {
+	w.locked(func() { t.cut++; t.cutting++ })
+	ok, certain := truncate()
+	w.locked(func() {
+		t.cutting--
+		if !ok && certain {
+			return
+		}
+		for text, m := range t.said {
+			m.must = m.must && slices.Contains(kept, "user: "+text)
+		}
+		t.begins = t.begins[:min(len(t.begins), len(kept))]
+	})
+}
+
+// final reports whether an answer to a request says what became of it. Otherwise the request may have been carried out or not.
+func final(err error) bool {
+	switch {
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsGone(err), apierrors.IsAlreadyExists(err):
+		return true
+	case apierrors.IsConflict(err):
+		return !strings.Contains(err.Error(), "Idempotency-Key is in progress")
+	}
+	return apierrors.IsForbidden(err) || strings.Contains(err.Error(), "queue is full") || strings.Contains(err.Error(), "is not set up yet")
+}
+
+// until repeats a request until its answer is final. It reports whether it was carried out, and whether that is certain: what is
+// refused at last may have been carried out by a request whose answer was lost.
+func (w *trees) until(ctx context.Context, what string, request func(context.Context) error) (carriedOut, certain bool) {
+	GinkgoHelper()
+	var err error
+	tries := 0
+	Eventually(ctx, func() error {
+		tries++
+		one, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		err = request(one)
+		// A fork waits for ever when somebody cuts its origin, or deletes it, before the fork is stored.
+		if waits := tries > 10 && err != nil && strings.Contains(err.Error(), "the fork is not stored yet"); waits || final(err) {
+			return nil
+		}
+		return err
+	}).WithTimeout(3*patience).WithPolling(200*time.Millisecond).Should(Succeed(), what)
+	w.count(what, err)
+	return err == nil, err == nil || tries == 1
+}
+
+// choices gives the threads that an operation may be about.
+func (w *trees) choices(ctx context.Context) (out []*tree) {
+	GinkgoHelper()
+	var l skeinv1.ThreadList
+	Expect(cluster.Client.List(ctx, &l, client.InNamespace(w.ns))).To(Succeed())
+	for _, o := range l.Items {
+		if stored := meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionReady) || o.Status.TerminatedAt != 0; stored && o.DeletionTimestamp.IsZero() {
+			out = append(out, w.tree(o.Status.ThreadID, o.Name))
+		}
+	}
+	w.crowded.Store(len(out) >= w.most)
+	return out
+}
+
+// heard gives the messages of a thread up to one that a random one of them is, all of which are as they will stay.
+func (w *trees) heard(ctx context.Context, rng *rand.Rand, t *tree) (ms []runtimev1.Message) {
+	GinkgoHelper()
+	w.until(ctx, "read", func(ctx context.Context) error {
+		ms = nil
+		for m, err := range w.api.Thread(w.ns, t.id).AllMessages(ctx, runtimeclient.MessageOptions{IncludeSilent: true}) {
+			if err != nil {
+				return err
+			}
+			ms = append(ms, m)
+		}
+		return nil
+	})
+	for i, m := range ms {
+		if m.Status == runtimev1.MessagePending {
+			ms = ms[:i]
+			break
+		}
+	}
+	if len(ms) == 0 {
+		return nil
+	}
+	return ms[:1+rng.IntN(len(ms))]
+}
+
+// looked is a thread as it is in the end.
+type looked struct {
+	object   *skeinv1.Thread
+	record   *runtimev1.ThreadRecord
+	said     []runtimev1.Message
+	related  []runtimev1.Relationship
+	children map[string]runtimev1.Child
+	effects  []runtimev1.Effect
+	runs     []runtimev1.Run
+	waiting  int
+}
+
+func (w *trees) look(ctx context.Context, o *skeinv1.Thread) (l *looked, err error) {
+	l = &looked{object: o, children: map[string]runtimev1.Child{}}
+	t := w.api.Thread(w.ns, o.Status.ThreadID)
+	if l.record, err = t.Get(ctx); err != nil {
+		return nil, err
+	}
+	for m, err := range t.AllMessages(ctx, runtimeclient.MessageOptions{IncludeSilent: true}) {
+		if err != nil {
+			return nil, err
+		}
+		l.said = append(l.said, m)
+	}
+	for c, err := range t.AllChildren(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		l.children[c.Reference] = c
+	}
+	rs, err := t.Relationships(ctx, runtimeclient.Page{Limit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	es, err := t.Effects(ctx, "", runtimeclient.Page{Limit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	runs, err := t.Runs(ctx, runtimeclient.Page{Limit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	queue, err := t.Queued(ctx, runtimeclient.Page{})
+	if err != nil {
+		return nil, err
+	}
+	l.related, l.effects, l.runs, l.waiting = rs.Relationships, es.Effects, runs.Runs, len(queue.Messages)
+	return l, nil
+}
+
+// outlive matches the tables whose rows outlive threads: what was used and what happened, and what belongs to the database or a namespace.
+var outlive = regexp.MustCompile(`^(goose_db_version|probe|lifecycle|usage_sum|child_namespace|model_.*|kv_service|message_text.*|sqlite_.*)$`)
+
+func rowsOfSQLite(ctx context.Context, file string) []string {
+	return rows(ctx, "sqlite", "file:"+file+"?mode=ro", "SELECT name FROM sqlite_master WHERE type = 'table'")
+}
+
+func rowsOfPostgres(ctx context.Context, url string) []string {
+	return rows(ctx, "pgx", url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+}
+
+// rows counts the rows of each table of a database in which there should be none.
+func rows(ctx context.Context, driver, url, tables string) (left []string) {
+	GinkgoHelper()
+	db, err := sql.Open(driver, url)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(db.Close()).To(Succeed()) }()
+	found, err := db.QueryContext(ctx, tables)
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for found.Next() {
+		var name string
+		Expect(found.Scan(&name)).To(Succeed())
+		names = append(names, name)
+	}
+	Expect(found.Err()).NotTo(HaveOccurred())
+	Expect(names).To(ContainElements("thread", "message", "child_task"))
+	for _, name := range names {
+		var n int
+		Expect(db.QueryRowContext(ctx, "SELECT count(*) FROM "+name).Scan(&n)).To(Succeed(), name)
+		if n > 0 && !outlive.MatchString(name) {
+			left = append(left, fmt.Sprintf("the table %s has %d rows", name, n))
+		}
+	}
+	return left
+}

@@ -1,0 +1,359 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// treeSteps returns how many operations the clients do, and how many threads there are at most. SKEIN_TREES_STEPS asks for more
+// operations than an ordinary run has time for, or fewer.
+func treeSteps() (steps, threads int) {
+	GinkgoHelper()
+	steps = 150
+	if text := os.Getenv("SKEIN_TREES_STEPS"); text != "" {
+		var err error
+		steps, err = strconv.Atoi(text)
+		Expect(err).NotTo(HaveOccurred(), "SKEIN_TREES_STEPS: write a number")
+	}
+	return steps, min(200, max(20, steps/3))
+}
+
+// grow declares the agents of the trees. A message that begins with "spawn" has its thread start a child, and one that is JSON has
+// it read another thread.
+func grow(ctx context.Context, ns string, steps, most int) *trees {
+	GinkgoHelper()
+	read := harness.Calls("read_thread", map[string]any{"thread": "{{ (fromJSON .Last.Content).read }}", "goal": "whatever it says"})
+	spawn := func(kind string) skeinv1.ScriptStep {
+		return harness.On("^spawn "+kind+" ", harness.Calls("subagent_create", map[string]any{"agent": kind, "message": "work", "name": "{{ .Last.Content }}"}))
+	}
+	kind := func(name string, blocking bool) skeinv1.AgentSubagent {
+		return skeinv1.AgentSubagent{Name: name, AgentRef: skeinv1.LocalRef{Name: "agent"}, Description: "does a part", MaxInstances: 20, Blocking: blocking, Resumable: !blocking}
+	}
+	create(ctx,
+		harness.Scripted(ns, "model", spawn("stays"), spawn("once"), harness.On(`^\{"n"`, read), harness.On("^slow ", harness.Slow(time.Second, harness.Answer("at last"))),
+			anyTime(harness.On("^Goal of the new conversation: ", harness.Answer("short"))), always("ok")),
+		harness.Prompt(ns, "prompt", "model", "builtin:subagents", "builtin:threads"),
+		harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) {
+			s.ReadThreads = skeinv1.ReadThreadsNamespace
+			s.Subagents = []skeinv1.AgentSubagent{kind("stays", false), kind("once", true)}
+		}),
+		harness.Effect(ns, "note", note))
+	w := &trees{ns: ns, api: api(), steps: int64(steps), most: most, threads: map[string]*tree{}, done: map[string]int{}}
+	for range 6 {
+		Expect(w.plant(ctx)).To(BeTrue())
+	}
+	return w
+}
+
+// work does operations until there have been enough. A client does one after the other.
+func (w *trees) work(ctx context.Context, rng *rand.Rand, disturb func(n int64)) {
+	ops := []struct {
+		weight int
+		do     func(context.Context, *rand.Rand, *tree)
+	}{
+		{30, w.say}, {10, w.inject}, {10, w.fork}, {5, w.handOff}, {8, w.mention}, {6, w.rerun}, {5, w.terminate},
+		{4, w.remove}, {3, w.orphan}, {8, w.truncate}, {6, w.schedule}, {6, w.write}, {4, w.attach}, {2, w.dismiss},
+	}
+	sum := 0
+	for _, o := range ops {
+		sum += o.weight
+	}
+	for {
+		n := w.step.Add(1)
+		if n > w.steps {
+			return
+		}
+		disturb(n)
+		all := w.choices(ctx)
+		if len(all) < 6 || len(all) < w.most/2 && rng.IntN(6) == 0 {
+			w.plant(ctx)
+			continue
+		}
+		pick := rng.IntN(sum)
+		for _, o := range ops {
+			if pick -= o.weight; pick < 0 {
+				o.do(ctx, rng, all[rng.IntN(len(all))])
+				break
+			}
+		}
+	}
+}
+
+// plant makes a thread without a parent.
+func (w *trees) plant(ctx context.Context) bool {
+	GinkgoHelper()
+	o := harness.NewThread(w.ns, "root-"+w.text(), "agent")
+	create(ctx, o)
+	Eventually(ctx, func() error { return w.api.Thread(w.ns, o.Name).SetValue(ctx, "k", 1) }).WithTimeout(3 * patience).Should(Succeed())
+	w.keep(w.tree(string(o.UID), o.Name))
+	w.count("plant", nil)
+	return true
+}
+
+func (w *trees) say(ctx context.Context, rng *rand.Rand, t *tree) {
+	text := w.text()
+	switch rng.IntN(8) {
+	case 0, 1:
+		text = "slow " + text
+	case 2, 3, 4:
+		if !w.crowded.Load() {
+			text = []string{"spawn once ", "spawn stays "}[rng.IntN(2)] + text
+		}
+	case 5:
+		all := w.choices(ctx)
+		text = fmt.Sprintf(`{"n":%q,"read":%q}`, text, all[rng.IntN(len(all))].name)
+	}
+	w.sends(t, text, true, func() (bool, bool) {
+		return w.until(ctx, "say", func(ctx context.Context) error {
+			_, err := w.api.Thread(w.ns, t.id).Queue(ctx, runtimev1.NewMessage{Content: text, IdempotencyKey: text})
+			return err
+		})
+	})
+}
+
+func (w *trees) inject(ctx context.Context, _ *rand.Rand, t *tree) {
+	text := w.text()
+	w.sends(t, text, false, func() (bool, bool) {
+		return w.until(ctx, "inject", func(ctx context.Context) error {
+			_, err := w.api.Thread(w.ns, t.id).Inject(ctx, runtimev1.NewMessage{Role: runtimev1.RoleUser, Content: text, Silent: true, IdempotencyKey: text})
+			return err
+		})
+	})
+}
+
+func (w *trees) fork(ctx context.Context, rng *rand.Rand, t *tree) {
+	ms := w.heard(ctx, rng, t)
+	if len(ms) == 0 || w.crowded.Load() {
+		return
+	}
+	title := w.text()
+	var rec *runtimev1.ThreadRecord
+	if ok, _ := w.until(ctx, "fork", func(ctx context.Context) (err error) {
+		rec, err = w.api.Thread(w.ns, t.id).Fork(ctx, runtimev1.NewFork{MessageID: ms[len(ms)-1].ID, Title: title, IdempotencyKey: title})
+		return err
+	}); ok {
+		f := w.tree(rec.ThreadID, rec.Name)
+		w.begins(f, texts(ms))
+		w.keep(f)
+	}
+}
+
+func (w *trees) handOff(ctx context.Context, _ *rand.Rand, t *tree) {
+	if w.crowded.Load() {
+		return
+	}
+	title := w.text()
+	var made *runtimev1.HandedOff
+	if ok, _ := w.until(ctx, "hand off", func(ctx context.Context) (err error) {
+		made, err = w.api.Thread(w.ns, t.id).HandOff(ctx, runtimev1.ContextHandoff{Goal: "go on", Title: title, IdempotencyKey: title})
+		return err
+	}); ok {
+		w.keep(w.tree(made.ThreadID, made.Name))
+	}
+}
+
+func (w *trees) mention(ctx context.Context, rng *rand.Rand, t *tree) {
+	all := w.choices(ctx)
+	if other := all[rng.IntN(len(all))]; other != t {
+		w.until(ctx, "mention", func(ctx context.Context) error {
+			_, err := w.api.Thread(w.ns, t.id).Relate(ctx, runtimev1.Relationship{ThreadID: other.id, Type: "mention", Role: "parent"})
+			return err
+		})
+	}
+}
+
+func (w *trees) rerun(ctx context.Context, rng *rand.Rand, t *tree) {
+	var runs *runtimev1.RunList
+	if ok, _ := w.until(ctx, "read runs", func(ctx context.Context) (err error) {
+		runs, err = w.api.Thread(w.ns, t.id).Runs(ctx, runtimeclient.Page{})
+		return err
+	}); !ok || len(runs.Runs) == 0 || w.crowded.Load() {
+		return
+	}
+	text, run := w.text(), runs.Runs[rng.IntN(len(runs.Runs))]
+	var rec *runtimev1.ThreadRecord
+	if ok, _ := w.until(ctx, "rerun", func(ctx context.Context) (err error) {
+		rec, err = w.api.Thread(w.ns, t.id).Rerun(ctx, run.ID, runtimev1.NewRerun{Step: 1, Input: &text, Title: text, IdempotencyKey: text})
+		return err
+	}); ok {
+		w.keep(w.tree(rec.ThreadID, rec.Name))
+	}
+}
+
+func (w *trees) terminate(ctx context.Context, _ *rand.Rand, t *tree) {
+	if ok, _ := w.until(ctx, "terminate", w.api.Thread(w.ns, t.id).Terminate); ok {
+		w.locked(func() { t.terminated = true })
+	}
+}
+
+func (w *trees) remove(ctx context.Context, rng *rand.Rand, t *tree) {
+	w.locked(func() { t.deleted = true })
+	how := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground}[rng.IntN(2)]
+	w.until(ctx, "delete", func(ctx context.Context) error {
+		return cluster.Client.Delete(ctx, harness.NewThread(w.ns, t.name, ""), client.PropagationPolicy(how))
+	})
+}
+
+func (w *trees) orphan(ctx context.Context, _ *rand.Rand, t *tree) {
+	w.locked(func() {
+		t.deleted, t.orphaned = true, true
+		t.ended = t.terminated
+	})
+	w.until(ctx, "orphan", func(ctx context.Context) error {
+		return cluster.Client.Delete(ctx, harness.NewThread(w.ns, t.name, ""), client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	})
+}
+
+func (w *trees) truncate(ctx context.Context, rng *rand.Rand, t *tree) {
+	ms := w.heard(ctx, rng, t)
+	if len(ms) == 0 {
+		return
+	}
+	w.cuts(t, texts(ms), func() (bool, bool) {
+		return w.until(ctx, "truncate", func(ctx context.Context) error {
+			_, err := w.api.Thread(w.ns, t.id).Truncate(ctx, runtimev1.Truncate{MessageID: ms[len(ms)-1].ID})
+			return err
+		})
+	})
+}
+
+func (w *trees) schedule(ctx context.Context, _ *rand.Rand, t *tree) {
+	text := w.text()
+	if ok, _ := w.until(ctx, "schedule", func(ctx context.Context) error {
+		_, err := w.api.Thread(w.ns, t.id).Schedule(ctx, runtimev1.NewEffect{Name: "note", Args: fmt.Appendf(nil, `{"n":%q}`, text), Delay: time.Hour.Milliseconds(), IdempotencyKey: text})
+		return err
+	}); ok {
+		w.locked(func() { t.effects = append(t.effects, text) })
+	}
+}
+
+func (w *trees) write(ctx context.Context, _ *rand.Rand, t *tree) {
+	text := w.text()
+	if ok, _ := w.until(ctx, "write", func(ctx context.Context) error {
+		_, err := w.api.Thread(w.ns, t.id).WriteFile(ctx, "/"+text, strings.NewReader(strings.Repeat(text, 20_000)), runtimeclient.WriteFileOptions{})
+		return err
+	}); ok {
+		w.locked(func() { t.files = append(t.files, text) })
+	}
+}
+
+// attach declares a child, as kubectl would.
+func (w *trees) attach(ctx context.Context, _ *rand.Rand, t *tree) {
+	if w.crowded.Load() {
+		return
+	}
+	name := "child-" + w.text()
+	w.until(ctx, "attach", func(ctx context.Context) error {
+		return cluster.Client.Create(ctx, &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Spec: skeinv1.SubagentSpec{
+			ParentRef: skeinv1.LocalRef{Name: t.name}, AgentRef: skeinv1.LocalRef{Name: "agent"}, Name: "stays", Message: "work", Resumable: true,
+		}})
+	})
+}
+
+// dismiss deletes a child by its Subagent.
+func (w *trees) dismiss(ctx context.Context, rng *rand.Rand, _ *tree) {
+	var l skeinv1.SubagentList
+	Expect(cluster.Client.List(ctx, &l, client.InNamespace(w.ns))).To(Succeed())
+	if len(l.Items) == 0 {
+		return
+	}
+	s := &l.Items[rng.IntN(len(l.Items))]
+	if s.Status.Entry != nil && s.Status.Entry.ThreadID != "" {
+		t := w.tree(s.Status.Entry.ThreadID, s.Status.Entry.ThreadName)
+		w.locked(func() { t.deleted = true })
+	}
+	w.until(ctx, "dismiss", func(ctx context.Context) error { return cluster.Client.Delete(ctx, s) })
+}
+
+var _ = Describe("Families under random operations", Serial, Label("SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
+	// live has clients work, with so many disturbances evenly among their operations, and checks the families that are left.
+	live := func(ctx SpecContext, ns string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
+		GinkgoHelper()
+		GinkgoWriter.Printf("trees: seed %d, namespace %s\n", seed(), ns)
+		steps, most := treeSteps()
+		w := grow(ctx, ns, steps, most)
+		var one sync.Mutex
+		var disturbed atomic.Int64
+		chance := rand.New(rand.NewPCG(seed(), 100))
+		began := time.Now()
+		var clients sync.WaitGroup
+		for i := range 6 {
+			clients.Go(func() {
+				defer GinkgoRecover()
+				w.work(ctx, rand.New(rand.NewPCG(seed(), uint64(i))), func(n int64) {
+					if !one.TryLock() {
+						return // the others go on meanwhile
+					}
+					defer one.Unlock()
+					if n*(disturbances+1)/w.steps > disturbed.Load() && disturbed.Load() < disturbances {
+						disturbed.Add(1)
+						disturb(ctx, chance)
+					}
+				})
+			})
+		}
+		clients.Wait()
+		if CurrentSpecReport().Failed() {
+			return
+		}
+		AddReportEntry("disturbances", disturbed.Load())
+		GinkgoWriter.Printf("trees: %d operations with %d disturbances in %s: %v\n", steps, disturbed.Load(), time.Since(began), w.done)
+		w.check(ctx, rows)
+		GinkgoWriter.Printf("trees: settled after %s\n", time.Since(began))
+	}
+
+	It("while the manager is killed, on SQLite, end as they were asked to, and leave nothing over", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns}})
+		live(ctx, ns, 5, func(ctx context.Context, _ *rand.Rand) {
+			m.Kill()
+			Expect(m.Start(ctx)).To(Succeed())
+		}, func(ctx context.Context) []string { return rowsOfSQLite(ctx, filepath.Join(m.Dir, "skein.db")) })
+	}, NodeTimeout(30*time.Minute))
+
+	It("while two replicas are killed and PostgreSQL is cut off, end as they were asked to, and leave nothing over", Label("K8S-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		server, database, options := postgresFor(ctx, ns)
+		var all []*harness.Manager
+		for range 2 {
+			m, err := cluster.NewManager(options())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(m.Start(ctx)).To(Succeed())
+			DeferCleanup(m.Stop)
+			all = append(all, m)
+		}
+		served(ctx)
+		live(ctx, ns, 8, func(ctx context.Context, rng *rand.Rand) {
+			switch rng.IntN(4) {
+			case 0:
+				Expect(server.Disconnect(ctx, database)).To(Succeed())
+			case 1:
+				Expect(server.Down()).To(Succeed())
+				Expect(server.Up(ctx)).To(Succeed())
+			default:
+				m := all[rng.IntN(len(all))]
+				m.Kill()
+				vacate(ctx) // so that the other one need not wait until the lease has run out
+				Expect(m.Start(ctx)).To(Succeed())
+			}
+		}, func(ctx context.Context) []string { return rowsOfPostgres(ctx, server.URL(database)) })
+	}, NodeTimeout(30*time.Minute))
+})
