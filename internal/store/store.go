@@ -92,6 +92,13 @@ type Store interface {
 	// SweepKeys removes idempotency keys that were first used before a time, at most limit of them.
 	SweepKeys(ctx context.Context, before int64, limit int) (removed int64, err error)
 
+	// SweepInboxKeys removes the keys of inbox items that were added before a time and are not waiting, at most limit of
+	// them.
+	SweepInboxKeys(ctx context.Context, before int64, limit int) (removed int64, err error)
+	// SweepDeltas removes log entries of the type EventDelta from before a time, at most limit of them. It spares those of
+	// an answer that is still being written.
+	SweepDeltas(ctx context.Context, before int64, limit int) (removed int64, err error)
+
 	// Messages returns a page of messages (MSG-02).
 	Messages(ctx context.Context, threadID string, q MessageQuery) (*MessagePage, error)
 	// Message returns the message with this id, or ErrNotFound.

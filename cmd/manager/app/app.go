@@ -182,6 +182,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")},
 			&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
 			&remover{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("remover")},
+			&ager{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
 			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,
 		} {

@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// sweepEvery is the interval of sweeps for what has expired: values, lifecycle events, idempotency keys, and contents
-// of files that nothing refers to. Such contents are rare: a crash leaves them behind between writing bytes and
+// sweepEvery is the interval of sweeps for what has expired: values, lifecycle events, and contents of files that nothing
+// refers to. Such contents are rare: a crash leaves them behind between writing bytes and
 // writing their row.
 const sweepEvery = time.Hour
 
@@ -35,10 +35,8 @@ func (s *sweeper) sweep(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		s.log.Error(err, "sweep the contents of files; the next sweep tries again", "removed", removed)
 	} else if removed > 0 {
+		swept.WithLabelValues("objects").Add(float64(removed))
 		s.log.Info("removed contents of files that nothing referred to", "count", removed)
-	}
-	if _, err := s.threads.SweepKeys(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error(err, "forget old idempotency keys; the next sweep tries again")
 	}
 }
 
