@@ -70,6 +70,9 @@ type Store interface {
 	// Retained lists the threads of a namespace that have no object (THR-09), by id. after is the last id of the page
 	// before.
 	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)
+	// RetainedBefore lists threads of all namespaces that have had no object since before a time, and those whose purge
+	// was interrupted, the oldest first.
+	RetainedBefore(ctx context.Context, before int64, limit int) ([]Thread, error)
 	// Expired lists threads whose idle expiry may have passed, the longest idle first. Destroy with IfExpired decides
 	// whether it has, and schedules the next check.
 	Expired(ctx context.Context, limit int) ([]string, error)

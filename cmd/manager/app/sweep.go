@@ -15,9 +15,14 @@ import (
 // writing their row.
 const sweepEvery = time.Hour
 
+// defaultRetainedTTL is Options.RetainedTTL unless it is set.
+const defaultRetainedTTL = 90 * 24 * time.Hour
+
 // sweeper removes it.
 type sweeper struct {
 	threads *thread.Service
+	// retained is how long data without an object is kept; 0 for ever.
+	retained time.Duration
 	clock   clock.WithTicker
 	log     logr.Logger
 }
@@ -30,6 +35,13 @@ func (s *sweeper) Start(ctx context.Context) error {
 func (s *sweeper) sweep(ctx context.Context) {
 	if _, err := s.threads.SweepSession(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error(err, "sweep expired values and old lifecycle events; the next sweep tries again")
+	}
+	purged, err := s.threads.PurgeOldRetained(ctx, s.retained)
+	swept.WithLabelValues("retained_threads").Add(float64(purged))
+	if err != nil && ctx.Err() == nil {
+		s.log.Error(err, "purge old data of deleted Threads; the next sweep tries again", "purged", purged)
+	} else if purged > 0 {
+		s.log.Info("purged data of Threads that were deleted long ago", "count", purged)
 	}
 	removed, err := s.threads.Sweep(ctx)
 	if err != nil && ctx.Err() == nil {

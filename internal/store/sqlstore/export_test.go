@@ -105,6 +105,7 @@ var Queries = map[string]struct {
 	"skips":              {queries.Skips, 2},
 	"args":               {queries.Args, 1},
 	"purge messages":     {queries.PurgeMessages, 3},
+	"retained before":    {queries.RetainedBefore, 3},
 	"sweep deltas":       {queries.SweepDeltas, 2},
 	"sweep inbox keys":   {queries.SweepInboxKeys, 2},
 	"purge files":        {queries.PurgeFiles, 3},
