@@ -57,7 +57,7 @@ func (s *Server) handlers() *handlers {
 	return &handlers{
 		records:   records,
 		life:      &threads.Life{Engine: o.Engine, Records: records},
-		retained:  &threads.Retained{Threads: o.Threads},
+		retained:  &threads.Retained{Threads: o.Threads, Find: s.lookup},
 		leases:    &threads.Leases{Threads: o.Threads},
 		transfers: &threads.Transfers{TransferTimeout: o.transferTimeout},
 		lookups:   &threads.Lookups{Threads: o.Threads, Reader: o.Reader, Find: s.lookup, Access: reviews, Records: records},

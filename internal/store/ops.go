@@ -33,7 +33,7 @@ type DeleteMessage struct {
 }
 
 // Enqueue puts an item into the inbox of the thread of Apply, or of To when set, and wakes that thread. A key that was
-// ever used in that thread drops the item and sets Existed; a repeat is never one of the errors below.
+// used in that thread, and that was not swept since, drops the item and sets Existed; a repeat is never one of the errors below.
 //
 // It fails with
 //   - ErrTerminated when that thread is terminated. With IgnoreTerminated the item is dropped silently instead, also

@@ -31,15 +31,19 @@ type Revoke struct{}
 
 // Retain keeps the thread without its object (THR-09). It revokes the lease, ends a run in progress as stopped and
 // drops pending firings. Until Adopt, the thread fails every op but Condemn with ErrRetained. Its inbox stays.
-// Repeating Retain is no error.
-type Retain struct{}
+// Repeating Retain is no error. With NamespaceUID the data belongs to the namespace with that UID, and to no later one of
+// the same name.
+type Retain struct{ NamespaceUID string }
 
 // Adopt gives a retained thread to a Thread object. The thread becomes a root under the object's name, and its inbox is
 // processed again. It fails with ErrNotRetained when the thread already has an object or is being purged. Repeating it
 // for the same object is no error.
 type Adopt struct {
 	ObjectUID string
-	Name      string
+	// NamespaceUID is that of the object's namespace. The operation fails with ErrNotRetained when the data belongs to
+	// another one.
+	NamespaceUID string
+	Name         string
 	Agent     string
 	Title     string // empty leaves the title as it is
 }

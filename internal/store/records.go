@@ -45,6 +45,7 @@ type Thread struct {
 	DestroyedReason string // DestroyedExplicit or DestroyedExpired
 	IdleExpiry      int64  // in microseconds; 0 = never (THR-07)
 	RetainedAt      int64  // since when it has had no Thread object (THR-09)
+	NamespaceUID    string // of the namespace whose the retained data is; "" when it is not known, or not retained
 	Parked          bool   // inbox items wait until a user's message or Continue (MSG-08)
 
 	Version        int64 // grows by one with each committed change (THR-11)
@@ -76,6 +77,12 @@ func (t *Thread) OwnerUID() string {
 
 // HeldBy reports whether the thread belongs to the Thread object with this UID.
 func (t *Thread) HeldBy(uid string) bool { return t.RetainedAt == 0 && t.OwnerUID() == uid }
+
+// Within reports whether the thread belongs to the namespace with a UID. Retained data does not pass to a new namespace
+// with the name of its own (THR-09).
+func (t *Thread) Within(namespaceUID string) bool {
+	return t.RetainedAt == 0 || t.NamespaceUID == "" || namespaceUID == "" || t.NamespaceUID == namespaceUID
+}
 
 // ReasonPurged is the TerminatedReason of a thread that is being purged.
 const ReasonPurged = "Purged"

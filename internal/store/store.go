@@ -70,6 +70,9 @@ type Store interface {
 	// Retained lists the threads of a namespace that have no object (THR-09), by id. after is the last id of the page
 	// before.
 	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)
+	// RetainedBefore lists threads of all namespaces that have had no object since before a time, and those whose purge
+	// was interrupted, the oldest first.
+	RetainedBefore(ctx context.Context, before int64, limit int) ([]Thread, error)
 	// Expired lists threads whose idle expiry may have passed, the longest idle first. Destroy with IfExpired decides
 	// whether it has, and schedules the next check.
 	Expired(ctx context.Context, limit int) ([]string, error)
@@ -91,6 +94,13 @@ type Store interface {
 	Recorded(ctx context.Context, threadID, key string) (fingerprint string, result json.RawMessage, err error)
 	// SweepKeys removes idempotency keys that were first used before a time, at most limit of them.
 	SweepKeys(ctx context.Context, before int64, limit int) (removed int64, err error)
+
+	// SweepInboxKeys removes the keys of inbox items that were added before a time and are not waiting, at most limit of
+	// them.
+	SweepInboxKeys(ctx context.Context, before int64, limit int) (removed int64, err error)
+	// SweepDeltas removes log entries of the type EventDelta from before a time, at most limit of them. It spares those of
+	// an answer that is still being written.
+	SweepDeltas(ctx context.Context, before int64, limit int) (removed int64, err error)
 
 	// Messages returns a page of messages (MSG-02).
 	Messages(ctx context.Context, threadID string, q MessageQuery) (*MessagePage, error)

@@ -12,7 +12,13 @@ import (
 const (
 	// keptKeys is how long a repeat with an idempotency key gets the first result (MSG-10).
 	keptKeys = 7 * 24 * time.Hour
-	// sweptKeys is how many keys one transaction removes, so that other writers need not wait long.
+	// keptInboxKeys is how long a repeat of what is put into an inbox is recognised. It is longer than any manager is down
+	// that then repeats a step.
+	keptInboxKeys = 30 * 24 * time.Hour
+	// keptDeltas is how long the pieces of an answer are kept after the answer itself is stored. A client that resumes its
+	// stream later gets the whole message instead (EVT-03).
+	keptDeltas = 15 * time.Minute
+	// sweptKeys is how many rows one transaction removes, so that other writers need not wait long.
 	sweptKeys = 1000
 )
 
@@ -50,9 +56,25 @@ func (st *State) KeepAnswer(ctx context.Context, key, fingerprint string, answer
 
 // SweepKeys removes idempotency keys that are older than a week, and returns how many it removed.
 func (s *Service) SweepKeys(ctx context.Context) (removed int64, err error) {
-	before := s.clock.Now().Add(-keptKeys).UnixMicro()
+	return s.sweepOld(ctx, keptKeys, s.store.SweepKeys)
+}
+
+// SweepInboxKeys removes the keys of inbox items that are older than 30 days and not waiting, and returns how many it
+// removed.
+func (s *Service) SweepInboxKeys(ctx context.Context) (removed int64, err error) {
+	return s.sweepOld(ctx, keptInboxKeys, s.store.SweepInboxKeys)
+}
+
+// SweepDeltas removes the pieces of answers that are older than 15 minutes and whose message is stored. It returns how
+// many it removed.
+func (s *Service) SweepDeltas(ctx context.Context) (removed int64, err error) {
+	return s.sweepOld(ctx, keptDeltas, s.store.SweepDeltas)
+}
+
+func (s *Service) sweepOld(ctx context.Context, age time.Duration, sweep func(ctx context.Context, before int64, limit int) (int64, error)) (removed int64, err error) {
+	before := s.clock.Now().Add(-age).UnixMicro()
 	for {
-		n, err := s.store.SweepKeys(ctx, before, sweptKeys)
+		n, err := sweep(ctx, before, sweptKeys)
 		removed += n
 		if err != nil || n < sweptKeys {
 			return removed, err

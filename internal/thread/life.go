@@ -67,12 +67,12 @@ func (s *Service) Retained(ctx context.Context, namespace, after string, limit i
 
 // PurgeRetained removes everything that is stored of a retained thread of a namespace. It returns store.ErrNotFound
 // when the namespace has no such thread, and store.ErrNotRetained when the thread has an object: delete that instead.
-func (s *Service) PurgeRetained(ctx context.Context, namespace, id string) error {
+func (s *Service) PurgeRetained(ctx context.Context, namespace, namespaceUID, id string) error {
 	t, err := s.store.Thread(ctx, id)
 	if err != nil {
 		return err
 	}
-	if t.Namespace != namespace {
+	if t.Namespace != namespace || !t.Within(namespaceUID) {
 		return fmt.Errorf("thread %s: %w", id, store.ErrNotFound)
 	}
 	// From here on nothing can adopt the thread. If the purge is interrupted, the thread is still listed and can be
@@ -82,3 +82,34 @@ func (s *Service) PurgeRetained(ctx context.Context, namespace, id string) error
 	}
 	return s.Purge(ctx, id)
 }
+
+// PurgeOldRetained purges the data of threads that have had no object for longer than age, and finishes purges of such
+// data that were interrupted. An age of 0 means that retained data is kept for ever. It returns how many it purged.
+func (s *Service) PurgeOldRetained(ctx context.Context, age time.Duration) (purged int, err error) {
+	before := int64(0)
+	if age > 0 {
+		before = s.clock.Now().Add(-age).UnixMicro()
+	}
+	for {
+		old, err := s.store.RetainedBefore(ctx, before, retainedBatch)
+		if err != nil {
+			return purged, err
+		}
+		for i := range old {
+			err := s.PurgeRetained(ctx, old[i].Namespace, old[i].NamespaceUID, old[i].ID)
+			switch {
+			case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrNotRetained): // purged or adopted in the meantime
+			case err != nil:
+				return purged, fmt.Errorf("thread %s: %w", old[i].ID, err)
+			default:
+				purged++
+			}
+		}
+		if len(old) < retainedBatch {
+			return purged, nil
+		}
+	}
+}
+
+// retainedBatch is how many threads one query for old retained data returns.
+const retainedBatch = 100

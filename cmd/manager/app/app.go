@@ -180,8 +180,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	lead, err := o.addLeading(cfg, mgr, d, func(term ctrl.Manager) error {
 		for _, r := range []manager.Runnable{
 			&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")},
-			&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
+			&sweeper{threads: data.threads, retained: o.RetainedTTL, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
 			&remover{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("remover")},
+			&ager{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
 			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,
 		} {

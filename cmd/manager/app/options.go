@@ -89,6 +89,8 @@ type Options struct {
 	EnvKeySecret string
 
 	LeaderElect bool
+	// RetainedTTL is how long data without an object is kept; 0 for ever.
+	RetainedTTL time.Duration
 	// DrainTimeout is how long what is under way may take to finish when the manager is told to stop.
 	DrainTimeout time.Duration
 	Workers      int // concurrent runs; 0 means the engine's default
@@ -141,6 +143,7 @@ func Defaults() Options {
 		NamespaceEffects:       kube.DefaultNamespaceEffects,
 		MaxQueued:              5,
 		DrainTimeout:           defaultDrain,
+		RetainedTTL:            defaultRetainedTTL,
 		Namespace:              DefaultNamespace,
 		LogFormat:              "json",
 		LogLevel:               "info",
@@ -156,6 +159,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.BlobURL, "blob-url", o.BlobURL, "`URL` of the bucket of file contents, such as file:///var/lib/skein/blobs; a folder in --data-dir when empty")
 	f.StringVar(&o.FileQuotaBytes, "file-quota-bytes", o.FileQuotaBytes, "`amount`, such as 1Gi, that the files of a thread may have unless its spec.fileQuota says otherwise; without bound when empty")
 	f.Int64Var(&o.FileQuotaFiles, "file-quota-files", o.FileQuotaFiles, "`number` of files and folders that a thread may have unless its spec.fileQuota says otherwise; without bound when 0")
+	f.DurationVar(&o.RetainedTTL, "retained-ttl", o.RetainedTTL, "`time` for which data of deleted Threads with deletionPolicy: Retain is kept unless a Thread adopts it; 0 keeps it for ever")
 	f.StringVar(&o.EnvKeySecret, "env-key-secret", o.EnvKeySecret, "`name` of the Secret, in the manager's namespace, with the keys that seal variables of threads; made when it is missing")
 	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: pods, or process for local processes on a machine without a node")
 	f.StringVar(&o.SandboxImage, "sandbox-image", o.SandboxImage, "`image` of sandbox pods whose SandboxPool names none")
@@ -228,6 +232,9 @@ func (o *Options) validate() error {
 	}
 	if msgs := validation.IsDNS1123Subdomain(o.EnvKeySecret); len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("--env-key-secret=%s: %s", o.EnvKeySecret, msgs[0]))
+	}
+	if o.RetainedTTL < 0 {
+		errs = append(errs, fmt.Errorf("--retained-ttl=%s: give a time such as 2160h, or 0 to keep retained data for ever", o.RetainedTTL))
 	}
 	if o.DrainTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--drain-timeout=%s: give a time such as 60s, or 0 to cut off what is under way", o.DrainTimeout))

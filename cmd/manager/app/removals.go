@@ -45,3 +45,33 @@ func (r *remover) remove(ctx context.Context) {
 
 // NeedLeaderElection returns true: one replica is enough, though more would do no harm.
 func (*remover) NeedLeaderElection() bool { return true }
+
+// ageEvery is the interval of sweeps for rows that many threads write all the time.
+const ageEvery = 5 * time.Minute
+
+// ager removes such rows when they are old enough: the pieces of answers, and keys that recognise repeats.
+type ager struct {
+	threads *thread.Service
+	clock   clock.WithTicker
+	log     logr.Logger
+}
+
+// Start sweeps until ctx ends.
+func (a *ager) Start(ctx context.Context) error {
+	return every(ctx, a.clock, ageEvery, a.sweep)
+}
+
+func (a *ager) sweep(ctx context.Context) {
+	for what, sweep := range map[string]func(context.Context) (int64, error){
+		"deltas": a.threads.SweepDeltas, "inbox_keys": a.threads.SweepInboxKeys, "idempotency_keys": a.threads.SweepKeys,
+	} {
+		removed, err := sweep(ctx)
+		swept.WithLabelValues(what).Add(float64(removed))
+		if err != nil && ctx.Err() == nil {
+			a.log.Error(err, "sweep old rows; the next sweep tries again", "what", what)
+		}
+	}
+}
+
+// NeedLeaderElection returns true: one replica is enough, though more would do no harm.
+func (*ager) NeedLeaderElection() bool { return true }

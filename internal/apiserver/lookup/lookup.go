@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -80,6 +81,13 @@ func (l *Finder) byID(ctx context.Context, namespace, name string) (*thread.Stat
 		return nil, nil, store.ErrNotFound
 	case len(rows) > 1:
 		return nil, nil, status.Ambiguous(name, "")
+	}
+	within, err := l.Owns(ctx, namespace, &rows[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	if !within {
+		return nil, nil, store.ErrNotFound
 	}
 	st, err := l.Threads.Open(ctx, rows[0].ID)
 	return st, &rows[0], err
@@ -156,4 +164,26 @@ func notReadyBecause(obj *skeinv1.Thread) string {
 		return c.Reason + ": " + c.Message
 	}
 	return ""
+}
+
+// Owns reports whether a thread belongs to the namespace that has this name now. Retained data does not pass to a new
+// namespace with an old name (THR-09).
+func (l *Finder) Owns(ctx context.Context, namespace string, t *store.Thread) (bool, error) {
+	if t.RetainedAt == 0 || t.NamespaceUID == "" {
+		return true, nil
+	}
+	uid, err := l.NamespaceUID(ctx, namespace)
+	return t.Within(uid), err
+}
+
+// NamespaceUID returns the UID of a namespace, as it is now; "" when it does not exist.
+func (l *Finder) NamespaceUID(ctx context.Context, name string) (string, error) {
+	if l.Live == nil {
+		return "", nil
+	}
+	o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	if err := l.Live.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return string(o.UID), nil
 }

@@ -2,17 +2,21 @@ package threads
 
 import (
 	"net/http"
+	"slices"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Retained serves the threads that have no object.
 type Retained struct {
 	Threads *thread.Service
+	Find    *lookup.Finder // knows whose data is
 }
 
 // List answers GET retained: the threads of a namespace that have no object (THR-09).
@@ -36,6 +40,12 @@ func (h *Retained) List(c *call.Call) error {
 		return err
 	}
 	page, more := call.Cut(threads, limit, 0)
+	within, err := h.Find.NamespaceUID(c.Context(), c.Namespace)
+	if err != nil {
+		return err
+	}
+	// Data of an earlier namespace of this name leaves the page shorter.
+	page = slices.DeleteFunc(page, func(t store.Thread) bool { return !t.Within(within) })
 	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
 	for i := range page {
 		list.Threads[i] = *convert.ThreadRecord(&page[i], nil)
@@ -49,7 +59,11 @@ func (h *Retained) Purge(c *call.Call) error {
 	if !ok {
 		return status.NotFound(c.Name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.Name)
 	}
-	if err := h.Threads.PurgeRetained(c.Context(), c.Namespace, id); err != nil {
+	within, err := h.Find.NamespaceUID(c.Context(), c.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := h.Threads.PurgeRetained(c.Context(), c.Namespace, within, id); err != nil {
 		return err
 	}
 	return c.WriteSuccess()

@@ -43,7 +43,11 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wai
 		return false, err
 	}
 	if retains(s.object) {
-		if err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Retain{}); err != nil && !errors.Is(err, store.ErrNotFound) {
+		within, err := r.namespaceUID(ctx, s.object.Namespace)
+		if err != nil {
+			return false, err
+		}
+		if err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Retain{NamespaceUID: within}); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return false, fmt.Errorf("keep what is stored of the thread: %w", err)
 		}
 	} else {

@@ -173,7 +173,7 @@ func applyLife(t *txn.Tx, h *txn.Head, op store.Op) (known bool, err error) {
 	case *store.Revoke:
 		return true, t.Revoke(h)
 	case *store.Retain:
-		return true, threads.Retain(t, h)
+		return true, threads.Retain(t, h, op)
 	case *store.Adopt:
 		return true, threads.Adopt(t, h, op)
 	case *store.Attach:

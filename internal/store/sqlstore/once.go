@@ -55,15 +55,3 @@ func (s *Store) Recorded(ctx context.Context, threadID, key string) (fingerprint
 	}
 	return fingerprint, column.Raw(), nil
 }
-
-// SweepKeys implements store.Store.
-func (s *Store) SweepKeys(ctx context.Context, before int64, limit int) (removed int64, err error) {
-	err = s.db.Writer.Do(ctx, func(t *txn.Tx) error {
-		removed, err = t.Exec(t.Ctx, queries.SweepKeys, before, limit)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("sweep idempotency keys: %w", err)
-	}
-	return removed, nil
-}

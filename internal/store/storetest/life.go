@@ -229,6 +229,26 @@ func describeLife(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-3", Name: "third", Agent: "a"})).To(MatchError(store.ErrNotRetained))
 		})
 
+		It("belongs to a namespace, not to its name, and is listed when it is old", Label("THR-09", "K8S-09"), func(ctx SpecContext) {
+			id, other := e.thread(ctx), e.thread(ctx)
+			e.apply(ctx, id, &store.Retain{NamespaceUID: "ns-1"})
+			Expect(e.info(ctx, id).Within("ns-1")).To(BeTrue())
+			Expect(e.info(ctx, id).Within("ns-2")).To(BeFalse())
+			adopt := func(uid string) error {
+				return e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-2", NamespaceUID: uid, Name: "n", Agent: "a"})
+			}
+			Expect(adopt("ns-2")).To(MatchError(store.ErrNotRetained))
+			Expect(e.store.RetainedBefore(ctx, e.now(), 10)).To(BeEmpty())
+			e.clock.Step(time.Hour)
+			e.apply(ctx, other, &store.Retain{})
+			Expect(e.store.RetainedBefore(ctx, e.now(), 10)).To(HaveExactElements(HaveField("ID", id)))
+			e.apply(ctx, other, &store.Condemn{})
+			Expect(e.store.RetainedBefore(ctx, 0, 10)).To(HaveExactElements(HaveField("ID", other)), "its purge was interrupted")
+			Expect(adopt("ns-1")).To(Succeed())
+			Expect(e.info(ctx, id)).To(HaveValue(And(HaveField("NamespaceUID", ""), HaveField("RetainedAt", BeZero()))))
+			Expect(e.store.RetainedBefore(ctx, e.now(), 10)).To(HaveExactElements(HaveField("ID", other)))
+		})
+
 		It("refuses to adopt a thread that is being purged", Label("THR-09"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.Retain{})

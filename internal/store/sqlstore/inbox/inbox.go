@@ -62,7 +62,7 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 	}
 	op.Item.Seq = op.Seq
 	if given {
-		if err := t.Write(t.Ctx, queries.UseInboxKey, h.Key, op.Item.Key, op.Seq); err != nil {
+		if err := t.Write(t.Ctx, queries.UseInboxKey, h.Key, op.Item.Key, op.Seq, t.Now); err != nil {
 			return err
 		}
 	} else {

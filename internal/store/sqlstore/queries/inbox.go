@@ -15,5 +15,5 @@ const (
 	HoldLonger   = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until > 0`
 	EmptyInbox   = `DELETE FROM inbox WHERE thread = ?`
 	InboxKey     = `SELECT seq FROM inbox_key WHERE thread = ? AND key = ?`
-	UseInboxKey  = `INSERT INTO inbox_key (thread, key, seq) VALUES (?, ?, ?)`
+	UseInboxKey  = `INSERT INTO inbox_key (thread, key, seq, used_at) VALUES (?, ?, ?, ?)`
 )

@@ -2,7 +2,7 @@ package queries
 
 // The end of conversations and of their objects.
 const (
-	LifeColumns = `t.object_uid, t.retained_at, t.destroyed_at, t.destroyed_reason, h.idle_expiry, h.asleep`
+	LifeColumns = `t.object_uid, t.namespace_uid, t.retained_at, t.destroyed_at, t.destroyed_reason, h.idle_expiry, h.asleep`
 
 	SetAsleep = `UPDATE thread_head SET asleep = ? WHERE thread = ?`
 
@@ -16,11 +16,13 @@ const (
 
 	Destroyed = `UPDATE thread SET destroyed_at = ?, destroyed_reason = ? WHERE key = ?`
 
-	SetRetained = `UPDATE thread SET retained_at = ? WHERE key = ?`
-	Adopt       = `UPDATE thread SET object_uid = ?, retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
+	SetRetained = `UPDATE thread SET retained_at = ?, namespace_uid = ? WHERE key = ?`
+	Adopt       = `UPDATE thread SET object_uid = ?, namespace_uid = '', retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
 		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
-	Owner           = `SELECT id, object_uid, retained_at, title FROM thread WHERE key = ?`
+	Owner           = `SELECT id, object_uid, namespace_uid, retained_at, title FROM thread WHERE key = ?`
 	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
 	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status IN ('pending', 'queued', 'running')`
 	RetainedThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
+	// RetainedBefore takes the time, and the owner of threads that are being purged.
+	RetainedBefore = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.retained_at <> 0 AND (t.retained_at < ? OR t.object_uid = ?) ORDER BY t.retained_at LIMIT ?`
 )

@@ -137,7 +137,7 @@ func clearConversation(t *txn.Tx, h *txn.Head, within bool) error {
 }
 
 // Retain keeps a thread whose object is deleted. A parked thread stays parked.
-func Retain(t *txn.Tx, h *txn.Head) error {
+func Retain(t *txn.Tx, h *txn.Head, op *store.Retain) error {
 	if h.Life.Asleep&txn.AsleepRetained != 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func Retain(t *txn.Tx, h *txn.Head) error {
 	if err := t.Write(t.Ctx, queries.ChildEnded, h.Key); err != nil {
 		return err
 	}
-	if _, err := t.Exec(t.Ctx, queries.SetRetained, t.Now, h.Key); err != nil {
+	if _, err := t.Exec(t.Ctx, queries.SetRetained, t.Now, op.NamespaceUID, h.Key); err != nil {
 		return err
 	}
 	return t.Suspend(h, txn.AsleepRetained)
@@ -164,15 +164,15 @@ const purgedOwner = "purged"
 
 // Adopt gives a retained thread an object.
 func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
-	var id, owner, title string
+	var id, owner, within, title string
 	var retained int64
-	if err := t.Row(t.Ctx, queries.Owner, []any{h.Key}, &id, &owner, &retained, &title); err != nil {
+	if err := t.Row(t.Ctx, queries.Owner, []any{h.Key}, &id, &owner, &within, &retained, &title); err != nil {
 		return err
 	}
 	switch {
 	case retained == 0 && owner == op.ObjectUID:
 		return nil
-	case retained == 0, owner == purgedOwner:
+	case retained == 0, owner == purgedOwner, within != "" && op.NamespaceUID != "" && within != op.NamespaceUID:
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrNotRetained)
 	}
 	if op.Title != "" {
@@ -194,6 +194,11 @@ func MarkPurged(t *txn.Tx, h *txn.Head) error {
 	}
 	_, err := t.Exec(t.Ctx, queries.MarkPurged, purgedOwner, h.Key)
 	return err
+}
+
+// RetainedBefore implements store.Store.
+func (s Store) RetainedBefore(ctx context.Context, before int64, limit int) ([]store.Thread, error) {
+	return s.listThreads(ctx, queries.RetainedBefore, before, purgedOwner, sqldb.PageSize(limit))
 }
 
 // Retained implements store.Store.

@@ -20,7 +20,7 @@ func Scan(scan sqldb.Scanner) (*store.Thread, error) {
 		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &t.OriginID, &t.ForkIndex, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
 		&scoped, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
 		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed,
-		&t.ObjectUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
+		&t.ObjectUID, &t.NamespaceUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
 		return nil, err
 	}
 	t.Arguments = arguments.Raw()
