@@ -8,4 +8,6 @@ const (
 
 	WriteProbe = `UPDATE probe SET written_at = ? WHERE id = 1`
 	ReadProbe  = `SELECT written_at FROM probe WHERE id = 1`
+	// SchemaReader returns the schema that releases must know at least to use the database.
+	SchemaReader = `SELECT minimum FROM schema_reader WHERE id = 1`
 )
