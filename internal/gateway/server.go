@@ -53,7 +53,7 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// Draining reports whether the replica is stopping. Then requests are refused, and another replica answers them. It may be nil.
 	Draining func() bool
-	Logger         logr.Logger
+	Logger   logr.Logger
 }
 
 // Bounds of connections. A client that sends slowly, or that does not read, loses its connection.

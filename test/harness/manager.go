@@ -63,6 +63,7 @@ func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
 		"--health-probe-bind-address=" + health,
 		"--metrics-bind-address=0",
 		"--runtime-api-bind-address=" + api,
+		"--drain-timeout=0s", // a spec that stops a manager means that what is under way is cut off
 	}, o.Args...)
 	command := append(slices.Clone(o.Within), append([]string{Bin("manager")}, args...)...)
 	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: api, log: o.Log, cluster: c}, nil
@@ -124,6 +125,16 @@ func (m *Manager) Ready(ctx context.Context) (bool, error) {
 
 // Kill ends it with SIGKILL, as a crash would.
 func (m *Manager) Kill() { m.signal(syscall.SIGKILL) }
+
+// Terminate sends SIGTERM and does not wait. The channel is closed when the process has ended.
+func (m *Manager) Terminate() (ended <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd != nil {
+		_ = m.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	return m.done
+}
 
 // Stop ends it with SIGTERM and waits.
 func (m *Manager) Stop() { m.signal(syscall.SIGTERM) }

@@ -28,7 +28,7 @@ func (o *Options) openStore(ctx context.Context) (*sqlstore.Store, error) {
 		o.Logger.Info("File contents are in a folder: with several replicas, share the folder between them or set --blob-url to a bucket, so that each replica has the files that others wrote",
 			"folder", o.bucketFolder())
 	}
-	return sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: url})
+	return sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: url, Log: o.Logger.WithName("store")})
 }
 
 // databaseURL returns the URL. Its errors never contain the URL.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"k8s.io/utils/clock"
 
@@ -29,6 +29,8 @@ type PostgresOptions struct {
 	Readers int
 	// Writers is the number of connections that write; 4 when 0.
 	Writers int
+	// Log tells of migrations.
+	Log logr.Logger
 }
 
 // OpenPostgres opens the store in a PostgreSQL database, which it may share with other replicas. It creates or migrates
@@ -43,14 +45,21 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 		return nil, errors.New("the database URL is not a PostgreSQL URL: it must look like postgres://user:password@host:5432/name?sslmode=verify-full")
 	}
 	sqldb.Configure(config)
-	if err := migratePostgres(ctx, config); err != nil {
+	files, err := Migrations(postgresDialect.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := MigratePostgres(ctx, config, files, o.Log); err != nil {
 		return nil, fmt.Errorf("open the database %s on %s: %w", config.Database, config.Host, sqldb.Wrap(postgresDialect, err))
 	}
 	shared := &sqldb.Clock{}
 	if o.Clock == nil {
 		o.Clock = shared
 	}
-	s := newStore(postgresDialect, o.Clock)
+	s, err := newStore(postgresDialect, o.Clock)
+	if err != nil {
+		return nil, err
+	}
 	lost := &atomic.Int64{}
 	notices := notify.Start(config, shared, lost, s.subscribers.Send)
 	s.closers = append(s.closers, notices.Close)
@@ -67,28 +76,6 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	s.db.Writer = txn.NewPipelineWriters(s.db, o.Writers, connect, told)
 	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return connect(ctx, false) })
 	return s, nil
-}
-
-// migrationLock is the advisory lock that keeps replicas that start together from migrating at the same time. The
-// number is one that other users of the database are unlikely to use.
-const migrationLock = 0x736b65696e // "skein"
-
-func migratePostgres(ctx context.Context, config *pgx.ConnConfig) (err error) {
-	db := stdlib.OpenDB(*config)
-	defer func() { err = errors.Join(err, db.Close()) }()
-	lock, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }() // the end of the session also releases the lock
-	if _, err := lock.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
-		return err
-	}
-	defer func() {
-		_, end := lock.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock))
-		err = errors.Join(err, end)
-	}()
-	return migrate(ctx, db, postgresDialect)
 }
 
 var postgresDialect = &sqldb.Dialect{

@@ -65,7 +65,10 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 			return nil, sqldb.Wrap(sqliteDialect, err)
 		}
 	}
-	s := newStore(sqliteDialect, o.Clock)
+	s, err := newStore(sqliteDialect, o.Clock)
+	if err != nil {
+		return nil, err
+	}
 	connect := func(ctx context.Context, writes bool) (sqldb.Link, error) {
 		return sqldb.ConnectSQLite(ctx, db.Driver(), filepath.Join(o.Dir, databaseFile), writes)
 	}

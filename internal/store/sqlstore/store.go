@@ -5,14 +5,9 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
-	"embed"
 	"errors"
-	"fmt"
-	"io/fs"
 	"sync"
 
-	"github.com/pressly/goose/v3"
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -69,6 +64,7 @@ type Store struct {
 	firingStore
 
 	db          *txn.DB
+	known       int64 // the newest schema of this release
 	subscribers notify.Subscribers
 
 	closing sync.Once
@@ -77,9 +73,14 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-func newStore(d *sqldb.Dialect, c clock.PassiveClock) *Store {
+func newStore(d *sqldb.Dialect, c clock.PassiveClock) (*Store, error) {
+	known, err := knownSchema(d)
+	if err != nil {
+		return nil, err
+	}
 	db := txn.NewDB(d, c)
 	return &Store{
+		known:         known,
 		db:            db,
 		threadStore:   threads.Store{DB: db},
 		messageStore:  messages.Store{DB: db},
@@ -94,43 +95,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) *Store {
 		leaseStore:    leases.Store{DB: db},
 		permitStore:   permits.Store{DB: db},
 		firingStore:   firings.Store{DB: db},
-	}
-}
-
-//go:embed migrations
-var migrations embed.FS
-
-// Migrations returns the migrations of a kind of database, sqlite or postgres, in goose's form.
-func Migrations(kind string) (fs.FS, error) {
-	d := sqliteDialect
-	if kind == postgresDialect.Name {
-		d = postgresDialect
-	}
-	return fs.Sub(migrations, d.Folder)
-}
-
-// migrate brings the schema up to date. It refuses a schema of a newer release rather than misread it.
-func migrate(ctx context.Context, db *sql.DB, d *sqldb.Dialect) error {
-	files, err := fs.Sub(migrations, d.Folder)
-	if err != nil {
-		return err
-	}
-	p, err := goose.NewProvider(d.Goose, db, files, goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return fmt.Errorf("read the migrations: %w", err)
-	}
-	have, err := p.GetDBVersion(ctx)
-	if err != nil {
-		return fmt.Errorf("read the schema's version: %w", err)
-	}
-	sources := p.ListSources()
-	if known := sources[len(sources)-1].Version; have > known {
-		return fmt.Errorf("the database was written by a newer release (schema %d, this one knows %d): run that release, or restore a backup", have, known)
-	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate the schema: %w", err)
-	}
-	return nil
+	}, nil
 }
 
 // Subscribe implements store.Store.
@@ -143,7 +108,7 @@ func (s *Store) SubscribeThread(threadID string, fn func(store.Notification)) (s
 	return s.subscribers.SubscribeThread(threadID, fn)
 }
 
-// Ping implements store.Store. It writes and reads a probe.
+// Ping implements store.Store. It writes and reads a probe, and fails when a newer release has made the schema unusable for this one.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.db.Writer.Do(ctx, func(t *txn.Tx) error {
 		_, err := t.Exec(t.Ctx, queries.WriteProbe, t.Now)
@@ -151,8 +116,17 @@ func (s *Store) Ping(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	var at int64
-	return s.db.Readers.Row(ctx, queries.ReadProbe, nil, &at)
+	var at, minimum int64
+	if err := s.db.Readers.Row(ctx, queries.ReadProbe, nil, &at); err != nil {
+		return err
+	}
+	if err := s.db.Readers.Row(ctx, queries.SchemaReader, nil, &minimum); err != nil {
+		return err
+	}
+	if minimum > s.known {
+		return outdated(minimum, minimum, s.known)
+	}
+	return nil
 }
 
 // Close implements store.Store. It waits for reads and writes in progress. Repeating it is no error.

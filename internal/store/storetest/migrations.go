@@ -76,6 +76,52 @@ func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) 
 			}
 		})
 
+		It("may be one release newer: releases say which ones can use it, and others are told what to do", Label("K8S-10"), func(ctx SpecContext) {
+			newer := func(minimum int64) Migrating {
+				m := fresh(ctx)
+				_, err := provider(m).Up(ctx)
+				Expect(err).NotTo(HaveOccurred())
+				for _, change := range []string{
+					`ALTER TABLE run ADD COLUMN added_later TEXT NOT NULL DEFAULT ''`, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`,
+					fmt.Sprintf(`UPDATE schema_reader SET minimum = %d`, minimum),
+				} {
+					_, err := m.DB.ExecContext(ctx, change)
+					Expect(err).NotTo(HaveOccurred(), change)
+				}
+				return m
+			}
+			versions := versionsOf(fresh(ctx))
+			known := versions[len(versions)-1]
+			By("opening one that says that this release can use it")
+			m := newer(known)
+			Expect(m.DB.Close()).To(Succeed())
+			s, err := m.Open()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(s.Ping(ctx)).To(Succeed())
+			_, _, err = s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "ns", Name: "t", Agent: "a"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(s.Apply(ctx, "t", nil, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})).To(Succeed())
+			Expect(s.Run(ctx, "t", "r")).To(HaveField("Status", store.RunRunning))
+			Expect(s.Close()).To(Succeed())
+
+			By("opening one that says that it cannot")
+			m = newer(known + 1)
+			Expect(m.DB.Close()).To(Succeed())
+			_, err = m.Open()
+			Expect(err).To(MatchError(ContainSubstring(
+				"its schema 99999 is for releases that know schema %d or later, and this one knows %d: run the newer release, or restore a backup from before the update", known+1, known)))
+
+			By("finding it changed while it is open")
+			m = newer(known)
+			s, err = m.Open()
+			Expect(err).NotTo(HaveOccurred())
+			_, err = m.DB.ExecContext(ctx, fmt.Sprintf(`UPDATE schema_reader SET minimum = %d`, known+1))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(s.Ping(ctx)).To(MatchError(ContainSubstring("migrated by a newer release")))
+			Expect(s.Close()).To(Succeed())
+			Expect(m.DB.Close()).To(Succeed())
+		})
+
 		It("is migrated down to nothing, and up again", func(ctx SpecContext) {
 			m := fresh(ctx)
 			p := provider(m)

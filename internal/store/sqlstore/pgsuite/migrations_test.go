@@ -3,7 +3,14 @@ package pgsuite
 import (
 	"context"
 	"database/sql"
+	"io/fs"
+	"strings"
+	"sync"
+	"testing/fstest"
+	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/jackc/pgx/v5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/pressly/goose/v3"
@@ -34,17 +41,6 @@ var _ = storetest.DescribeMigrations("PostgreSQL", func(ctx context.Context) sto
 })
 
 var _ = Describe("PostgreSQL's schema", Label("K8S-05"), func() {
-	It("is refused when it is of a newer release", func(ctx SpecContext) {
-		d := newDatabase(ctx)
-		db, err := sql.Open("pgx", d.url)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = db.ExecContext(ctx, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(db.Close()).To(Succeed())
-		_, err = d.Open(nil)
-		Expect(err).To(MatchError(ContainSubstring("newer release (schema 999")))
-	})
-
 	It("is created once by replicas that start together", func(ctx SpecContext) {
 		url, db := empty(ctx)
 		Expect(db.Close()).To(Succeed())
@@ -62,4 +58,76 @@ var _ = Describe("PostgreSQL's schema", Label("K8S-05"), func() {
 			Expect(<-errs).To(Succeed())
 		}
 	})
+
+	It("is migrated while other replicas wait for that and work: an index is built without a lock on its table", Label("K8S-10"), func(ctx SpecContext) {
+		d := newDatabase(ctx)
+		working, err := d.Open(nil)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(working.Close)
+		files, err := sqlstore.Migrations("postgres")
+		Expect(err).NotTo(HaveOccurred())
+		newer := fstest.MapFS{}
+		names, err := fs.Glob(files, "*.sql")
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range names {
+			text, err := fs.ReadFile(files, name)
+			Expect(err).NotTo(HaveOccurred())
+			newer[name] = &fstest.MapFile{Data: text}
+		}
+		newer["90001_quick.sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\nALTER TABLE run ADD COLUMN extra BIGINT NOT NULL DEFAULT 0;\n")}
+		newer["90002_index.sql"] = &fstest.MapFile{Data: []byte("-- +goose NO TRANSACTION\n-- +goose Up\n" +
+			"DROP INDEX CONCURRENTLY IF EXISTS run_extra;\nCREATE INDEX CONCURRENTLY run_extra ON run (extra);\n")}
+		config, err := pgx.ParseConfig(d.url)
+		Expect(err).NotTo(HaveOccurred())
+
+		By("holding the table for a moment, as a transaction of another replica does")
+		db, err := sql.Open("pgx", d.url)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(db.Close)
+		tx, err := db.BeginTx(ctx, nil)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = tx.ExecContext(ctx, "SELECT count(*) FROM run")
+		Expect(err).NotTo(HaveOccurred())
+		var log lockedLog
+		errs := make(chan error, 3)
+		for range 3 {
+			go func() {
+				errs <- sqlstore.MigratePostgres(ctx, config.Copy(), newer, funcr.New(func(_, args string) { log.add(args) }, funcr.Options{}))
+			}()
+		}
+		Eventually(ctx, log.String).WithTimeout(time.Minute).Should(And(ContainSubstring("waits for a table that is in use"), ContainSubstring("Another replica migrates")))
+		Expect(tx.Rollback()).To(Succeed())
+		for range 3 {
+			Eventually(ctx, errs).WithTimeout(time.Minute).Should(Receive(Succeed()))
+		}
+		var valid bool
+		Expect(db.QueryRowContext(ctx, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'run_extra'::regclass").Scan(&valid)).To(Succeed())
+		Expect(valid).To(BeTrue())
+
+		By("going on with this release")
+		Expect(working.Ping(ctx)).To(Succeed())
+		again, err := d.Open(nil)
+		Expect(err).NotTo(HaveOccurred(), "one that restarts can use the newer schema")
+		Expect(again.Ping(ctx)).To(Succeed())
+		Expect(again.Close()).To(Succeed())
+	})
 })
+
+// lockedLog collects lines of a log.
+type lockedLog struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (l *lockedLog) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines.WriteString(line + "\n")
+}
+
+// String returns the lines.
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}

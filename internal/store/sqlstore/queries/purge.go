@@ -9,6 +9,8 @@ const (
 
 	WriteProbe = `UPDATE probe SET written_at = ? WHERE id = 1`
 	ReadProbe  = `SELECT written_at FROM probe WHERE id = 1`
+	// SchemaReader returns the schema that releases must know at least to use the database.
+	SchemaReader = `SELECT minimum FROM schema_reader WHERE id = 1`
 )
 
 // PurgeSlice removes some rows of a thread from a table. Its parameters are the thread's key twice and how many; with ByID
