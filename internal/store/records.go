@@ -45,6 +45,7 @@ type Thread struct {
 	DestroyedReason string // DestroyedExplicit or DestroyedExpired
 	IdleExpiry      int64  // in microseconds; 0 = never (THR-07)
 	RetainedAt      int64  // since when it has had no Thread object (THR-09)
+	Waits           string // for room in a quota of its namespace, for people; "" when it does not (K8S-11)
 	Parked          bool   // inbox items wait until a user's message or Continue (MSG-08)
 
 	Version        int64 // grows by one with each committed change (THR-11)

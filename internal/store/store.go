@@ -158,6 +158,7 @@ type Store interface {
 	RelationStore
 	Searcher
 	PermitStore
+	QuotaStore
 	MemoryStore
 
 	// Subscribe calls fn after commits with a notification of what changed. Notifications carry no data and can be

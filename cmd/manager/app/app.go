@@ -143,7 +143,11 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := quota.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota)
+	quotas, err := o.followQuotas(ctx, mgr, data)
+	if err != nil {
+		return err
+	}
+	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota).WithQuotas(quotas.Limits)
 	eng, err := engine.New(engine.Options{
 		Threads:       data.threads,
 		Definitions:   resolver,
@@ -158,6 +162,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Workers:       o.Workers,
 
 		NamespaceWorkers: o.NamespaceWorkers,
+		Quotas:           quotas.Limits,
 		Limits:           engine.Limits{Depth: o.SubagentDepth, Children: o.ThreadSubagents, NamespaceChildren: o.NamespaceSubagents},
 
 		Logger:  o.Logger.WithName("engine"),
@@ -177,6 +182,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		for _, r := range []manager.Runnable{
 			&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")},
 			&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
+			&quotaSweeper{store: data.store, clock: clock.RealClock{}, log: o.Logger.WithName("quotas")},
 			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,
 		} {
@@ -185,6 +191,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			}
 		}
 		return controller.Setup(term, controller.Options{
+			Quotas: quotas.Limits, Effects: effects,
 			Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
 		})
 	})

@@ -26,6 +26,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/notify"
 	"github.com/skein-dev/skein/internal/store/sqlstore/permits"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/search"
@@ -50,6 +51,7 @@ type (
 	leaseStore    = leases.Store
 	permitStore   = permits.Store
 	firingStore   = firings.Store
+	quotaStore    = quotas.Store
 )
 
 // Store is a store.Store over a SQL database.
@@ -67,6 +69,7 @@ type Store struct {
 	leaseStore
 	permitStore
 	firingStore
+	quotaStore
 
 	db          *txn.DB
 	subscribers notify.Subscribers
@@ -94,6 +97,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) *Store {
 		leaseStore:    leases.Store{DB: db},
 		permitStore:   permits.Store{DB: db},
 		firingStore:   firings.Store{DB: db},
+		quotaStore:    quotas.Store{DB: db},
 	}
 }
 
