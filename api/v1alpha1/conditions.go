@@ -20,6 +20,8 @@ const (
 	// ConditionTitlesReady is False on an Agent whose titleModelRef cannot be used: its threads run and get no titles.
 	// Agents without a titleModelRef have no such condition.
 	ConditionTitlesReady = "TitlesReady"
+	// ConditionFull says that one of the bounds of a ThreadQuota is reached.
+	ConditionFull = "Full"
 	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired.
 	ConditionFired = "Fired"
 	// ConditionComplete says that the handler of a ScheduledEffect has ended.
@@ -106,6 +108,8 @@ const (
 	ReasonWaitingForTime = "WaitingForTime"
 	// ReasonEnvMissing: the run waits for variables that its agent requires; the message names them.
 	ReasonEnvMissing = "EnvMissing"
+	// ReasonWaitingForQuota: the namespace has used up a quota; the thread goes on when there is room.
+	ReasonWaitingForQuota = "WaitingForQuota"
 	// ReasonIdle: at rest.
 	ReasonIdle = "Idle"
 )
@@ -152,8 +156,10 @@ const (
 	ReasonImageUnavailable = "ImageUnavailable"
 	// ReasonUnschedulable: no node takes the pods.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonQuotaExceeded: a ResourceQuota of the namespace leaves no room for the pods.
+	// ReasonQuotaExceeded: a ResourceQuota of the namespace leaves no room for the pods, or a ThreadQuota for the Thread.
 	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonQuotaHasRoom: no bound of the ThreadQuota is reached.
+	ReasonQuotaHasRoom = "QuotaHasRoom"
 	// ReasonPodsRefused: the API server refuses the pods: an admission policy, or a value of the pool's spec.
 	ReasonPodsRefused = "PodsRefused"
 	// ReasonProcessMode: the manager runs sandboxes as local processes, so the pool makes no pods.

@@ -76,6 +76,12 @@ func (o *ThreadEndpoint) UnmarshalJSON(data []byte) error {
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It fails only for what is not a JSON object; see Decoding.
+func (o *ThreadQuota) UnmarshalJSON(data []byte) error {
+	type plain ThreadQuota
+	return decode(data, (*plain)(o), &o.Decoding)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It fails only for what is not a JSON object; see Decoding.
 func (o *ThreadGateway) UnmarshalJSON(data []byte) error {
 	type plain ThreadGateway
 	return decode(data, (*plain)(o), &o.Decoding)

@@ -28,6 +28,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&Effect{}, &EffectList{},
 		&ThreadEndpoint{}, &ThreadEndpointList{},
 		&ThreadGateway{}, &ThreadGatewayList{},
+		&ThreadQuota{}, &ThreadQuotaList{},
 		&Thread{}, &ThreadList{},
 		&Subagent{}, &SubagentList{},
 		&ScheduledEffect{}, &ScheduledEffectList{},

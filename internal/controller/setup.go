@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/controller/subagent"
 	"github.com/skein-dev/skein/internal/controller/thread"
+	"github.com/skein-dev/skein/internal/controller/threadquota"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/redact"
@@ -48,6 +49,9 @@ type Options struct {
 	Definitions *definitions.Resolver
 	Sandboxes   thread.Sandboxes
 	Pools       Pools
+	// Quotas returns the quotas of a namespace, and Effects counts the ScheduledEffects of one (K8S-11).
+	Quotas  func(namespace string) store.Quotas
+	Effects threadquota.Effects
 	// Clock is used for due times and paces. nil means the real clock.
 	Clock clock.PassiveClock
 	// Secrets are removed from Events and statuses. It may be nil.
@@ -62,6 +66,7 @@ const (
 	subagentWorkers   = 8
 	effectWorkers     = 16
 	poolWorkers       = 2
+	quotaWorkers      = 2
 )
 
 // recorderName is the reporting controller in Events.
@@ -87,6 +92,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		}).Setup(mgr),
 		scheduledeffect.New(scheduledeffect.Options{
 			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: effectWorkers,
+		}).Setup(mgr),
+		threadquota.New(threadquota.Options{
+			Client: c, Store: o.Threads.Store(), Effects: o.Effects, Limits: o.Quotas, Recorder: recorder, Clock: o.Clock, Workers: quotaWorkers,
 		}).Setup(mgr),
 		sandboxpool.New(sandboxpool.Options{
 			Client: c, ProcessMode: o.Pools.ProcessMode, Settings: o.Pools.Settings, Authority: o.Pools.Authority,

@@ -27,6 +27,9 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err := r.overLimit(); err != nil {
 		return false, err
 	}
+	if err := r.overQuota(ctx); err != nil {
+		return false, err
+	}
 	if r.side().Handler != nil {
 		return r.askHandler(ctx)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/held"
+	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -78,6 +79,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 	e.queue.Delay(id, false)
 	err := e.process(ctx, id)
 	var notReady *definition.NotReadyError
+	var wait *quota.WaitError
 	switch {
 	case err == nil, errors.Is(err, ending.ErrShutdown), errors.Is(err, model.ErrLater):
 		e.refused.Forget(id)
@@ -87,6 +89,11 @@ func (e *Engine) handle(ctx context.Context, id string) {
 		e.refused.Add(id)
 		e.queue.Forget(id)
 		e.log.V(1).Info("thread waits for its definitions", "thread", id, "reason", notReady.Reason, "message", notReady.Message)
+	case errors.As(err, &wait):
+		// The thread keeps its inbox. The quotas wake it when there is room.
+		e.refused.Add(id)
+		e.queue.Forget(id)
+		e.quotas.Wait(wait.Namespace, id)
 	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
 		e.log.Info("thread was lost to another holder", "thread", id)
 		e.queue.Forget(id)

@@ -25,6 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/related"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -47,6 +48,7 @@ type Engine struct {
 	postRun   *postrun.Worker
 	related   *related.Service // nil where no threads can be made
 	timers    *schedule.Timers
+	quotas    *quota.Quotas
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
 	// observed queues threads that another replica may have terminated, purged or stopped.
@@ -106,6 +108,7 @@ func New(o Options) (*Engine, error) {
 		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Redact: o.Redact, Fault: e.fault,
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
+	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
 	e.hooks = hooks.New(hooks.Options{
 		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
 		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
@@ -133,7 +136,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.postRun.Sweep, e.observeLoop} {
+	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Go(func() { e.resumeHandoffs(ctx) })

@@ -9,6 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -38,6 +39,8 @@ type Options struct {
 	Workers int
 	// NamespaceWorkers is how many runs of one namespace may be under way at once. 0 sets no separate limit.
 	NamespaceWorkers int
+	// Quotas returns the quotas of a namespace (K8S-11). nil means that there are none.
+	Quotas func(namespace string) store.Quotas
 	// EffectWorkers is how many effects may be under way at once. The default is 64.
 	EffectWorkers int
 	// EffectRetry is how a firing is retried whose handler could not run. A handler that throws is not retried. The

@@ -51,6 +51,7 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 		e.queue.Delay(id, true)
 	}
 	release()
+	e.quotas.Rested(active.Namespace)
 	return err
 }
 
@@ -169,6 +170,9 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	agent, err := e.agentOf(ctx, t, going)
 	if err != nil {
+		return false, err
+	}
+	if err := e.admitRun(ctx, t, fence, active, under); err != nil {
 		return false, err
 	}
 	r := e.newRun(t, fence, active, e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id))

@@ -44,6 +44,8 @@ type Effects struct {
 	store  EffectStore
 	clock  clock.PassiveClock
 	quota  *EffectQuota
+	// limits returns the quotas of a namespace; nil means that there are none.
+	limits func(namespace string) store.Quotas
 }
 
 // EffectStore is the part of the store that Effects needs.
@@ -52,6 +54,8 @@ type EffectStore interface {
 	StopEffect(ctx context.Context, effectID string) error
 	PutEffectArgs(ctx context.Context, a store.EffectArgs) error
 	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
+	ClaimRoom(ctx context.Context, c store.RoomClaim) error
+	ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
 }
 
 var _ engine.Effects = (*Effects)(nil)
@@ -102,8 +106,17 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 		}
 		return "", err
 	}
+	release, err := e.claim(ctx, s)
+	if err != nil {
+		undo()
+		if id, err := e.existing(ctx, s); err == nil {
+			return id, nil
+		}
+		return "", err
+	}
 	if err = e.create(ctx, thread, s, req.Args); err != nil {
 		undo()
+		release(err)
 	}
 	if apierrors.IsAlreadyExists(err) {
 		return e.existing(ctx, s)

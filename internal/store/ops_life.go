@@ -44,8 +44,8 @@ type Adopt struct {
 	// another one.
 	NamespaceUID string
 	Name         string
-	Agent     string
-	Title     string // empty leaves the title as it is
+	Agent        string
+	Title        string // empty leaves the title as it is
 }
 
 // Attach makes a root thread, with everything below it, the child of another thread of its namespace. It fails with

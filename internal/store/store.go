@@ -177,6 +177,7 @@ type Store interface {
 	RelationStore
 	Searcher
 	PermitStore
+	QuotaStore
 	MemoryStore
 
 	// Subscribe calls fn after commits with a notification of what changed. Notifications carry no data and can be

@@ -147,7 +147,11 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := quota.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
-	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota)
+	quotas, err := o.followQuotas(ctx, mgr, data)
+	if err != nil {
+		return nil, err
+	}
+	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota).WithQuotas(quotas.Limits)
 	eng, err := engine.New(engine.Options{
 		Threads:       data.threads,
 		Definitions:   resolver,
@@ -162,6 +166,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Workers:       o.Workers,
 
 		NamespaceWorkers: o.NamespaceWorkers,
+		Quotas:           quotas.Limits,
 		Limits:           engine.Limits{Depth: o.SubagentDepth, Children: o.ThreadSubagents, NamespaceChildren: o.NamespaceSubagents},
 
 		Logger:  o.Logger.WithName("engine"),
@@ -183,6 +188,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			&sweeper{threads: data.threads, retained: o.RetainedTTL, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
 			&remover{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("remover")},
 			&ager{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
+			&quotaSweeper{store: data.store, clock: clock.RealClock{}, log: o.Logger.WithName("quotas")},
 			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,
 		} {
@@ -191,6 +197,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			}
 		}
 		return controller.Setup(term, controller.Options{
+			Quotas: quotas.Limits, Effects: effects,
 			Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
 		})
 	})

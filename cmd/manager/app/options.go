@@ -100,11 +100,13 @@ type Options struct {
 	// the engine's default.
 	SubagentDepth, ThreadSubagents, NamespaceSubagents int
 
-	ThreadEffects    int      // ScheduledEffects of a thread that have not ended; 0 means no limit
-	NamespaceEffects int      // the same of a namespace
-	MaxQueued        int      // user messages that may wait in one thread (MSG-07)
-	Namespaces       []string // empty means all
-	Namespace        string   // the manager's own namespace
+	ThreadEffects    int // ScheduledEffects of a thread that have not ended; 0 means no limit
+	NamespaceEffects int // the same of a namespace
+	// NamespaceQuota are the quotas of namespaces, unless a ThreadQuota names the resource (K8S-11).
+	NamespaceQuota map[string]string
+	MaxQueued      int      // user messages that may wait in one thread (MSG-07)
+	Namespaces     []string // empty means all
+	Namespace      string   // the manager's own namespace
 
 	LogFormat string // json or text
 	LogLevel  string // error, info or debug
@@ -177,6 +179,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "`number` of runs at once of one namespace; only bound by --workers when 0")
 	f.IntVar(&o.ThreadEffects, "thread-effects", o.ThreadEffects, "`number` of ScheduledEffects of one thread that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
 	f.IntVar(&o.NamespaceEffects, "namespace-effects", o.NamespaceEffects, "`number` of ScheduledEffects of one namespace that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
+	f.StringToStringVar(&o.NamespaceQuota, kube.FlagNamespaceQuota, o.NamespaceQuota, "`resource=amount` that each namespace may use unless a ThreadQuota of it names the resource, such as threads=10000,runningThreads=100,bytes=50Gi,tokensPerDay=50000000,costPerDay=200,pendingEffects=10000")
 	f.IntVar(&o.SubagentDepth, "subagent-depth", o.SubagentDepth, "`number` of levels that subagents may nest (default 5)")
 	f.IntVar(&o.ThreadSubagents, "thread-subagents", o.ThreadSubagents, "`number` of living subagents that one thread may start (default 100)")
 	f.IntVar(&o.NamespaceSubagents, "namespace-subagents", o.NamespaceSubagents, "`number` of living subagents that the threads of one namespace may start together (default 10000)")
@@ -222,6 +225,9 @@ func (o *Options) validate() error {
 		errs = append(errs, errors.New("--sandbox-v8-image: name the image of sandbox pods with the engine v8"))
 	}
 	if _, err := o.fileQuota(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := kube.ParseQuotas(o.NamespaceQuota); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := o.toolPolicy(); err != nil {

@@ -1,10 +1,16 @@
 package app
 
 import (
+	"context"
 	"fmt"
+	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -24,3 +30,39 @@ func (o *Options) fileQuota() (q store.FileQuota, err error) {
 	q.Bytes = n.Value()
 	return q, nil
 }
+
+// followQuotas holds namespaces to their quotas (K8S-11): what ThreadQuotas say, and else the flag.
+func (o *Options) followQuotas(ctx context.Context, mgr ctrl.Manager, data *data) (*kube.Quotas, error) {
+	defaults, err := kube.ParseQuotas(o.NamespaceQuota)
+	if err != nil {
+		return nil, err
+	}
+	quotas := kube.NewQuotas(defaults)
+	if err := quotas.Follow(ctx, mgr.GetCache()); err != nil {
+		return nil, err
+	}
+	data.store.LimitNamespaces(quotas.Limits)
+	return quotas, nil
+}
+
+// quotaSweepEvery is the interval of the sweeps of what quotas no longer count.
+const quotaSweepEvery = time.Hour
+
+// quotaSweeper removes what quotas no longer count.
+type quotaSweeper struct {
+	store store.QuotaStore
+	clock clock.WithTicker
+	log   logr.Logger
+}
+
+// Start sweeps until ctx ends.
+func (s *quotaSweeper) Start(ctx context.Context) error {
+	return every(ctx, s.clock, quotaSweepEvery, func(ctx context.Context) {
+		if err := s.store.SweepQuotas(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error(err, "remove what quotas no longer count; the next sweep tries again")
+		}
+	})
+}
+
+// NeedLeaderElection returns true: one replica is enough.
+func (*quotaSweeper) NeedLeaderElection() bool { return true }

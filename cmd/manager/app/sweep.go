@@ -23,8 +23,8 @@ type sweeper struct {
 	threads *thread.Service
 	// retained is how long data without an object is kept; 0 for ever.
 	retained time.Duration
-	clock   clock.WithTicker
-	log     logr.Logger
+	clock    clock.WithTicker
+	log      logr.Logger
 }
 
 // Start sweeps until ctx ends.

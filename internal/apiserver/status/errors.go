@@ -69,6 +69,14 @@ func overQuota(name string, q *store.QuotaError) *apierrors.StatusError {
 	return e
 }
 
+// overNamespace returns a 403, as for a ResourceQuota. The cause names what the namespace has used up.
+func overNamespace(name string, q *store.NamespaceQuotaError) *apierrors.StatusError {
+	e := apierrors.NewForbidden(ThreadsResource, name, nil)
+	e.ErrStatus.Message = q.Error()
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQuotaExceeded, Field: string(q.Resource), Message: q.Error()}}
+	return e
+}
+
 func overEffects(name string, q *engine.EffectQuotaError) *apierrors.StatusError {
 	e := apierrors.NewForbidden(ThreadsResource, name, nil)
 	e.ErrStatus.Message = q.Message

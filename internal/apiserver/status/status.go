@@ -35,6 +35,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	var unreadable *thread.EnvUnreadableError
 	var version *store.VersionError
 	var quota *store.QuotaError
+	var namespaceQuota *store.NamespaceQuotaError
 	var effects *engine.EffectQuotaError
 	switch {
 	case errors.As(err, &status):
@@ -93,6 +94,8 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 		return apierrors.NewConflict(ThreadsResource, name, errors.New("it has changed since it was read: read it again and repeat the change"))
 	case errors.As(err, &quota):
 		return overQuota(name, quota)
+	case errors.As(err, &namespaceQuota):
+		return overNamespace(name, namespaceQuota)
 	case errors.As(err, &effects):
 		return overEffects(name, effects)
 	case errors.Is(err, store.ErrNoSpace):

@@ -128,6 +128,8 @@ type scope struct {
 	why string
 	// again is when a thread that waits for its children checks them without a notification. 0 means never.
 	again time.Duration
+	// retry is when a thread that found no room in a quota is tried again. 0 means never.
+	retry time.Duration
 }
 
 // problem is a reason and a message for the Ready condition.
@@ -174,6 +176,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Only this place writes the status, whatever the result of the phases.
 	result, err := r.writeStatus(ctx, s, failed)
+	if result.RequeueAfter == 0 || s.retry != 0 && s.retry < result.RequeueAfter {
+		result.RequeueAfter = s.retry
+	}
 	if err == nil && failed == nil && result.RequeueAfter == 0 {
 		failed = r.refuse(ctx, s)
 	}

@@ -3,9 +3,11 @@ package thread
 import (
 	"context"
 	"fmt"
+	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // fileQuota returns the limits that a spec sets for the thread's files. nil leaves a limit to the manager (FIL-08).
@@ -42,4 +44,17 @@ func same(a, b *int64) bool {
 		return a == b
 	}
 	return *a == *b
+}
+
+// quotaRetry is how often a thread that found no room in the quotas of its namespace is tried again.
+const quotaRetry = 5 * time.Second
+
+// noRoom records that the namespace has no room for a thread (K8S-11). The thread is stored once there is some. A child for
+// which a call of its parent waits is refused instead, so that the parent is told.
+func (r *Reconciler) noRoom(s *scope, n *thread.NewThread, full *store.NamespaceQuotaError) {
+	if n.Child != nil && n.Child.ToolCallID != "" {
+		s.problem, s.refused, s.why = &problem{skeinv1.ReasonChildRefused, full.Error()}, n, full.Error()
+		return
+	}
+	s.problem, s.retry = &problem{skeinv1.ReasonQuotaExceeded, full.Error()}, quotaRetry
 }

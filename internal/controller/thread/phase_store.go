@@ -117,6 +117,11 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		}
 		return false, nil
 	}
+	var full *store.NamespaceQuotaError
+	if errors.As(err, &full) {
+		r.noRoom(s, n, full)
+		return false, nil
+	}
 	if err != nil {
 		return false, settle(s, fmt.Errorf("store the thread: %w", err))
 	}

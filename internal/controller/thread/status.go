@@ -129,6 +129,8 @@ func (s *scope) computeReady(w conditions.Writer, failed error) {
 
 func computeExecuting(w conditions.Writer, row *store.Thread, run *store.Run) {
 	switch {
+	case waitsForQuota(row, run):
+		w.Set(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonWaitingForQuota, row.Waits)
 	case row == nil || row.TerminatedAt != 0 || run == nil || run.Status.Ended():
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonIdle, "")
 	case run.Status == store.RunWaiting && run.Reason != "":
@@ -138,6 +140,11 @@ func computeExecuting(w conditions.Writer, row *store.Thread, run *store.Run) {
 	default:
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, skeinv1.ReasonRunning, "")
 	}
+}
+
+// waitsForQuota reports whether a thread has something to do and waits for room in a quota of its namespace (K8S-11).
+func waitsForQuota(row *store.Thread, run *store.Run) bool {
+	return row != nil && row.Waits != "" && row.TerminatedAt == 0 && (row.Queued > 0 || run != nil && !run.Status.Ended())
 }
 
 func computeTerminated(w conditions.Writer, row *store.Thread) {
@@ -160,6 +167,8 @@ func phaseOf(row *store.Thread, run *store.Run) string {
 		return phaseTerminated
 	case (run == nil || run.Status.Ended()) && row.Parked && row.Queued > 0:
 		return phaseParked
+	case waitsForQuota(row, run):
+		return phaseWaiting
 	case run == nil || run.Status.Ended():
 		return phaseIdle
 	case run.Status == store.RunWaiting:

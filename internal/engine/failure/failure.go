@@ -38,6 +38,7 @@ const (
 	ReasonRolledBack             = "RolledBack"         // a message took the place of the run, and what the run had appended was removed
 	ReasonMaxTokensReached       = "MaxTokensReached"   // the run used as many tokens as its limits allow
 	ReasonMaxCostReached         = "MaxCostReached"     // the run cost as much as its limits allow
+	ReasonQuotaExceeded          = "QuotaExceeded"      // the namespace has used up its tokens or its cost of the day
 	ReasonMaxDurationReached     = "MaxDurationReached" // the run worked for as long as its limits allow
 	ReasonInvalidLimits          = "InvalidLimits"      // the limits of the run cannot be read
 )

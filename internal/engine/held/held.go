@@ -28,6 +28,8 @@ type Active struct {
 	PassedOver int64
 	// Ended are runs whose post-run tasks begin when this replica has released the lease. Only the holder uses it.
 	Ended []store.RunRef
+	// Namespace is that of the thread once it counts as running (K8S-11). Only the holder uses it.
+	Namespace string
 }
 
 // NewActive returns a thread that cancel cancels.

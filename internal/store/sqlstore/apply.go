@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
 	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/search"
@@ -152,6 +153,8 @@ func apply(t *txn.Tx, h *txn.Head, op store.Op) error {
 		return search.PutEmbedding(t, h, op)
 	case *store.AddTaskUsage:
 		return runs.AddTaskUsage(t, h, op)
+	case *store.AwaitQuota:
+		return quotas.Await(t, h, op)
 	}
 	if known, err := applyLife(t, h, op); known {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/notify"
 	"github.com/skein-dev/skein/internal/store/sqlstore/permits"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/search"
@@ -45,6 +46,7 @@ type (
 	leaseStore    = leases.Store
 	permitStore   = permits.Store
 	firingStore   = firings.Store
+	quotaStore    = quotas.Store
 )
 
 // Store is a store.Store over a SQL database.
@@ -62,6 +64,7 @@ type Store struct {
 	leaseStore
 	permitStore
 	firingStore
+	quotaStore
 
 	db          *txn.DB
 	known       int64 // the newest schema of this release
@@ -95,6 +98,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) (*Store, error) {
 		leaseStore:    leases.Store{DB: db},
 		permitStore:   permits.Store{DB: db},
 		firingStore:   firings.Store{DB: db},
+		quotaStore:    quotas.Store{DB: db},
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/env"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
@@ -75,6 +76,9 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 		return err
 	}
 	if err := t.Write(t.Ctx, queries.InsertHead, h.Key, h.Namespace, t.Now, second); err != nil {
+		return err
+	}
+	if err := quotas.Threads(t, h.Namespace); err != nil {
 		return err
 	}
 	t.Heads = append(t.Heads, h)

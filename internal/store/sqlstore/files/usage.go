@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
@@ -23,7 +24,7 @@ func account(t *txn.Tx, h *txn.Head, d usage, quota store.FileQuota) error {
 	}
 	var u store.FileUsage
 	var maxBytes, maxFiles sql.NullInt64
-	if err := t.Row(t.Ctx, queries.CountFiles, []any{h.Key, d.files, d.folders, d.bytes}, &u.Files, &u.Folders, &u.Bytes, &maxBytes, &maxFiles); err != nil {
+	if err := t.Row(t.Ctx, queries.CountFiles, []any{h.Key, h.Namespace, d.files, d.folders, d.bytes}, &u.Files, &u.Folders, &u.Bytes, &maxBytes, &maxFiles); err != nil {
 		return err
 	}
 	u.MaxBytes, u.MaxFiles = pointer(maxBytes), pointer(maxFiles)
@@ -33,6 +34,9 @@ func account(t *txn.Tx, h *txn.Head, d usage, quota store.FileQuota) error {
 	}
 	if n := u.Files + u.Folders; d.files+d.folders > 0 && quota.Files > 0 && n > quota.Files {
 		return &store.QuotaError{Resource: "files", Limit: quota.Files, Wanted: n}
+	}
+	if d.bytes > 0 {
+		return quotas.Bytes(t, h.Namespace)
 	}
 	return nil
 }
@@ -52,7 +56,7 @@ func SetQuota(t *txn.Tx, h *txn.Head, op *store.SetFileQuota) error {
 		}
 		return *n
 	}
-	return t.Write(t.Ctx, queries.SetFileQuota, h.Key, bound(op.Bytes), bound(op.Files))
+	return t.Write(t.Ctx, queries.SetFileQuota, h.Key, h.Namespace, bound(op.Bytes), bound(op.Files))
 }
 
 // FileUsage implements store.Store.

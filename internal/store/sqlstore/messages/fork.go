@@ -6,6 +6,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
@@ -59,6 +60,9 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 		if err := t.Write(t.Ctx, s.query, s.args...); err != nil {
 			return err
 		}
+	}
+	if err := quotas.Bytes(t, h.Namespace); err != nil {
+		return err
 	}
 	op.Index, op.Messages = index, counted.Total(true, 0, true)
 	h.Appended = op.Messages

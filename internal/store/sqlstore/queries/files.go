@@ -49,10 +49,10 @@ const (
 	DropOrphan    = `DELETE FROM orphan_object WHERE object = ?`
 
 	FileUsage  = `SELECT u.files, u.folders, u.bytes, u.max_bytes, u.max_files FROM file_usage u JOIN thread t ON t.key = u.thread WHERE t.id = ?`
-	CountFiles = `INSERT INTO file_usage (thread, files, folders, bytes) VALUES (?, ?, ?, ?)
-		ON CONFLICT (thread) DO UPDATE SET files = file_usage.files + excluded.files, folders = file_usage.folders + excluded.folders,
+	CountFiles = `INSERT INTO file_usage (thread, namespace, files, folders, bytes) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (thread) DO UPDATE SET namespace = excluded.namespace, files = file_usage.files + excluded.files, folders = file_usage.folders + excluded.folders,
 			bytes = file_usage.bytes + excluded.bytes
 		RETURNING files, folders, bytes, max_bytes, max_files`
-	SetFileQuota = `INSERT INTO file_usage (thread, files, folders, bytes, max_bytes, max_files) VALUES (?, 0, 0, 0, ?, ?)
+	SetFileQuota = `INSERT INTO file_usage (thread, namespace, files, folders, bytes, max_bytes, max_files) VALUES (?, ?, 0, 0, 0, ?, ?)
 		ON CONFLICT (thread) DO UPDATE SET max_bytes = excluded.max_bytes, max_files = excluded.max_files`
 )

@@ -64,8 +64,8 @@ const (
 	CopyFiles = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
 		SELECT CAST(? AS BIGINT), path, parent, dir, mime_type, digest, size, metadata, width, height, created_at FROM file WHERE thread = ?`
 
-	CopyFileUsage = `INSERT INTO file_usage (thread, files, folders, bytes)
-		SELECT CAST(? AS BIGINT), files, folders, bytes FROM file_usage WHERE thread = ?`
+	CopyFileUsage = `INSERT INTO file_usage (thread, namespace, files, folders, bytes)
+		SELECT CAST(? AS BIGINT), namespace, files, folders, bytes FROM file_usage WHERE thread = ?`
 
 	RelationshipColumns = `r.peer, coalesce((SELECT p.name FROM thread p WHERE p.id = r.peer), ''), r.type, r.role, r.message_index, r.created_at, r.comment`
 

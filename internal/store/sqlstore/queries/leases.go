@@ -4,7 +4,7 @@ package queries
 const (
 	Lease     = `SELECT owner, epoch, expires_at FROM lease WHERE thread = ?`
 	TakeLease = `INSERT INTO lease (thread, owner, epoch, expires_at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (thread) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, expires_at = excluded.expires_at`
+		ON CONFLICT (thread) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, expires_at = excluded.expires_at, running_in = NULL`
 	KeepLease    = `UPDATE lease SET expires_at = ? WHERE thread = ?`
 	FreeLease    = `UPDATE lease SET owner = '', expires_at = 0 WHERE thread = ?`
 	RenewLease   = `UPDATE lease SET expires_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND owner = ? AND epoch = ?`

@@ -7,7 +7,7 @@ const (
 
 	Run       = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? AND r.id = ?`
 	Runs      = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? ORDER BY r.seq DESC LIMIT ? OFFSET ?`
-	RunBefore = `SELECT status, started_at, ended_at FROM run WHERE thread = ? AND id = ?`
+	RunBefore = `SELECT status, started_at, ended_at, usage FROM run WHERE thread = ? AND id = ?`
 	InsertRun = `INSERT INTO run (thread, id, seq, agent, status, reason, message, steps, started_at, ended_at, wake_at, state, usage, session_state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	UpdateRun = `UPDATE run SET agent = ?, status = ?, reason = ?, message = ?, steps = ?, started_at = ?, ended_at = ?,

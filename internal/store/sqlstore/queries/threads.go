@@ -6,7 +6,7 @@ package queries
 const (
 	ThreadColumns = `t.id, t.namespace, t.name, t.agent, t.origin_agent, t.declared_agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
 		t.parent_id, t.reference, t.root_id, t.depth, t.origin_id, t.fork_index, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
-		t.scoped_env, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
+		t.scoped_env, t.waits, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
 		t.archived_at, t.fields, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + LifeColumns
 	FromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
 

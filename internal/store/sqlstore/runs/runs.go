@@ -9,6 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 	"github.com/skein-dev/skein/internal/store/sqlstore/values"
@@ -52,8 +53,11 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRun) error {
 	if err != nil {
 		return err
 	}
-	h.Run = txn.LastRun{Known: true, ID: r.ID, Status: r.Status, Started: r.StartedAt, Ended: r.EndedAt}
+	h.Run = txn.LastRun{Known: true, ID: r.ID, Status: r.Status, Started: r.StartedAt, Ended: r.EndedAt, Usage: r.Usage}
 	h.Touch(0)
+	if err := quotas.Spend(t, h, was.Usage, r.Usage); err != nil {
+		return err
+	}
 	if err := followRun(t, h, r, before, made); err != nil {
 		return err
 	}
@@ -77,9 +81,11 @@ func runBefore(t *txn.Tx, h *txn.Head, id string) (txn.LastRun, error) {
 		return txn.LastRun{}, nil
 	}
 	r := txn.LastRun{ID: id}
-	if known, err := sqldb.Found(t.Row(t.Ctx, queries.RunBefore, []any{h.Key, id}, &r.Status, &r.Started, &r.Ended)); err != nil || !known {
+	var usage sqldb.Text
+	if known, err := sqldb.Found(t.Row(t.Ctx, queries.RunBefore, []any{h.Key, id}, &r.Status, &r.Started, &r.Ended, &usage)); err != nil || !known {
 		return txn.LastRun{}, err
 	}
+	r.Usage = usage.Raw()
 	return r, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
@@ -29,6 +30,9 @@ func AddTaskUsage(t *txn.Tx, h *txn.Head, op *store.AddTaskUsage) error {
 	}
 	n, err := t.Exec(t.Ctx, queries.AddTaskUsage, h.Key, op.RunID, op.Task, op.Agent, string(usage), t.Now)
 	if op.Added = n > 0; err != nil || !op.Added {
+		return err
+	}
+	if err := quotas.Spend(t, h, nil, usage); err != nil {
 		return err
 	}
 	u := op.Usage

@@ -2,9 +2,11 @@ package txn
 
 import (
 	"context"
+	"sync/atomic"
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
@@ -15,6 +17,7 @@ type DB struct {
 	clock   clock.PassiveClock
 	Writer  *Writers
 	Readers *sqldb.Readers
+	quotas  atomic.Pointer[func(namespace string) store.Quotas]
 }
 
 // NewDB returns a db without writers and readers. A nil clock stands for the real one.
@@ -27,6 +30,17 @@ func NewDB(d *sqldb.Dialect, c clock.PassiveClock) *DB {
 
 // Now returns the present time in microseconds.
 func (d *DB) Now() int64 { return d.clock.Now().UnixMicro() }
+
+// LimitNamespaces sets what returns the quotas of a namespace.
+func (d *DB) LimitNamespaces(of func(namespace string) store.Quotas) { d.quotas.Store(&of) }
+
+// quotasOf returns the quotas of a namespace.
+func (d *DB) quotasOf(namespace string) store.Quotas {
+	if of := d.quotas.Load(); of != nil {
+		return (*of)(namespace)
+	}
+	return nil
+}
 
 // OfThread calls fn with the key of a thread, and a connection on which all reads see one moment. It returns
 // store.ErrNotFound when the thread does not exist.

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -188,6 +189,7 @@ type LastRun struct {
 	ID             string // "" when there is none
 	Status         store.RunStatus
 	Started, Ended int64
+	Usage          json.RawMessage
 }
 
 // ExpectVersion returns a store.VersionError unless the thread has the version.

@@ -30,6 +30,7 @@ type pipeline struct {
 	dialect *sqldb.Dialect
 	open    func(ctx context.Context, writes bool) (*sqldb.Conn, error)
 	now     func() int64
+	quotas  func(namespace string) store.Quotas
 
 	conn *sqldb.Conn
 	kept keptHeads
@@ -288,7 +289,7 @@ var errAsked = errors.New("the transaction must be run with locks")
 func (ps *pipe) run(ctx context.Context, j *job) *Tx {
 	ps.guards, ps.fences, ps.writes = nil, nil, nil
 	ps.sent, ps.asked, ps.failed, ps.assumed = false, false, false, false
-	t := &Tx{session: ps, Ctx: ctx, Now: ps.p.now()}
+	t := &Tx{session: ps, Ctx: ctx, Now: ps.p.now(), Quotas: ps.p.quotas}
 	j.err = t.run(j.fn)
 	if j.err != nil {
 		ps.writes = nil

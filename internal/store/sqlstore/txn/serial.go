@@ -22,6 +22,7 @@ type serial struct {
 	dialect *sqldb.Dialect
 	open    sqldb.Opener
 	now     func() int64
+	quotas  func(namespace string) store.Quotas
 	conn    *sqldb.Conn
 	kept    keptHeads
 }
@@ -101,7 +102,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 		}
 	}
 	ss.wrote, ss.assumed = false, false
-	t := &Tx{session: ss, Ctx: ctx, Now: s.now()}
+	t := &Tx{session: ss, Ctx: ctx, Now: s.now(), Quotas: s.quotas}
 	j.err = t.run(j.fn)
 	switch {
 	case c.Failed:

@@ -40,6 +40,8 @@ type Tx struct {
 	Now           int64
 	Heads         []*Head
 	Notifications []store.Notification
+	// Quotas returns the quotas of a namespace (K8S-11).
+	Quotas func(namespace string) store.Quotas
 }
 
 // run runs fn and flushes. A panic of fn becomes its error, so that it does not end the other callers' transactions.

@@ -35,12 +35,12 @@ func newWriters(n, batch int, commits func() committer, after func(notifications
 
 // NewSerialWriters returns the writers of a database that has one connection that writes.
 func NewSerialWriters(d *DB, open sqldb.Opener, after func(notifications []store.Notification)) *Writers {
-	return newWriters(1, maxSerialBatch, func() committer { return &serial{dialect: d.Dialect, open: open, now: d.Now} }, after)
+	return newWriters(1, maxSerialBatch, func() committer { return &serial{dialect: d.Dialect, open: open, now: d.Now, quotas: d.quotasOf} }, after)
 }
 
 // NewPipelineWriters returns n writers with a connection each.
 func NewPipelineWriters(d *DB, n int, open func(ctx context.Context, writes bool) (*sqldb.Conn, error), after func(notifications []store.Notification)) *Writers {
-	return newWriters(n, maxBatch, func() committer { return &pipeline{dialect: d.Dialect, open: open, now: d.Now} }, after)
+	return newWriters(n, maxBatch, func() committer { return &pipeline{dialect: d.Dialect, open: open, now: d.Now, quotas: d.quotasOf} }, after)
 }
 
 // Do runs fn in a transaction and returns once the transaction is on disk or rolled back. A context that ends before

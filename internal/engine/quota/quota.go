@@ -1,0 +1,237 @@
+// Package quota holds the runs of a namespace to its quotas (K8S-11): how many threads run at once, and what their model
+// calls use on a day. Threads that find no room wait, and are woken when there is some.
+package quota
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	// lookEvery is how often room is looked for while threads wait. A thread of this replica that rests makes it look at
+	// once.
+	lookEvery = time.Second
+	// spentFor is how long what was used on a day is taken to be as it was read. Model calls that begin within it are not
+	// refused, although others have used up the quota meanwhile.
+	spentFor = time.Second
+)
+
+// Options of Quotas.
+type Options struct {
+	Store store.QuotaStore
+	// Limits returns the quotas of a namespace; nil means that there are none.
+	Limits func(namespace string) store.Quotas
+	Clock  clock.WithTicker
+	Log    logr.Logger
+	// Wake queues a thread for which there may be room.
+	Wake func(threadID string)
+}
+
+// Quotas admits runs, and keeps the threads that wait. It is safe for concurrent use.
+type Quotas struct {
+	Options
+
+	mu      sync.Mutex
+	waiting map[string]*line // by namespace
+	spent   map[string]reading
+	look    chan struct{}
+}
+
+// line are the threads of a namespace that wait, in the order in which they came.
+type line struct {
+	ids   []string
+	known map[string]bool
+}
+
+// reading is what a namespace used, as it was read.
+type reading struct {
+	use map[store.QuotaResource]int64
+	at  time.Time
+}
+
+// WaitError says that a thread waits until there is room in a quota of its namespace.
+type WaitError struct{ *store.NamespaceQuotaError }
+
+// Unwrap returns the quota that is used up.
+func (e *WaitError) Unwrap() error { return e.NamespaceQuotaError }
+
+// New returns Quotas without waiting threads.
+func New(o Options) *Quotas {
+	return &Quotas{Options: o, waiting: map[string]*line{}, spent: map[string]reading{}, look: make(chan struct{}, 1)}
+}
+
+func (q *Quotas) limits(namespace string) store.Quotas {
+	if q.Limits == nil {
+		return nil
+	}
+	return q.Limits(namespace)
+}
+
+// Begin counts the holder of a lease as a running thread. resumed is for a run that has begun: it ends with a reason when
+// the tokens or the cost of the day are used up, instead of waiting. The error is a *store.NamespaceQuotaError when the
+// thread has to wait.
+func (q *Quotas) Begin(ctx context.Context, namespace string, f *store.Fence, resumed bool) error {
+	limits := q.limits(namespace)
+	if len(limits) == 0 {
+		return nil
+	}
+	if !resumed {
+		if err := q.Spent(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	if _, ok := limits[store.QuotaRunningThreads]; ok {
+		return q.Store.CountRunning(ctx, f)
+	}
+	return nil
+}
+
+// Spent returns a *store.NamespaceQuotaError when the namespace has used up its tokens or its cost of the day.
+func (q *Quotas) Spent(ctx context.Context, namespace string) error {
+	limits := q.limits(namespace)
+	_, tokens := limits[store.QuotaTokens]
+	_, cost := limits[store.QuotaCost]
+	if !tokens && !cost {
+		return nil
+	}
+	use, err := q.read(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	return overSpent(namespace, limits, use)
+}
+
+func overSpent(namespace string, limits store.Quotas, use map[store.QuotaResource]int64) error {
+	for _, r := range []store.QuotaResource{store.QuotaTokens, store.QuotaCost} {
+		if limit, ok := limits[r]; ok && use[r] >= limit.Hard {
+			return &store.NamespaceQuotaError{Namespace: namespace, Resource: r, QuotaLimit: limit}
+		}
+	}
+	return nil
+}
+
+// read returns what the namespace uses, as it was within the last second.
+func (q *Quotas) read(ctx context.Context, namespace string) (map[store.QuotaResource]int64, error) {
+	now := q.Clock.Now()
+	q.mu.Lock()
+	last, ok := q.spent[namespace]
+	q.mu.Unlock()
+	if age := now.Sub(last.at); ok && age >= 0 && age < spentFor {
+		return last.use, nil
+	}
+	use, err := q.Store.QuotaUse(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spent[namespace] = reading{use, now}
+	return use, nil
+}
+
+// Wait keeps a thread until there may be room for it.
+func (q *Quotas) Wait(namespace, threadID string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.waiting[namespace]
+	if l == nil {
+		l = &line{known: map[string]bool{}}
+		q.waiting[namespace] = l
+	}
+	if !l.known[threadID] {
+		l.known[threadID] = true
+		l.ids = append(l.ids, threadID)
+	}
+}
+
+// Rested says that a thread of this replica does not run any more.
+func (q *Quotas) Rested(namespace string) {
+	q.mu.Lock()
+	waits := q.waiting[namespace] != nil
+	q.mu.Unlock()
+	if waits {
+		select {
+		case q.look <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run looks for room until ctx ends.
+func (q *Quotas) Run(ctx context.Context) {
+	ticker := q.Clock.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		case <-q.look:
+		}
+		q.mu.Lock()
+		namespaces := make([]string, 0, len(q.waiting))
+		for ns := range q.waiting {
+			namespaces = append(namespaces, ns)
+		}
+		q.mu.Unlock()
+		for _, ns := range namespaces {
+			room, err := q.room(ctx, ns)
+			if err != nil {
+				if ctx.Err() == nil {
+					q.Log.Error(err, "cannot look for room for threads that wait", "namespace", ns)
+				}
+				continue
+			}
+			for _, id := range q.take(ns, room) {
+				q.Wake(id)
+			}
+		}
+	}
+}
+
+// many is more threads than wait at once.
+const many = int64(1) << 40
+
+// room returns how many threads of a namespace may begin to run.
+func (q *Quotas) room(ctx context.Context, namespace string) (int64, error) {
+	limits := q.limits(namespace)
+	if len(limits) == 0 {
+		return many, nil
+	}
+	use, err := q.Store.QuotaUse(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	var full *store.NamespaceQuotaError
+	if errors.As(overSpent(namespace, limits, use), &full) {
+		return 0, nil
+	}
+	if limit, ok := limits[store.QuotaRunningThreads]; ok {
+		return max(limit.Hard-use[store.QuotaRunningThreads], 0), nil
+	}
+	return many, nil
+}
+
+// take removes the first n waiting threads of a namespace.
+func (q *Quotas) take(namespace string, n int64) []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.waiting[namespace]
+	n = min(n, int64(len(l.ids)))
+	out := l.ids[:n:n]
+	l.ids = l.ids[n:]
+	for _, id := range out {
+		delete(l.known, id)
+	}
+	if len(l.ids) == 0 {
+		delete(q.waiting, namespace)
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// WithQuotas sets what returns the quotas of a namespace, and returns e.
+func (e *Effects) WithQuotas(limits func(namespace string) store.Quotas) *Effects {
+	e.limits = limits
+	return e
+}
+
+// Pending returns how many ScheduledEffects of a namespace have not ended, as the cache shows them.
+func (e *Effects) Pending(ctx context.Context, namespace string) (int64, error) {
+	return e.unended(ctx, namespace, nil)
+}
+
+// unended counts the ScheduledEffects that have not ended: those that the cache shows, and those of claimed that it does
+// not know.
+func (e *Effects) unended(ctx context.Context, namespace string, claimed []string) (n int64, err error) {
+	var list skeinv1.ScheduledEffectList
+	if err := e.client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("count ScheduledEffects: %w", err)
+	}
+	known := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		known[list.Items[i].Name] = true
+		if list.Items[i].Status.CompletionTime == nil {
+			n++
+		}
+	}
+	for _, name := range claimed {
+		if !known[name] {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// claim reserves room for an effect in the quota of its namespace, over all replicas (K8S-11). release is for an object that
+// could not be created.
+func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (release func(error), err error) {
+	release = func(error) {}
+	if e.limits == nil {
+		return release, nil
+	}
+	limit, ok := e.limits(s.Namespace)[store.QuotaEffects]
+	if !ok {
+		return release, nil
+	}
+	var failed error
+	err = e.store.ClaimRoom(ctx, store.RoomClaim{
+		Namespace: s.Namespace, Resource: store.QuotaEffects, Name: s.Name, Limit: limit, TTL: unseenFor,
+		Count: func(claimed []string) (n int64) {
+			n, failed = e.unended(ctx, s.Namespace, claimed)
+			return n
+		},
+	})
+	var full *store.NamespaceQuotaError
+	if failed == nil && errors.As(err, &full) {
+		return nil, &engine.EffectQuotaError{Message: full.Error()}
+	}
+	if err := cmp.Or(failed, err); err != nil {
+		return nil, err
+	}
+	return func(err error) {
+		if apierrors.IsAlreadyExists(err) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		_ = e.store.ReleaseRoom(ctx, s.Namespace, store.QuotaEffects, s.Name) // otherwise it ends by itself
+	}, nil
+}
+
+// releaseTimeout bounds giving up a claim.
+const releaseTimeout = 5 * time.Second

@@ -1,0 +1,169 @@
+// Package quotas counts what namespaces use, and holds them to their quotas over all replicas (K8S-11). A row of the
+// namespace is locked while something is counted, so that transactions at the same time cannot exceed a quota together.
+package quotas
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// Store holds namespaces to their quotas.
+type Store struct{ DB *txn.DB }
+
+// LimitNamespaces implements store.QuotaStore.
+func (s Store) LimitNamespaces(of func(namespace string) store.Quotas) { s.DB.LimitNamespaces(of) }
+
+// within returns a *store.NamespaceQuotaError when a query that counts, with what this transaction has written, returns
+// more than a namespace may have.
+func within(t *txn.Tx, namespace string, r store.QuotaResource, query string, args ...any) error {
+	limit, ok := t.Quotas(namespace)[r]
+	if !ok {
+		return nil
+	}
+	if err := t.Write(t.Ctx, queries.LockQuota, namespace); err != nil {
+		return err
+	}
+	var n int64
+	if err := t.Row(t.Ctx, query, args, &n); err != nil {
+		return err
+	}
+	if n > limit.Hard {
+		return &store.NamespaceQuotaError{Namespace: namespace, Resource: r, QuotaLimit: limit}
+	}
+	return nil
+}
+
+// Threads checks the number of threads, after one was inserted.
+func Threads(t *txn.Tx, namespace string) error {
+	return within(t, namespace, store.QuotaThreads, queries.CountThreads, namespace)
+}
+
+// Bytes checks the bytes of files, after some were added.
+func Bytes(t *txn.Tx, namespace string) error {
+	return within(t, namespace, store.QuotaBytes, queries.SumBytes, namespace)
+}
+
+// CountRunning implements store.QuotaStore.
+func (s Store) CountRunning(ctx context.Context, f *store.Fence) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		h, err := t.Head(f.ThreadID)
+		if err != nil {
+			return err
+		}
+		if err := t.CheckFence(h, f); err != nil {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.MarkRunning, h.Namespace, h.Key); err != nil {
+			return err
+		}
+		return within(t, h.Namespace, store.QuotaRunningThreads, queries.CountRunning, h.Namespace, t.Now)
+	}, f.ThreadID)
+}
+
+// Spend counts what a thread used since before, when its namespace has a quota of tokens or cost.
+func Spend(t *txn.Tx, h *txn.Head, before, after json.RawMessage) error {
+	if len(after) == 0 || string(before) == string(after) {
+		return nil
+	}
+	limits := t.Quotas(h.Namespace)
+	_, tokens := limits[store.QuotaTokens]
+	_, cost := limits[store.QuotaCost]
+	if !tokens && !cost {
+		return nil
+	}
+	was, is := spent(before), spent(after)
+	if is.tokens <= was.tokens && is.cost <= was.cost {
+		return nil
+	}
+	return t.Write(t.Ctx, queries.AddDay, h.Namespace, day(t.Now), h.ID, max(is.tokens-was.tokens, 0), max(is.cost-was.cost, 0))
+}
+
+type use struct{ tokens, cost int64 }
+
+// spent reads what a run used. Usage in another form counts as none.
+func spent(usage json.RawMessage) use {
+	var u store.RunUsage
+	if len(usage) > 0 {
+		_ = json.Unmarshal(usage, &u)
+	}
+	return use{u.InputTokens + u.OutputTokens, int64(math.Round(u.Cost * 1e9))}
+}
+
+// day returns the number of days since 1970, in UTC.
+func day(micros int64) int64 { return micros / (24 * time.Hour).Microseconds() }
+
+// QuotaUse implements store.QuotaStore.
+func (s Store) QuotaUse(ctx context.Context, namespace string) (map[store.QuotaResource]int64, error) {
+	var threads, running, bytes, tokens, cost int64
+	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		now := s.DB.Now()
+		if err := c.Row(ctx, queries.CountThreads, []any{namespace}, &threads); err != nil {
+			return err
+		}
+		if err := c.Row(ctx, queries.CountRunning, []any{namespace, now}, &running); err != nil {
+			return err
+		}
+		if err := c.Row(ctx, queries.SumBytes, []any{namespace}, &bytes); err != nil {
+			return err
+		}
+		return c.Row(ctx, queries.SumDay, []any{namespace, day(now)}, &tokens, &cost)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count what namespace %s uses: %w", namespace, err)
+	}
+	return map[store.QuotaResource]int64{
+		store.QuotaThreads: threads, store.QuotaRunningThreads: running, store.QuotaBytes: bytes, store.QuotaTokens: tokens, store.QuotaCost: cost,
+	}, nil
+}
+
+// ClaimRoom implements store.QuotaStore.
+func (s Store) ClaimRoom(ctx context.Context, c store.RoomClaim) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		if err := t.Write(t.Ctx, queries.LockQuota, c.Namespace); err != nil {
+			return err
+		}
+		claimed, err := sqldb.Column[string](t.Ctx, t, queries.ClaimNames, c.Namespace, string(c.Resource), t.Now)
+		if err != nil || slices.Contains(claimed, c.Name) {
+			return err
+		}
+		if c.Count(claimed) >= c.Limit.Hard {
+			return &store.NamespaceQuotaError{Namespace: c.Namespace, Resource: c.Resource, QuotaLimit: c.Limit}
+		}
+		return t.Write(t.Ctx, queries.PutClaim, c.Namespace, string(c.Resource), c.Name, t.Now+c.TTL.Microseconds())
+	}, "quota/"+c.Namespace)
+}
+
+// ReleaseRoom implements store.QuotaStore.
+func (s Store) ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		return t.Write(t.Ctx, queries.DropClaim, namespace, string(resource), name)
+	}, "quota/"+namespace)
+}
+
+// SweepQuotas implements store.QuotaStore.
+func (s Store) SweepQuotas(ctx context.Context) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		if err := t.Write(t.Ctx, queries.SweepClaims, t.Now); err != nil {
+			return err
+		}
+		return t.Write(t.Ctx, queries.SweepDays, day(t.Now)-1)
+	})
+}
+
+// Await records what a thread waits for.
+func Await(t *txn.Tx, h *txn.Head, op *store.AwaitQuota) error {
+	n, err := t.Exec(t.Ctx, queries.SetWaits, op.Message, h.Key, op.Message)
+	if err == nil && n > 0 {
+		h.Touch(store.ChangedThread)
+	}
+	return err
+}
