@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/backup"
 	"github.com/skein-dev/skein/internal/store/sqlstore/env"
 	"github.com/skein-dev/skein/internal/store/sqlstore/eventlog"
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
@@ -50,6 +51,7 @@ type (
 	leaseStore    = leases.Store
 	permitStore   = permits.Store
 	firingStore   = firings.Store
+	backupStore   = backup.Store
 )
 
 // Store is a store.Store over a SQL database.
@@ -67,6 +69,7 @@ type Store struct {
 	leaseStore
 	permitStore
 	firingStore
+	backupStore
 
 	db          *txn.DB
 	subscribers notify.Subscribers
@@ -94,6 +97,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) *Store {
 		leaseStore:    leases.Store{DB: db},
 		permitStore:   permits.Store{DB: db},
 		firingStore:   firings.Store{DB: db},
+		backupStore:   backup.Store{DB: db},
 	}
 }
 
