@@ -466,4 +466,3 @@ func (b *backups) describeEffects() {
 		Expect(b.target.store.EffectArgs(ctx, "args-1")).To(MatchJSON(`{"a":2}`))
 	})
 }
-
