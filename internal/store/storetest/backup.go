@@ -18,8 +18,8 @@ import (
 )
 
 // DescribeBackup checks that what is in one database is the same after a backup and a restore into another one, of this kind or not.
-// tables are those that a backup has.
-func DescribeBackup(name string, tables iter.Seq[string], from, to func() Backend) bool {
+// tables are those that a backup has. With long, random sequences are played too.
+func DescribeBackup(name string, long bool, tables iter.Seq[string], from, to func() Backend) bool {
 	return Describe("a backup "+name, Label("K8S-09"), func() {
 		b := &backups{tables: tables}
 		BeforeEach(func() {
@@ -28,7 +28,9 @@ func DescribeBackup(name string, tables iter.Seq[string], from, to func() Backen
 			b.restore = store.Restore{ID: "b1", Namespace: "default"}
 		})
 		b.describeWhole()
-		b.describeAny()
+		if long {
+			b.describeAny()
+		}
 		b.describeSteps()
 		b.describeEffects()
 	})

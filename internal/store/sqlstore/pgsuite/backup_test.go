@@ -27,9 +27,9 @@ func sqlite() storetest.Backend   { return folder{GinkgoT().TempDir()} }
 func postgres() storetest.Backend { return newDatabase(context.Background()) }
 
 var (
-	_ = storetest.DescribeBackup("of PostgreSQL into PostgreSQL", maps.Keys(sqlstore.InBackups().Columns), postgres, postgres)
-	_ = storetest.DescribeBackup("of SQLite into PostgreSQL", maps.Keys(sqlstore.InBackups().Columns), sqlite, postgres)
-	_ = storetest.DescribeBackup("of PostgreSQL into SQLite", maps.Keys(sqlstore.InBackups().Columns), postgres, sqlite)
+	_ = storetest.DescribeBackup("of PostgreSQL into PostgreSQL", false, maps.Keys(sqlstore.InBackups().Columns), postgres, postgres)
+	_ = storetest.DescribeBackup("of SQLite into PostgreSQL", true, maps.Keys(sqlstore.InBackups().Columns), sqlite, postgres)
+	_ = storetest.DescribeBackup("of PostgreSQL into SQLite", false, maps.Keys(sqlstore.InBackups().Columns), postgres, sqlite)
 )
 
 var _ = It("Each column of PostgreSQL is in a backup, or left out for a reason", Label("K8S-09"), func(ctx SpecContext) {
