@@ -186,6 +186,11 @@ const (
 	LabelTemplateHash = "skein.dev/template-hash"
 	// AnnotationRetain, with the value true, keeps the data of a Thread that is deleted, like spec.deletionPolicy: Retain.
 	AnnotationRetain = "skein.dev/retain"
+	// AnnotationRestoring keeps the controllers from acting on a Thread, Subagent or ScheduledEffect until a restore has made all
+	// objects. Its value is the id of the backup.
+	AnnotationRestoring = "skein.dev/restoring"
+	// AnnotationRestored holds the id of the backup that an object was restored from.
+	AnnotationRestored = "skein.dev/restored"
 	// AnnotationIdempotencyKey holds what caused an object, so that a repeated create is recognised.
 	AnnotationIdempotencyKey = "skein.dev/cause"
 	// AnnotationForkPoint holds the message at which the runtime API was asked to fork: the id of its thread, a slash, and its number in

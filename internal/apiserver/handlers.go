@@ -3,6 +3,7 @@ package apiserver
 import (
 	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/apiserver/approvals"
+	"github.com/skein-dev/skein/internal/apiserver/backups"
 	"github.com/skein-dev/skein/internal/apiserver/code"
 	"github.com/skein-dev/skein/internal/apiserver/effects"
 	"github.com/skein-dev/skein/internal/apiserver/endpoints"
@@ -39,6 +40,9 @@ type handlers struct {
 	records       *threads.Records
 	life          *threads.Life
 	retained      *threads.Retained
+	backups       *backups.Backups
+	restores      *backups.Restores
+	orphans       *backups.Orphans
 	leases        *threads.Leases
 	transfers     *threads.Transfers
 	lookups       *threads.Lookups
@@ -58,6 +62,9 @@ func (s *Server) handlers() *handlers {
 		records:   records,
 		life:      &threads.Life{Engine: o.Engine, Records: records},
 		retained:  &threads.Retained{Threads: o.Threads, Find: s.lookup},
+		backups:   backups.NewBackups(o.Threads, o.transferTimeout),
+		restores:  &backups.Restores{Threads: o.Threads, TransferTimeout: o.transferTimeout},
+		orphans:   &backups.Orphans{Threads: o.Threads, Live: o.live()},
 		leases:    &threads.Leases{Threads: o.Threads},
 		transfers: &threads.Transfers{TransferTimeout: o.transferTimeout},
 		lookups:   &threads.Lookups{Threads: o.Threads, Reader: o.Reader, Find: s.lookup, Access: reviews, Records: records},

@@ -114,6 +114,24 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 			Collection: verbs{"list": h.retained.List}, Named: verbs{"delete": h.retained.Purge},
 		},
 		runtimev1.ViewFirings: {Kind: runtimev1.KindFiringList, Namespaced: true, Named: verbs{"get": h.effects.Firings}},
+		runtimev1.ViewBackups: {
+			Kind: runtimev1.KindBackupSummary, Namespaced: true, LongRunning: true,
+			Collection: verbs{"list": h.backups.Read, "watch": h.backups.Read},
+		},
+		runtimev1.ViewRestores: {
+			Kind: runtimev1.KindRestoreState, Namespaced: true, LongRunning: true,
+			Collection: verbs{"create": h.restores.Begin}, Named: verbs{"delete": h.restores.Abandon},
+			Below: map[string]router.Route{
+				"rows":     {Kind: runtimev1.KindRestoreState, Plain: verbs{"create": h.restores.Rows}},
+				"contents": {Kind: runtimev1.KindRestoreState, Nested: verbs{"update": h.restores.Contents}},
+				"finish":   {Kind: runtimev1.KindRestoreState, Plain: verbs{"create": h.restores.Finish}},
+				"effects":  {Kind: runtimev1.KindRestoreState, Plain: verbs{"create": h.restores.Effects}},
+			},
+		},
+		runtimev1.ViewOrphans: {
+			Kind: runtimev1.KindRetainedList, Namespaced: true,
+			Collection: verbs{"list": h.orphans.List}, Named: verbs{"create": h.orphans.Retain},
+		},
 		runtimev1.ViewHistory: {
 			Kind: runtimev1.KindThreadHistory, Namespaced: true, LongRunning: true,
 			Collection: verbs{"list": h.history.List, "watch": h.streams.WatchHistory},

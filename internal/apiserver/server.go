@@ -239,3 +239,11 @@ func (s *Server) authenticate(cfg *genericapiserver.Config) error {
 	}
 	return auth.Delegate(cfg, s.opts.Kubeconfig)
 }
+
+// live returns the reader that knows every object.
+func (o *Options) live() client.Reader {
+	if o.LiveReader != nil {
+		return o.LiveReader
+	}
+	return o.Reader
+}

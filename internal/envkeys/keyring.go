@@ -16,6 +16,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
@@ -183,6 +184,34 @@ func (k *Keyring) Primary() (uint32, error) {
 		return 0, err
 	}
 	return cur.primary, nil
+}
+
+// Has reports whether the keyring can open what is sealed under a key.
+func (k *Keyring) Has(id uint32) bool {
+	cur, err := k.current()
+	return err == nil && slices.Contains(cur.ids, id)
+}
+
+// Merge returns a keyset with the keys of another one besides its own. Its primary key stays.
+func Merge(text, other []byte) ([]byte, error) {
+	h, err := readHandle(text)
+	if err != nil {
+		return nil, err
+	}
+	from, err := readHandle(other)
+	if err != nil {
+		return nil, fmt.Errorf("the keys to add: %w", err)
+	}
+	into, added := insecurecleartextkeyset.KeysetMaterial(h), insecurecleartextkeyset.KeysetMaterial(from)
+	for _, key := range added.GetKey() {
+		if !slices.ContainsFunc(into.GetKey(), func(k *tinkpb.Keyset_Key) bool { return k.GetKeyId() == key.GetKeyId() }) {
+			into.Key = append(into.Key, key)
+		}
+	}
+	if h, err = insecurecleartextkeyset.Read(&keyset.MemReaderWriter{Keyset: into}); err != nil {
+		return nil, errors.New("the keys cannot be put together")
+	}
+	return write(h)
 }
 
 // Seal seals a value for a variable of the threads below a root. It returns ErrNoKeys without a keyset.

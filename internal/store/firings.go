@@ -76,6 +76,8 @@ type Firing struct {
 	StartedAt int64 // of the first attempt; 0 before it
 	Cost      float64
 	Log       string // what its code wrote, when it has no thread whose log has it
+	// KeyedBy is the UID that its idempotency key is made with, when a restore has given the firing to another object; else "".
+	KeyedBy string
 	// AvailableAt is when it may be claimed. RecordFiring and RecordDue take it as the earliest time of the first attempt.
 	AvailableAt int64
 }

@@ -179,6 +179,7 @@ type Store interface {
 	PermitStore
 	QuotaStore
 	MemoryStore
+	BackupStore
 
 	// Subscribe calls fn after commits with a notification of what changed. Notifications carry no data and can be
 	// lost, so subscribers must also read the store from time to time. fn may be called from several goroutines at once

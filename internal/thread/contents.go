@@ -167,8 +167,14 @@ func (c *contents) open(ctx context.Context, digest string) (io.ReadCloser, erro
 }
 
 // remove deletes objects that nothing refers to, even when ctx has ended. Objects that cannot be deleted now are swept
-// later.
+// later, and so are those that a backup may read.
 func (c *contents) remove(ctx context.Context, objects ...string) {
+	if len(objects) == 0 {
+		return
+	}
+	if held, err := c.store.ContentsHeld(context.WithoutCancel(ctx)); held || err != nil {
+		return
+	}
 	for _, o := range objects {
 		_ = c.bucket.Delete(context.WithoutCancel(ctx), o)
 	}

@@ -86,6 +86,8 @@ type EnvLayerer interface {
 
 // EnvCipher seals values; see package envkeys.
 type EnvCipher interface {
+	// Has reports whether values that are sealed under a key can be opened.
+	Has(keyID uint32) bool
 	Primary() (uint32, error)
 	Seal(root, name string, value []byte) (sealed []byte, keyID uint32, err error)
 	Open(root, name string, sealed []byte) ([]byte, error)

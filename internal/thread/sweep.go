@@ -22,6 +22,9 @@ const (
 // Sweep removes what crashes have left in the bucket: objects that were without contents at a sweep a day ago and still
 // are. It returns the number of removed objects. Any replica may sweep, and several may sweep at once.
 func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
+	if held, err := s.store.ContentsHeld(ctx); held || err != nil {
+		return 0, err
+	}
 	before := s.clock.Now().Add(-sweepAge).UnixMicro()
 	for token := blob.FirstPageToken; len(token) > 0; {
 		page, next, err := s.listObjects(ctx, token)

@@ -69,6 +69,7 @@ var goesOn = []string{
 
 var pagesToFollow = map[string]followed{
 	"README.md":               {namespace: "demo", prepare: (*reader).quickStart},
+	"docs/backup.md":          {prepare: (*reader).toBackUp},
 	"docs/conversations.md":   {prepare: (*reader).toExport},
 	"docs/dual-agents.md":     {prepare: (*reader).samples},
 	"docs/effects.md":         {prepare: func(r *reader, ctx SpecContext) { r.echoing(ctx); r.applyPage(ctx, "docs/effects.md") }},
@@ -206,6 +207,14 @@ func (r *reader) toExport(ctx SpecContext) {
 	create(ctx, harness.NewThread(r.ns, "empty", "analyst"))
 	say(ctx, r.ready(ctx, "orders"), 1, "hello")
 	r.ready(ctx, "empty")
+}
+
+// toBackUp makes a conversation with a variable, so that there are keys.
+func (r *reader) toBackUp(ctx SpecContext) {
+	GinkgoHelper()
+	r.echoing(ctx)
+	say(ctx, r.ready(ctx, "orders"), 1, "hello")
+	r.sh(ctx, "kubectl skein env set orders REGION=north --type=text")
 }
 
 func (r *reader) greeter(ctx SpecContext) {

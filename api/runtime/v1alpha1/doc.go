@@ -49,6 +49,13 @@ const (
 	ViewRetained View = "retained"
 	// ViewFirings is what a ScheduledEffect fired: GET firings/{name}.
 	ViewFirings View = "firings"
+	// ViewBackups is everything that is stored of a namespace, as an archive: GET backups.
+	ViewBackups View = "backups"
+	// ViewRestores restores backups into a namespace: POST restores, POST restores/{backup}/rows, PUT
+	// restores/{backup}/contents/{digest}, POST restores/{backup}/finish and restores/{backup}/effects, DELETE restores/{backup}.
+	ViewRestores View = "restores"
+	// ViewOrphans lists threads whose object is gone although their data was not retained: GET orphans. POST orphans/{id} retains one.
+	ViewOrphans View = "orphans"
 	// ViewHistory lists threads, of one namespace or of all: GET history.
 	ViewHistory View = "history"
 )

@@ -142,6 +142,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.replaced(ctx, req, s.object.UID); err != nil || !s.object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, err
 	}
+	if watches.Restoring(s.object) { // what it fired is not here yet
+		return ctrl.Result{}, nil
+	}
 	if left, err := r.left(ctx, s); left || err != nil {
 		return ctrl.Result{}, err
 	}

@@ -76,7 +76,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	subagents := func() client.ObjectList { return &skeinv1.SubagentList{} }
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("subagent").
-		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownersChanged()))).
+		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownersChanged(), watches.RestoreEnded()))).
 		Owns(&skeinv1.Thread{}, builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexAdopted), builder.WithPredicates(threadTurned())).
@@ -118,8 +118,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.notifications.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !s.object.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // the child Thread is deleted through its owner reference
+	if !s.object.DeletionTimestamp.IsZero() || watches.Restoring(s.object) {
+		return ctrl.Result{}, nil // the child Thread is deleted through its owner reference, or a restore is about to make it
 	}
 	var failed error
 	for _, step := range []phase{

@@ -96,7 +96,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.families.watch()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
-		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged()))).
+		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged(), watches.RestoreEnded()))).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, objects.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
 		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
@@ -153,6 +153,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for _, step := range []phase{
 		r.delete,    // end everything when the object is being deleted
 		r.finalizer, // store nothing before the finalizer holds the object until a purge
+		r.restoring, // wait until a restore has made the other objects
 		r.decoded,   // do not act on a spec that could not be decoded
 		r.store,     // create or adopt the stored thread, or update it to the spec
 		r.handOver,  // hand over to the agent that the spec names

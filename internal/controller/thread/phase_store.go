@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -37,6 +38,11 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("hold the Thread until its data is purged: %w", err)
 	}
 	return false, nil
+}
+
+// restoring leaves a Thread alone until a restore has made its Subagents. A run that went on before would take them for lost.
+func (r *Reconciler) restoring(_ context.Context, s *scope) (bool, error) {
+	return watches.Restoring(s.object), nil
 }
 
 // decoded reports fields that could not be decoded as a problem. The stored thread keeps its settings, and runs wait.

@@ -114,6 +114,20 @@ func ReadyTurned() predicate.Predicate {
 	}}
 }
 
+// RestoreEnded passes updates by which a restore lets the controllers act on an object.
+func RestoreEnded() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return Restoring(e.ObjectOld) && !Restoring(e.ObjectNew) },
+	}
+}
+
+// Restoring reports whether an object belongs to a restore that has not made all objects yet. Until then its owners, or those that it
+// owns, may be missing.
+func Restoring(o client.Object) bool { return o.GetAnnotations()[skeinv1.AnnotationRestoring] != "" }
+
 // Existence passes creations and deletions.
 func Existence() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}

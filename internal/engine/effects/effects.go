@@ -4,6 +4,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -152,8 +153,9 @@ func parameters(e *definition.Effect) json.RawMessage {
 // idempotencyKey returns the idempotency key of a firing: its effect, its due time and, when one due time has several
 // firings, its thread.
 func idempotencyKey(f *store.Firing) string {
+	effect := cmp.Or(f.KeyedBy, f.EffectID) // what was tried before a restore has the same key afterwards
 	if f.ThreadID == "" || f.Origin == "" {
-		return fmt.Sprintf("effect:%s:%d", f.EffectID, f.Due)
+		return fmt.Sprintf("effect:%s:%d", effect, f.Due)
 	}
-	return fmt.Sprintf("effect:%s:%d:%s", f.EffectID, f.Due, f.ThreadID)
+	return fmt.Sprintf("effect:%s:%d:%s", effect, f.Due, f.ThreadID)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/backup"
 	"github.com/skein-dev/skein/internal/store/sqlstore/env"
 	"github.com/skein-dev/skein/internal/store/sqlstore/eventlog"
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
@@ -47,6 +48,7 @@ type (
 	permitStore   = permits.Store
 	firingStore   = firings.Store
 	quotaStore    = quotas.Store
+	backupStore   = backup.Store
 )
 
 // Store is a store.Store over a SQL database.
@@ -65,6 +67,7 @@ type Store struct {
 	permitStore
 	firingStore
 	quotaStore
+	backupStore
 
 	db          *txn.DB
 	known       int64 // the newest schema of this release
@@ -99,6 +102,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) (*Store, error) {
 		permitStore:   permits.Store{DB: db},
 		firingStore:   firings.Store{DB: db},
 		quotaStore:    quotas.Store{DB: db},
+		backupStore:   backup.Store{DB: db},
 	}, nil
 }
 

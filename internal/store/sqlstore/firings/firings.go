@@ -25,7 +25,7 @@ func scan(scan sqldb.Scanner) (*store.Firing, error) {
 	var f store.Firing
 	var args, target sqldb.Text
 	if err := scan(&f.EffectID, &f.Due, &f.ThreadID, &f.Namespace, &f.Name, &f.Effect, &args, &f.Status, &f.Attempts,
-		&f.Error, &f.FiredAt, &f.EndedAt, &f.HookDepth, &f.Epoch, &f.Origin, &target, &f.Waiting, &f.StartedAt, &f.Cost, &f.AvailableAt, &f.Log); err != nil {
+		&f.Error, &f.FiredAt, &f.EndedAt, &f.HookDepth, &f.Epoch, &f.Origin, &target, &f.Waiting, &f.StartedAt, &f.Cost, &f.AvailableAt, &f.Log, &f.KeyedBy); err != nil {
 		return nil, err
 	}
 	f.Args, f.Target = args.Raw(), target.Raw()

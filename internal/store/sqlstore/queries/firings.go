@@ -2,11 +2,12 @@ package queries
 
 // Firings of effects.
 const (
-	FiringColumns = `effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at, hook_depth,
+	newFiring = `effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at, hook_depth,
 		epoch, origin, target, waiting, started_at, cost, available_at, log`
+	FiringColumns = newFiring + `, keyed_by`
 
 	Firing       = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND due = ? AND thread_id = ?`
-	RecordFiring = `INSERT INTO effect_firing (` + FiringColumns + `, owner)
+	RecordFiring = `INSERT INTO effect_firing (` + newFiring + `, owner)
 		SELECT CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT),
 			0, '', CAST(? AS BIGINT), 0, CAST(? AS BIGINT), 0, CAST(? AS TEXT), CAST(? AS TEXT), '', 0, 0, CAST(? AS BIGINT), '', ''
 		WHERE NOT EXISTS (SELECT 1 FROM effect_schedule WHERE effect_id = ? AND removed = 1)

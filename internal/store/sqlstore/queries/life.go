@@ -16,10 +16,12 @@ const (
 
 	Destroyed = `UPDATE thread SET destroyed_at = ?, destroyed_reason = ? WHERE key = ?`
 
-	SetRetained = `UPDATE thread SET retained_at = ?, namespace_uid = ? WHERE key = ?`
+	SetRetained = `UPDATE thread SET retained_at = ?, namespace_uid = ?, restored = '' WHERE key = ?`
 	Adopt       = `UPDATE thread SET object_uid = ?, namespace_uid = '', retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
 		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
-	Owner           = `SELECT id, object_uid, namespace_uid, retained_at, title FROM thread WHERE key = ?`
+	// AdoptRestored keeps everything as it was in the backup.
+	AdoptRestored   = `UPDATE thread SET object_uid = ?, namespace_uid = '', retained_at = 0, name = ? WHERE key = ?`
+	Owner           = `SELECT id, object_uid, namespace_uid, retained_at, title, restored FROM thread WHERE key = ?`
 	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
 	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status IN ('pending', 'queued', 'running')`
 	RetainedThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`

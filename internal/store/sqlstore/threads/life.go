@@ -164,9 +164,9 @@ const purgedOwner = "purged"
 
 // Adopt gives a retained thread an object.
 func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
-	var id, owner, within, title string
+	var id, owner, within, title, restored string
 	var retained int64
-	if err := t.Row(t.Ctx, queries.Owner, []any{h.Key}, &id, &owner, &within, &retained, &title); err != nil {
+	if err := t.Row(t.Ctx, queries.Owner, []any{h.Key}, &id, &owner, &within, &retained, &title, &restored); err != nil {
 		return err
 	}
 	switch {
@@ -174,6 +174,9 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 		return nil
 	case retained == 0, owner == purgedOwner, within != "" && op.NamespaceUID != "" && within != op.NamespaceUID:
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrNotRetained)
+	}
+	if restored != "" {
+		return adoptRestored(t, h, op)
 	}
 	if op.Title != "" {
 		title = op.Title
@@ -185,6 +188,45 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 		return err
 	}
 	return t.Wake(h, txn.AsleepRetained)
+}
+
+// adoptRestored gives a thread of a backup its new object. It is what it was: the child of its parent, with the agent that it had, and
+// in the middle of its run. Its idle expiry counts from now.
+func adoptRestored(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
+	if _, err := t.Exec(t.Ctx, queries.AdoptRestored, op.ObjectUID, op.Name, h.Key); err != nil {
+		return err
+	}
+	if h.Life.IdleExpiry > 0 && h.Life.ExpiresAt.Valid {
+		if err := t.SetExpiresAt(h, sql.NullInt64{Int64: t.Now + h.Life.IdleExpiry, Valid: true}); err != nil {
+			return err
+		}
+	}
+	if _, err := t.Log(h, store.Event{Type: store.EventAdopted}); err != nil {
+		return err
+	}
+	return t.Wake(h, txn.AsleepRetained)
+}
+
+// Orphan implements store.BackupStore.
+func (s Store) Orphan(ctx context.Context, threadID, uid string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		h, err := t.Head(threadID)
+		if err != nil {
+			return err
+		}
+		var id, owner string
+		var retained int64
+		if err := t.Row(t.Ctx, queries.OrphanOwner, []any{h.Key}, &id, &owner, &retained); err != nil {
+			return err
+		}
+		if owner == "" {
+			owner = id
+		}
+		if retained != 0 || owner != uid {
+			return fmt.Errorf("thread %s: %w", threadID, store.ErrNotRetained)
+		}
+		return Retain(t, h, &store.Retain{})
+	}, threadID)
 }
 
 // MarkPurged keeps a retained thread from being adopted while it is purged.

@@ -1,0 +1,189 @@
+package backups
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Restores serves restores. Each of its calls can be repeated.
+type Restores struct {
+	Threads *thread.Service
+	// TransferTimeout bounds one piece of a body.
+	TransferTimeout time.Duration
+}
+
+const (
+	// maxPlanBytes bounds the list of threads of a plan.
+	maxPlanBytes = 8 << 20
+	shownThreads = 10
+)
+
+var backupID = regexp.MustCompile(`^[0-9a-z-]{1,64}$`)
+
+func restoreOf(c *call.Call, id string) (store.Restore, error) {
+	if !backupID.MatchString(id) {
+		return store.Restore{}, status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", fmt.Sprintf("%q is not the id of a backup: use that of its manifest", id))
+	}
+	return store.Restore{ID: id, Namespace: c.Namespace}, nil
+}
+
+// explained turns what is wrong with a backup into a Status.
+func explained(id string, err error) error {
+	var wrong *store.BackupError
+	var missing *store.MissingContentsError
+	switch {
+	case errors.As(err, &wrong):
+		return status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", wrong.Message)
+	case errors.As(err, &missing):
+		return status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", missing.Error()+": send them, then finish the restore")
+	case errors.Is(err, store.ErrRetained):
+		return status.Conflict(id, "a thread that has an effect which is due has no Thread object yet: try again once it is adopted")
+	}
+	return err
+}
+
+// Begin answers POST restores: how far the restore has come, or why it cannot be made. It writes nothing.
+func (h *Restores) Begin(c *call.Call) error {
+	body, err := h.body(c, maxPlanBytes)
+	if err != nil {
+		return err
+	}
+	var plan runtimev1.RestorePlan
+	if err := call.DecodeStrict("restore", body, &plan); err != nil {
+		return err
+	}
+	r, err := restoreOf(c, plan.Backup)
+	if err != nil {
+		return err
+	}
+	state, err := h.Threads.BeginRestore(c.Context(), r, thread.RestorePlan{Schema: plan.Schema, Threads: plan.Threads, KeyIDs: plan.KeyIDs})
+	if err != nil {
+		return explained(plan.Backup, err)
+	}
+	if n := len(state.Taken); n > 0 {
+		return status.Conflict(plan.Backup, fmt.Sprintf("%d threads of the backup are stored here already, with their conversations, and nothing was restored: %s; "+
+			"delete them first if the backup is to replace them", n, strings.Join(state.Taken[:min(n, shownThreads)], ", ")))
+	}
+	return c.WriteJSON(http.StatusOK, runtimev1.RestoreState{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRestoreState), Staged: state.Staged, Restored: state.Restored, Effects: state.Effects,
+	})
+}
+
+// body reads a body of a bounded size.
+func (h *Restores) body(c *call.Call, limit int64) ([]byte, error) {
+	in := c.PatientBody(h.TransferTimeout)
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	switch {
+	case err != nil:
+		return nil, apierrors.NewBadRequest("the body was cut off or came too slowly, and nothing of it was restored: send it again")
+	case int64(len(data)) > limit:
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has more than %d bytes: send fewer rows at once", limit))
+	case len(data) == 0:
+		return nil, apierrors.NewBadRequest("the body is empty: send what belongs to the restore")
+	}
+	return data, nil
+}
+
+// Rows answers POST restores/{backup}/rows.
+func (h *Restores) Rows(c *call.Call) error {
+	r, err := restoreOf(c, c.Name)
+	if err != nil {
+		return err
+	}
+	data, err := h.body(c, runtimev1.MaxRestoreRowsBytes)
+	if err != nil {
+		return err
+	}
+	rows, err := rowsOf(data)
+	if err != nil {
+		return err
+	}
+	if err := h.Threads.Store().RestoreRows(c.Context(), r, rows); err != nil {
+		return explained(c.Name, err)
+	}
+	return c.WriteSuccess()
+}
+
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Contents answers PUT restores/{backup}/contents/{digest}.
+func (h *Restores) Contents(c *call.Call) error {
+	r, err := restoreOf(c, c.Name)
+	if err != nil {
+		return err
+	}
+	if !digestForm.MatchString(c.Rest()) {
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "digest", fmt.Sprintf("%q is not a SHA-256 in hex", c.Rest()))
+	}
+	in := c.PatientBody(h.TransferTimeout)
+	err = h.Threads.RestoreContents(c.Context(), r, c.Rest(), in)
+	if in.Err != nil {
+		return apierrors.NewBadRequest("the body was cut off or came too slowly, and nothing of it was restored: send it again")
+	}
+	if err != nil {
+		return explained(c.Name, err)
+	}
+	return c.WriteSuccess()
+}
+
+// Finish answers POST restores/{backup}/finish: all threads of the restore become visible at once, retained and without an object.
+func (h *Restores) Finish(c *call.Call) error {
+	r, err := restoreOf(c, c.Name)
+	if err != nil {
+		return err
+	}
+	var body runtimev1.RestoreFinish
+	if err := c.Decode(&body, false); err != nil {
+		return err
+	}
+	if err := h.Threads.Store().FinishRestore(c.Context(), r, body.Rows); err != nil {
+		return explained(c.Name, err)
+	}
+	return c.WriteSuccess()
+}
+
+// Effects answers POST restores/{backup}/effects.
+func (h *Restores) Effects(c *call.Call) error {
+	r, err := restoreOf(c, c.Name)
+	if err != nil {
+		return err
+	}
+	data, err := h.body(c, maxPlanBytes)
+	if err != nil {
+		return err
+	}
+	var body runtimev1.RestoreEffects
+	if err := call.DecodeStrict(c.Name, data, &body); err != nil {
+		return err
+	}
+	if err := h.Threads.Store().BindEffects(c.Context(), r, body.Effects); err != nil {
+		return explained(c.Name, err)
+	}
+	return c.WriteSuccess()
+}
+
+// Abandon answers DELETE restores/{backup}: it removes what is not visible yet.
+func (h *Restores) Abandon(c *call.Call) error {
+	r, err := restoreOf(c, c.Name)
+	if err != nil {
+		return err
+	}
+	if err := h.Threads.AbandonRestore(c.Context(), r); err != nil {
+		return err
+	}
+	return c.WriteSuccess()
+}

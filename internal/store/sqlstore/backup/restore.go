@@ -1,0 +1,257 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/files"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+)
+
+// staging returns the namespace that threads have while they are restored. No namespace of a cluster can have a slash. A thread without
+// a head is not visible in any case; with this one it also belongs to nobody.
+func staging(r store.Restore) string { return "restore/" + r.ID + "/" + r.Namespace }
+
+// RestoreState implements store.BackupStore.
+func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []string) (*store.RestoreState, error) {
+	state := &store.RestoreState{}
+	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		if err := c.Row(ctx, queries.StagedThreads, []any{staging(r)}, &state.Staged); err != nil {
+			return err
+		}
+		if err := c.Row(ctx, queries.RestoredThreads, []any{r.Namespace, r.ID}, &state.Restored); err != nil {
+			return err
+		}
+		var one int
+		var err error
+		if state.Effects, err = sqldb.Found(c.Row(ctx, queries.EffectRowsWait, []any{r.ID, r.Namespace}, &one)); err != nil {
+			return err
+		}
+		for _, id := range threads {
+			var namespace, restored string
+			there, err := sqldb.Found(c.Row(ctx, queries.ThreadOrigin, []any{id}, &namespace, &restored))
+			if err != nil {
+				return err
+			}
+			if there && namespace != staging(r) && (restored != r.ID || namespace != r.Namespace) {
+				state.Taken = append(state.Taken, id)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("see how far the restore has come: %w", err)
+	}
+	return state, nil
+}
+
+// decoded is a row of a backup.
+type decoded struct {
+	table   *table
+	columns []column
+	values  []any // as the columns take them
+	data    json.RawMessage
+}
+
+// decode checks a row against the columns of its table. Columns that it lacks get their default.
+func decode(b store.BackupRow) (*decoded, error) {
+	t := byName(b.Table)
+	if t == nil {
+		return nil, wrong("the backup has rows of a table %q, which this release does not have: restore it with the release that made it, or a later one", b.Table)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(b.Data, &fields); err != nil || fields == nil {
+		return nil, wrong("a row of table %s is not an object: the backup is damaged", b.Table)
+	}
+	d := &decoded{table: t, data: b.Data}
+	for _, c := range t.columns {
+		raw, there := fields[c.name]
+		delete(fields, c.name)
+		if !there && !c.nullable {
+			return nil, wrong("a row of table %s has no column %s: the backup is damaged, or another release made it", b.Table, c.name)
+		}
+		var v any
+		if there {
+			var err error
+			if v, err = c.decode(raw); err != nil {
+				return nil, wrong("column %s of a row of table %s cannot be read: the backup is damaged", c.name, b.Table)
+			}
+		}
+		d.columns, d.values = append(d.columns, c), append(d.values, v)
+	}
+	for name := range fields {
+		return nil, wrong("the backup has a column %s of table %s, which this release does not have: restore it with the release that made it, or a later one", name, b.Table)
+	}
+	return d, nil
+}
+
+func wrong(format string, args ...any) error {
+	return &store.BackupError{Message: fmt.Sprintf(format, args...)}
+}
+
+func (c column) decode(raw json.RawMessage) (any, error) {
+	switch c.kind {
+	case integer:
+		var n int64
+		err := json.Unmarshal(raw, &n)
+		return n, err
+	case float:
+		var n float64
+		err := json.Unmarshal(raw, &n)
+		return n, err
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	if c.kind == bytes {
+		return base64.StdEncoding.DecodeString(s)
+	}
+	return s, nil
+}
+
+// text returns a column of type text or thread.
+func (d *decoded) text(name string) string {
+	for i, c := range d.columns {
+		if s, ok := d.values[i].(string); ok && c.name == name {
+			return s
+		}
+	}
+	return ""
+}
+
+func (d *decoded) number(name string) int64 {
+	for i, c := range d.columns {
+		if n, ok := d.values[i].(int64); ok && c.name == name {
+			return n
+		}
+	}
+	return 0
+}
+
+// set changes a column. It does nothing where the row has none of this name.
+func (d *decoded) set(name string, v any) {
+	for i, c := range d.columns {
+		if c.name == name {
+			d.values[i] = v
+		}
+	}
+}
+
+// insert writes the row. Threads that it names must have the namespace.
+func (d *decoded) insert(t *txn.Tx, namespace string) error {
+	args := make([]any, 0, len(d.values)+2)
+	for i, c := range d.columns {
+		args = append(args, d.values[i])
+		if c.kind == threadID || (d.table.scope == arguments && c.name == "thread_id") {
+			args = append(args, namespace)
+		}
+	}
+	return t.Write(t.Ctx, d.table.insertion(d.columns), args...)
+}
+
+// remnantID returns the id of a remnant in this database, which may have the original still.
+func remnantID(r store.Restore, id string) string {
+	return remnant + uuid.NewSHA1(uuid.NameSpaceOID, []byte(staging(r)+"/"+id)).String()
+}
+
+// adjust changes a row for its new place: its namespace, whom it belongs to, and what nobody holds any more.
+func (d *decoded) adjust(r store.Restore, now int64) {
+	for i, c := range d.columns {
+		if s, ok := d.values[i].(string); ok && strings.HasPrefix(s, remnant) && (c.kind == threadID || d.table.scope == threadRows && c.name == "id") {
+			d.values[i] = remnantID(r, s)
+		}
+	}
+	d.set("namespace", r.Namespace)
+	switch d.table.name {
+	case "thread":
+		d.set("namespace", staging(r))
+		d.set("restored", "")
+		if strings.HasPrefix(d.text("id"), remnant) {
+			d.set("terminated_reason", "")
+			d.set("parent_id", "")
+			d.set("reference", "")
+		} else if d.number("retained_at") == 0 {
+			d.set("retained_at", now)
+			d.set("restored", r.ID)
+		}
+	case "thread_head":
+		d.set("asleep", d.number("asleep")|int64(txn.AsleepRetained))
+		d.set("work_since", nil)
+	case "lease": // a holder of the past must not write
+		d.set("owner", "")
+		d.set("expires_at", int64(0))
+		d.set("epoch", d.number("epoch")+1)
+	case "effect_firing":
+		if d.text("keyed_by") == "" {
+			d.set("keyed_by", d.text("effect_id"))
+		}
+		if d.text("owner") != "" {
+			d.set("owner", "")
+			d.set("available_at", int64(0))
+			d.set("epoch", d.number("epoch")+1)
+		}
+	}
+}
+
+// RestoreRows implements store.BackupStore.
+func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.BackupRow) error {
+	all := make([]*decoded, len(rows))
+	for i := range rows {
+		d, err := decode(rows[i])
+		if err != nil {
+			return err
+		}
+		all[i] = d
+	}
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		for _, d := range all {
+			if err := place(t, r, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, staging(r))
+}
+
+// place writes a row, or keeps it until the restore is finished.
+func place(t *txn.Tx, r store.Restore, d *decoded) error {
+	switch d.table.scope {
+	case heads, ofNamespace, ofEffects:
+		sum := sha256.Sum256(d.data)
+		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, d.table.name, hex.EncodeToString(sum[:]), string(d.data))
+	}
+	fresh := &decoded{table: d.table, columns: d.columns, values: slices.Clone(d.values)} // the transaction may be run again
+	fresh.adjust(r, t.Now)
+	return fresh.insert(t, staging(r))
+}
+
+// RestoreContents implements store.BackupStore.
+func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.BackupContents, uploaded int64) (freed []string, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		freed = nil
+		var one int
+		if err := t.Row(t.Ctx, queries.StagedDigest, []any{c.Digest, staging(r)}, &one); err != nil {
+			return err
+		}
+		op := &store.PutFile{File: store.File{Digest: c.Digest, Size: c.Size}, Object: c.Object, Uploaded: uploaded}
+		err := files.HoldContents(t, op)
+		freed = op.Freed
+		return err
+	}, staging(r))
+	if err != nil {
+		return nil, fmt.Errorf("contents %s: %w", c.Digest, err)
+	}
+	return freed, nil
+}

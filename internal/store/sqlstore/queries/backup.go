@@ -1,0 +1,33 @@
+package queries
+
+// Backup and restore.
+const (
+	SchemaVersion       = `SELECT max(version_id) FROM goose_db_version WHERE is_applied`
+	ContentsOfNamespace = `SELECT c.digest, c.object, c.size FROM contents c WHERE c.size >= 0 AND c.digest IN (SELECT f.digest FROM file f
+		JOIN thread t ON t.key = f.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged') ORDER BY c.digest`
+
+	EndedHolds   = `DELETE FROM contents_hold WHERE id = ? OR expires_at <= ?`
+	HoldContents = `INSERT INTO contents_hold (id, expires_at) VALUES (?, ?)`
+	ContentsHeld = `SELECT 1 FROM contents_hold WHERE expires_at > ? LIMIT 1`
+
+	// A restore keeps rows in restore_row that would be visible at once.
+	KeepRestoreRow    = `INSERT INTO restore_row (restore, namespace, kind, digest, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	RestoreRows       = `SELECT data FROM restore_row WHERE restore = ? AND namespace = ? AND kind = ? ORDER BY digest`
+	CountRestoreRows  = `SELECT count(*) FROM restore_row WHERE restore = ? AND namespace = ? AND kind = ?`
+	ForgetRestoreRows = `DELETE FROM restore_row WHERE restore = ? AND namespace = ? AND kind = ?`
+	EffectRowsWait    = `SELECT 1 FROM restore_row WHERE restore = ? AND namespace = ? AND kind IN ('effect_schedule', 'effect_skip', 'effect_firing') LIMIT 1`
+
+	StagedThreads   = `SELECT count(*) FROM thread WHERE namespace = ? AND substr(id, 1, 5) <> 'left:'`
+	RestoredThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored = ?`
+	ThreadOrigin    = `SELECT namespace, restored FROM thread WHERE id = ?`
+	StagedKeys      = `SELECT key, id FROM thread WHERE namespace = ? ORDER BY key LIMIT 100`
+	StagedDigest    = `SELECT 1 FROM file f JOIN thread t ON t.key = f.thread WHERE f.digest = ? AND f.digest <> '' AND t.namespace = ? LIMIT 1`
+	MissingContents = `SELECT DISTINCT f.digest FROM file f JOIN thread t ON t.key = f.thread WHERE t.namespace = ? AND f.digest <> ''
+		AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.digest = f.digest AND c.size >= 0) ORDER BY f.digest LIMIT 5`
+	ShowRemnants = `UPDATE thread SET namespace = '' WHERE namespace = ? AND substr(id, 1, 5) = 'left:'`
+	ShowThreads  = `UPDATE thread SET namespace = ? WHERE namespace = ?`
+	// RetainedOf returns a thread without an object that has firings of an effect.
+	RetainedName = `SELECT name FROM thread WHERE id = ? AND retained_at <> 0`
+
+	OrphanOwner = `SELECT id, object_uid, retained_at FROM thread WHERE key = ?`
+)
