@@ -128,6 +128,7 @@ type Message struct {
 	Side             string          `json:"side,omitempty"` // side of a dual_ai agent that wrote it: a or b (AGT-02)
 	RunID            string          `json:"run_id,omitempty"`
 	Usage            json.RawMessage `json:"usage,omitempty"` // of the model call that produced it
+	Summary          *Summary        `json:"summary,omitempty"` // of the messages that it stands for (MSG-12)
 }
 
 // MessageStatus is the status of a message.
