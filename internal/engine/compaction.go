@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Near the end of a model's window, older turns are summed up by a model (MSG-12, docs/adr/0058-compaction.md). A summary
+// Near the end of a model's window, older turns are summed up by a model (MSG-12, docs/adr/0060-compaction.md). A summary
 // is a message of the log, behind what it stands for, and written in one step with what it used. One call of a model makes
 // one summary, so what was paid for is in the log before the next call. When there is more to sum up than the model reads
 // at once, the next summary continues the first.
