@@ -22,6 +22,10 @@ const (
 	ConditionTitlesReady = "TitlesReady"
 	// ConditionFull says that one of the bounds of a ThreadQuota is reached.
 	ConditionFull = "Full"
+	// ConditionCompactionReady is False on a Prompt whose spec.compaction cannot work: its model has no declared window, or
+	// compaction.modelRef cannot be used. Threads run, and older turns are left out at the end of the window. The condition
+	// is absent without spec.compaction.
+	ConditionCompactionReady = "CompactionReady"
 	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired.
 	ConditionFired = "Fired"
 	// ConditionComplete says that the handler of a ScheduledEffect has ended.

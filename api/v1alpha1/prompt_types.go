@@ -79,6 +79,11 @@ type PromptSpec struct {
 	// +optional
 	RecentImageThreshold *int32 `json:"recentImageThreshold,omitempty"`
 
+	// Compaction has a model sum up older turns near the end of the model's window, in the place of leaving them out.
+	// When it is absent, turns are summed up only by hand.
+	// +optional
+	Compaction *PromptCompaction `json:"compaction,omitempty"`
+
 	// RequiredSchema is the JSON Schema that the arguments must fit which a thread is created with, a subagent is
 	// started with, or this prompt is called with as a tool.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -151,6 +156,61 @@ type PromptPart struct {
 	// Literal takes the text as it stands: `{{` has no meaning in it.
 	// +optional
 	Literal bool `json:"literal,omitempty"`
+}
+
+// CompactionMode says when older turns are summed up.
+// +kubebuilder:validation:Enum=auto;manual;never
+type CompactionMode string
+
+// The modes.
+const (
+	// CompactionAuto sums up near the end of the model's window, and by hand.
+	CompactionAuto CompactionMode = "auto"
+	// CompactionManual sums up by hand only.
+	CompactionManual CompactionMode = "manual"
+	// CompactionNever sums up nothing, and summaries that exist are not read.
+	CompactionNever CompactionMode = "never"
+)
+
+// Defaults of PromptCompaction, in percent.
+const (
+	DefaultCompactionThreshold = 80
+	DefaultCompactionKeep      = 30
+)
+
+// PromptCompaction says when a model sums up older turns, and how.
+// +kubebuilder:validation:XValidation:rule="!has(self.keep) || !has(self.threshold) || self.keep + 10 <= self.threshold",message="keep must be at least 10 below threshold, such as keep: 30 and threshold: 80: else the conversation would be summed up again with each step"
+type PromptCompaction struct {
+	// Mode: auto sums up near the end of the model's window, manual only by hand (kubectl skein compact), and never not
+	// at all; summaries that exist are not read then.
+	// +kubebuilder:default=auto
+	// +optional
+	Mode CompactionMode `json:"mode,omitempty"`
+
+	// Threshold is how full the room for the conversation may be before older turns are summed up, in percent of the
+	// model's window (spec.capabilities.contextWindow of the Model) without the room for its answer.
+	// +kubebuilder:validation:Minimum=20
+	// +kubebuilder:validation:Maximum=95
+	// +kubebuilder:default=80
+	// +optional
+	Threshold *int32 `json:"threshold,omitempty"`
+
+	// Keep is how much of that room the newest messages have that are not summed up, in percent.
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=80
+	// +kubebuilder:default=30
+	// +optional
+	Keep *int32 `json:"keep,omitempty"`
+
+	// ModelRef names the Model that writes the summary; the prompt's own when absent.
+	// +optional
+	ModelRef *LocalRef `json:"modelRef,omitempty"`
+
+	// Instructions for the model that writes the summary, in the place of Skein's own.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16384
+	// +optional
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // PromptReasoning says how a model is to think before it answers.

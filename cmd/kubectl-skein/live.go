@@ -48,6 +48,18 @@ func (l *live) event(e *runtimev1.Event) {
 	case runtimev1.EventRunEnded:
 		l.breakOff()
 		l.ended(e)
+	case runtimev1.EventContextCompacted:
+		var c runtimev1.Compacted
+		if json.Unmarshal(e.Data, &c) == nil {
+			l.breakOff()
+			l.note(e.CreatedAt, "the model %s has summed up %d older messages", c.Model, c.Messages)
+		}
+	case runtimev1.EventCompactionFailed:
+		var c runtimev1.CompactionFailure
+		if json.Unmarshal(e.Data, &c) == nil {
+			l.breakOff()
+			l.note(e.CreatedAt, "older messages were not summed up: %s", c.Message)
+		}
 	case runtimev1.EventHandoff:
 		var h struct{ To string }
 		if json.Unmarshal(e.Data, &h) == nil {

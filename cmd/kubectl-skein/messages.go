@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -44,8 +46,14 @@ func newMessages(p *plugin) *cobra.Command {
 			if output != "" {
 				return encode(p.Out, output, list)
 			}
+			left := list.Total - int64(len(list.Messages))
+			if !all && !index {
+				if err := addSummaries(cmd.Context(), t, list); err != nil {
+					return err
+				}
+			}
 			if list.HasMore {
-				fmt.Fprintf(p.ErrOut, "(%d older messages: --all shows them)\n", list.Total-int64(len(list.Messages)))
+				fmt.Fprintf(p.ErrOut, "(%d older messages: --all shows them)\n", left)
 			}
 			if len(list.Messages) == 0 {
 				fmt.Fprintln(p.ErrOut, "No messages yet.")
@@ -88,6 +96,26 @@ func read(ctx context.Context, t *runtimeclient.Thread, limit int, all bool) (*r
 			return whole, nil
 		}
 	}
+}
+
+// addSummaries adds to a list of the newest messages the summaries that were written among them. They are silent, and show
+// where the model stopped to read what is above them.
+func addSummaries(ctx context.Context, t *runtimeclient.Thread, list *runtimev1.MessageList) error {
+	if len(list.Messages) == 0 {
+		return nil
+	}
+	newest, err := t.Messages(ctx, runtimeclient.MessageOptions{Page: runtimeclient.Page{Limit: runtimev1.MaxPageSize}, IncludeSilent: true})
+	if err != nil {
+		return err
+	}
+	before := func(a, b runtimev1.Message) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) }
+	for _, m := range newest.Messages {
+		if m.Summary != nil && before(m, list.Messages[0]) > 0 {
+			list.Messages = append(list.Messages, m)
+		}
+	}
+	slices.SortStableFunc(list.Messages, before)
+	return nil
 }
 
 func checkOutput(format string) error {

@@ -57,7 +57,7 @@ right, the command names the ClusterRole that has it.`,
 	cmd.SetErr(streams.ErrOut)
 	p.flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newChat(p), newCreate(p), newSend(p), newMessages(p), newWatch(p), newObserve(p), newLogs(p), newTree(p), newMap(p), newHandoff(p),
+		newChat(p), newCreate(p), newSend(p), newMessages(p), newWatch(p), newObserve(p), newLogs(p), newTree(p), newMap(p), newHandoff(p), newCompact(p),
 		newFiles(p), newKV(p), newState(p), newCode(p), newEnv(p), newHistory(p), newFork(p), newArchive(p), newUnarchive(p),
 		newRuns(p), newCancel(p), newRerun(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),

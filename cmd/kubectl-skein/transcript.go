@@ -31,7 +31,9 @@ func (t *transcript) message(m *runtimev1.Message) {
 		text = shorten(text)
 	}
 	var notes []string
-	if m.Silent {
+	if m.Summary != nil {
+		notes = append(notes, fmt.Sprintf("of %d messages, from %s to %s", m.Summary.Messages, safe(m.Summary.From), safe(m.Summary.To)))
+	} else if m.Silent {
 		notes = append(notes, "silent")
 	}
 	if m.Status == runtimev1.MessagePending {
@@ -56,6 +58,9 @@ func (t *transcript) message(m *runtimev1.Message) {
 }
 
 func (t *transcript) who(m *runtimev1.Message) string {
+	if m.Summary != nil {
+		return t.style.bold("summary")
+	}
 	switch m.Role {
 	case runtimev1.RoleUser:
 		if m.Name != "" {

@@ -20,6 +20,7 @@ var actions = map[string]life.Action{
 	"create continue":      life.Say,
 	"create import":        life.Say,
 	"create truncate":      life.Remove,
+	"create compact":       life.Work,
 	"get files":            life.Read,
 	"get files/":           life.Read,
 	"update files/":        life.Keep,

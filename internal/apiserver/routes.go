@@ -36,6 +36,7 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		runtimev1.SubresourceContinue:  {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Continue}},
 		runtimev1.SubresourceTerminate: {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.life.Terminate}},
 		runtimev1.SubresourceTruncate:  {Kind: "Truncated", Plain: verbs{"create": h.messages.Truncate}},
+		runtimev1.SubresourceCompact:   {Kind: "CompactRequest", Plain: verbs{"create": h.messages.Compact}},
 		runtimev1.SubresourceRelationships: {
 			Kind: runtimev1.KindRelationshipList, Plain: verbs{"get": h.relationships.List, "create": h.relationships.Add},
 		},

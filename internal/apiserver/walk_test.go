@@ -41,6 +41,7 @@ type write struct {
 
 // writes lists every way to write below a thread: "verb subresource", with a "/" at the end for nested ones.
 var writes = map[string]write{
+	"create compact":       {good: `{}`},
 	"create truncate":      {good: `{"messageIndex":-1}`, stays: true},
 	"create fork":          {good: `{"messageIndex":0}`, stays: true},
 	"create relationships": {good: `{"threadID":"parent","type":"mention","role":"child"}`},

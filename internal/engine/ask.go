@@ -86,26 +86,35 @@ func (r *run) client(m *definition.Model) (model.Client, error) {
 	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
-// request returns what the model is to read, cut to fit its context window.
+// request returns what the model is to read. It sums up older messages first when there are too many of them.
 func (r *run) request(ctx context.Context) (req model.Request, err error) {
-	conv, err := r.hooks.Filtered(ctx, r.conv, r.record.Steps)
+	conv, err := r.hooks.Filtered(ctx, transcript.WithoutSummaries(r.conv), r.record.Steps)
 	if err != nil {
 		return req, err
 	}
+	conv = r.chosen(conv)
 	system, err := r.system(ctx)
 	if err != nil {
 		return req, err
 	}
-	messages, err := r.hooks.Prefiltered(ctx, r.assembled(system, r.withChat(transcript.Select(conv, &r.side().Prompt.Spec, r.record.ID))), r.record.Steps)
-	if err != nil {
-		return req, err
+	for n := 0; ; n++ {
+		messages, err := r.hooks.Prefiltered(ctx, r.assembled(system, conv), r.record.Steps)
+		if err != nil {
+			return req, err
+		}
+		// The first code of the run may have been a hook. Then the execution exists only now, and tools are built with
+		// it.
+		if err := r.buildTools(ctx); err != nil {
+			return req, err
+		}
+		if req, err = r.read(ctx, messages); err != nil || n == maxCompactions {
+			return req, err
+		}
+		if more, err := r.compact(ctx, conv, req); err != nil || !more {
+			return req, err
+		}
+		conv = transcript.WithoutSummaries(conv) // it may be the conversation of the run, which has one more now
 	}
-	// The first code of the run may have been a hook. Then the execution exists only now, and tools are built with
-	// it.
-	if err := r.buildTools(ctx); err != nil {
-		return req, err
-	}
-	return r.read(ctx, messages)
 }
 
 // recordAnswer puts an answer into the log. When it is the last one, the end of the turn or of the run goes with it,

@@ -236,8 +236,11 @@ func (r *role) withChat(own *transcript.Conversation) *transcript.Conversation {
 		return own
 	}
 	tools := isSet(f.side.Prompt.Spec.IncludePastTools)
-	out := transcript.New()
-	for _, m := range f.outer.Messages {
+	out, side := transcript.New(), r.agent.Side(r.checkpoint.Turn.Side)
+	if r.acting != nil {
+		side = r.acting
+	}
+	for _, m := range transcript.Compacted(transcript.WithoutSummaries(f.outer), r.summaryOf(f.outer, side)).Messages {
 		if f.parent != nil && m.ID == f.parent.ID {
 			break
 		}

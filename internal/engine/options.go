@@ -67,6 +67,8 @@ type Options struct {
 	PostRunWorkers int
 	// PostRunTimeout bounds the tasks of one run. The default is a minute.
 	PostRunTimeout time.Duration
+	// CompactionTimeout bounds the call of a model that sums up older messages. The default is two minutes.
+	CompactionTimeout time.Duration
 	// Faults is called at named points around every durable write and outside call, for crash tests. crash_points_test.go
 	// lists the points. It may panic within a run, and the engine handles that like a panic of its own.
 	Faults func(point string)
@@ -116,6 +118,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.EffectRetry.First, time.Second)
 	orDefault(&o.PostRunWorkers, 64)
 	orDefault(&o.PostRunTimeout, time.Minute)
+	orDefault(&o.CompactionTimeout, 2*time.Minute)
 	orDefault(&o.LeaseTTL, 15*time.Second)
 	orDefault(&o.SweepInterval, 15*time.Second)
 	orDefault(&o.Limits.Depth, 5)

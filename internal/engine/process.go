@@ -147,6 +147,12 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		}
 		held, items = due, rest
 	}
+	if orders, rest := splitCompactions(items); len(orders) > 0 {
+		if !under || last.Status == store.RunWaiting {
+			return true, e.compactAtRest(ctx, t, fence, active, last, orders)
+		}
+		items = rest // the run finds them before its next step
+	}
 	switch {
 	case t.Parked && !under:
 		return false, nil // inbox items stay
@@ -205,7 +211,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
 	// lease sends another one.
-	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds), err
+	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds || len(r.compactions) > 0), err
 }
 
 // startsRun reports whether any inbox item starts a run of a thread at rest.

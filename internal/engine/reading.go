@@ -103,17 +103,30 @@ func (r *run) read(ctx context.Context, messages []model.Message) (req model.Req
 	return req, nil
 }
 
-// assembled returns the messages that the model of the current side reads.
-func (r *run) assembled(system string, c *transcript.Conversation) []model.Message {
-	if r.frame != nil {
-		return transcript.Assemble(system, c, r.side().Name, "")
-	}
-	other := ""
-	if r.agent.Dual() {
-		other = definition.SpeakerName(r.agent.Other(r.side()))
+// chosen returns what the current side is to read of the conversation c, which has no summaries.
+func (r *run) chosen(c *transcript.Conversation) *transcript.Conversation {
+	c = r.withChat(transcript.Select(c, &r.side().Prompt.Spec, r.record.ID))
+	if r.frame == nil && r.agent.Dual() {
 		c = transcript.WithoutRepairs(c, r.side().Name)
 	}
-	return r.opened(transcript.Assemble(system, c, r.side().Name, other))
+	return c
+}
+
+// assembled returns the messages that the model of the current side reads of what was chosen for it.
+func (r *run) assembled(system string, c *transcript.Conversation) []model.Message {
+	if r.frame != nil {
+		return r.voiced(system, c)
+	}
+	return r.opened(r.voiced(system, transcript.Compacted(c, r.summaryOf(r.conv, r.side()))))
+}
+
+// voiced returns messages of the conversation as the model of the current side reads them.
+func (r *run) voiced(system string, c *transcript.Conversation) []model.Message {
+	other := ""
+	if r.frame == nil && r.agent.Dual() {
+		other = definition.SpeakerName(r.agent.Other(r.side()))
+	}
+	return transcript.Assemble(system, c, r.side().Name, other)
 }
 
 // redacted returns text without secrets. A hook may have read secrets and written them into a text for the model.

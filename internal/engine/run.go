@@ -70,6 +70,12 @@ type run struct {
 	// seen is the sequence number up to which the conversation shows all edits and removals.
 	seen  int64
 	hooks hooks.Run
+	// compactions are the requests to sum up older messages that the inbox holds.
+	compactions []store.InboxItem
+	// compactFrom is the step from which on a compaction is tried again that has failed.
+	compactFrom int
+	// waiting is the id of the run that waits while this one, which has no record, only sums up.
+	waiting string
 	// lines receives the log lines of the run's code; nil before there was any code.
 	lines *codelog.Lines
 	// destroys reports that a handler asked to clear the conversation with its answer.
@@ -223,6 +229,9 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	}
 	r.next = at.Agent
 	news = news || r.isHanded()
+	if items != nil {
+		r.compactions, items = splitCompactions(items)
+	}
 	stops, unawaited, items := splitStopRequests(items)
 	if r.checkpoint.RepliesToAny(unawaited) {
 		return false, awaitedStop(r.record.ID)

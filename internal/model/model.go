@@ -54,6 +54,25 @@ func (m Message) Text() string {
 	return m.Content + "\n\n" + note
 }
 
+// MetadataStays marks, in the metadata of a message directly behind the system prompt, that the message stays when the
+// oldest messages are left out: a summary of those before it.
+const MetadataStays = "stays"
+
+// Stays reports whether the message has MetadataStays.
+func (m *Message) Stays() bool { return m.Metadata[MetadataStays] == true }
+
+// Head returns how many of the first messages always stay: the system prompt, and those behind it that say so.
+func Head(messages []Message) int {
+	if len(messages) == 0 {
+		return 0
+	}
+	n := 1
+	for n < len(messages) && messages[n].Stays() {
+		n++
+	}
+	return n
+}
+
 // ToolCall is a call that the model asks for.
 type ToolCall struct {
 	ID        string

@@ -12,11 +12,12 @@ type Trimmed struct {
 	ContextWindow int64
 }
 
-// Without returns the messages without the oldest ones after the system prompt, which is the first.
+// Without returns the messages without the oldest ones behind the Head.
 func Without(messages []Message, leftOut int) []Message {
-	if leftOut <= 0 || leftOut >= len(messages) {
+	head := Head(messages)
+	if leftOut <= 0 || head+leftOut > len(messages) {
 		return messages
 	}
-	kept := append(make([]Message, 0, len(messages)-leftOut), messages[0])
-	return append(kept, messages[1+leftOut:]...)
+	kept := append(make([]Message, 0, len(messages)-leftOut), messages[:head]...)
+	return append(kept, messages[head+leftOut:]...)
 }

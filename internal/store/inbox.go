@@ -23,6 +23,8 @@ const (
 	InboxRerun InboxKind = "rerun"
 	// InboxStop has a StopOrder as Payload.
 	InboxStop InboxKind = "stop"
+	// InboxCompact has a CompactOrder as Payload. It stays in the inbox until older messages are summed up (MSG-12).
+	InboxCompact InboxKind = "compact"
 )
 
 // InboxItem is a durable wake-up. The holder of the thread's lease takes items in order.
@@ -50,6 +52,11 @@ type ChildResult struct {
 // StopOrder tells a child that the parent's run has ended, so nobody waits for the child's result any more (RUN-04).
 type StopOrder struct {
 	Calls []string `json:"calls"` // calls of the parent that no longer await their results
+}
+
+// CompactOrder asks for a summary of older messages.
+type CompactOrder struct {
+	Side string `json:"side,omitempty"` // for whom; "" means side a
 }
 
 // Rerun starts a run of a fork at a step of a past run (RUN-12). What the step reads is in the conversation already.

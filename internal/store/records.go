@@ -135,7 +135,8 @@ type Message struct {
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
 	Side             string          `json:"side,omitempty"` // side of a dual_ai agent that wrote it: a or b (AGT-02)
 	RunID            string          `json:"run_id,omitempty"`
-	Usage            json.RawMessage `json:"usage,omitempty"` // of the model call that produced it
+	Usage            json.RawMessage `json:"usage,omitempty"`   // of the model call that produced it
+	Summary          *Summary        `json:"summary,omitempty"` // of the messages that it stands for (MSG-12)
 }
 
 // MessageStatus is the status of a message.
@@ -252,6 +253,12 @@ const (
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
 	EventTurnEnded      = "turn.ended" // Data {"side": "a", "turn": 1, "next": "b"}: the session continues
+	// EventContextCompacted: a model has summed up older messages (MSG-12); the event's message is the summary. Data
+	// {"from", "to", "messages", "side", "prompt", "model", "requests"}.
+	EventContextCompacted = "context.compacted"
+	// EventCompactionFailed: older messages were to be summed up and could not be. Data {"reason", "message", "side",
+	// "prompt", "requests"}.
+	EventCompactionFailed = "context.compaction_failed"
 	// EventContextTrimmed: a model call left out the oldest messages or shortened results. Data {"leftOut",
 	// "shortened"?, "kept", "tokens", "contextWindow"?, "model"?}.
 	EventContextTrimmed = "context.trimmed"

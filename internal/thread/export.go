@@ -150,13 +150,14 @@ func (e *exporter) messages(after int64) ([]store.Message, error) {
 	return page.Messages, nil
 }
 
-// message writes the lines of a message. Tool results have none: the format has only the calls.
+// message writes the lines of a message. Tool results have none: the format has only the calls. Summaries have none
+// either: what they stand for is there, and where it is imported it is summed up again when that is needed.
 func (e *exporter) message(m *store.Message) error {
 	at, text := jsonl.Time(m.CreatedAt), ""
 	if m.Content != nil {
 		text = *m.Content
 	}
-	if m.Role == store.RoleTool {
+	if m.Role == store.RoleTool || m.Summary != nil {
 		return nil
 	}
 	if len(m.ToolCalls) == 0 {

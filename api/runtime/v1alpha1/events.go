@@ -40,6 +40,10 @@ const (
 	// and the end of this many results. contextWindow is absent where it is not configured. model names the Model
 	// where it was a fallback.
 	EventContextTrimmed = "context.trimmed"
+	// EventContextCompacted has Compacted as data: a model has summed up older messages. EventCompactionFailed has
+	// CompactionFailure: they could not be summed up, and the conversation goes on without.
+	EventContextCompacted = "context.compacted"
+	EventCompactionFailed = "context.compaction_failed"
 	// EventToolProgress has data {"name", "toolCallId", "progress", "total", "message"}: the progress of a call, as
 	// its tool reports it.
 	EventToolProgress = "tool.progress"

@@ -59,6 +59,8 @@ type Message struct {
 	RunID string `json:"run_id,omitempty"`
 	// Usage is the usage of the model call that made it, as the provider reports it.
 	Usage json.RawMessage `json:"usage,omitempty"`
+	// Summary says which messages it stands for. It is absent for other messages.
+	Summary *MessageSummary `json:"summary,omitempty"`
 }
 
 // ToolCall is a call that a model requests.

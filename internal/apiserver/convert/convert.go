@@ -68,7 +68,15 @@ func Message(m *store.Message) runtimev1.Message {
 		CreatedAt: m.CreatedAt, ParentID: m.ParentID, Depth: m.Depth, Silent: m.Silent, Metadata: m.Metadata,
 		Attachments: Slice(m.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) }),
 		Status:      string(m.Status), ToolStatus: m.ToolStatus, ReasoningContent: m.ReasoningContent, Side: m.Side, RunID: m.RunID, Usage: m.Usage,
+		Summary: summary(m.Summary),
 	}
+}
+
+func summary(s *store.Summary) *runtimev1.MessageSummary {
+	if s == nil {
+		return nil
+	}
+	return &runtimev1.MessageSummary{From: s.From, To: s.To, Messages: s.Messages, Agent: s.Agent, Side: s.Side, Prompt: s.Prompt, Model: s.Model, Of: s.Of}
 }
 
 // Messages converts messages.

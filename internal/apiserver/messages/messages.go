@@ -27,6 +27,8 @@ type Engine interface {
 	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
 	// Queue queues a message with a policy (RUN-09).
 	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+	// Compact asks for a summary of older messages and returns the id of the request (MSG-12).
+	Compact(ctx context.Context, threadID, key, side string) (request string, err error)
 }
 
 // Handler serves the messages of a thread and its queue.

@@ -122,9 +122,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			name:   "prompt",
 			status: func(p *skeinv1.Prompt) *skeinv1.DefinitionStatus { return &p.Status },
 			check:  c.prompt,
+			more:   c.compaction,
 			list:   func() client.ObjectList { return &skeinv1.PromptList{} },
 			watches: []watch{
-				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: watches.ReadyTurned()},
+				// Whether older turns can be summed up depends on the window in its spec.
+				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.Predicate(predicate.GenerationChangedPredicate{}))},
 				// Watched for whether they exist and are exposed as tools.
 				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: predicate.GenerationChangedPredicate{}},
 				{object: &skeinv1.Prompt{}, index: objects.IndexPrompt, predicate: predicate.GenerationChangedPredicate{}},

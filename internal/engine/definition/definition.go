@@ -54,7 +54,11 @@ type Side struct {
 	Spec   skeinv1.AgentSide
 	Prompt Prompt
 	Model  Model
-	Tools  []Tool // the prompt's Tool objects, in its order
+	// Compactor is the model that sums up older messages (MSG-12). It is nil when Model does, and when CompactorErr says why
+	// it cannot be used.
+	Compactor    *Model
+	CompactorErr error
+	Tools        []Tool // the prompt's Tool objects, in its order
 	// Agents that the prompt may call as tools, in its order.
 	Agents []CalledAgent
 	// Hooks by their names. A hook of the prompt replaces the agent's. Hooks is nil if there are none.

@@ -31,7 +31,11 @@ func Assemble(system string, c *Conversation, side, other string) []model.Messag
 		case store.RoleSystem:
 			out = append(out, model.Message{Role: model.RoleSystem, Content: ContentOf(m), Attachments: attachmentsOf(m)})
 		default:
-			out = append(out, model.Message{Role: model.RoleUser, Content: ContentOf(m), Name: m.Name, Attachments: attachmentsOf(m)})
+			u := model.Message{Role: model.RoleUser, Content: ContentOf(m), Name: m.Name, Attachments: attachmentsOf(m)}
+			if m.Summary != nil {
+				u.Metadata = map[string]any{model.MetadataStays: true}
+			}
+			out = append(out, u)
 		}
 	}
 	return out

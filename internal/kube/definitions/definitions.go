@@ -120,6 +120,9 @@ func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, fiel
 		return nil, objects.Within("Model", m.Name, err)
 	}
 	out.Model = *resolved
+	if out.Compactor, out.CompactorErr, err = d.resolveCompactor(ctx, &p); err != nil {
+		return nil, err
+	}
 	servers := map[string]*skeinv1.MCPServer{}
 	for i, ref := range p.Spec.Tools {
 		if ref.Agent != "" {

@@ -127,7 +127,12 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.ThreadGateway{}, IndexSecret, func(o client.Object) []string { return gatewaySecrets(&o.(*skeinv1.ThreadGateway).Spec) }},
 		{&skeinv1.Prompt{}, IndexModel, func(o client.Object) []string {
-			return []string{o.(*skeinv1.Prompt).Spec.ModelRef.Name}
+			p := &o.(*skeinv1.Prompt).Spec
+			names := []string{p.ModelRef.Name}
+			if c := p.Compaction; c != nil && c.ModelRef != nil && c.ModelRef.Name != names[0] {
+				names = append(names, c.ModelRef.Name)
+			}
+			return names
 		}},
 		{&skeinv1.Model{}, IndexModel, func(o client.Object) []string {
 			var names []string

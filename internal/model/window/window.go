@@ -52,7 +52,7 @@ func Tools(tools []model.Tool) (n int) {
 
 // Fitted is a conversation that was made to fit.
 type Fitted struct {
-	// Messages are the kept messages, the system prompt first. It is the given slice when all are kept.
+	// Messages are the kept messages, the Head first. It is the given slice when all are kept.
 	Messages []model.Message
 	// Tokens is the estimate for Messages.
 	Tokens int
@@ -62,38 +62,41 @@ type Fitted struct {
 	Fits bool
 }
 
-// Fit leaves out the oldest turns until the rest has at most budget tokens. The system prompt, which is the first
-// message, and the newest turn always stay. A turn begins with one or more consecutive user messages and ends where the
+// Fit leaves out the oldest turns until the rest has at most budget tokens. The model.Head, which is the system
+// prompt and a summary of what came before, and the newest turn always stay. A turn begins with one or more consecutive user messages and ends where the
 // next turn begins, so a call is never separated from its result. Only kept messages are estimated, so the cost does
 // not grow with what is left out.
 func Fit(messages []model.Message, budget int, tokens func(*model.Message) int) Fitted {
 	if len(messages) == 0 {
 		return Fitted{Messages: messages, Fits: true}
 	}
-	total := tokens(&messages[0])
+	head, total := model.Head(messages), 0
+	for i := range head {
+		total += tokens(&messages[i])
+	}
 	end := len(messages)
-	for end > 1 {
-		begin := turn(messages, end)
+	for end > head {
+		begin := turn(messages, head, end)
 		size := 0
 		for i := end - 1; i >= begin; i-- {
 			size += tokens(&messages[i])
 			if total+size > budget && end < len(messages) {
-				return cut(messages, end, total, true)
+				return cut(messages, head, end, total, true)
 			}
 		}
 		total += size
 		if total > budget { // the newest turn
-			return cut(messages, begin, total, false)
+			return cut(messages, head, begin, total, false)
 		}
 		end = begin
 	}
 	return Fitted{Messages: messages, Tokens: total, Fits: total <= budget}
 }
 
-// turn returns where the turn that ends before end begins.
-func turn(messages []model.Message, end int) int {
+// turn returns where the turn that ends before end begins, at the head or behind it.
+func turn(messages []model.Message, head, end int) int {
 	asked := false
-	for i := end - 1; i >= 1; i-- {
+	for i := end - 1; i >= head; i-- {
 		switch messages[i].Role {
 		case model.RoleUser:
 			asked = true
@@ -104,10 +107,10 @@ func turn(messages []model.Message, end int) int {
 			}
 		}
 	}
-	return 1
+	return head
 }
 
-func cut(messages []model.Message, from, total int, fits bool) Fitted {
-	kept := append(make([]model.Message, 0, 1+len(messages)-from), messages[0])
-	return Fitted{Messages: append(kept, messages[from:]...), Tokens: total, LeftOut: from - 1, Fits: fits}
+func cut(messages []model.Message, head, from, total int, fits bool) Fitted {
+	kept := append(make([]model.Message, 0, head+len(messages)-from), messages[:head]...)
+	return Fitted{Messages: append(kept, messages[from:]...), Tokens: total, LeftOut: from - head, Fits: fits}
 }

@@ -14,6 +14,9 @@ import (
 // results.
 func conversation(t *rapid.T) []model.Message {
 	out := []model.Message{{Role: model.RoleSystem, Content: "system"}}
+	if rapid.Bool().Draw(t, "summary") {
+		out = append(out, model.Message{Role: model.RoleUser, Content: "summary", Metadata: map[string]any{model.MetadataStays: true}})
+	}
 	text := rapid.StringMatching(`[a-zä ]{0,60}`)
 	id := 0
 	for range rapid.IntRange(0, 8).Draw(t, "turns") {
@@ -52,13 +55,14 @@ func TestFit(t *testing.T) {
 		if f.Fits != (sum <= budget) {
 			t.Fatalf("%d tokens in %d: fits %v", sum, budget, f.Fits)
 		}
-		// The result must be the system prompt and the newest messages, in order and without gaps.
-		if f.Messages[0].Content != "system" || f.LeftOut != len(all)-len(f.Messages) {
+		// The result must be the system prompt, a summary and the newest messages, in order and without gaps.
+		head := model.Head(all)
+		if f.Messages[0].Content != "system" || f.Messages[head-1].Content != all[head-1].Content || f.LeftOut != len(all)-len(f.Messages) {
 			t.Fatalf("left out %d of %d, kept %d", f.LeftOut, len(all), len(f.Messages))
 		}
-		tail := all[1+f.LeftOut:]
+		tail := all[head+f.LeftOut:]
 		for i := range tail {
-			if fmt.Sprint(tail[i]) != fmt.Sprint(f.Messages[1+i]) {
+			if fmt.Sprint(tail[i]) != fmt.Sprint(f.Messages[head+i]) {
 				t.Fatalf("message %d is another", i)
 			}
 		}
@@ -66,14 +70,14 @@ func TestFit(t *testing.T) {
 			return
 		}
 		// Turns must be whole: the kept part begins with a user message, and each result has its call.
-		begins := 1
+		begins := head
 		for begins < len(f.Messages) && f.Messages[begins].Role == model.RoleSystem {
 			begins++
 		}
 		if begins == len(f.Messages) || f.Messages[begins].Role != model.RoleUser {
 			t.Fatalf("what is kept does not begin with a user: %v", f.Messages[1:])
 		}
-		if before := all[f.LeftOut].Role; before == model.RoleUser || before == model.RoleSystem {
+		if before := all[head+f.LeftOut-1].Role; before == model.RoleUser || before == model.RoleSystem {
 			t.Fatalf("a turn was cut behind a message of %s", before)
 		}
 		called := map[string]bool{}
@@ -88,7 +92,7 @@ func TestFit(t *testing.T) {
 		// No more than necessary may be left out: with one more turn, it must not fit.
 		if f.Fits {
 			more := 0
-			for i := turn(all, 1+f.LeftOut); i < 1+f.LeftOut; i++ {
+			for i := turn(all, head, head+f.LeftOut); i < head+f.LeftOut; i++ {
 				more += Message(&all[i])
 			}
 			if sum+more <= budget {

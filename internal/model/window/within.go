@@ -96,6 +96,22 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 	return res, nil
 }
 
+// Fill implements model.Meter.
+func (k *keeper) Fill(req model.Request) (tokens, room int) {
+	size, ceiling := k.bounds()
+	if size > 0 {
+		room = k.room(size)
+	}
+	if ceiling > 0 && (room == 0 || ceiling < room) {
+		room = ceiling
+	}
+	tokens = besides(&req)
+	for i := range req.Messages {
+		tokens += Message(&req.Messages[i])
+	}
+	return tokens, room
+}
+
 // Embed implements model.Embedder if the client does.
 func (k *keeper) Embed(ctx context.Context, texts []string) (*model.Embeddings, error) {
 	e, err := model.EmbedderOf(k.client, k.name)

@@ -194,6 +194,8 @@ declare module '@standardagents/builder' {
     status?: 'pending' | 'completed' | 'failed';
     tool_status?: 'success' | 'error';
     reasoning_content?: string;
+    /** The messages that this one stands for: a model has summed them up. */
+    summary?: { from: string; to: string; messages: number; agent?: string; side?: string; prompt?: string; model?: string; of?: string };
     /** The side of a dual_ai agent that wrote it. */
     side?: Side;
     run_id?: string;

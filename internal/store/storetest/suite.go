@@ -34,7 +34,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		for _, part := range []func(*env){
 			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeAges, describeMessages, describePages, describeInbox, describeLog, describeLines,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeFiringClaims, describeSchedules, describeNotifications,
-			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeRelated, describeForkModel, describeSearch,
+			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeSummaries, describeRelated, describeForkModel, describeSearch,
 			describeState, describeKVService, describeLifecycle, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits, describeChildren, describeQuotas,
 		} {
 			part(e)

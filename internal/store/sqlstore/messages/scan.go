@@ -20,14 +20,15 @@ type rest struct {
 	ReasoningContent string             `json:"reasoning,omitempty"`
 	Usage            json.RawMessage    `json:"usage,omitempty"`
 	Side             string             `json:"side,omitempty"`
+	Summary          *store.Summary     `json:"summary,omitempty"`
 }
 
 func restOf(m *store.Message) (any, error) {
 	if m.Name == "" && len(m.ToolCalls) == 0 && m.ParentID == "" && len(m.Metadata) == 0 && len(m.Attachments) == 0 &&
-		m.ToolStatus == "" && m.ReasoningContent == "" && len(m.Usage) == 0 && m.Side == "" {
+		m.ToolStatus == "" && m.ReasoningContent == "" && len(m.Usage) == 0 && m.Side == "" && m.Summary == nil {
 		return nil, nil
 	}
-	data, err := json.Marshal(rest{m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments, m.ToolStatus, m.ReasoningContent, m.Usage, m.Side})
+	data, err := json.Marshal(rest{m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments, m.ToolStatus, m.ReasoningContent, m.Usage, m.Side, m.Summary})
 	if err != nil {
 		return nil, fmt.Errorf("message %s cannot be written as JSON: %w", m.ID, err)
 	}
@@ -36,7 +37,7 @@ func restOf(m *store.Message) (any, error) {
 
 func (r *rest) into(m *store.Message) {
 	m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments = r.Name, r.ToolCalls, r.ParentID, r.Metadata, r.Attachments
-	m.ToolStatus, m.ReasoningContent, m.Usage, m.Side = r.ToolStatus, r.ReasoningContent, r.Usage, r.Side
+	m.ToolStatus, m.ReasoningContent, m.Usage, m.Side, m.Summary = r.ToolStatus, r.ReasoningContent, r.Usage, r.Side, r.Summary
 }
 
 // Row is a message as its columns hold it.

@@ -53,6 +53,10 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 	if m.Status == "" {
 		m.Status = store.MessageCompleted
 	}
+	summaryTo, err := standsFor(t, h, m)
+	if err != nil {
+		return err
+	}
 	more, err := restOf(m)
 	if err != nil {
 		return err
@@ -63,7 +67,7 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 		content = *m.Content
 	}
 	if err := t.Write(t.Ctx, queries.InsertMessage, h.Key, m.Seq, m.ID, string(m.Role), m.Silent, m.Depth, string(m.Status),
-		m.CreatedAt, m.RunID, sqldb.NullText(m.ToolCallID), content, more); err != nil {
+		m.CreatedAt, m.RunID, sqldb.NullText(m.ToolCallID), content, more, summaryTo); err != nil {
 		return err
 	}
 	h.Counts.Add(m.Depth, m.Silent, 1)
@@ -82,6 +86,11 @@ func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
 		return fmt.Errorf("message %s: %w", op.ID, err)
 	}
 	if op.Content != nil {
+		if m.Content == nil || *m.Content != *op.Content {
+			if err := dropSummaries(t, h, m.Seq); err != nil {
+				return err
+			}
+		}
 		m.Content = op.Content
 	}
 	if len(op.Metadata) > 0 {
@@ -148,6 +157,9 @@ func Delete(t *txn.Tx, h *txn.Head, op *store.DeleteMessage) error {
 	if err := dropMessage(t, h, m); err != nil {
 		return err
 	}
+	if err := dropSummaries(t, h, m.Seq); err != nil {
+		return err
+	}
 	if m.Role != store.RoleAssistant {
 		return nil
 	}
@@ -162,6 +174,9 @@ func Delete(t *txn.Tx, h *txn.Head, op *store.DeleteMessage) error {
 				return err
 			}
 			if err := dropMessage(t, h, r); err != nil {
+				return err
+			}
+			if err := dropSummaries(t, h, r.Seq); err != nil {
 				return err
 			}
 		}

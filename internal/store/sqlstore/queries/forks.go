@@ -32,8 +32,8 @@ const (
 	HeadBase      = `UPDATE thread_head SET base = ? WHERE thread = ?`
 	MessageAfter  = `SELECT id, seq FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq LIMIT 1 OFFSET ?`
 	KeyAndBase    = `SELECT t.key, h.base FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
-	CopyMessage   = `INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest)
-		SELECT CAST(? AS BIGINT), seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest FROM message WHERE thread = ? AND seq = ?`
+	CopyMessage   = `INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest, summary_to)
+		SELECT CAST(? AS BIGINT), seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest, summary_to FROM message WHERE thread = ? AND seq = ?`
 
 	FromInherited    = ` FROM message m JOIN message_segment s ON s.source = m.thread AND s.lo < m.seq AND s.hi >= m.seq`
 	Inherited        = `SELECT ` + MessageColumns + FromInherited + ` JOIN thread t ON t.key = s.thread WHERE m.id = ? AND t.id = ?`
