@@ -44,7 +44,6 @@ export default defineTool({
   execute: async (state, { v }) => {
     await state.scheduleEffect('later', { v, deep: [v] }, 3600000);
     await state.scheduleEffect('shouts', { v }, 0);
-    await state.injectMessage({ id: v, role: 'user', content: v, silent: true });
     await state.setValue(v, { v });
     await state.emit('said', { v });
     await state.writeFile('/' + v + '.txt', new TextEncoder().encode(v), 'text/plain');
@@ -105,6 +104,7 @@ var _ = Describe("What a model or code says", Label("K8S-07", "SUB-01"), func() 
 			failed := condition(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonFailed)
 			g.Expect(effects.Items).To(ContainElement(HaveField("Status.Conditions", ContainElement(And(failed, HaveField("Message", ContainSubstring("kubectl skein effect history")))))))
 		}).Should(Succeed())
+		Expect(conversation(t).Inject(ctx, runtimev1.NewMessage{ID: secret, Content: "x", Silent: true})).Error().NotTo(HaveOccurred())
 		Expect(conversation(t).Fork(ctx, runtimev1.NewFork{MessageID: secret})).To(HaveField("ForkPointIndex", Not(BeNil())))
 		provider := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
 			said, err := json.Marshal("cannot read " + string(req.Messages[len(req.Messages)-1].Content))
