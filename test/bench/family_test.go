@@ -2,11 +2,14 @@ package bench
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -31,18 +34,23 @@ var _ = Describe("A family", Ordered, func() {
 	}, NodeTimeout(10*time.Minute))
 
 	call := skeinv1.ScriptToolCall{Name: "subagent_create", Arguments: harness.Raw(map[string]any{"agent": "helper", "message": "help"})}
+	// family declares agents of which the parent starts so many children, at most 100 in a step, as an answer has at most 128 calls.
 	family := func(ctx SpecContext, calls int, edit func(*skeinv1.AgentSubagent), then ...skeinv1.ScriptStep) (ns string) {
 		GinkgoHelper()
 		ns = namespace(ctx, cluster)
-		var step skeinv1.ScriptStep
-		for range calls {
-			step.ToolCalls = append(step.ToolCalls, call)
+		var steps []skeinv1.ScriptStep
+		for left := calls; left > 0; left -= 100 {
+			var step skeinv1.ScriptStep
+			for range min(left, 100) {
+				step.ToolCalls = append(step.ToolCalls, call)
+			}
+			steps = append(steps, step)
 		}
 		prompt := harness.Prompt(ns, "parent", "parent", "builtin:subagents")
 		prompt.Spec.ParallelToolCalls = true
 		kind := skeinv1.AgentSubagent{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps"}
 		edit(&kind)
-		create(ctx, cluster, harness.Scripted(ns, "parent", append([]skeinv1.ScriptStep{step}, then...)...), prompt,
+		create(ctx, cluster, harness.Scripted(ns, "parent", append(steps, then...)...), prompt,
 			harness.Agent(ns, "parent", "parent", func(s *skeinv1.AgentSpec) { s.Subagents = []skeinv1.AgentSubagent{kind} }),
 			harness.Scripted(ns, "child", harness.Answer("helped")), harness.Prompt(ns, "child", "child"), harness.Agent(ns, "child", "child"))
 		Eventually(ctx, func(g Gomega) {
@@ -104,15 +112,54 @@ var _ = Describe("A family", Ordered, func() {
 		figure("API writes of a parent and its child", "%.1f  %v", float64(len(writes))/n, kinds)
 	}, SpecTimeout(10*time.Minute))
 
+	It("stops a running child when its parent is deleted", func(ctx SpecContext) {
+		called, stopped := make(chan struct{}), make(chan struct{})
+		provider := harness.NewChatServer(func(_ http.ResponseWriter, r *http.Request, _ harness.ChatRequest) {
+			called <- struct{}{}
+			<-r.Context().Done()
+			stopped <- struct{}{}
+		})
+		DeferCleanup(provider.Close)
+		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true; s.AgentRef.Name = "slow" }, harness.Answer("done"))
+		create(ctx, cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, StringData: map[string]string{"apiKey": "k-e-y"}},
+			harness.OpenAI(ns, "slow", provider.URL, "key"), harness.Prompt(ns, "slow", "slow"), harness.Agent(ns, "slow", "slow"))
+		var all []time.Duration
+		for i := range 30 {
+			t := start(ctx, ns, fmt.Sprint("p-", i))
+			<-called
+			all = append(all, timed(func() {
+				Expect(cluster.Client.Delete(ctx, t)).To(Succeed())
+				<-stopped
+			}))
+		}
+		figure("deletion of a parent to the stop of its running child", "%s (goal 100 ms)", spread(all))
+	}, SpecTimeout(5*time.Minute))
+
 	It("has 1,000 children", func(ctx SpecContext) {
 		ns := family(ctx, 1000, func(s *skeinv1.AgentSubagent) {
-			s.ParentCommunication, s.MaxInstances = skeinv1.CommunicationExplicit, 2000
+			s.ParentCommunication, s.MaxInstances, s.Resumable = skeinv1.CommunicationExplicit, 2000, true
 		}, harness.Answer("done"))
 		t := start(ctx, ns, "parent")
 		took := timed(func() {
 			until(ctx, t, func(s *skeinv1.ThreadStatus) bool { return s.ChildCounts != nil && s.ChildCounts.Completed >= 1000 })
 		})
 		figure("1,000 children of one parent", "%s until all are shown as completed (goal 8 s)", took.Round(10*time.Millisecond))
+		took = timed(func() {
+			_, err := cluster.Thread(ns, t.Name).Request(http.MethodPost, "terminate").DoRaw(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func(g Gomega) {
+				var l skeinv1.ThreadList
+				g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
+				ended := 0
+				for i := range l.Items {
+					if l.Items[i].Status.TerminatedAt != 0 {
+						ended++
+					}
+				}
+				g.Expect(ended).To(Equal(1001))
+			}).WithPolling(100 * time.Millisecond).Should(Succeed())
+		})
+		figure("termination of a parent with 1,000 children", "%s until all are shown as terminated (goal 10 s)", took.Round(10*time.Millisecond))
 		took = timed(func() {
 			Expect(cluster.Kubectl(ctx, "-n", ns, "delete", "thread", t.Name)).Error().NotTo(HaveOccurred())
 		})

@@ -151,8 +151,7 @@ func (w *trees) until(ctx context.Context, what string, request func(context.Con
 		one, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		err = request(one)
-		// A fork waits for ever when somebody cuts its origin, or deletes it, before the fork is stored.
-		if waits := tries > 10 && err != nil && strings.Contains(err.Error(), "the fork is not stored yet"); waits || final(err) {
+		if final(err) {
 			return nil
 		}
 		return err

@@ -198,13 +198,32 @@ func (w *trees) rerun(ctx context.Context, rng *rand.Rand, t *tree) {
 	}
 }
 
-func (w *trees) terminate(ctx context.Context, _ *rand.Rand, t *tree) {
+// parent returns a thread that has children, mostly: otherwise few of those that end would have any.
+func (w *trees) parent(ctx context.Context, rng *rand.Rand, t *tree) *tree {
+	GinkgoHelper()
+	var l skeinv1.SubagentList
+	Expect(cluster.Client.List(ctx, &l, client.InNamespace(w.ns))).To(Succeed())
+	if len(l.Items) == 0 {
+		return t
+	}
+	name := l.Items[rng.IntN(len(l.Items))].Spec.ParentRef.Name
+	for _, one := range w.choices(ctx) {
+		if one.name == name {
+			return one
+		}
+	}
+	return t
+}
+
+func (w *trees) terminate(ctx context.Context, rng *rand.Rand, t *tree) {
+	t = w.parent(ctx, rng, t)
 	if ok, _ := w.until(ctx, "terminate", w.api.Thread(w.ns, t.id).Terminate); ok {
 		w.locked(func() { t.terminated = true })
 	}
 }
 
 func (w *trees) remove(ctx context.Context, rng *rand.Rand, t *tree) {
+	t = w.parent(ctx, rng, t)
 	w.locked(func() { t.deleted = true })
 	how := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground}[rng.IntN(2)]
 	w.until(ctx, "delete", func(ctx context.Context) error {
@@ -212,7 +231,8 @@ func (w *trees) remove(ctx context.Context, rng *rand.Rand, t *tree) {
 	})
 }
 
-func (w *trees) orphan(ctx context.Context, _ *rand.Rand, t *tree) {
+func (w *trees) orphan(ctx context.Context, rng *rand.Rand, t *tree) {
+	t = w.parent(ctx, rng, t)
 	w.locked(func() {
 		t.deleted, t.orphaned = true, true
 		t.ended = t.terminated

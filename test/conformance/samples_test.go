@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("The samples", func() {
-	It("are what they say, and can be tried without a provider", Label("AGT-05", "RUN-08", "TOL-01"), func(ctx SpecContext) {
+	It("are what they say, and can be tried without a provider", Label("AGT-05", "RUN-08", "TOL-01", "SUB-01"), func(ctx SpecContext) {
 		ns, folder := namespace(ctx), filepath.Join(harness.Root(), "config", "samples")
 		kubectl := func(args ...string) {
 			GinkgoHelper()
@@ -38,5 +38,10 @@ var _ = Describe("The samples", func() {
 		edits := ready(ctx, cluster.Thread(ns, "edits"))
 		Expect(last(say(ctx, edits, 1, "A long text about nothing in particular."))).To(Equal("In short: A long text about no…"))
 		Expect(last(say(ctx, edits, 2, "List:\nThe first of two lines of text\nThe second of two lines of text"))).To(Equal("In short: The first of two lin…; The second of two li…"))
+
+		By("attaching a child to a conversation")
+		kubectl("apply", "-f", filepath.Join(folder, "subagent.yaml"))
+		kubectl("wait", "--for=jsonpath={.status.entry.status}=completed", "subagent/edits-second-opinion", "--timeout=60s")
+		Expect(texts(must(cluster.Thread(ns, "edits-second-opinion").Messages(ctx)))).To(ContainElement("assistant: In short: A text that somebody…"))
 	}, SpecTimeout(3*time.Minute))
 })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -103,6 +104,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(objects.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Thread{}, handler.EnqueueRequestsFromMapFunc(waitingForks(mgr.GetCache())), builder.WithPredicates(mayBeForked())).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(r.entryChanged())).
+		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(childOf), builder.WithPredicates(ownerChanged())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
@@ -193,6 +195,27 @@ func parentOf(_ context.Context, o client.Object) []ctrl.Request {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.ParentRef.Name}}}
+}
+
+// childOf maps a Subagent to its child, which may wait for a parent.
+func childOf(_ context.Context, o client.Object) []ctrl.Request {
+	s, ok := o.(*skeinv1.Subagent)
+	if !ok {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: s.Namespace, Name: kube.ChildThreadName(s)}}}
+}
+
+// ownerChanged passes updates that give a Subagent a parent, or take it away.
+func ownerChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return (metav1.GetControllerOf(e.ObjectOld) == nil) != (metav1.GetControllerOf(e.ObjectNew) == nil)
+		},
+	}
 }
 
 // entryChanged passes updates that change the mirror of a Subagent, and records which parents may have lost a child.

@@ -29,6 +29,14 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 	}
 	parent := metav1.GetControllerOf(&sub)
 	if sub.UID != owner.UID || parent == nil || parent.Kind != "Thread" {
+		left, err := r.parentless(ctx, &sub)
+		if err != nil {
+			return err
+		}
+		if left {
+			return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+				"Thread %q, whose child this is, does not exist in namespace %q: create it, or delete Subagent %q", sub.Spec.ParentRef.Name, namespace, sub.Name)}
+		}
 		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
 	}
 	if n.ParentID, err = r.parentID(ctx, namespace, parent); err != nil {
@@ -58,6 +66,15 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 		return err
 	}
 	return nil
+}
+
+// parentless reports whether the parent of a Subagent is gone. It was deleted with --cascade=orphan before the child was stored.
+func (r *Reconciler) parentless(ctx context.Context, sub *skeinv1.Subagent) (bool, error) {
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: sub.Namespace, Name: sub.Spec.ParentRef.Name}, &skeinv1.Thread{}, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Thread %q: %w", sub.Spec.ParentRef.Name, err)
+	}
+	return err != nil, nil
 }
 
 // task adds the task that a run of the parent gave, which is in the store (K8S-07). A task of another parent or child is not

@@ -322,6 +322,28 @@ var _ = Describe("The thread controller", func() {
 		return out
 	}
 
+	It("says what a child waits for whose parent left it before it was stored", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		alone := func(s *skeinv1.Subagent) { s.OwnerReferences = nil } // --cascade=orphan took it away
+		s, t := child(ctx, &skeinv1.Thread{ObjectMeta: Meta("parent")}, alone)
+		Reconcile(ctx, r, t)
+		ready := func() *metav1.Condition {
+			return meta.FindStatusCondition(Get(ctx, e, t).Status.Conditions, skeinv1.ConditionReady)
+		}
+		Expect(ready()).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound),
+			HaveField("Message", `Thread "parent", whose child this is, does not exist in namespace "demo": create it, or delete Subagent "s"`))))
+
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		Get(ctx, e, s)
+		s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(parent.Name, string(parent.UID))}
+		Expect(e.Client.Update(ctx, s)).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, t)
+		Expect(ready()).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("ParentID", string(parent.UID)))
+	})
+
 	It("stores a child under its parent, with the files that it is handed", Label("SUB-01", "FIL-07"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		parent := newThread(ctx, "parent")
