@@ -29,11 +29,8 @@ func (e *Engine) notify(h store.Notification) {
 		e.missed()
 		return
 	}
-	if h.Remote && h.Changed&store.ChangedThread != 0 && e.held.Working(h.ThreadID) {
-		e.observed.Add(h.ThreadID)
-	}
-	if h.Changed&store.ChangedStop != 0 && e.held.Here(h.ThreadID) {
-		e.observed.Add(h.ThreadID)
+	if h.Remote && h.Changed&store.ChangedThread != 0 && e.held.Working(h.ThreadID) || h.Changed&store.ChangedStop != 0 && e.held.Here(h.ThreadID) {
+		e.stopped.Add(h.ThreadID)
 	}
 	if h.Changed&store.ChangedThread != 0 && !e.held.Here(h.ThreadID) {
 		e.recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
@@ -100,8 +97,9 @@ func (e *Engine) handle(ctx context.Context, id string) {
 		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
 	case ctx.Err() != nil:
 	case errors.Is(err, store.ErrLeaseHeld):
-		// The holder is another replica, or one that is lost. Look again earlier than the sweep would.
-		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
+		// The holder is another replica, or one that is lost.
+		e.queue.Forget(id)
+		e.elsewhere.add(id)
 	default:
 		e.log.Error(err, "run was interrupted and will be resumed", "thread", id)
 		e.queue.Retry(id)
@@ -128,7 +126,9 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 			}
 		}
 		e.refused.Expire()
-		e.observeAll()
+		if place == nil {
+			e.observeAll()
+		}
 		timer := e.opts.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():

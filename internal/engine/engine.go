@@ -51,9 +51,11 @@ type Engine struct {
 	quotas    *quota.Quotas
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
-	// observed queues threads that another replica may have terminated, purged or stopped.
-	observed workqueue.TypedInterface[string]
-	sweepNow chan struct{}
+	// stopped queues threads that another replica may have terminated, purged or stopped, as a notification says.
+	// observed queues all threads from time to time, since a notification can be lost.
+	stopped, observed workqueue.TypedInterface[string]
+	elsewhere         elsewhere
+	sweepNow          chan struct{}
 	// refused are threads that the search for lost work leaves out for a while.
 	refused *schedule.Refused
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
@@ -85,6 +87,7 @@ func New(o Options) (*Engine, error) {
 		recent: transcript.NewCache(transcript.CacheBytes),
 
 		held:     held.New(),
+		stopped:  workqueue.NewTyped[string](),
 		observed: workqueue.NewTyped[string](),
 		sweepNow: make(chan struct{}, 1),
 		drain:    drain{started: make(chan struct{})},
@@ -136,7 +139,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.observeLoop} {
+	for _, loop := range []func(context.Context){
+		e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.observeLoop, e.elsewhereLoop,
+	} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Go(func() { e.resumeHandoffs(ctx) })

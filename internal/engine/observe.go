@@ -3,24 +3,43 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/store"
 )
 
+const (
+	// stoppers is how many threads of which a notification came are checked at once, and observers how many of the others.
+	stoppers  = 8
+	observers = 2
+)
+
 // observeLoop checks the threads that this replica works for when another replica may have terminated or purged them, or
-// stopped their run. It returns when ctx ends.
+// stopped their run. Those of which a notification came do not wait for the others. It returns when ctx ends.
 func (e *Engine) observeLoop(ctx context.Context) {
-	defer context.AfterFunc(ctx, e.observed.ShutDown)()
+	var workers sync.WaitGroup
+	for queue, n := range map[workqueue.TypedInterface[string]]int{e.stopped: stoppers, e.observed: observers} {
+		defer context.AfterFunc(ctx, queue.ShutDown)()
+		for range n {
+			workers.Go(func() { e.observeFrom(ctx, queue) })
+		}
+	}
+	workers.Wait()
+}
+
+func (e *Engine) observeFrom(ctx context.Context, queue workqueue.TypedInterface[string]) {
 	for {
-		id, shutdown := e.observed.Get()
+		id, shutdown := queue.Get()
 		if shutdown {
 			return
 		}
 		if err := e.observe(ctx, id); err != nil && ctx.Err() == nil {
 			e.log.Error(err, "cannot check whether a thread has ended elsewhere; the next sweep checks again", "thread", id)
 		}
-		e.observed.Done(id)
+		queue.Done(id)
 	}
 }
 
@@ -45,7 +64,7 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 	return e.leases.Check(ctx, id)
 }
 
-// observeAll queues all threads that this replica works for, so that observeLoop checks them.
+// observeAll queues all threads that this replica works for, so that observeLoop checks them too.
 func (e *Engine) observeAll() {
 	for _, id := range e.held.IDs() {
 		e.observed.Add(id)

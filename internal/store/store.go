@@ -132,6 +132,8 @@ type Store interface {
 	// Unsettled lists runs whose State is RunUnsettled and that ended before a time in microseconds, the oldest end
 	// first, at most limit (100 when 0).
 	Unsettled(ctx context.Context, before int64, limit int) ([]RunRef, error)
+	// TakeTasks takes the tasks after a run for ttl, unless they are done or another replica has taken them.
+	TakeTasks(ctx context.Context, run RunRef, ttl time.Duration) (taken bool, err error)
 	// TakeUnsettled claims runs whose tasks a replica has left undone, at most limit, and returns them: those that were handed over, and
 	// those that ended, or were claimed, longer than ttl ago. Nobody else gets them within ttl.
 	TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) ([]RunRef, error)
@@ -163,6 +165,9 @@ type Store interface {
 	Renew(ctx context.Context, f *Fence, ttl time.Duration) error
 	// Release releases the lease, and is idempotent. It sends ChangedInbox to subscribers when work is left.
 	Release(ctx context.Context, f *Fence) error
+	// Free looks at the leases of threads. free are those that have work and no live lease, held those that have work and a
+	// holder. Other threads have nothing to do.
+	Free(ctx context.Context, ids []string) (free, held []string, err error)
 	// Runnable lists threads that have work and no live lease, oldest work first, spread over namespaces. Work is a
 	// waiting inbox item, or a run that was in progress when its holder was lost.
 	Runnable(ctx context.Context, limit int) ([]string, error)

@@ -26,12 +26,17 @@ func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 		return 0, err
 	}
 	before := s.clock.Now().Add(-sweepAge).UnixMicro()
-	for token := blob.FirstPageToken; len(token) > 0; {
-		page, next, err := s.listObjects(ctx, token)
+	// Folder by folder, since a file:// bucket reads the whole of what it lists again for each page.
+	folders, token := []string{""}, blob.FirstPageToken
+	for len(folders) > 0 {
+		page, within, next, err := s.listObjects(ctx, folders[0], token)
 		if err != nil {
 			return removed, err
 		}
-		token = next
+		folders = append(folders, within...)
+		if token = next; len(token) == 0 {
+			folders, token = folders[1:], blob.FirstPageToken
+		}
 		forgotten, err := s.store.SweepObjects(ctx, page, before)
 		if err != nil {
 			return removed, err
@@ -46,23 +51,26 @@ func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 	return removed, nil
 }
 
-// listObjects returns a page of the bucket's objects and the token of the next page; no token at the end.
-func (s *Service) listObjects(ctx context.Context, token []byte) (page []string, next []byte, err error) {
+// listObjects returns a page of the objects of a folder, the folders in it, and the token of the next page; no token at
+// the end.
+func (s *Service) listObjects(ctx context.Context, folder string, token []byte) (page, folders []string, next []byte, err error) {
 	for {
-		objects, next, err := s.blobs.bucket.ListPage(ctx, token, sweepPage, nil)
+		objects, next, err := s.blobs.bucket.ListPage(ctx, token, sweepPage, &blob.ListOptions{Prefix: folder, Delimiter: "/"})
 		// A folder is listed by name first, and its files are read afterwards. A file that is removed in between ends
 		// the listing with not found. That is harmless, and listing again does not meet the file.
 		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("list the bucket of file contents: %w", unavailable(err))
+			return nil, nil, nil, fmt.Errorf("list the bucket of file contents: %w", unavailable(err))
 		}
 		for _, o := range objects {
-			if !o.IsDir {
+			if o.IsDir {
+				folders = append(folders, o.Key)
+			} else {
 				page = append(page, o.Key)
 			}
 		}
-		return page, next, nil
+		return page, folders, next, nil
 	}
 }

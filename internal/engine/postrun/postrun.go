@@ -70,6 +70,9 @@ type Worker struct {
 	queue workqueue.TypedInterface[store.RunRef]
 	slots *semaphore.Weighted
 	look  chan struct{} // runs may have been handed over
+	// swept are the queued runs that Sweep has taken.
+	mu    sync.Mutex
+	swept map[store.RunRef]struct{}
 	// draining ends when Drain is called.
 	draining context.Context
 	drain    context.CancelFunc
@@ -79,7 +82,7 @@ type Worker struct {
 func NewWorker(o Options) *Worker {
 	w := &Worker{
 		opts: o, store: o.Store, log: o.Log, queue: workqueue.NewTyped[store.RunRef](), slots: semaphore.NewWeighted(int64(o.Workers)),
-		look: make(chan struct{}, 1),
+		look: make(chan struct{}, 1), swept: map[store.RunRef]struct{}{},
 	}
 	w.draining, w.drain = context.WithCancel(context.Background())
 	return w
@@ -181,11 +184,7 @@ func (w *Worker) Sweep(ctx context.Context) {
 	ticker := w.opts.Clock.NewTicker(w.opts.SweepInterval)
 	defer ticker.Stop()
 	for {
-		runs, err := w.store.TakeUnsettled(ctx, w.opts.Timeout+w.opts.LeaseTTL, sweepBatch)
-		if err != nil && ctx.Err() == nil {
-			w.log.Error(err, "cannot look for runs whose tasks are not done")
-		}
-		w.Add(runs...)
+		w.takeLeft(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -197,11 +196,45 @@ func (w *Worker) Sweep(ctx context.Context) {
 	}
 }
 
+// takeLeft takes as many such runs as this replica can soon follow. The others are left to replicas that have time.
+func (w *Worker) takeLeft(ctx context.Context) {
+	n := min(sweepBatch, w.opts.Workers-w.queue.Len())
+	if n <= 0 {
+		return
+	}
+	runs, err := w.store.TakeUnsettled(ctx, w.opts.Timeout+w.opts.LeaseTTL, n)
+	if err != nil && ctx.Err() == nil {
+		w.log.Error(err, "cannot look for runs whose tasks are not done")
+	}
+	w.mu.Lock()
+	for _, r := range runs {
+		w.swept[r] = struct{}{}
+	}
+	w.mu.Unlock()
+	w.Add(runs...)
+}
+
+// mine reports whether this replica is to do the tasks after a run. A run that has waited for long may be taken by others,
+// so it is taken first. No other replica takes one that has just ended.
+func (w *Worker) mine(ctx context.Context, ref store.RunRef, run *store.Run) (bool, error) {
+	w.mu.Lock()
+	_, swept := w.swept[ref]
+	delete(w.swept, ref)
+	w.mu.Unlock()
+	if swept || w.opts.Clock.Now().UnixMicro()-run.EndedAt < w.opts.LeaseTTL.Microseconds()/2 {
+		return true, nil
+	}
+	return w.store.TakeTasks(ctx, ref, w.opts.Timeout+w.opts.LeaseTTL)
+}
+
 // follow does the tasks of one run at once, and records that they are done.
 func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 	run, err := w.store.Run(ctx, ref.ThreadID, ref.RunID)
 	if err != nil || !Marked(run) {
 		return store.IgnoreGone(err) // the thread is gone, or another replica has done the tasks
+	}
+	if mine, err := w.mine(ctx, ref, run); err != nil || !mine {
+		return store.IgnoreGone(err)
 	}
 	t, err := w.store.Thread(ctx, ref.ThreadID)
 	if err != nil {

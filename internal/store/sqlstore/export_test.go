@@ -7,6 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/search"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
@@ -28,6 +29,9 @@ func SetBlockSeqs(n int64) { txn.BlockSeqs = n }
 
 // SetSlice sets messages.Slice, so that few messages take as many slices as thousands usually do.
 func SetSlice(n int64) { messages.Slice = n }
+
+// SetCompared sets search.Compared.
+func SetCompared(n int64) { search.Compared = n }
 
 // LeftOver returns the number of remnants of threads, which have no head, and of their messages.
 func (s *Store) LeftOver(ctx context.Context) (threads, messages int, err error) {
@@ -105,11 +109,10 @@ var Queries = map[string]struct {
 	"skips":              {queries.Skips, 2},
 	"args":               {queries.Args, 1},
 	"purge messages":     {queries.PurgeMessages, 3},
-	"retained before":    {queries.RetainedBefore, 3},
 	"sweep deltas":       {queries.SweepDeltas, 2},
 	"sweep inbox keys":   {queries.SweepInboxKeys, 2},
 	"purge files":        {queries.PurgeFiles, 3},
-	"vectors":            {queries.Vectors, 6},
+	"vectors":            {queries.Vectors, 7},
 	"usage records":      {queries.UsageRecords, 4},
 }
 

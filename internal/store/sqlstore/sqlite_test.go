@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +130,25 @@ var _ = Describe("SQLite on a full disk", func() {
 		t, err := s.Thread(ctx, "t")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(t.Messages).To(Equal(acknowledged))
+	})
+})
+
+var _ = Describe("A search of the memory", Label("K8S-11"), func() {
+	It("compares with a bounded number of messages, the newest", func(ctx SpecContext) {
+		sqlstore.SetCompared(5)
+		DeferCleanup(sqlstore.SetCompared, int64(20_000))
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		_, _, err := s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		for i := range 8 {
+			text := fmt.Sprint(i)
+			Expect(s.Apply(ctx, "t", nil, &store.AppendMessage{Message: &store.Message{ID: text, Role: store.RoleUser, Content: &text, CreatedAt: int64(i + 1)}},
+				&store.PutEmbedding{MessageID: text, Content: text, Agent: "a", Space: "s", Vector: []float32{float32(8 - i), 1}})).To(Succeed())
+		}
+		near, err := s.Nearest(ctx, store.NearestQuery{Namespace: "n", Agent: "a", Space: "s", Vector: []float32{1, 0}, Limit: 10})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(near).To(HaveLen(5))
+		Expect(near[0].Message.ID).To(Equal("3"), "the nearest of the five newest")
 	})
 })
 

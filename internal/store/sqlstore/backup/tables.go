@@ -54,8 +54,9 @@ var tables = []table{
 	define("message_block", ofThreads, "", `thread:k at:i spoken:i silent:i deep:t`).withRemnants(),
 	define("message_segment", ofThreads, "", `thread:k lo:i hi:i source:k`),
 	define("log", ofThreads, "", `thread:k seq:i type:t run_id:t message_id:t data:T created_at:i`),
+	define("message_cut", ofThreads, "", `thread:k lo:i hi:i own:i logged:i late:i began_at:i`),
 	define("inbox", ofThreads, "", `thread:k seq:i key:t kind:t limited:i payload:T created_at:i held_until:i tries:i`),
-	define("inbox_key", ofThreads, "", `thread:k key:t seq:i`),
+	define("inbox_key", ofThreads, "", `thread:k key:t seq:i used_at:i`),
 	define("run", ofThreads, "", `thread:k id:t seq:i agent:t status:t reason:t message:t steps:i started_at:i ended_at:i state:T usage:T session_state:T wake_at:i`),
 	define("kv", ofThreads, "", `thread:k key:t value:t updated_at:i`),
 	define("file", ofThreads, "", `thread:k path:t parent:t dir:i mime_type:t digest:t size:i metadata:T width:i height:i created_at:i`),
@@ -100,8 +101,12 @@ var LeftOut = map[string]string{
 	"message_text_config": "an index", "message_text_data": "an index", "message_text_docsize": "an index", "message_text_idx": "an index", "message_text_content": "an index",
 }
 
-// Unread are columns that no backup has: the database numbers its rows by itself.
-var Unread = map[string]bool{"thread.key": true, "message.key": true, "embedding.key": true}
+// Unread are columns that no backup has: the database numbers its rows by itself, and others say what holds for this cluster or this moment
+// only.
+var Unread = map[string]bool{
+	"thread.key": true, "message.key": true, "embedding.key": true,
+	"thread.namespace_uid": true, "run.tasks_at": true, "message_cut.view_key": true, "message_cut.left_key": true,
+}
 
 func define(name string, s scope, order, columns string) table {
 	t := table{name: name, scope: s, order: order}

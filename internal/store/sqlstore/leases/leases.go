@@ -101,6 +101,38 @@ func (s Store) Release(ctx context.Context, f *store.Fence) error {
 	}, f.ThreadID)
 }
 
+// Free implements store.Store.
+func (s Store) Free(ctx context.Context, ids []string) (free, held []string, err error) {
+	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		free, held = nil, nil
+		for some := range slices.Chunk(ids, queries.LeasesAtOnce) {
+			args := make([]any, 0, queries.LeasesAtOnce+1)
+			args = append(args, s.DB.Now())
+			for i := range queries.LeasesAtOnce {
+				args = append(args, some[min(i, len(some)-1)])
+			}
+			if err := c.Rows(ctx, queries.HeldOf, args, func(scan sqldb.Scanner) error {
+				var id string
+				var live int64
+				err := scan(&id, &live)
+				if live == 0 {
+					free = append(free, id)
+				} else {
+					held = append(held, id)
+				}
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look at leases: %w", err)
+	}
+	return free, held, nil
+}
+
 // Runnable implements store.Store.
 func (s Store) Runnable(ctx context.Context, limit int) ([]string, error) {
 	ids, _, err := s.RunnablePage(ctx, nil, limit)

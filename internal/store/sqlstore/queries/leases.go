@@ -1,5 +1,15 @@
 package queries
 
+import "strings"
+
+// LeasesAtOnce is how many threads one query names. The number is constant, so that the query is prepared once.
+const LeasesAtOnce = 200
+
+// HeldOf takes the time and LeasesAtOnce ids. It says of those that have work whether they have a live lease.
+var HeldOf = `SELECT t.id, CASE WHEN EXISTS (SELECT 1 FROM lease l WHERE l.thread = h.thread AND l.expires_at > ?) THEN 1 ELSE 0 END
+	FROM thread t JOIN thread_head h ON h.thread = t.key
+	WHERE t.id IN (` + strings.TrimSuffix(strings.Repeat("?, ", LeasesAtOnce), ", ") + `) AND h.work_since IS NOT NULL`
+
 // Leases and what may run.
 const (
 	Lease     = `SELECT owner, epoch, expires_at FROM lease WHERE thread = ?`

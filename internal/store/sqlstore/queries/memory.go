@@ -10,7 +10,8 @@ const (
 	PurgeMemory = `DELETE FROM embedding WHERE thread = ? AND seq IN (SELECT seq FROM embedding WHERE thread = ? ORDER BY seq LIMIT ?)`
 	Vectors     = `SELECT e.thread, e.seq, e.vector FROM embedding e JOIN thread t ON t.key = e.thread AND t.retained_at = 0
 		WHERE e.namespace = ? AND e.agent = ? AND e.user_id = ? AND e.space = ? AND e.created_at >= ? AND e.created_at < ?
-		AND NOT EXISTS (SELECT 1 FROM message_cut c WHERE c.thread = e.thread AND c.lo < e.seq AND c.hi >= e.seq)`
+		AND NOT EXISTS (SELECT 1 FROM message_cut c WHERE c.thread = e.thread AND c.lo < e.seq AND c.hi >= e.seq)
+		ORDER BY e.created_at DESC LIMIT ?`
 	Remembered = `SELECT t.id, t.name, t.title, ` + MessageColumns + ` FROM message m JOIN thread t ON t.key = m.thread WHERE m.thread = ? AND m.seq = ?`
 
 	AddTaskUsage = `INSERT INTO task_usage (thread, run, task, agent, usage, created_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (thread, run, task) DO NOTHING`

@@ -29,6 +29,7 @@ const (
 	// LeftUnsettled takes the present time, and the time before which a run must have ended. Its columns are the keys, too.
 	LeftUnsettled = `SELECT t.id, r.id, r.thread FROM run r JOIN thread t ON t.key = r.thread
 		WHERE r.state = '{"postRun":true}' AND (r.tasks_at > 0 AND r.tasks_at <= ? OR r.tasks_at = 0 AND r.ended_at < ?) ORDER BY r.ended_at LIMIT ?`
+	TakeTasks     = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}' AND tasks_at <= ?`
 	TakeUnsettled = `UPDATE run SET tasks_at = ? WHERE thread = ? AND id = ?`
 	HandOver      = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
 	Settle        = `UPDATE run SET state = NULL WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`

@@ -58,6 +58,16 @@ func (s Store) TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) 
 	return taken, nil
 }
 
+// TakeTasks implements store.Store.
+func (s Store) TakeTasks(ctx context.Context, run store.RunRef, ttl time.Duration) (taken bool, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		n, err := t.Exec(t.Ctx, queries.TakeTasks, t.Now+ttl.Microseconds(), run.ThreadID, run.RunID, t.Now)
+		taken = n > 0
+		return err
+	}, run.ThreadID)
+	return taken, err
+}
+
 // HandOver implements store.Store.
 func (s Store) HandOver(ctx context.Context, runs []store.RunRef) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {

@@ -19,6 +19,10 @@ import (
 
 const defaultNearest = 10
 
+// Compared is with how many vectors a search compares at most: those of the newest messages. So it takes a bounded time,
+// however long a user has talked with an agent. Tests set it lower.
+var Compared int64 = 20_000
+
 // PutEmbedding stores the vector of a message whose text has not changed since it was embedded.
 func PutEmbedding(t *txn.Tx, h *txn.Head, op *store.PutEmbedding) error {
 	op.Kept = false
@@ -130,7 +134,7 @@ func (s Store) Nearest(ctx context.Context, q store.NearestQuery) ([]store.NearM
 
 func nearest(ctx context.Context, c *sqldb.Conn, q store.NearestQuery, want []byte) ([]near, error) {
 	var best farFirst
-	err := c.Rows(ctx, queries.Vectors, []any{q.Namespace, q.Agent, q.UserID, q.Space, q.Since, q.Until}, func(scan sqldb.Scanner) error {
+	err := c.Rows(ctx, queries.Vectors, []any{q.Namespace, q.Agent, q.UserID, q.Space, q.Since, q.Until, Compared}, func(scan sqldb.Scanner) error {
 		var n near
 		var vector []byte
 		if err := scan(&n.thread, &n.seq, &vector); err != nil {

@@ -7,8 +7,8 @@ CREATE TABLE message_cut (
     lo       BIGINT NOT NULL,
     hi       BIGINT NOT NULL,
     own      BIGINT NOT NULL,
-    view_key BIGINT NOT NULL, -- the remnant with the segments of inherited messages that are removed; 0 for none
-    left_key BIGINT NOT NULL, -- the remnant that has those of the rows that forks read; 0 for none
+    view_key BIGINT NOT NULL DEFAULT 0, -- the remnant with the segments of inherited messages that are removed; 0 for none
+    left_key BIGINT NOT NULL DEFAULT 0, -- the remnant that has those of the rows that forks read; 0 for none
     logged   BIGINT NOT NULL, -- numbers up to it are for the log entries of deletions that are not written yet
     late     BIGINT NOT NULL, -- relationships made past this message are removed too
     began_at BIGINT NOT NULL

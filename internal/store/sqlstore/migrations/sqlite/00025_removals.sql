@@ -7,8 +7,8 @@ CREATE TABLE message_cut (
     lo       INTEGER NOT NULL,
     hi       INTEGER NOT NULL,
     own      INTEGER NOT NULL,
-    view_key INTEGER NOT NULL, -- the remnant with the segments of inherited messages that are removed; 0 for none
-    left_key INTEGER NOT NULL, -- the remnant that has those of the rows that forks read; 0 for none
+    view_key INTEGER NOT NULL DEFAULT 0, -- the remnant with the segments of inherited messages that are removed; 0 for none
+    left_key INTEGER NOT NULL DEFAULT 0, -- the remnant that has those of the rows that forks read; 0 for none
     logged   INTEGER NOT NULL, -- numbers up to it are for the log entries of deletions that are not written yet
     late     INTEGER NOT NULL, -- relationships made past this message are removed too
     began_at INTEGER NOT NULL
