@@ -32,7 +32,7 @@ var _ = Describe("A run that is taken up again", Label("RUN-12"), func() {
 			GinkgoHelper()
 			step, err := w.Threads.RunStep(ctx, id, run.ID, n)
 			Expect(err).NotTo(HaveOccurred())
-			_, _, err = w.Threads.Fork(ctx, thread.NewThread{Thread: store.Thread{ID: name, Name: name}}, thread.ForkOf{ThreadID: id, Index: step.Last})
+			_, _, err = w.Threads.Fork(ctx, thread.NewThread{Thread: store.Thread{ID: name, Name: name}}, thread.ForkOf{ThreadID: id, Index: step.Last.Index})
 			Expect(err).NotTo(HaveOccurred())
 			fork, err := w.Threads.Open(ctx, name)
 			Expect(err).NotTo(HaveOccurred())
