@@ -56,6 +56,8 @@ type Engine struct {
 	stopped, observed workqueue.TypedInterface[string]
 	elsewhere         elsewhere
 	sweepNow          chan struct{}
+	// newer is the store of the engine, which leaves out what only a newer release knows.
+	newer *newer
 	// refused are threads that the search for lost work leaves out for a while.
 	refused *schedule.Refused
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
@@ -82,7 +84,7 @@ func New(o Options) (*Engine, error) {
 		opts:    o,
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
-		store:   o.Threads.Store(),
+		newer:   newNewer(o.Threads.Store(), o.Logger.WithName("engine")),
 
 		recent: transcript.NewCache(transcript.CacheBytes),
 
@@ -92,6 +94,7 @@ func New(o Options) (*Engine, error) {
 		sweepNow: make(chan struct{}, 1),
 		drain:    drain{started: make(chan struct{})},
 	}
+	e.store = e.newer
 	e.life, e.die = context.WithCancel(context.Background())
 	e.queue = schedule.NewQueue(schedule.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,

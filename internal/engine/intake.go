@@ -49,11 +49,10 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 		return err
 	}
 	for _, item := range items {
-		in.seqs = append(in.seqs, item.Seq)
-		if err := in.item(item); err != nil {
-			// Nobody could ever read it, and keeping it would block the thread forever.
-			r.log.Error(err, "dropped an inbox item", "run", r.record.ID, "seq", item.Seq)
+		if err := in.item(item); err != nil { // the store of the engine leaves out what it cannot read
+			return fmt.Errorf("inbox item %d: %w", item.Seq, err)
 		}
+		in.seqs = append(in.seqs, item.Seq)
 	}
 	in.times()
 	// The hook depth applies from here on, also to hooks that are asked about the new messages.

@@ -88,7 +88,7 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 		clock := clocktesting.NewFakeClock(time.Now())
 		asked := make(chan struct{})
 		start(w, func(o *engine.Options) {
-			o.Clock = clock
+			o.Clock, o.LeaseTTL = clock, 2*time.Hour // the lease outlives the step of the clock
 			o.Faults = func(point string) {
 				if point == "model.before" {
 					close(asked)

@@ -24,7 +24,8 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 	if err := e.interrupted(); err != nil {
 		return err
 	}
-	if !e.queue.TakeNotified(id) {
+	// A notification may be about something that this replica leaves for another one.
+	if !e.queue.TakeNotified(id) || e.newer.has(id) {
 		if work, err := e.hasWork(ctx, id); err != nil || !work {
 			return err
 		}
@@ -83,14 +84,18 @@ func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, acti
 // hasWork reports, without the lease, whether the thread may have something to do.
 func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	items, err := e.store.Inbox(ctx, id)
-	if err != nil || e.isWork(items) {
-		return err == nil, store.IgnoreNotFound(err)
-	}
-	r, err := e.store.Run(ctx, id, "")
 	if err != nil {
 		return false, store.IgnoreNotFound(err)
 	}
-	return r.Status == store.RunRunning || e.isDue(r), nil
+	work := e.isWork(items)
+	if work && !e.newer.has(id) {
+		return true, nil
+	}
+	r, err := e.store.Run(ctx, id, "")
+	if err != nil {
+		return work && errors.Is(err, store.ErrNotFound), store.IgnoreNotFound(err)
+	}
+	return (work || r.Status == store.RunRunning || e.isDue(r)) && !e.newer.run(id, r), nil
 }
 
 // isWork reports whether any inbox item can be processed now.
@@ -134,6 +139,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return false, nil
 	case t.RetainedAt != 0:
 		return false, nil // inbox items stay
+	case under && e.newer.run(id, last):
+		return false, nil
 	}
 	if stops, calls, rest := splitStopRequests(items); len(stops) > 0 {
 		return true, e.applyStopRequests(ctx, t, fence, active, last, stops, rest, calls)

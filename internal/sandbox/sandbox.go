@@ -16,6 +16,10 @@ import (
 // useless.
 var ErrNotTrusted = errors.New("the sandbox's certificate is not trusted")
 
+// ErrIncompatible is wrapped by the error of a dial when the sandbox and this manager have no version of their protocol in common.
+// Retrying is useless.
+var ErrIncompatible = errors.New("the sandbox is of an incompatible release")
+
 // Sandbox is a live connection to one supervisor. It is safe for concurrent use.
 type Sandbox interface {
 	// RunCode starts source in a fresh isolate (COD-01). It never returns an error: every failure, including a lost

@@ -111,7 +111,9 @@ var _ = Describe("A replica that is told to stop", Serial, Label("K8S-10"), func
 		Expect(status.Message).To(ContainSubstring("is stopping, and nothing was done: try again"))
 		_, err = rs[0].api.Thread(ns, "other").Queue(ctx, runtimev1.NewMessage{Content: "hello"})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, func(g Gomega) { g.Expect(newestBy(ctx, g, rs[1].api.Thread(ns, "other")).Status).To(Equal("succeeded")) }).Should(Succeed(), "by the other replica")
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(newestBy(ctx, g, rs[1].api.Thread(ns, "other")).Status).To(Equal("succeeded"))
+		}).Should(Succeed(), "by the other replica")
 
 		By("answering the model call")
 		Expect(ended).NotTo(BeClosed())

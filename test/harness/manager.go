@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type ManagerOptions struct {
 	Log  io.Writer
 	Args []string // further flags
 	Env  []string
+	// Program is the manager's program; that of the checkout when empty.
+	Program string
 	// Within is a command that runs the manager: its words, then the program and its flags.
 	Within []string
 }
@@ -65,7 +68,7 @@ func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
 		"--runtime-api-bind-address=" + api,
 		"--drain-timeout=0s", // a spec that stops a manager means that what is under way is cut off
 	}, o.Args...)
-	command := append(slices.Clone(o.Within), append([]string{Bin("manager")}, args...)...)
+	command := append(slices.Clone(o.Within), append([]string{cmp.Or(o.Program, Bin("manager"))}, args...)...)
 	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: api, log: o.Log, cluster: c}, nil
 }
 

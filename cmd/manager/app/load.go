@@ -18,5 +18,5 @@ func measureLoad(registry prometheus.Registerer, eng *engine.Engine) error {
 		Name: "skein_engine_threads_queued",
 		Help: "Threads with something to do that wait for a worker of this replica.",
 	}, func() float64 { _, n := eng.Load(); return float64(n) })
-	return errors.Join(registry.Register(running), registry.Register(waiting), registry.Register(eng.EffectMetrics()))
+	return errors.Join(registry.Register(running), registry.Register(waiting), registry.Register(eng.EffectMetrics()), registry.Register(eng.NewerMetrics()))
 }

@@ -5,7 +5,10 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -35,6 +38,38 @@ type State struct {
 	Worked int64 `json:"worked,omitempty"`
 	// Context is the part of state.context that a waiting run carries over, encoded.
 	Context []byte `json:"context,omitempty"`
+	// Needs is the version of checkpoints that a replica must know to continue the run; 0 is the first. A release that writes something
+	// which earlier ones would get wrong raises it, for the runs that have that.
+	Needs int `json:"needs,omitempty"`
+
+	// newer are the fields that a newer release has written. They are kept.
+	newer map[string]json.RawMessage
+}
+
+// version is the version of checkpoints that this release knows.
+const version = 0
+
+// NewerError says that only a newer release can continue a run.
+type NewerError struct {
+	Run   string
+	Needs int
+}
+
+// Error implements error.
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("a newer release has begun run %s, and only that can continue it: its state has version %d, and this release knows %d", e.Run, e.Needs, version)
+}
+
+// fields are the names of the fields that this release knows.
+var fields = names(reflect.TypeFor[State]())
+
+func names(t reflect.Type) map[string]bool {
+	all := map[string]bool{}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		all[name] = true
+	}
+	return all
 }
 
 // Read returns the state that the row of a run has.
@@ -46,13 +81,25 @@ func Read(r *store.Run) (State, error) {
 	if err := json.Unmarshal(r.State, &s); err != nil {
 		return s, fmt.Errorf("the state of run %s cannot be read: %w", r.ID, err)
 	}
+	if s.Needs > version {
+		return s, &NewerError{Run: r.ID, Needs: s.Needs}
+	}
+	if err := json.Unmarshal(r.State, &s.newer); err != nil {
+		return s, fmt.Errorf("the state of run %s cannot be read: %w", r.ID, err)
+	}
+	maps.DeleteFunc(s.newer, func(name string, _ json.RawMessage) bool { return fields[name] })
 	return s, nil
 }
 
 // Encode returns the state for Run.State, nil when it is empty.
 func (s State) Encode() json.RawMessage {
 	raw, _ := json.Marshal(s) // strings, numbers and bytes only: cannot fail
-	if string(raw) == "{}" {  // every field is left out when it is empty
+	if len(s.newer) > 0 {
+		all := maps.Clone(s.newer)
+		_ = json.Unmarshal(raw, &all)
+		raw, _ = json.Marshal(all)
+	}
+	if string(raw) == "{}" { // every field is left out when it is empty
 		return nil
 	}
 	return raw

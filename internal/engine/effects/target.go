@@ -31,7 +31,13 @@ type Target struct {
 	Jitter time.Duration `json:"jitter,omitempty"`
 	// Counts makes its end count for the schedule's failures in a row.
 	Counts bool `json:"counts,omitempty"`
+	// Needs is the version of targets that a replica must know to carry the firing out; 0 is the first. A release that records a kind of
+	// target, or a policy, which earlier ones would get wrong raises it for those firings.
+	Needs int `json:"needs,omitempty"`
 }
+
+// targetVersion is the version of targets that this release knows.
+const targetVersion = 0
 
 // ToolCall names a tool.
 type ToolCall struct {
@@ -57,13 +63,17 @@ func (t Target) Encode() json.RawMessage {
 	return data
 }
 
-// TargetOf returns the target of a firing.
+// TargetOf returns the target of a firing. It returns a *WaitError for one that only a newer release can carry out: the firing stays for
+// that.
 func TargetOf(f *store.Firing) (t Target, err error) {
 	if len(f.Target) == 0 {
 		return t, nil
 	}
 	if err := json.Unmarshal(f.Target, &t); err != nil {
-		return t, fmt.Errorf("the firing's target cannot be read: %w", err)
+		return t, &WaitError{fmt.Errorf("this release cannot read the firing's target (%w): it waits for a replica of a newer release", err)}
+	}
+	if t.Needs > targetVersion {
+		return t, &WaitError{fmt.Errorf("a newer release has recorded it, with a target of version %d, and this release knows %d: it waits for a replica of that release", t.Needs, targetVersion)}
 	}
 	return t, nil
 }

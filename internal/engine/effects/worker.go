@@ -3,7 +3,6 @@ package effects
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -91,17 +90,11 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// errClaimExpired ends a handler shortly before others may claim its firing because the claim could not be renewed in time.
-var errClaimExpired = fmt.Errorf("%w: the database did not confirm the renewal of its claim before that would expire", store.ErrFiringLost)
-
 // claim is the claim of a firing that is under way here. It is not renewed any more when its end is being recorded.
 type claim struct {
 	namespace string
 	epoch     int64
 	cancel    context.CancelCauseFunc
-	// expiry ends the handler when the claim was not renewed in time. The clock of this process decides, so that a database that does
-	// not answer cannot delay it.
-	expiry clock.Timer
 
 	mu   sync.Mutex
 	over bool
@@ -144,14 +137,6 @@ func (w *Worker) Run(ctx context.Context) {
 // releaseTime bounds the giving up of claims at a shutdown.
 const releaseTime = 2 * time.Second
 
-// left returns for how long a handler may go on with a claim that was asked for, or whose renewal was, at a time.
-func (w *Worker) left(asked time.Time) time.Duration {
-	return max(w.opts.ClaimTTL-w.opts.ClaimTTL/marginShare-w.opts.Clock.Since(asked), time.Nanosecond)
-}
-
-// marginShare is the share of its term by which a claim is given up before it expires.
-const marginShare = 15
-
 func (w *Worker) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -186,7 +171,6 @@ func (w *Worker) claim(ctx context.Context) {
 	if free <= 0 || w.drained || ctx.Err() != nil {
 		return
 	}
-	asked := w.opts.Clock.Now()
 	firings, err := w.claimDue(ctx, running, free)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -199,13 +183,11 @@ func (w *Worker) claim(ctx context.Context) {
 		f := &firings[i]
 		life, cancel := context.WithCancelCause(ctx)
 		c := &claim{namespace: f.Namespace, epoch: f.Epoch, cancel: cancel}
-		c.expiry = w.opts.Clock.AfterFunc(w.left(asked), func() { cancel(errClaimExpired) })
 		w.mu.Lock()
 		w.running[f.Key()] = c
 		w.mu.Unlock()
 		w.group.Go(func() {
 			defer func() {
-				c.expiry.Stop()
 				cancel(nil)
 				w.mu.Lock()
 				delete(w.running, f.Key())
@@ -250,20 +232,12 @@ func (w *Worker) renew(ctx context.Context) {
 	if len(claims) == 0 {
 		return
 	}
-	asked := w.opts.Clock.Now()
-	limited, cancel := context.WithTimeout(ctx, w.opts.ClaimTTL)
-	defer cancel()
-	lost, err := w.store.RenewFirings(limited, w.opts.ClaimTTL, claims)
+	lost, err := w.store.RenewFirings(ctx, w.opts.ClaimTTL, claims)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Error(err, "cannot renew the claims of effects", "count", len(claims))
 		}
 		return
-	}
-	for _, c := range claims {
-		if !slices.Contains(lost, c.Key) {
-			running[c.Key].expiry.Reset(w.left(asked))
-		}
 	}
 	for _, key := range lost {
 		if c := running[key]; !c.ending() { // the end of a firing may have been recorded meanwhile

@@ -230,7 +230,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 			return pod, conn, err
 		case pod.Status.PodIP != "":
 			conn, err := a.dial(ctx, pod, found, knockFor)
-			if err == nil || errors.Is(err, sandbox.ErrNotTrusted) {
+			if err == nil || errors.Is(err, sandbox.ErrNotTrusted) || errors.Is(err, sandbox.ErrIncompatible) {
 				return pod, conn, err
 			}
 			again = time.After(pause.Step())

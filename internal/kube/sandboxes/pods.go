@@ -32,7 +32,7 @@ type Endpoint struct {
 }
 
 // Dial connects to a sandbox over mTLS. It returns once the sandbox has answered, so that an unreachable sandbox is
-// known before it is used. An error that wraps sandbox.ErrNotTrusted is final. Dialling claims nothing: a sandbox
+// known before it is used. An error that wraps sandbox.ErrNotTrusted or sandbox.ErrIncompatible is final. Dialling claims nothing: a sandbox
 // becomes a thread's with the first code that it is asked to run.
 type Dial func(ctx context.Context, e Endpoint) (sandbox.Sandbox, error)
 

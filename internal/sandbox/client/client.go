@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,7 @@ type Client struct {
 	transport *http.Transport
 	early     atomic.Pointer[http.ClientConn] // made by Connect
 	with      atomic.Pointer[credentials]     // the credentials of the last handshake
+	agreed    atomic.Int32                    // the version of the protocol; 0 while it is not known
 	answered  func()                          // reports the first result; later calls do nothing
 	url       string
 	ctx       context.Context
@@ -186,6 +188,15 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 	if c.ctx.Err() != nil {
 		return nil, errClosed
 	}
+	if err := c.agree(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		if c.ctx.Err() != nil {
+			return nil, errClosed
+		}
+		return nil, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	in, out := io.Pipe()
@@ -196,6 +207,7 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 		return nil, err
 	}
 	req.Header.Set(threadHeader, c.opts.ThreadID)
+	req.Header.Set(protocol.VersionHeader, strconv.Itoa(int(c.agreed.Load())))
 	if nested {
 		req.Header.Set(nestedHeader, "true")
 	}

@@ -19,7 +19,7 @@ import (
 // belongs to no thread until the first stream.
 //
 // Once connected, Connect does nothing. The next stream reopens a connection that is lost later. An error that wraps
-// sandbox.ErrNotTrusted is final.
+// sandbox.ErrNotTrusted or sandbox.ErrIncompatible is final.
 func (c *Client) Connect(ctx context.Context) error {
 	if c.ctx.Err() != nil {
 		return errClosed
@@ -27,7 +27,8 @@ func (c *Client) Connect(ctx context.Context) error {
 	if c.early.Load() != nil {
 		return nil
 	}
-	conn := c.opts.Connections.take(ctx, c.opts.ConnectionName)
+	conn, version := c.opts.Connections.take(ctx, c.opts.ConnectionName)
+	c.agreed.Store(version)
 	if conn == nil {
 		var err error
 		if conn, err = c.transport.NewClientConn(ctx, "https", c.opts.Address); err != nil {
@@ -42,7 +43,7 @@ func (c *Client) Connect(ctx context.Context) error {
 		_ = conn.Close()
 		return errClosed
 	}
-	return nil
+	return c.agree(ctx)
 }
 
 const (

@@ -190,22 +190,23 @@ func (cs *Connections) Count() int {
 	return n
 }
 
-// take returns the waiting connection of a name, which then belongs to the caller, or nil when none works. When the
+// take returns the waiting connection of a name, which then belongs to the caller, and the version of the protocol for it. It returns nil
+// when none works. When the
 // certificates have changed since a connection was made, take replaces all connections with new ones, because new peers
 // do not trust a replaced authority.
-func (cs *Connections) take(ctx context.Context, name string) *http.ClientConn {
+func (cs *Connections) take(ctx context.Context, name string) (*http.ClientConn, int32) {
 	if cs == nil || name == "" {
-		return nil
+		return nil, 0
 	}
 	ca, own, err := cs.credentials(ctx)
 	if err != nil {
-		return nil // dialling reports the error too
+		return nil, 0 // dialling reports the error too
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	n := cs.byName[name]
 	if n == nil || !n.made {
-		return nil // a connection that is being opened is closed when its sandbox is seen to be claimed
+		return nil, 0 // a connection that is being opened is closed when its sandbox is seen to be claimed
 	}
 	if !n.client.shows(ca, own) {
 		for other, stale := range cs.byName {
@@ -216,14 +217,14 @@ func (cs *Connections) take(ctx context.Context, name string) *http.ClientConn {
 				}
 			}
 		}
-		return nil
+		return nil, 0
 	}
 	delete(cs.byName, name)
 	if !n.client.good() {
 		go func() { _ = n.client.Close() }()
-		return nil
+		return nil, 0
 	}
-	return n.client.early.Load()
+	return n.client.early.Load(), n.client.agreed.Load()
 }
 
 // credentials are the certificates with which a connection was opened.

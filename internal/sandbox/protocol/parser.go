@@ -70,13 +70,10 @@ func (p *parser) count(most int) int {
 	return n
 }
 
-// end returns the first error, or an error when bytes are left over.
+// end returns the first error. What follows the fields that this release knows is of a newer one, and is skipped.
 func (p *parser) end(what string) error {
 	if p.err != nil {
 		return Violation("bad %s: %v", what, p.err)
-	}
-	if p.r.Left() != 0 {
-		return Violation("bad %s: %d bytes left over", what, p.r.Left())
 	}
 	return nil
 }

@@ -36,7 +36,10 @@ func (s *Server) handler() http.Handler {
 		}
 		defer s.streams.Done()
 		thread := r.Header.Get(ThreadHeader)
+		speaks := protocol.Speaks(r.Header.Get(protocol.VersionHeader))
 		switch {
+		case speaks != nil:
+			http.Error(w, speaks.Error(), http.StatusUpgradeRequired)
 		case r.ProtoMajor != 2:
 			http.Error(w, "use HTTP/2", http.StatusHTTPVersionNotSupported)
 		case thread == "" || len(thread) > 256:
@@ -54,6 +57,7 @@ func (s *Server) handler() http.Handler {
 		}
 	})
 	mux.HandleFunc("GET "+IdlePath, s.tellIdle)
+	mux.HandleFunc("GET "+protocol.VersionPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(protocol.Versions())) })
 	return mux
 }
 

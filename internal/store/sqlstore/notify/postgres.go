@@ -205,7 +205,7 @@ func (n *Notices) parse(payload string) (notifications []store.Notification) {
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
 		changed, id, ok := strings.Cut(line, " ")
-		bits, err := strconv.ParseUint(changed, 10, 8)
+		bits, err := strconv.ParseUint(changed, 10, 64) // a newer release may have more kinds of changes, which are ignored here
 		if ok && err == nil {
 			threadID, effectID, _ := strings.Cut(id, " ")
 			notifications = append(notifications, store.Notification{ThreadID: threadID, EffectID: effectID, Changed: store.Change(bits), Remote: true})
