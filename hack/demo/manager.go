@@ -23,6 +23,9 @@ func (d *demo) data() string       { return filepath.Join(d.state, "data") }
 func (d *demo) startManager() error {
 	args := []string{"bin/manager", "--sandbox=process", "--data-dir=" + d.data(), "--leader-elect=false",
 		"--runtime-api-bind-address=127.0.0.1:0", "--metrics-bind-address=0", "--health-probe-bind-address=0"}
+	if d.model != nil {
+		args = append(args, "--tool-private-hosts="+d.model.host()) // it may run on this machine
+	}
 	d.show(append(args, "&")...)
 	log, err := os.Create(d.managerLog())
 	if err != nil {

@@ -32,6 +32,15 @@ func modelFromEnv(get func(string) string) (*realModel, error) {
 	return m, nil
 }
 
+// host returns the host of the model's URL.
+func (m *realModel) host() string {
+	u, err := url.Parse(m.baseURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 // onLoopback reports whether the model is on this machine's loopback, where pods cannot reach it.
 func (m *realModel) onLoopback() bool {
 	u, err := url.Parse(m.baseURL)

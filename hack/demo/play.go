@@ -39,6 +39,10 @@ func (d *demo) declareAgents(ctx context.Context) error {
 			return err
 		}
 		fmt.Printf("The models are %s at %s instead of the scripts.\n", d.model.id, d.model.baseURL)
+		// It may have a private address, which the Namespace has to open.
+		if err := d.run(ctx, "kubectl", "annotate", "--overwrite", "namespace", namespace, "skein.dev/tool-private-hosts="+d.model.host()); err != nil {
+			return err
+		}
 		d.show("kubectl", "apply", "-n", namespace, "-f", "-")
 		if err := d.quietly(ctx, strings.NewReader(manifests), os.Stdout, "kubectl", "apply", "-n", namespace, "-f", "-"); err != nil {
 			return err

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"net/http"
+
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
@@ -13,6 +15,8 @@ type Config struct {
 	APIKey    string               // secret: it is sent only to the provider
 	// Fallbacks are called in this order when the Model fails. Their own fallbacks are ignored.
 	Fallbacks []Config
+	// Transport makes the requests to the endpoint; the factory sets it. nil stands for one that reaches every address.
+	Transport http.RoundTripper
 	// Version changes whenever a field above changes. Clients are cached by it.
 	Version string
 }

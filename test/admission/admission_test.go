@@ -280,4 +280,23 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		_ = unstructured.SetNestedField(other.Object, "@daily", "spec", "schedules")
 		Expect(refused(ctx, "skein-users", &rights{user: "eve"}, "scheduledeffects", other, template("ada"))).To(BeEmpty(), "the user is as before")
 	})
+
+	It("limits what a pool says about its pods to what somebody may use", func(ctx SpecContext) {
+		const image = "registry.example.com/sandbox@sha256:0123"
+		pool := func(spec map[string]any) *unstructured.Unstructured { return object("SandboxPool", spec) }
+		whole := map[string]any{"warm": int64(1), "image": image, "tolerations": []any{map[string]any{"operator": "Exists"}}, "priorityClassName": "high", "runtimeClassName": "own",
+			"podMetadata": map[string]any{"annotations": map[string]any{"sidecar.example.com/inject": "true"}, "labels": map[string]any{"team": "blue"}}}
+		Expect(refused(ctx, "skein-pools", &rights{user: "eve"}, "sandboxpools", pool(whole), nil)).To(ConsistOf(
+			ContainSubstring(`spec.image "`+image+`" is not allowed`), ContainSubstring("spec.tolerations is not allowed"), ContainSubstring("spec.priorityClassName is not"),
+			ContainSubstring("spec.runtimeClassName is not"), ContainSubstring("spec.podMetadata.annotations is not")))
+		may := &rights{user: "eve", may: []string{"use sandboximages " + image, "use sandboxsettings tolerations"}}
+		Expect(refused(ctx, "skein-pools", may, "sandboxpools", pool(whole), nil)).To(HaveLen(3))
+		Expect(refused(ctx, "skein-pools", &rights{user: "eve"}, "sandboxpools", pool(map[string]any{"warm": int64(1), "tolerations": []any{},
+			"podMetadata": map[string]any{"labels": map[string]any{"team": "blue"}}}), nil)).To(BeEmpty())
+		more := pool(whole).DeepCopy()
+		_ = unstructured.SetNestedField(more.Object, int64(2), "spec", "warm")
+		Expect(refused(ctx, "skein-pools", &rights{user: "eve"}, "sandboxpools", more, pool(whole))).To(BeEmpty(), "what it says about its pods is as before")
+		_ = unstructured.SetNestedField(more.Object, "other", "spec", "image")
+		Expect(refused(ctx, "skein-pools", may, "sandboxpools", more, pool(whole))).To(ConsistOf(ContainSubstring(`spec.image "other"`)))
+	})
 })

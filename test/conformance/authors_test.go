@@ -74,7 +74,12 @@ var declared = map[string][]string{
 		`{kind: Thread, spec: {agentRef: {name: a}, ` + vaultEnv + `}}`, `{kind: ScheduledEffect, spec: {effect: e, after: 1h, ` + vaultEnv + `}}`,
 		`{kind: ScheduledEffect, spec: {after: 1h, threadTemplate: {spec: {agentRef: {name: a}, message: m, ` + vaultEnv + `}}}}`,
 	},
-	"a SandboxPool with `imagePullSecrets`":                  {`{kind: SandboxPool, spec: {warm: 0, imagePullSecrets: [{name: vault}]}}`},
+	"a SandboxPool with `imagePullSecrets`": {`{kind: SandboxPool, spec: {warm: 0, imagePullSecrets: [{name: vault}]}}`},
+	"a SandboxPool with `image`, `tolerations`, `priorityClassName`, `runtimeClassName` or annotations of pods": {
+		`{kind: SandboxPool, spec: {image: "registry.example.com/sandbox@sha256:0123"}}`, `{kind: SandboxPool, spec: {tolerations: [{operator: Exists}]}}`,
+		`{kind: SandboxPool, spec: {priorityClassName: high}}`, `{kind: SandboxPool, spec: {runtimeClassName: own}}`, `{kind: SandboxPool, spec: {podMetadata: {annotations: {a: b}}}}`,
+	},
+	"a SandboxPool with other settings":                      {`{kind: SandboxPool, spec: {warm: 2, podMetadata: {labels: {a: b}}}}`},
 	"a Thread with `userID`":                                 {`{kind: Thread, spec: {agentRef: {name: a}, userID: ada}}`},
 	"a ScheduledEffect that makes threads with `userID`":     {`{kind: ScheduledEffect, spec: {after: 1h, threadTemplate: {spec: {agentRef: {name: a}, message: m, userID: ada}}}}`},
 	"a ScheduledEffect without a thread":                     {`{kind: ScheduledEffect, spec: {effect: e, after: 1h}}`},

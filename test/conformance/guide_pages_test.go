@@ -57,6 +57,7 @@ var runElsewhere = map[string]string{
 	"kubectl skein send orders \"Pay the invoice\" --wait":                                             "waits until somebody else decides; the specs of RUN-11 decide",
 	"kubectl apply --server-side -n argocd -k config/argocd":                                           "needs Argo CD; test/health runs its scripts",
 	"kubectl annotate namespace shop skein.dev/tool-private-hosts='orders.shop.svc, *.tools.svc:8080'": "names a Namespace and Services of the reader's; the specs of TOL-02 open theirs",
+	"kubectl annotate namespace shop skein.dev/tool-private-hosts='llm.models.svc:8000'":               "names a Namespace and a Service of the reader's; a spec of AGT-06 opens its own",
 	"npm install --save-dev typescript zod":                                                            "needs the registry of npm; the specs of TOL-03 compile with the same packages",
 	"npx tsc --noEmit":                                                                                 "needs the registry of npm; the specs of TOL-03 compile with the same packages",
 }

@@ -154,6 +154,64 @@ var _ = Describe("Ready", func() {
 		}).WithPolling(time.Second).Should(Succeed())
 	}, SpecTimeout(2*patience))
 
+	It("is not said of a Model that the manager may not reach, and its errors quote no other service", Label("AGT-06", "K8S-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + ns}, Spec: corev1.NodeSpec{PodCIDR: "2600:1f00:77::/64", PodCIDRs: []string{"2600:1f00:77::/64"}}}
+		create(ctx, node)
+		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Client.Delete(ctx, node)).To(Succeed()) }, NodeTimeout(patience))
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.8.5"}}
+		Expect(cluster.Client.Status().Update(ctx, node)).To(Succeed())
+		annotate := func(value string) {
+			GinkgoHelper()
+			_, err := cluster.Kubectl(ctx, "annotate", "--overwrite", "namespace", ns, outbound.AnnotationPrivateHosts+"="+value)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		model := func(name, endpoint string) *skeinv1.Model {
+			GinkgoHelper()
+			m := harness.OpenAI(ns, name, endpoint, "")
+			create(ctx, m)
+			return m
+		}
+		private, pod, nodes, link := model("private", "http://10.9.8.4/v1"), model("pod", "http://[2600:1f00:77::9]:8000/v1"), model("node", "http://10.9.8.5/v1"), model("link", "http://169.254.169.254/latest")
+		public := model("public", "https://8.8.8.8/v1")
+		turns := func(m *skeinv1.Model, status metav1.ConditionStatus, reason string, said ...string) {
+			GinkgoHelper()
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+				c := meta.FindStatusCondition(m.Status.Conditions, skeinv1.ConditionReady)
+				g.Expect(c).To(HaveValue(And(HaveField("Status", status), HaveField("Reason", reason))), m.Name)
+				for _, text := range said {
+					g.Expect(c.Message).To(ContainSubstring(text))
+				}
+			}).Should(Succeed())
+		}
+		turns(public, metav1.ConditionTrue, skeinv1.ReasonReady)
+		turns(private, metav1.ConditionFalse, skeinv1.ReasonAddressNotAllowed, outbound.AnnotationPrivateHosts)
+		turns(pod, metav1.ConditionFalse, skeinv1.ReasonAddressNotAllowed, "is not public")
+		turns(nodes, metav1.ConditionFalse, skeinv1.ReasonAddressForbidden, "no model may reach")
+		turns(link, metav1.ConditionFalse, skeinv1.ReasonAddressForbidden)
+		annotate("10.9.8.4,10.9.8.5,2600:1f00:77::9,169.254.169.254")
+		turns(private, metav1.ConditionTrue, skeinv1.ReasonReady)
+		turns(pod, metav1.ConditionTrue, skeinv1.ReasonReady)
+		turns(nodes, metav1.ConditionFalse, skeinv1.ReasonAddressForbidden)
+		turns(link, metav1.ConditionFalse, skeinv1.ReasonAddressForbidden)
+
+		By("asking something that is no model")
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind":"Status","message":"the database's password is swordfish"}`))
+		}))
+		DeferCleanup(server.Close)
+		create(ctx, harness.OpenAI(ns, "other", server.URL+"/v1", ""), harness.Prompt(ns, "p", "other"), harness.Agent(ns, "a", "p"), harness.NewThread(ns, "t", "a"))
+		t := ready(ctx, cluster.Thread(ns, "t"))
+		Expect(t.Say(ctx, "hi")).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			o, err := t.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.LastRun).To(HaveValue(HaveField("Message", And(ContainSubstring("status 403"), Not(ContainSubstring("swordfish"))))))
+		}).Should(Succeed())
+	}, SpecTimeout(3*patience))
+
 	It("leaves it to the cluster's administrators what a namespace opens", Label("TOL-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "dev"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "dev"}},

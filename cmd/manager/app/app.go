@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 
 	"k8s.io/client-go/rest"
@@ -134,6 +135,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return nil, err
 	}
 	resolver.JudgeAddresses(network)
+	models.Through(func(namespace string) http.RoundTripper { return network.ForModels(namespace) })
 	servers := mcptool.New(mcptool.Options{
 		Network: network, Log: o.Logger.WithName("mcp"),
 		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)), Redact: o.secrets.Text,

@@ -90,6 +90,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                 {Label: labels.NewSelector().Add(*pool)},
 		&discoveryv1.EndpointSlice{}:  apiServerSlices(),
+		&corev1.Node{}:                nodeCache(),
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
 	options := ctrl.Options{

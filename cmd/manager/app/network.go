@@ -24,7 +24,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// toolNetwork returns the network that tools use to reach other hosts.
+// toolNetwork returns the network that tools and models use to reach other hosts.
 func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*outbound.Network, error) {
 	policy, err := o.toolPolicy()
 	if err != nil {
@@ -42,7 +42,12 @@ func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Ma
 		return nil, err
 	}
 	own.listeners(o.RuntimeAPIBindAddress, o.MetricsBindAddress, o.HealthProbeBindAddress, o.GatewayBindAddress)
-	policy.Forbidden = own.has
+	ranges, err := o.watchRanges(ctx, mgr)
+	if err != nil {
+		return nil, err
+	}
+	policy.Cluster = ranges.has
+	policy.Forbidden = func(at netip.AddrPort) bool { return own.has(at) || ranges.node(at.Addr()) }
 	return outbound.New(policy), nil
 }
 

@@ -82,8 +82,10 @@ type Options struct {
 
 	// ToolAllowedHosts are the hosts that tools may reach. Empty means all hosts with public addresses.
 	ToolAllowedHosts []string
-	// ToolPrivateHosts are hosts that tools may reach whatever their addresses are.
+	// ToolPrivateHosts are hosts that tools and models may reach whatever their addresses are.
 	ToolPrivateHosts []string
+	// ClusterRanges are ranges of the cluster's pods and Services that neither its Nodes nor its ServiceCIDRs name.
+	ClusterRanges []string
 
 	// EnvKeySecret names the Secret in the manager's namespace with the keys that seal variables.
 	EnvKeySecret string
@@ -185,7 +187,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.NamespaceSubagents, "namespace-subagents", o.NamespaceSubagents, "`number` of living subagents that the threads of one namespace may start together (default 10000)")
 	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
 	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; all with public addresses when empty")
-	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools may reach even where its address is private, loopback or link-local, such as tools.example.svc")
+	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools and models may reach even where its address is private, loopback or link-local, such as tools.example.svc")
+	f.StringSliceVar(&o.ClusterRanges, flagClusterRanges, o.ClusterRanges, "`range` of addresses of the cluster's pods or Services, such as 2001:db8:10::/56, which counts as private; those of Nodes and ServiceCIDRs are known")
 	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
 	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "error, info or debug")

@@ -25,8 +25,10 @@ type checker struct {
 }
 
 func (c *checker) model(ctx context.Context, m *skeinv1.Model) error {
-	_, err := c.defs.Models.Resolve(ctx, m)
-	return err
+	if _, err := c.defs.Models.Resolve(ctx, m); err != nil {
+		return err
+	}
+	return c.defs.Models.CheckAddress(ctx, m)
 }
 
 func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {

@@ -74,7 +74,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			watches: []watch{
 				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap),
 				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: watches.ReadyTurned()},
+				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}},
 			},
+			again: func(m *skeinv1.Model) time.Duration { return lookAgain(m.Spec.Endpoint != "") },
 		}),
 		setup(mgr, o, kind[skeinv1.Tool, *skeinv1.Tool]{
 			name:   "tool",
@@ -84,7 +86,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			list:   func() client.ObjectList { return &skeinv1.ToolList{} },
 			watches: []watch{content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap), anyPool(),
 				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}}},
-			again: lookAgain,
+			again: func(t *skeinv1.Tool) time.Duration { return lookAgain(t.Spec.Code == nil) },
 		}),
 		setup(mgr, o, kind[skeinv1.Effect, *skeinv1.Effect]{
 			name:    "effect",
@@ -169,9 +171,10 @@ func anyPool() watch {
 	return watch{object: &skeinv1.SandboxPool{}, all: true, predicate: watches.Existence()}
 }
 
-// lookAgain returns after how long a Tool is checked again, because the addresses of a host change without notice.
-func lookAgain(t *skeinv1.Tool) time.Duration {
-	if t.Spec.Code != nil {
+// lookAgain returns after how long a definition with an address is checked again, because the addresses of a host change
+// without notice.
+func lookAgain(address bool) time.Duration {
+	if !address {
 		return 0
 	}
 	return 5 * time.Minute

@@ -95,7 +95,11 @@ func (r *Reconciler) isolate(ctx context.Context, s *scope) error {
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
+		// One that exists and is not in the cache, which holds only Skein's own, may be anybody's. No pod starts before it is
+		// known to be this pool's.
+		if err := r.Client.Create(ctx, want); apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("a NetworkPolicy %q exists already and is not known to be this pool's: delete or rename it if it was not made by Skein", want.Name)
+		} else if err != nil {
 			return fmt.Errorf("create NetworkPolicy %q: %w", want.Name, err)
 		}
 		return nil
@@ -128,7 +132,7 @@ func (r *Reconciler) policy(pool *skeinv1.SandboxPool) *networkingv1.NetworkPoli
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       pool.Namespace,
-			Name:            "skein-sandbox-" + pool.Name,
+			Name:            sandboxpod.PolicyName(pool.Name),
 			Labels:          map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue, skeinv1.LabelPool: pool.Name},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, skeinv1.GroupVersion.WithKind("SandboxPool"))},
 		},

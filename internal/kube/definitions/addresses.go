@@ -35,9 +35,17 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 	return ns.Annotations[outbound.AnnotationPrivateHosts], nil
 }
 
-// JudgeAddresses sets the network against which the addresses of Tools are checked: the one that makes their
+// JudgeAddresses sets the network against which the addresses of Tools and Models are checked: the one that makes their
 // requests. Call it before the port is used.
-func (d *Resolver) JudgeAddresses(n *outbound.Network) { d.Tools.network = n }
+func (d *Resolver) JudgeAddresses(n *outbound.Network) { d.Tools.network, d.Models.network = n, n }
+
+// CheckAddress returns a *definition.NotReadyError when Skein may not connect to the endpoint of the Model.
+func (ms *Models) CheckAddress(ctx context.Context, m *skeinv1.Model) error {
+	if ms.network == nil || m.Spec.Endpoint == "" {
+		return nil
+	}
+	return judgeAddress(ctx, ms.reader, ms.network.ForModels(m.Namespace), m.Namespace, m.Spec.Endpoint)
+}
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the host of the Tool's URL.
 func (ts *Tools) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {
@@ -52,11 +60,16 @@ func (ts *Tools) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *de
 	default:
 		return nil
 	}
+	return judgeAddress(ctx, ts.reader, ts.network.For(t.Namespace), t.Namespace, text)
+}
+
+// judgeAddress returns a *definition.NotReadyError when the host of a URL will be refused.
+func judgeAddress(ctx context.Context, reader client.Reader, scope *outbound.Scope, namespace, text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
 		return nil // the URL was validated before
 	}
-	err = ts.network.For(t.Namespace).Judge(ctx, u)
+	err = scope.Judge(ctx, u)
 	var refused *outbound.RefusedError
 	switch {
 	case err == nil:
@@ -67,9 +80,9 @@ func (ts *Tools) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *de
 		return objects.NotReady(skeinv1.ReasonAddressForbidden, "%s", refused.Message)
 	}
 	message := refused.Message
-	if text, err := hostsAnnotation(ctx, ts.reader, t.Namespace); err == nil {
+	if text, err := hostsAnnotation(ctx, reader, namespace); err == nil {
 		if _, err := outbound.ParseAnnotation(text); err != nil {
-			message += fmt.Sprintf(". The annotation of Namespace %q has a mistake: %v", t.Namespace, err)
+			message += fmt.Sprintf(". The annotation of Namespace %q has a mistake: %v", namespace, err)
 		}
 	}
 	return objects.NotReady(skeinv1.ReasonAddressNotAllowed, "%s", message)

@@ -52,12 +52,13 @@ type compiled struct {
 // Objects with the same source share one module, found by the digest of the source.
 type codeCache struct {
 	compile  Compile
+	turns    *turns
 	byOwner  *lru.Cache // codeOwner → *compiled
 	byDigest *lru.Cache // string → *compiled
 }
 
 func newCodeCache(compile Compile) *codeCache {
-	return &codeCache{compile: compile, byOwner: lru.New(maxCompiled), byDigest: lru.New(maxCompiled)}
+	return &codeCache{compile: compile, turns: newTurns(), byOwner: lru.New(maxCompiled), byDigest: lru.New(maxCompiled)}
 }
 
 func (c *codeCache) get(owner codeOwner, version, filename, source string, lang sandbox.Language) (*compiled, error) {
@@ -67,6 +68,10 @@ func (c *codeCache) get(owner codeOwner, version, filename, source string, lang 
 	sum := sha256.Sum256([]byte(string(lang) + "\x00" + filename + "\x00" + source))
 	digest := hex.EncodeToString(sum[:])
 	entry := &compiled{version: version, digest: digest}
+	if _, ok := c.byDigest.Get(digest); !ok {
+		// Sources of a namespace are compiled one after the other, so that many of one do not delay those of others.
+		defer c.turns.take(owner.namespace)()
+	}
 	if v, ok := c.byDigest.Get(digest); ok {
 		entry.module, entry.err = v.(*compiled).module, v.(*compiled).err
 	} else {

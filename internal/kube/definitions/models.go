@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Models resolves Models.
@@ -21,6 +22,7 @@ type Models struct {
 	contents *objects.Contents
 	factory  model.Factory
 	secrets  thread.EnvSecrets // nil: nothing is registered
+	network  *outbound.Network // the network that Models use; nil: addresses are not checked
 }
 
 // Resolve reads what a Model and its fallbacks refer to, and checks whether the Model can be used. A mistake of

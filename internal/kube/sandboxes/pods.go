@@ -216,6 +216,9 @@ func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, pool
 	if err := objects.CheckDecoded(pool); err != nil {
 		return nil, objects.Within("SandboxPool", poolName, err)
 	}
+	if err := s.isolated(ctx, pool); err != nil {
+		return nil, err
+	}
 	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.failures.recent(thread.ID)}
 	var last error
 	for range maxTries {

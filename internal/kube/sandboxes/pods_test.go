@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,7 +86,10 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 			if funcs.Create != nil {
 				return funcs.Create(ctx, c, o, opts...)
 			}
-			pod := o.(*corev1.Pod)
+			pod, isPod := o.(*corev1.Pod)
+			if !isPod {
+				return c.Create(ctx, o, opts...)
+			}
 			p.names++
 			pod.Name, pod.UID = fmt.Sprintf("%s%d", pod.GenerateName, p.names), types.UID(fmt.Sprintf("pod-%d", p.names))
 			if err := c.Create(ctx, pod, opts...); err != nil {
@@ -108,7 +112,7 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 			}
 			return c.Delete(ctx, o, opts...)
 		},
-	}, p.pool)
+	}, p.pool, policyOf(p.pool))
 	p.port = sandboxes.NewPods(sandboxes.PodsOptions{
 		Client: p.client, Settings: settings, Clock: p.clock, Logger: logr.Discard(), StartTimeout: 50 * time.Millisecond,
 		Dial: func(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
@@ -120,6 +124,18 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 		},
 	})
 	return p
+}
+
+// policyOf is the NetworkPolicy that the controller makes for a pool.
+func policyOf(pool *skeinv1.SandboxPool) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: sandboxpod.PolicyName(pool.Name),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, skeinv1.GroupVersion.WithKind("SandboxPool"))}},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{skeinv1.LabelPool: pool.Name}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		},
+	}
 }
 
 var running = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}

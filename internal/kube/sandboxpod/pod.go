@@ -53,6 +53,9 @@ type Settings struct {
 // SecretName returns the name of the Secret with the server certificate of a pool's sandboxes.
 func SecretName(pool string) string { return "skein-sandbox-" + pool }
 
+// PolicyName returns the name of the NetworkPolicy that isolates a pool's sandboxes.
+func PolicyName(pool string) string { return "skein-sandbox-" + pool }
+
 // New returns a warm pod of a pool, under the restricted Pod Security Standard (COD-08).
 func New(pool *skeinv1.SandboxPool, set Settings) *corev1.Pod {
 	t := templateOf(pool, set)

@@ -138,7 +138,7 @@ func (c *Client) explain(ctx, call context.Context, err error, res *http.Respons
 				f.Passing = true
 			}
 			if f.Said == "" {
-				f.Said = api.RawJSON()
+				f.Said = "it does not say why"
 			}
 		}
 	}

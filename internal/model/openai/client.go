@@ -120,7 +120,7 @@ func (c *Client) explain(ctx, call context.Context, err error, res *http.Respons
 		f.Streamed = true
 		f.Said, f.Code = saidIn(streamed.Event.Data)
 		if f.Said == "" {
-			f.Said = streamed.Message
+			f.Said = "it does not say why"
 		}
 		f.Passing = passingCode(f.Code)
 	case errors.As(err, &api):

@@ -258,9 +258,9 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 	},
 		Entry(nil, 401, `{"error":{"message":"Incorrect API key provided: `+canary+`","type":"invalid_request_error","code":"invalid_api_key"}}`, false, "check the API key in the Secret that spec.credentials of the Model names; it said: Incorrect API key provided: [redacted]"),
 		Entry(nil, 400, `{"error":{"message":"bad tools"}}`, false, "status 400; it said: bad tools"),
-		Entry(nil, 404, `not here`, false, "check spec.endpoint and spec.model of the Model; it said: not here"),
+		Entry(nil, 404, `not here`, false, "check spec.endpoint and spec.model of the Model; it said: Not Found"),
 		Entry(nil, 500, `{"error":{"message":"oops"}}`, true, "status 500; it said: oops"),
-		Entry(nil, 502, `<html>`+strings.Repeat("x", 5000)+`</html>`, true, "status 502; it said: <html>xxx"),
+		Entry("what is not of its protocol may be of any service, and is not shown", 502, `<html>`+strings.Repeat("x", 5000)+`</html>`, true, "status 502; it said: Bad Gateway"),
 		Entry(nil, 503, ``, true, "Service Unavailable"),
 		Entry(nil, 429, `{"error":{"message":"slow down"}}`, true, "slow down"),
 	)

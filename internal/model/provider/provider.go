@@ -2,6 +2,7 @@
 package provider
 
 import (
+	"net/http"
 	"sync"
 
 	"k8s.io/utils/clock"
@@ -21,6 +22,8 @@ const maxCached = 4096
 type Factory struct {
 	clock clock.Clock
 	limit Limiter // nil without limits
+	// network returns what makes the requests of a namespace's models. nil: they reach every address.
+	network func(namespace string) http.RoundTripper
 
 	mu      sync.Mutex
 	clients map[key]entry
@@ -51,6 +54,13 @@ type Limiter interface {
 // are no limits.
 func (f *Factory) WithLimits(l Limiter) *Factory {
 	f.limit = l
+	return f
+}
+
+// Through has the requests of a namespace's models made by what network returns for it. Call it before the first client is
+// created.
+func (f *Factory) Through(network func(namespace string) http.RoundTripper) *Factory {
+	f.network = network
 	return f
 }
 
@@ -115,6 +125,9 @@ func (f *Factory) one(c model.Config) (model.Client, error) {
 func (f *Factory) bare(c model.Config) (model.Client, error) {
 	var client model.Client
 	var err error
+	if f.network != nil {
+		c.Transport = f.network(c.Namespace)
+	}
 	switch c.Spec.Provider {
 	case skeinv1.ProviderOpenAI:
 		client, err = openai.New(c)

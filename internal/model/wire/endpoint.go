@@ -56,6 +56,9 @@ func NewEndpoint(c model.Config, fallback string) (*Endpoint, error) {
 		shown: base.String(), timeout: defaultTimeout, redact: model.NewRedactor(c.APIKey, strings.TrimSpace(c.APIKey)),
 		HTTP: &http.Client{Transport: roundTripper{transport}, CheckRedirect: sameOrigin},
 	}
+	if c.Transport != nil {
+		e.HTTP.Transport = roundTripper{c.Transport}
+	}
 	if t := c.Spec.Timeout; t != nil && t.Duration > 0 {
 		e.timeout = t.Duration
 	}

@@ -42,7 +42,10 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 	var wrongType *json.UnmarshalTypeError
 	var dns *net.DNSError
 	var redirect *redirectError
+	var refused interface{ Refused() string } // by the network, before anything was sent
 	switch {
+	case errors.As(f.Err, &refused):
+		return model.Errorf(model.KindUnreachable, "%s", e.Quote(refused.Refused()))
 	case f.Streamed:
 		out := model.Errorf(model.KindFailed, "the model at %s failed%s", e.shown, e.said(f))
 		out.Code, out.Passing = codeOf(f), f.Passing
@@ -61,7 +64,7 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 	case errors.Is(f.Err, errAnswerTooLong):
 		return model.Errorf(model.KindBadAnswer, "the model at %s sent an answer of more than %d bytes", e.shown, maxAnswerBytes)
 	case errors.As(f.Err, &syntax), errors.As(f.Err, &wrongType):
-		return model.Errorf(model.KindBadAnswer, "the endpoint %s sent a chunk that is not the JSON of its protocol: %s", e.shown, e.Quote(f.Err.Error()))
+		return model.Errorf(model.KindBadAnswer, "the endpoint %s sent a chunk that is not the JSON of its protocol: check spec.endpoint and spec.api of the Model", e.shown)
 	case errors.As(f.Err, &dns):
 		out := model.Errorf(model.KindUnreachable, "the host of the endpoint %s is not known: check spec.endpoint of the Model", e.shown)
 		out.Passing = dns.IsTemporary || dns.IsTimeout
@@ -77,13 +80,15 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 
 func (e *Endpoint) explainStatus(f Failure) *model.Error {
 	res := f.Response
-	if f.Said == "" && res.Body != nil {
-		f.Said = strings.TrimSpace(e.bodyOf(res))
+	said := f.Said
+	if said == "" {
+		// What answers may be no model at all, but a service whose answers the Model's author must not read.
+		said = http.StatusText(res.StatusCode)
+		if res.Body != nil {
+			f.Said = strings.TrimSpace(e.bodyOf(res))
+		}
 	}
-	if f.Said == "" {
-		f.Said = http.StatusText(res.StatusCode)
-	}
-	out := model.Errorf(model.KindStatus, "the model at %s refused with status %d%s%s", e.shown, res.StatusCode, advice(res.StatusCode), e.said(f))
+	out := model.Errorf(model.KindStatus, "the model at %s refused with status %d%s%s", e.shown, res.StatusCode, advice(res.StatusCode), model.Said+e.Quote(said))
 	out.Status, out.Code = res.StatusCode, codeOf(f)
 	if res.StatusCode == http.StatusRequestEntityTooLarge {
 		out.Code = model.CodeContextLength

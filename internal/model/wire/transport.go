@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// transport is shared by all models, so that every thread reuses connections to an endpoint.
+// transport is for models whose Config has none. It is shared by all of them.
 var transport = func() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext

@@ -28,8 +28,11 @@ const Arg = "sandbox-compile"
 // Limits of the process.
 const (
 	defaultTimeout = 5 * time.Second
+	// quickTimeout is enough for nearly every source. One that takes longer is compiled again in the slow lane, where other
+	// sources do not wait for it.
+	quickTimeout = 500 * time.Millisecond
 	// patience is how many times its limit a source may take by the clock when others use the processors. All later
-	// sources wait for it.
+	// sources of its lane wait for it.
 	patience   = 4
 	maxStack   = 192 << 20
 	maxData    = 1 << 30
@@ -111,9 +114,14 @@ type Options struct {
 	Wait    time.Duration // for one source, by the clock; 0 means four times Timeout
 }
 
-// Compiler compiles in a separate process. It starts the process when it is first needed, and again after it died. It
-// is safe for concurrent use, and compiles one source at a time.
+// Compiler compiles in processes of its own, one for sources that compile quickly and one for the others. It is safe for
+// concurrent use.
 type Compiler struct {
+	quick, slow *lane
+}
+
+// lane is one process, which compiles one source at a time. It starts when it is first needed, and again after it died.
+type lane struct {
 	opts Options
 
 	mu     sync.Mutex
@@ -140,20 +148,36 @@ func New(o Options) *Compiler {
 	if o.Wait <= 0 {
 		o.Wait = patience * o.Timeout
 	}
-	return &Compiler{opts: o}
+	c := &Compiler{slow: &lane{opts: o}}
+	if o.Timeout > quickTimeout {
+		c.quick = &lane{opts: Options{Command: o.Command, Timeout: quickTimeout, Wait: min(patience*quickTimeout, o.Wait)}}
+	}
+	return c
 }
 
-// Compile compiles one module, like compile.Compile, and also sets its Facts.
+// Compile compiles one module, like compile.Compile, and also sets its Facts. A source that takes long delays only other
+// sources that do.
 func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+	if c.quick != nil {
+		module, failed, over := c.quick.compile(filename, source, lang)
+		if over == inTime {
+			return module, failed
+		}
+	}
+	module, failed, _ := c.slow.compile(filename, source, lang)
+	return module, failed
+}
+
+func (c *lane) compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error, overrun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler is closed"}
+		return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler is closed"}, inTime
 	}
 	if c.proc == nil {
 		p, err := c.start()
 		if err != nil {
-			return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start: " + err.Error()}
+			return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start: " + err.Error()}, inTime
 		}
 		c.proc = p
 	}
@@ -173,16 +197,16 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 		p.end()
 	}
 	if err != nil {
-		return sandbox.Module{}, c.failure(filename, over, p.err.String(), err)
+		return sandbox.Module{}, c.failure(filename, over, p.err.String(), err), over
 	}
 	if answer.Error != nil {
-		return sandbox.Module{}, answer.Error
+		return sandbox.Module{}, answer.Error, inTime
 	}
-	return *answer.Module, nil
+	return *answer.Module, nil, inTime
 }
 
 // failure returns an error that says what the source did to the process.
-func (c *Compiler) failure(filename string, over overrun, said string, err error) *sandbox.Error {
+func (c *lane) failure(filename string, over overrun, said string, err error) *sandbox.Error {
 	e := &sandbox.Error{Name: "RangeError", Stack: filename}
 	switch {
 	case over == starved:
@@ -199,7 +223,7 @@ func (c *Compiler) failure(filename string, over overrun, said string, err error
 	return e
 }
 
-func (c *Compiler) start() (*process, error) {
+func (c *lane) start() (*process, error) {
 	command := c.opts.Command
 	p := &process{cmd: exec.Command(command[0], command[1:]...), err: &strings.Builder{}}
 	p.cmd.Env = []string{"GOMAXPROCS=2"}
@@ -226,8 +250,16 @@ func (p *process) end() {
 	_ = p.cmd.Wait()
 }
 
-// Close ends the process. A closed compiler compiles nothing more.
+// Close ends the processes. A closed compiler compiles nothing more.
 func (c *Compiler) Close() error {
+	if c.quick != nil {
+		c.quick.close()
+	}
+	c.slow.close()
+	return nil
+}
+
+func (c *lane) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
@@ -235,7 +267,6 @@ func (c *Compiler) Close() error {
 		c.proc.end()
 		c.proc = nil
 	}
-	return nil
 }
 
 // limited keeps the beginning of what is written.

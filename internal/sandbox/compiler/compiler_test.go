@@ -66,6 +66,21 @@ var _ = Describe("the compiler process", Label("TOL-02"), func() {
 		Entry("source that takes forever", 5*time.Second, forever, "takes longer than 5s"),
 	)
 
+	It("does not let a source that takes long delay others", func() {
+		c := compiler.New(compiler.Options{Timeout: 5 * time.Second, Wait: time.Hour})
+		DeferCleanup(c.Close)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c.Compile("slow.ts", forever, sandbox.TypeScript)
+		}()
+		for range 20 {
+			_, failed := c.Compile("tool.ts", "export default 1", sandbox.TypeScript)
+			Expect(failed).To(BeNil())
+		}
+		Expect(done).NotTo(BeClosed(), "it has five seconds of a processor")
+	})
+
 	It("does not blame a source for a machine that has no time for it", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())

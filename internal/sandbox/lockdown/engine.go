@@ -13,17 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// descriptorCommands are the commands of fcntl that the engine may use.
+var descriptorCommands = []uint32{unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL}
+
 // engineRules are for a third-party program that generates machine code: what it needs to schedule and allocate,
 // including executable memory, and, gated, what it needs to start. They include no sockets.
 func engineRules(pid uint32) []rule {
 	out := []rule{
 		{call: unix.SYS_MMAP}, {call: unix.SYS_MPROTECT}, {call: unix.SYS_PKEY_MPROTECT}, {call: unix.SYS_BRK}, {call: unix.SYS_MEMBARRIER},
-		{call: unix.SYS_PREAD64}, {call: unix.SYS_READV}, {call: unix.SYS_LSEEK}, {call: unix.SYS_FSTAT}, {call: unix.SYS_FCNTL},
+		{call: unix.SYS_PREAD64}, {call: unix.SYS_READV}, {call: unix.SYS_LSEEK}, {call: unix.SYS_FSTAT},
+		// Of fcntl only what reads and sets flags and duplicates. Other commands could have signals sent to processes of the same user.
+		{call: unix.SYS_FCNTL, when: condition{kind: oneOf, argument: 1, values: descriptorCommands}},
 		{call: unix.SYS_CLOCK_GETRES}, {call: unix.SYS_GETCPU}, {call: unix.SYS_GETRUSAGE}, {call: unix.SYS_PPOLL}, {call: unix.SYS_EPOLL_PWAIT2},
 		{call: unix.SYS_SCHED_GETPARAM}, {call: unix.SYS_SCHED_GETSCHEDULER},
 		// Socket pairs wake its event loop. They connect to nothing else, and it can create no other sockets.
-		{call: unix.SYS_SOCKETPAIR, when: condition{equals, 0, unix.AF_UNIX}}, {call: unix.SYS_SENDTO}, {call: unix.SYS_RECVFROM}, {call: unix.SYS_SENDMSG},
-		{call: unix.SYS_PRCTL, when: condition{equals, 0, unix.PR_SET_NAME}},
+		{call: unix.SYS_SOCKETPAIR, when: condition{kind: equals, argument: 0, value: unix.AF_UNIX}}, {call: unix.SYS_SENDTO}, {call: unix.SYS_RECVFROM}, {call: unix.SYS_SENDMSG},
+		{call: unix.SYS_PRCTL, when: condition{kind: equals, argument: 0, value: unix.PR_SET_NAME}},
 	}
 	for _, r := range rules(pid) {
 		if r.call != unix.SYS_MMAP && r.call != unix.SYS_MPROTECT {

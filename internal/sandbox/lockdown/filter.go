@@ -18,6 +18,7 @@ type condition struct {
 	kind     conditionKind
 	argument int
 	value    uint32
+	values   []uint32 // of oneOf
 }
 
 type conditionKind int
@@ -27,12 +28,13 @@ const (
 	equals                 // argument == value
 	hasAll                 // argument & value != 0, for a single bit
 	lacksAll               // argument & value == 0
+	oneOf                  // argument is one of values
 )
 
 // rules returns the allow-list: what the Go runtime needs to schedule, allocate and sleep, and what reading and
 // writing open pipes needs; nothing else.
 func rules(pid uint32) []rule {
-	noExec := condition{lacksAll, 2, unix.PROT_EXEC}
+	noExec := condition{kind: lacksAll, argument: 2, value: unix.PROT_EXEC}
 	common := []rule{
 		{call: unix.SYS_READ}, {call: unix.SYS_WRITE}, {call: unix.SYS_CLOSE},
 		{call: unix.SYS_FUTEX}, {call: unix.SYS_NANOSLEEP}, {call: unix.SYS_CLOCK_NANOSLEEP}, {call: unix.SYS_SCHED_YIELD}, {call: unix.SYS_RESTART_SYSCALL},
@@ -43,9 +45,9 @@ func rules(pid uint32) []rule {
 		// Threads of a build with cgo set these up for themselves, and report why when they cannot.
 		{call: unix.SYS_RSEQ}, {call: unix.SYS_SET_ROBUST_LIST}, {call: unix.SYS_WRITEV},
 		// The runtime preempts its own threads with signals. No other process gets one.
-		{call: unix.SYS_TGKILL, when: condition{equals, 0, pid}},
+		{call: unix.SYS_TGKILL, when: condition{kind: equals, argument: 0, value: pid}},
 		// More threads, but no processes.
-		{call: unix.SYS_CLONE, when: condition{hasAll, 0, unix.CLONE_THREAD}},
+		{call: unix.SYS_CLONE, when: condition{kind: hasAll, argument: 0, value: unix.CLONE_THREAD}},
 		// More memory, but none that is executable.
 		{call: unix.SYS_MMAP, when: noExec}, {call: unix.SYS_MPROTECT, when: noExec},
 	}
@@ -96,6 +98,14 @@ func filter(rules []rule, gated uint32) []unix.SockFilter {
 	for _, r := range rules {
 		if r.when.kind == always {
 			p = append(p, jump(unix.BPF_JEQ, r.call, 0, 1), ret(map[bool]uint32{false: retAllow, true: gated}[r.gated]))
+			continue
+		}
+		if n := len(r.when.values); r.when.kind == oneOf {
+			p = append(p, jump(unix.BPF_JEQ, r.call, 0, uint8(n+3)), load(offArgs+8*uint32(r.when.argument)))
+			for i, v := range r.when.values {
+				p = append(p, jump(unix.BPF_JEQ, v, uint8(n-i), 0))
+			}
+			p = append(p, ret(retDeny), ret(retAllow))
 			continue
 		}
 		p = append(p, jump(unix.BPF_JEQ, r.call, 0, 4), load(offArgs+8*uint32(r.when.argument)))

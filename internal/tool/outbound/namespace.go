@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// AnnotationPrivateHosts is the annotation of a Namespace with the hosts that the tools of the namespace may reach
+// AnnotationPrivateHosts is the annotation of a Namespace with the hosts that tools and models of the namespace may reach
 // although their addresses are not public, separated by commas or spaces.
 const AnnotationPrivateHosts = "skein.dev/tool-private-hosts"
 
@@ -31,18 +31,22 @@ func ParseAnnotation(text string) (list []Host, err error) {
 	return list, err
 }
 
-// Scope is the network for the tools of one namespace.
+// Scope is the network for the tools or the models of one namespace.
 type Scope struct {
 	network   *Network
 	namespace string
+	who       user
 }
 
 // For returns the network for the tools of a namespace.
-func (n *Network) For(namespace string) *Scope { return &Scope{n, namespace} }
+func (n *Network) For(namespace string) *Scope { return &Scope{n, namespace, tools} }
+
+// ForModels returns the network for the models of a namespace.
+func (n *Network) ForModels(namespace string) *Scope { return &Scope{n, namespace, models} }
 
 // Check returns an error when a URL may not be requested. Addresses are checked when a connection is made.
 func (s *Scope) Check(u *url.URL) error {
-	err := s.network.check(u)
+	err := s.network.check(u, s.who)
 	if err != nil && u.User == nil && (u.Scheme == "http" || u.Scheme == "https") && s.opens(u) {
 		return nil
 	}
@@ -60,52 +64,61 @@ func (s *Scope) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := s.Check(req.URL); err != nil {
 		return nil, err
 	}
-	if s.opens(req.URL) {
-		return s.network.openedTransport(s.namespace).RoundTrip(req)
+	switch {
+	case s.opens(req.URL):
+		return s.network.openedTransport(openedKey{s.namespace, s.who}).RoundTrip(req)
+	case s.who == tools:
+		return s.network.tools.RoundTrip(req)
 	}
-	return s.network.transport.RoundTrip(req)
+	if proxy, err := http.ProxyFromEnvironment(req); err == nil && proxy != nil {
+		if err := s.Judge(req.Context(), req.URL); err != nil {
+			return nil, err
+		}
+		return s.network.proxied.RoundTrip(req)
+	}
+	return s.network.models.RoundTrip(req)
 }
 
 // openedTransport returns the transport for the hosts that a namespace opens. It is used only for those hosts.
-func (n *Network) openedTransport(namespace string) *http.Transport {
+func (n *Network) openedTransport(k openedKey) *http.Transport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := n.opened[namespace]
+	t := n.opened[k]
 	if t == nil {
-		t = newTransport(n.dialOpened)
-		n.opened[namespace] = t
+		t = newTransport(k.who, n.dialOpened(k.who))
+		n.opened[k] = t
 	}
 	return t
 }
 
-func (n *Network) dialOpened(ctx context.Context, network, address string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
-		at, err := netip.ParseAddrPort(address)
-		if err != nil || n.closed(at) {
-			return closedError(host)
+func (n *Network) dialOpened(who user) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	}}
-	return d.DialContext(ctx, network, address)
+		d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: func(_, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil || n.closed(at) {
+				return closedError(host, who)
+			}
+			return nil
+		}}
+		return d.DialContext(ctx, network, address)
+	}
 }
 
 // closed reports whether an address stays closed whatever a namespace declares.
-func (n *Network) closed(at netip.AddrPort) bool {
-	return Closed(at.Addr()) || n.policy.Forbidden != nil && n.policy.Forbidden(netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
+func (n *Network) closed(at netip.AddrPort) bool { return Closed(at.Addr()) || n.forbidden(at) }
+
+func closedError(host string, who user) error {
+	return &RefusedError{Final: true, Message: fmt.Sprintf("the host %s has an address that no %s may reach: a loopback or link-local address, "+
+		"a cloud's metadata service, a node, the API server or the manager itself", host, who)}
 }
 
-func closedError(host string) error {
-	return &RefusedError{Final: true, Message: fmt.Sprintf("the host %s has an address that no tool may reach: a loopback or link-local address, "+
-		"a cloud's metadata service, the API server or the manager itself", host)}
-}
-
-func notPublic(host string) error {
-	return &RefusedError{Message: fmt.Sprintf("the host %s has an address that is not public, so tools cannot reach it: if those of this namespace should, "+
-		"name it in the annotation %s of the Namespace; the manager's --%s opens a host to all namespaces", host, AnnotationPrivateHosts, FlagPrivate)}
+func notPublic(host string, who user) error {
+	return &RefusedError{Message: fmt.Sprintf("the host %s has an address that is not public, so %ss cannot reach it: if those of this namespace should, "+
+		"name it in the annotation %s of the Namespace; the manager's --%s opens a host to all namespaces", host, who, AnnotationPrivateHosts, FlagPrivate)}
 }
 
 // clusterNames are the suffixes of the names of Services and pods, whose addresses are never public.
@@ -126,12 +139,12 @@ func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
 	}
 	opened := s.opens(u)
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return closedError(host)
+		return closedError(host, s.who)
 	}
 	if !opened {
 		for _, suffix := range clusterNames {
 			if strings.HasSuffix(host, suffix) {
-				return notPublic(host)
+				return notPublic(host, s.who)
 			}
 		}
 	}
@@ -159,12 +172,10 @@ func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
 
 func (s *Scope) judge(host string, at netip.AddrPort, opened bool) error {
 	switch {
-	case !opened && Public(at.Addr()):
-		return nil
 	case s.network.closed(at):
-		return closedError(host)
-	case !opened:
-		return notPublic(host)
+		return closedError(host, s.who)
+	case !opened && !s.network.public(at.Addr()):
+		return notPublic(host, s.who)
 	}
 	return nil
 }

@@ -159,4 +159,53 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		Expect(hosts).To(HaveLen(2))
 		Expect(err).To(MatchError(ContainSubstring("https://c")))
 	})
+
+	It("apply to models, whose allowed hosts are any", Label("AGT-06"), func() {
+		n := outbound.New(outbound.Policy{
+			Allowed: must(outbound.ParseHosts([]string{"tools.example.com"})),
+			Opened:  func(string) []outbound.Host { return must(outbound.ParseHosts([]string{"10.1.2.3", "127.0.0.1"})) },
+			Cluster: func(ip netip.Addr) bool { return netip.MustParsePrefix("2600:1f00::/40").Contains(ip) },
+			Forbidden: func(at netip.AddrPort) bool {
+				return at == netip.MustParseAddrPort("203.1.0.1:6443") || at.Addr() == netip.MustParseAddr("198.51.200.7")
+			},
+		})
+		DeferCleanup(n.Close)
+		for address, want := range map[string]string{
+			"https://8.8.8.8/v1":             "",
+			"http://10.1.2.3/v1":             "",
+			"http://10.9.9.9/v1":             "is not public, so models cannot reach it",
+			"http://127.0.0.1/v1":            "no model may reach",
+			"http://169.254.169.254/latest":  "no model may reach",
+			"https://203.1.0.1:6443/api":     "no model may reach",
+			"https://198.51.200.7/x":         "no model may reach",
+			"http://[2600:1f00::7]:8080/v1":  "is not public, so models cannot reach it",
+			"http://[2600:1f10::7]:8080/v1":  "",
+			"http://model.team.svc:8080/v1":  "is not public, so models cannot reach it",
+			"http://localhost:11434/v1":      "no model may reach",
+			"ftp://8.8.8.8/v1":               "cannot be used",
+			"http://user:secret@8.8.8.8/v1/": "a user in it",
+		} {
+			u, err := url.Parse(address)
+			Expect(err).NotTo(HaveOccurred())
+			err = n.ForModels("team").Judge(context.Background(), u)
+			if want == "" {
+				Expect(err).NotTo(HaveOccurred(), address)
+				continue
+			}
+			Expect(err).To(MatchError(ContainSubstring(want)), address)
+			req, err := http.NewRequest(http.MethodGet, address, nil)
+			Expect(err).NotTo(HaveOccurred())
+			if strings.HasSuffix(u.Hostname(), ".svc") {
+				continue // no such name here
+			}
+			_, err = n.ForModels("team").RoundTrip(req)
+			Expect(errors.As(err, new(*outbound.RefusedError))).To(BeTrue(), "%s is refused when it is dialled too: %v", address, err)
+		}
+	})
 })
+
+func must[T any](v T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return v
+}

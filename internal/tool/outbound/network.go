@@ -1,5 +1,5 @@
-// Package outbound is the network access of tools: HTTP to public addresses only. So neither a model nor the author of
-// a tool reaches what answers within the cluster, on its nodes or in their cloud (TOL-02).
+// Package outbound is the network access of tools and models: HTTP to public addresses only. So neither a model nor the author
+// of a Tool or a Model reaches what answers within the cluster, on its nodes or in their cloud (TOL-02).
 package outbound
 
 import (
@@ -15,18 +15,21 @@ import (
 	"time"
 )
 
-// Policy says which hosts tools may reach.
+// Policy says which hosts tools and models may reach.
 type Policy struct {
-	// Allowed lists the hosts that tools may reach. When it is empty, they may reach every host.
+	// Allowed lists the hosts that tools may reach. When it is empty, they may reach every host. It does not concern models.
 	Allowed []Host
 	// Private lists hosts that may have addresses that are not public. They are also allowed.
 	Private []Host
-	// Opened returns further hosts that the tools of a namespace may reach although their addresses are not public.
+	// Opened returns further hosts that tools and models of a namespace may reach although their addresses are not public.
 	// Some addresses stay closed to them: see Closed. It may be nil.
 	Opened func(namespace string) []Host
-	// Forbidden reports whether an address stays closed to hosts of Opened, in addition to those of Closed: the
-	// addresses of the API server and of the manager itself. It may be nil.
+	// Forbidden reports whether an address stays closed, public or not, and whatever Opened says, in addition to those of
+	// Closed: the addresses of the API server, of nodes and of the manager itself. It may be nil.
 	Forbidden func(netip.AddrPort) bool
+	// Cluster reports whether an address is one of the cluster's pods or Services. It counts as private then, although it
+	// may look public: some clusters have global addresses of IPv6. It may be nil.
+	Cluster func(netip.Addr) bool
 }
 
 // RefusedError says that a host may not be reached, and what to do.
@@ -39,16 +42,38 @@ type RefusedError struct {
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
 
+// Refused returns the message, for those who do not know this package.
+func (e *RefusedError) Refused() string { return e.Message }
+
 // Network makes connections under a policy. There is one for each process: connections are kept and shared by host.
 // Connections to hosts that a namespace opens belong to that namespace, so that no other namespace uses them. mu guards
 // opened.
 type Network struct {
-	policy    Policy
-	transport *http.Transport
+	policy Policy
+	tools  *http.Transport
+	models *http.Transport
+	// proxied reaches models through the proxy that the manager's environment names. It does not check addresses: of a
+	// connection it sees the proxy's only.
+	proxied *http.Transport
 
 	mu     sync.Mutex
-	opened map[string]*http.Transport // by namespace
+	opened map[openedKey]*http.Transport
 }
+
+// openedKey is whose connections to opened hosts a transport keeps.
+type openedKey struct {
+	namespace string
+	who       user
+}
+
+// user is who uses the network.
+type user string
+
+// The users, as errors call them.
+const (
+	tools  user = "tool"
+	models user = "model"
+)
 
 // The flags of the manager that errors name.
 const (
@@ -58,13 +83,20 @@ const (
 
 // New returns a network.
 func New(p Policy) *Network {
-	n := &Network{policy: p, opened: map[string]*http.Transport{}}
-	n.transport = newTransport(n.dial)
+	n := &Network{policy: p, opened: map[openedKey]*http.Transport{}}
+	n.tools, n.models = newTransport(tools, n.dialFor(tools)), newTransport(models, n.dialFor(models))
+	n.proxied = newTransport(models, (&net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}).DialContext)
+	n.proxied.Proxy = http.ProxyFromEnvironment
 	return n
 }
 
-func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
-	return &http.Transport{
+const (
+	dialTime  = 10 * time.Second
+	keepAlive = 30 * time.Second
+)
+
+func newTransport(who user, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	t := &http.Transport{
 		// No proxy: otherwise the proxy's address would be checked instead of the host's.
 		DialContext:            dial,
 		ForceAttemptHTTP2:      true,
@@ -74,11 +106,17 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 		MaxIdleConnsPerHost:    16,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
+	if who == models { // many threads call few endpoints
+		t.MaxIdleConnsPerHost = 256
+	}
+	return t
 }
 
 // Close closes idle connections.
 func (n *Network) Close() {
-	n.transport.CloseIdleConnections()
+	n.tools.CloseIdleConnections()
+	n.models.CloseIdleConnections()
+	n.proxied.CloseIdleConnections()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.opened {
@@ -87,7 +125,7 @@ func (n *Network) Close() {
 }
 
 // check returns an error when a URL may not be requested. Addresses are checked when a connection is made.
-func (n *Network) check(u *url.URL) error {
+func (n *Network) check(u *url.URL, who user) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return &RefusedError{Message: fmt.Sprintf("the scheme %q cannot be used: give a URL with https:// or http://", u.Scheme)}
@@ -95,30 +133,44 @@ func (n *Network) check(u *url.URL) error {
 		return &RefusedError{Message: "the URL has no host"}
 	case u.User != nil:
 		return &RefusedError{Message: "the URL has a user in it: use auth"}
-	case len(n.policy.Allowed) == 0 || Match(n.policy.Allowed, u) || Match(n.policy.Private, u):
+	case who == models || len(n.policy.Allowed) == 0 || Match(n.policy.Allowed, u) || Match(n.policy.Private, u):
 		return nil
 	}
 	return &RefusedError{Message: fmt.Sprintf("the host %s is not one that tools may reach: the manager's --%s names those", u.Hostname(), FlagAllowed)}
 }
 
-// dial connects to a host. It checks the IP address that it dials, not the name, so a name that resolves to different
-// addresses over time gains nothing.
-func (n *Network) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
-	if !match(n.policy.Private, host, port) {
-		d.Control = func(_, address string, _ syscall.RawConn) error {
-			at, err := netip.ParseAddrPort(address)
-			if err != nil || !Public(at.Addr()) {
-				return notPublic(host)
-			}
-			return nil
+// dialFor returns a function that connects to a host. It checks the IP address that it dials, not the name, so a name that
+// resolves to different addresses over time gains nothing.
+func (n *Network) dialFor(who user) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
 		}
+		d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}
+		if !match(n.policy.Private, host, port) {
+			d.Control = func(_, address string, _ syscall.RawConn) error {
+				at, err := netip.ParseAddrPort(address)
+				switch {
+				case err == nil && n.forbidden(at):
+					return closedError(host, who)
+				case err != nil || !n.public(at.Addr()):
+					return notPublic(host, who)
+				}
+				return nil
+			}
+		}
+		return d.DialContext(ctx, network, address)
 	}
-	return d.DialContext(ctx, network, address)
+}
+
+// public reports whether an address is public and not one of the cluster.
+func (n *Network) public(ip netip.Addr) bool {
+	return Public(ip) && (n.policy.Cluster == nil || !n.policy.Cluster(ip.Unmap().WithZone("")))
+}
+
+func (n *Network) forbidden(at netip.AddrPort) bool {
+	return n.policy.Forbidden != nil && n.policy.Forbidden(netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
 }
 
 // Explain returns why a request failed, for the reader of a tool's result. It leaves out the URL, which may contain
