@@ -76,7 +76,7 @@ func household(ctx SpecContext, ns string) (parent *harness.Thread, child string
 
 // heard returns all messages of a thread, silent ones too.
 func everyText(g Gomega, ctx context.Context, t *harness.Thread) []string {
-	page, err := t.Page(ctx, "?includeSilent=true&limit=1000&order=asc")
+	page, err := t.Page(ctx, "includeSilent=true&limit=1000&order=asc")
 	g.Expect(err).NotTo(HaveOccurred())
 	return texts(page.Messages)
 }
