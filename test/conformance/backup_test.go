@@ -61,7 +61,7 @@ func household(ctx SpecContext, ns string) (parent *harness.Thread, child string
 		g.Expect(everyText(g, ctx, parent)).To(ContainElements("user: tick", "user: created"))
 		var fired skeinv1.ScheduledEffect
 		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "fired"}, &fired)).To(Succeed())
-		g.Expect(fired.Status.Phase).To(Equal("Succeeded"))
+		g.Expect(fired.Status.Phase).To(Equal("Finished"))
 	}).Should(Succeed())
 	Expect(parent.Say(ctx, "go")).To(Succeed())
 	child = onlyChild(ctx, ns).Name
