@@ -131,7 +131,10 @@ func goesOnAs(ctx SpecContext, ns, child string, before map[string]any) {
 	Expect(metav1.IsControlledBy(&subs[0], parent)).To(BeTrue())
 	Expect(metav1.IsControlledBy(must(cluster.Thread(ns, child).Object(ctx)), &subs[0])).To(BeTrue())
 	Expect(parent.Spec.ThreadID).NotTo(Equal(string(parent.UID)))
-	Expect(last(say(ctx, cluster.Thread(ns, "thread"), 3, "and now?"))).To(Equal("echo: and now?"))
+	Expect(cluster.Thread(ns, "thread").Say(ctx, "and now?")).To(Succeed())
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(everyText(g, ctx, cluster.Thread(ns, "thread"))).To(ContainElement("assistant: echo: and now?"))
+	}).Should(Succeed())
 }
 
 var _ = Describe("A backup", Label("K8S-09"), Serial, func() {
