@@ -88,13 +88,14 @@ type openedBackup struct {
 	keys     []byte
 	objects  map[string]map[string][]byte // by namespace and name of the file
 	threads  map[string][]string          // the ids of threads by namespace
+	living   map[string]int64             // how many of them were not retained
 }
 
 var errNotWhole = errors.New("the backup is not whole: it was cut off or damaged; use another one")
 
 // openBackup reads a backup and checks that it is whole and unchanged. It keeps the objects in memory, and no rows.
 func openBackup(path, digest string) (*openedBackup, error) {
-	b := &openedBackup{path: path, objects: map[string]map[string][]byte{}, threads: map[string][]string{}}
+	b := &openedBackup{path: path, objects: map[string]map[string][]byte{}, threads: map[string][]string{}, living: map[string]int64{}}
 	all := sha256.New()
 	seen := false
 	err := b.each(func(name string, size int64, r io.Reader) error {
@@ -164,11 +165,15 @@ func (b *openedBackup) keep(name string, size int64, r io.Reader) error {
 			var row struct {
 				Table string `json:"table"`
 				Row   struct {
-					ID string `json:"id"`
+					ID       string `json:"id"`
+					Retained int64  `json:"retained_at"`
 				} `json:"row"`
 			}
 			if bytes.HasPrefix(line, []byte(`{"table":"thread",`)) && json.Unmarshal(line, &row) == nil && !strings.HasPrefix(row.Row.ID, "left:") {
 				b.threads[parts[1]] = append(b.threads[parts[1]], row.Row.ID)
+				if row.Row.Retained == 0 {
+					b.living[parts[1]]++
+				}
 			}
 		}
 	}

@@ -78,6 +78,18 @@ var _ = Describe("The scheduledeffect controller", func() {
 		return meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)
 	}
 
+	It("fires nothing before a restore has brought what it fired", Label("K8S-09"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.At = ptr.To(skeinv1.NewTimestamp(Start.Add(-time.Minute)))
+			s.Annotations = map[string]string{skeinv1.AnnotationRestoring: "b1"}
+		})
+		e.Writes()
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(BeEmpty())
+		Expect(e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID)})).To(BeEmpty())
+	})
+
 	It("records the firing exactly when it is due, and shows how the handler ended", Label("EFF-01", "EFF-04"), func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx)

@@ -76,6 +76,15 @@ var _ = Describe("The subagent controller", func() {
 		}
 	}
 
+	It("makes no child Thread while a restore is about to make it", Label("K8S-09"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx, func(s *skeinv1.Subagent) { s.Annotations = map[string]string{skeinv1.AnnotationRestoring: "b1"} })
+		e.Writes()
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(BeEmpty())
+	})
+
 	It("makes the child Thread, owned and with its finalizer, once", Label("SUB-01"), func(ctx SpecContext) {
 		e.Create(ctx, parent)
 		stored(ctx, parent)

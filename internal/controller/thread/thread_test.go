@@ -67,6 +67,39 @@ var _ = Describe("The thread controller", func() {
 		Expect(e.Store.Apply(ctx, run.ThreadID, nil, &store.PutRun{Run: run})).To(Succeed())
 	}
 
+	It("leaves a Thread alone until a restore has made the other objects, and gives it its data as it was", Label("K8S-09"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		e.ReadyAgent(ctx, "b")
+		const id = "0b0e8f0e-0000-4000-8000-000000000001"
+		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: id, Namespace: Namespace, Name: "t", Agent: "a", Title: "since found"}, &store.Handoff{Agent: "b", By: store.HandoffByTool}, &store.PutRun{Run: store.Run{ID: "r", Agent: "b", Status: store.RunWaiting}})
+		Expect(err).NotTo(HaveOccurred())
+		var rows []store.BackupRow
+		sum, err := e.Store.Backup(ctx, Namespace, func(r store.BackupRow) error { rows = append(rows, r); return nil })
+		Expect(err).NotTo(HaveOccurred())
+		_, err = e.Store.PurgeThread(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		restore := store.Restore{ID: "b1", Namespace: Namespace}
+		Expect(e.Store.RestoreRows(ctx, restore, rows)).To(Succeed())
+		Expect(e.Store.FinishRestore(ctx, restore, sum.Rows)).To(Succeed())
+
+		t := newThread(ctx, "t", func(t *skeinv1.Thread) {
+			t.Spec.ThreadID = id
+			t.Annotations = map[string]string{skeinv1.AnnotationRestoring: "b1"}
+		})
+		Reconcile(ctx, r, t)
+		Expect(e.Store.Thread(ctx, id)).To(HaveField("RetainedAt", Not(BeZero())))
+		Get(ctx, e, t)
+		Expect(t.Status.ThreadID).To(BeEmpty())
+		t.Annotations = nil
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		Reconcile(ctx, r, t)
+		row, err := e.Store.Thread(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(row.HeldBy(string(t.UID))).To(BeTrue())
+		Expect([]string{row.Agent, row.Title}).To(Equal([]string{"b", "since found"}))
+		Expect(e.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
+	})
+
 	It("stores a new thread with its first message, once, behind a finalizer", Label("THR-03"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		t := newThread(ctx, "t", func(t *skeinv1.Thread) {
