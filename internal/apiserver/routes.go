@@ -114,6 +114,11 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 			Collection: verbs{"list": h.retained.List}, Named: verbs{"delete": h.retained.Purge},
 		},
 		runtimev1.ViewFirings: {Kind: runtimev1.KindFiringList, Namespaced: true, Named: verbs{"get": h.effects.Firings}},
+		runtimev1.ViewWebhookDeliveries: {
+			Kind: runtimev1.KindWebhookDelivery, Namespaced: true,
+			Collection: verbs{"list": h.webhooks.List},
+			Below:      map[string]router.Route{runtimev1.ActionRedeliver: {Kind: runtimev1.KindWebhookDelivery, Plain: verbs{"create": h.webhooks.Redeliver}}},
+		},
 		runtimev1.ViewHistory: {
 			Kind: runtimev1.KindThreadHistory, Namespaced: true, LongRunning: true,
 			Collection: verbs{"list": h.history.List, "watch": h.streams.WatchHistory},

@@ -29,6 +29,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 	"github.com/skein-dev/skein/internal/store/sqlstore/values"
+	"github.com/skein-dev/skein/internal/store/sqlstore/webhooks"
 )
 
 // The parts of a Store. Each holds the methods of its tables.
@@ -47,6 +48,7 @@ type (
 	permitStore   = permits.Store
 	firingStore   = firings.Store
 	quotaStore    = quotas.Store
+	webhookStore  = webhooks.Store
 )
 
 // Store is a store.Store over a SQL database.
@@ -65,6 +67,7 @@ type Store struct {
 	permitStore
 	firingStore
 	quotaStore
+	webhookStore
 
 	db          *txn.DB
 	known       int64 // the newest schema of this release
@@ -99,6 +102,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) (*Store, error) {
 		permitStore:   permits.Store{DB: db},
 		firingStore:   firings.Store{DB: db},
 		quotaStore:    quotas.Store{DB: db},
+		webhookStore:  webhooks.Store{DB: db},
 	}, nil
 }
 
