@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
@@ -29,20 +31,36 @@ func TestObserve(t *testing.T) {
 
 // world is a thread whose parts are numbers, and what a hub does with it.
 type world struct {
-	hub   *Hub
-	clock *clocktesting.FakeClock
+	hub    *Hub
+	clock  *clocktesting.FakeClock
+	timers timers
 
 	mu       sync.Mutex
 	version  int64
 	parts    map[string]string
 	reads    int
+	times    []time.Time // of the reads
 	failing  error
 	notified []func(store.Notification)
 }
 
+// timers is a clock that remembers for how long its newest timer is.
+type timers struct {
+	*clocktesting.FakeClock
+	newest atomic.Int64
+}
+
+func (t *timers) NewTimer(d time.Duration) clock.Timer {
+	defer t.newest.Store(int64(d)) // after the timer is there
+	return t.FakeClock.NewTimer(d)
+}
+
+func (t *timers) last() time.Duration { return time.Duration(t.newest.Load()) }
+
 func newWorld() *world {
 	w := &world{clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), parts: map[string]string{"a": "0", "b": "0"}}
-	w.hub = NewHub(Options{Subscribe: w.subscribe, Read: w.read, Recheck: time.Hour, Clock: w.clock})
+	w.timers.FakeClock = w.clock
+	w.hub = NewHub(Options{Subscribe: w.subscribe, Read: w.read, Recheck: time.Hour, Clock: &w.timers})
 	return w
 }
 
@@ -73,6 +91,7 @@ func (w *world) read(_ context.Context, _ string, parts []string, _ *Value) (*Va
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads++
+	w.times = append(w.times, w.clock.Now())
 	v := &Value{Version: w.version, Parts: map[string]Part{}}
 	for _, p := range parts {
 		v.Parts[p] = Part{JSON: json.RawMessage(w.parts[p])}
@@ -129,8 +148,10 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		w.set("a", 1) // leading: no time passes
 		Expect(next(ctx, watch)).To(Equal(`{"v":1,"patch":[{"op":"replace","path":"/a","value":1}]}`))
 		reads := w.count()
-		for n := range 50 {
-			w.set("a", n+2)
+		w.set("a", 2)
+		Eventually(w.timers.last, "10s").Should(Equal(Interval), "it waits for the end of the 100 ms")
+		for n := range 49 {
+			w.set("a", n+3)
 		}
 		w.clock.Step(Interval - 1)
 		_, ok, err := watch.Take()
@@ -139,6 +160,9 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		w.clock.Step(1)
 		Expect(next(ctx, watch)).To(Equal(`{"v":51,"patch":[{"op":"replace","path":"/a","value":51}]}`), "trailing: all at once")
 		Expect(w.count()).To(Equal(reads + 1))
+		for i := range w.times[1:] {
+			Expect(w.times[i+1].Sub(w.times[i])).To(BeNumerically(">=", Interval))
+		}
 	}, SpecTimeout(2*time.Minute))
 
 	It("of a thousand watchers costs one reader, and nothing when they have gone", func(ctx SpecContext) {
