@@ -95,13 +95,13 @@ type Options struct {
 	// the engine's default.
 	SubagentDepth, ThreadSubagents, NamespaceSubagents int
 
-	ThreadEffects    int      // ScheduledEffects of a thread that have not ended; 0 means no limit
-	NamespaceEffects int      // the same of a namespace
+	ThreadEffects    int // ScheduledEffects of a thread that have not ended; 0 means no limit
+	NamespaceEffects int // the same of a namespace
 	// NamespaceQuota are the quotas of namespaces, unless a ThreadQuota names the resource (K8S-11).
 	NamespaceQuota map[string]string
-	MaxQueued        int      // user messages that may wait in one thread (MSG-07)
-	Namespaces       []string // empty means all
-	Namespace        string   // the manager's own namespace
+	MaxQueued      int      // user messages that may wait in one thread (MSG-07)
+	Namespaces     []string // empty means all
+	Namespace      string   // the manager's own namespace
 
 	LogFormat string // json or text
 	LogLevel  string // error, info or debug
