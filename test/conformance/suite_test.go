@@ -56,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	logFile, err = os.Create(filepath.Join(dir, "manager.log"))
 	Expect(err).NotTo(HaveOccurred())
-	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "conformance", Log: GinkgoWriter})
+	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "conformance", AuditLog: os.Getenv(rightsEnv) != "", Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 	_, err = cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))
@@ -68,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	port, err := scratch.Port()
 	Expect(err).NotTo(HaveOccurred())
 	door = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(engineArgs(),
+	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(append(engineArgs(), auditArgs(dir)...),
 		"--tool-private-hosts=127.0.0.1", "--gateway-bind-address="+door, "--gateway-trusted-proxies=127.0.0.1")})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.Start(ctx)).To(Succeed())

@@ -37,7 +37,9 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 
 // JudgeAddresses sets the network against which the addresses of Tools and Models are checked: the one that makes their
 // requests. Call it before the port is used.
-func (d *Resolver) JudgeAddresses(n *outbound.Network) { d.Tools.network, d.Models.network, d.Webhooks.network = n, n, n }
+func (d *Resolver) JudgeAddresses(n *outbound.Network) {
+	d.Tools.network, d.Models.network, d.Webhooks.network = n, n, n
+}
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the endpoint of the Model.
 func (ms *Models) CheckAddress(ctx context.Context, m *skeinv1.Model) error {
