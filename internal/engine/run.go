@@ -342,7 +342,9 @@ func (r *run) execution(ctx context.Context) (*codeexec.Execution, error) {
 	} else if err := r.exec.Host.Session.Restore(r.sessionState); err != nil {
 		r.log.Error(err, "cannot restore the state of the session: the run continues without it", "run", r.record.ID)
 	}
-	r.exec.Turn.Resume(r.checkpoint.Turn)
+	if r.exec.Turn != nil { // nil while no run is under way
+		r.exec.Turn.Resume(r.checkpoint.Turn)
+	}
 	r.useSide()
 	r.restoreContext(r.exec)
 	return r.exec, nil

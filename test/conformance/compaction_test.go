@@ -73,13 +73,13 @@ var _ = Describe("Compaction", Label("MSG-12"), func() {
 	lastRead := func(server *harness.ChatServer) (out string) {
 		asked, _ := server.Requests()
 		for _, m := range asked[len(asked)-1].Messages {
-			out += m.Role + ": " + m.Content + "\n"
+			out += m.Role + ": " + string(m.Content) + "\n"
 		}
 		return out
 	}
 
 	It("sums up older turns near the end of the window, and the originals stay", func(ctx SpecContext) {
-		t, server := talk(ctx, &skeinv1.PromptCompaction{Threshold: ptr.To[int32](60), Keep: ptr.To[int32](30), ModelRef: &skeinv1.LocalRef{Name: "summer"}}, 1600)
+		t, server := talk(ctx, &skeinv1.PromptCompaction{Threshold: ptr.To[int32](60), Keep: ptr.To[int32](30), ModelRef: &skeinv1.LocalRef{Name: "summer"}}, 700)
 		for n := range 8 {
 			say(ctx, t, n+1, line(n))
 		}
