@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrRestoring means that a restore of the same backup into the namespace has not come to this step, or is past it.
-var ErrRestoring = errors.New("the restore is at another step")
+// ErrRemoving means that messages of a thread are being removed in several transactions, so that no backup can be made now.
+var ErrRemoving = errors.New("many messages of a thread are being removed, which ends by itself")
 
 // BackupRow is one row of a table, in a form that does not depend on the database. Data is an object with a field for each column.
 // A thread is named by its id.
@@ -71,6 +71,7 @@ func (e *MissingContentsError) Error() string {
 // visible in one transaction, as threads without an object. Rows of ScheduledEffects wait for BindEffects. Every call can be repeated.
 type BackupStore interface {
 	// Backup calls emit for each row of a namespace. All are read at one moment. Threads that are being purged are left out.
+	// It fails with ErrRemoving, before it emits anything, while messages are being removed.
 	Backup(ctx context.Context, namespace string, emit func(BackupRow) error) (*BackupSummary, error)
 	// HoldContents keeps objects that nothing refers to any more in the bucket for a while, because a backup reads them. A ttl of 0
 	// ends the hold.

@@ -5,6 +5,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -67,6 +68,9 @@ func (h *Backups) Read(c *call.Call) error {
 	if err := h.write(c, b, out); err != nil {
 		if out.wrote {
 			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
+		}
+		if errors.Is(err, store.ErrRemoving) {
+			return apierrors.NewTooManyRequests(store.ErrRemoving.Error()+": try again", busySeconds)
 		}
 		return err
 	}

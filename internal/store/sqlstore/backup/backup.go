@@ -34,6 +34,12 @@ func (s Store) Backup(ctx context.Context, namespace string, emit func(store.Bac
 		if err := c.Row(ctx, queries.SchemaVersion, nil, &sum.Schema); err != nil {
 			return err
 		}
+		var one int
+		if cut, err := sqldb.Found(c.Row(ctx, queries.BeingCut, []any{namespace}, &one)); err != nil {
+			return err
+		} else if cut {
+			return store.ErrRemoving
+		}
 		for i := range tables {
 			if err := dump(ctx, c, &tables[i], namespace, sum, keys, emit); err != nil {
 				return fmt.Errorf("table %s: %w", tables[i].name, err)

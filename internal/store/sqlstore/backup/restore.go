@@ -178,6 +178,8 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 	case "thread":
 		d.set("namespace", staging(r))
 		d.set("restored", "")
+		d.set("namespace_uid", "") // of the namespace in the backup
+		d.set("waits", "")
 		if strings.HasPrefix(d.text("id"), remnant) {
 			d.set("terminated_reason", "")
 			d.set("parent_id", "")
@@ -191,6 +193,7 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 		d.set("work_since", nil)
 	case "lease": // a holder of the past must not write
 		d.set("owner", "")
+		d.set("running_in", nil)
 		d.set("expires_at", int64(0))
 		d.set("epoch", d.number("epoch")+1)
 	case "effect_firing":

@@ -49,18 +49,17 @@ type table struct {
 var tables = []table{
 	define("thread", threadRows, "", `id:t namespace:t name:t agent:t user_id:t task_id:t title:t arguments:T created_at:i parent_id:t reference:t root_id:t
 		depth:i child:T terminated_at:i terminated_reason:t registry_status:t archived_at:i fields:T object_uid:t retained_at:i destroyed_at:i destroyed_reason:t
-		origin_id:t fork_index:i scoped_env:t origin_agent:t declared_agent:t restored:t`).withRemnants(),
-	define("message", ofThreads, "x.thread, x.seq", `thread:k seq:i id:t role:t silent:i depth:i status:t created_at:i run_id:t tool_call_id:T content:T rest:T`).withRemnants(),
+		origin_id:t fork_index:i scoped_env:t origin_agent:t declared_agent:t restored:t namespace_uid:t waits:t`).withRemnants(),
+	define("message", ofThreads, "x.thread, x.seq", `thread:k seq:i id:t role:t silent:i depth:i status:t created_at:i run_id:t tool_call_id:T content:T rest:T summary_to:I`).withRemnants(),
 	define("message_block", ofThreads, "", `thread:k at:i spoken:i silent:i deep:t`).withRemnants(),
 	define("message_segment", ofThreads, "", `thread:k lo:i hi:i source:k`),
 	define("log", ofThreads, "", `thread:k seq:i type:t run_id:t message_id:t data:T created_at:i`),
-	define("message_cut", ofThreads, "", `thread:k lo:i hi:i own:i logged:i late:i began_at:i`),
 	define("inbox", ofThreads, "", `thread:k seq:i key:t kind:t limited:i payload:T created_at:i held_until:i tries:i`),
 	define("inbox_key", ofThreads, "", `thread:k key:t seq:i used_at:i`),
-	define("run", ofThreads, "", `thread:k id:t seq:i agent:t status:t reason:t message:t steps:i started_at:i ended_at:i state:T usage:T session_state:T wake_at:i`),
+	define("run", ofThreads, "", `thread:k id:t seq:i agent:t status:t reason:t message:t steps:i started_at:i ended_at:i state:T usage:T session_state:T wake_at:i tasks_at:i`),
 	define("kv", ofThreads, "", `thread:k key:t value:t updated_at:i`),
 	define("file", ofThreads, "", `thread:k path:t parent:t dir:i mime_type:t digest:t size:i metadata:T width:i height:i created_at:i`),
-	define("file_usage", ofThreads, "", `thread:k files:i folders:i bytes:i max_bytes:I max_files:I`),
+	define("file_usage", ofThreads, "", `thread:k files:i folders:i bytes:i max_bytes:I max_files:I namespace:t`),
 	define("idempotency", ofThreads, "", `thread:k key:t fingerprint:t result:T created_at:i`),
 	define("relationship", ofThreads, "", `thread:k peer:t type:t role:t message_index:i created_at:i comment:t`),
 	define("thread_env", ofThreads, "", `thread:k name:t type:t value:b key_id:i origin:t entry:t version:t updated_at:i`),
@@ -69,7 +68,7 @@ var tables = []table{
 	define("thread_import", ofThreads, "", `thread:k manifest:t last_seq:i`),
 	define("embedding", ofThreads, "", `thread:k seq:i namespace:t agent:t user_id:t space:t created_at:i vector:b`),
 	define("task_usage", ofThreads, "", `thread:k run:t task:t agent:t usage:t created_at:i`),
-	define("lease", ofThreads, "", `thread:k owner:t epoch:i expires_at:i`),
+	define("lease", ofThreads, "", `thread:k owner:t epoch:i expires_at:i running_in:T`),
 	define("thread_head", heads, "", `thread:k namespace:t version:i last_seq:i counts:t queued:i waiting:i running:i work_since:I last_activity_at:i
 		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`),
 	define("child_task", ofNamespace, "", `id:t parent_id:t reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
@@ -93,6 +92,11 @@ var LeftOut = map[string]string{
 	"model_limit":         "how many calls of models may be made at present",
 	"model_permit":        "calls of models that are under way",
 	"child_namespace":     "rows to lock",
+	"message_cut":         "messages that are being removed: no backup is made meanwhile",
+	"schema_reader":       "which releases may use this database",
+	"quota_namespace":     "rows to lock",
+	"quota_claim":         "objects that are about to be created",
+	"quota_day":           "what counts against the quotas of this installation",
 	"probe":               "a row to write to",
 	"message_text":        "an index",
 	"message_text_state":  "an index",
@@ -103,10 +107,7 @@ var LeftOut = map[string]string{
 
 // Unread are columns that no backup has: the database numbers its rows by itself, and others say what holds for this cluster or this moment
 // only.
-var Unread = map[string]bool{
-	"thread.key": true, "message.key": true, "embedding.key": true,
-	"thread.namespace_uid": true, "run.tasks_at": true, "message_cut.view_key": true, "message_cut.left_key": true,
-}
+var Unread = map[string]bool{"thread.key": true, "message.key": true, "embedding.key": true}
 
 func define(name string, s scope, order, columns string) table {
 	t := table{name: name, scope: s, order: order}

@@ -6,6 +6,8 @@ const (
 	ContentsOfNamespace = `SELECT c.digest, c.object, c.size FROM contents c WHERE c.size >= 0 AND c.digest IN (SELECT f.digest FROM file f
 		JOIN thread t ON t.key = f.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged') ORDER BY c.digest`
 
+	BeingCut = `SELECT 1 FROM message_cut c JOIN thread t ON t.key = c.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged' LIMIT 1`
+
 	EndedHolds   = `DELETE FROM contents_hold WHERE id = ? OR expires_at <= ?`
 	HoldContents = `INSERT INTO contents_hold (id, expires_at) VALUES (?, ?)`
 	ContentsHeld = `SELECT 1 FROM contents_hold WHERE expires_at > ? LIMIT 1`
