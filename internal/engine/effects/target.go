@@ -70,7 +70,7 @@ func TargetOf(f *store.Firing) (t Target, err error) {
 		return t, nil
 	}
 	if err := json.Unmarshal(f.Target, &t); err != nil {
-		return t, &WaitError{fmt.Errorf("this release cannot read the firing's target (%w): it waits for a replica of a newer release", err)}
+		return t, &WaitError{fmt.Errorf("the firing's target cannot be read by this release (%w): it waits for a replica of a newer one", err)}
 	}
 	if t.Needs > targetVersion {
 		return t, &WaitError{fmt.Errorf("a newer release has recorded it, with a target of version %d, and this release knows %d: it waits for a replica of that release", t.Needs, targetVersion)}
