@@ -92,3 +92,15 @@ func (o *Tool) UnmarshalJSON(data []byte) error {
 	type plain Tool
 	return decode(data, (*plain)(o), &o.Decoding)
 }
+
+// UnmarshalJSON implements json.Unmarshaler. It fails only for what is not a JSON object; see Decoding.
+func (o *Webhook) UnmarshalJSON(data []byte) error {
+	type plain Webhook
+	return decode(data, (*plain)(o), &o.Decoding)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It fails only for what is not a JSON object; see Decoding.
+func (o *WebhookReceiver) UnmarshalJSON(data []byte) error {
+	type plain WebhookReceiver
+	return decode(data, (*plain)(o), &o.Decoding)
+}

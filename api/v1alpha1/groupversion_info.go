@@ -29,6 +29,8 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&ThreadEndpoint{}, &ThreadEndpointList{},
 		&ThreadGateway{}, &ThreadGatewayList{},
 		&ThreadQuota{}, &ThreadQuotaList{},
+		&Webhook{}, &WebhookList{},
+		&WebhookReceiver{}, &WebhookReceiverList{},
 		&Thread{}, &ThreadList{},
 		&Subagent{}, &SubagentList{},
 		&ScheduledEffect{}, &ScheduledEffectList{},

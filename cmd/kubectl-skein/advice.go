@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,7 +39,7 @@ func roleFor(verb, resource, group string) string {
 	switch {
 	case group == skeinv1.GroupVersion.Group && reads:
 		return "skein-viewer"
-	case group == skeinv1.GroupVersion.Group && resource == "threadgateways":
+	case group == skeinv1.GroupVersion.Group && slices.Contains([]string{"threadgateways", "webhooks", "webhookreceivers"}, resource):
 		return "skein-gateway-editor"
 	case group == skeinv1.GroupVersion.Group:
 		return "skein-editor"

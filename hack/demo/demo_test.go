@@ -180,6 +180,16 @@ func TestSamples(t *testing.T) {
 			endpoints = append(endpoints, o)
 			return o.Name, err
 		},
+		"Webhook": func(b []byte) (string, error) {
+			var o skeinv1.Webhook
+			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
+		"WebhookReceiver": func(b []byte) (string, error) {
+			var o skeinv1.WebhookReceiver
+			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
 		"ThreadGateway": func(b []byte) (string, error) {
 			var o skeinv1.ThreadGateway
 			err := yaml.UnmarshalStrict(b, &o)

@@ -17,6 +17,8 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/streams"
 	"github.com/skein-dev/skein/internal/apiserver/threads"
 	"github.com/skein-dev/skein/internal/apiserver/tools"
+	"github.com/skein-dev/skein/internal/apiserver/webhooks"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // handlers holds a handler for each resource of the API.
@@ -48,6 +50,7 @@ type handlers struct {
 	lookups       *threads.Lookups
 	history       *threads.History
 	flush         *threads.Flush
+	webhooks      *webhooks.Handler
 	runs          *runs.Handler
 	searches      *search.Handler
 }
@@ -81,7 +84,8 @@ func (s *Server) handlers() *handlers {
 		streams: streams.New(o.Threads, records.Record, history.Items, o.Secrets, streams.Options{
 			Heartbeat: o.heartbeat, SlowClient: o.slowClient, TransferTimeout: o.transferTimeout, Stopping: s.stopping,
 		}),
-		flush: &threads.Flush{Threads: o.Threads, Wait: o.flushWait},
+		webhooks: webhooksOf(o.Threads),
+		flush:    &threads.Flush{Threads: o.Threads, Wait: o.flushWait},
 
 		code: &code.Handler{Engine: o.Engine, Access: reviews, Options: code.Options{
 			Heartbeat: o.heartbeat, TransferTimeout: o.transferTimeout, Stopping: s.stopping,
@@ -95,4 +99,11 @@ func (s *Server) handlers() *handlers {
 		handoffs:      &family.Handoffs{Engine: o.Engine, Access: reviews},
 		forks:         &family.Forks{Threads: o.Threads, Find: s.lookup, Access: reviews, Objects: o.Objects},
 	}
+}
+
+func webhooksOf(t *thread.Service) *webhooks.Handler {
+	if t == nil { // where only the routes are of interest
+		return &webhooks.Handler{}
+	}
+	return &webhooks.Handler{Store: t.Store()}
 }

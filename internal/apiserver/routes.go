@@ -133,6 +133,11 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 			Kind: runtimev1.KindRetainedList, Namespaced: true,
 			Collection: verbs{"list": h.orphans.List}, Named: verbs{"create": h.orphans.Retain},
 		},
+		runtimev1.ViewWebhookDeliveries: {
+			Kind: runtimev1.KindWebhookDelivery, Namespaced: true,
+			Collection: verbs{"list": h.webhooks.List},
+			Below:      map[string]router.Route{runtimev1.ActionRedeliver: {Kind: runtimev1.KindWebhookDelivery, Plain: verbs{"create": h.webhooks.Redeliver}}},
+		},
 		runtimev1.ViewHistory: {
 			Kind: runtimev1.KindThreadHistory, Namespaced: true, LongRunning: true,
 			Collection: verbs{"list": h.history.List, "watch": h.streams.WatchHistory},

@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/subagent"
 	"github.com/skein-dev/skein/internal/controller/thread"
 	"github.com/skein-dev/skein/internal/controller/threadquota"
+	"github.com/skein-dev/skein/internal/controller/webhook"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/redact"
@@ -81,6 +82,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	recorder := redact.NewRecorder(mgr.GetEventRecorder(recorderName), o.Secrets)
 	c := redact.NewClient(mgr.GetClient(), o.Secrets)
 	return errors.Join(
+		(&webhook.Reconciler{Webhooks: o.Definitions.Webhooks, Store: o.Threads.Store()}).Setup(mgr),
 		definition.Setup(mgr, definition.Options{
 			Client: c, Definitions: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: definitionWorkers,
 		}),

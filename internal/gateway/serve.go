@@ -58,6 +58,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	log := logr.FromContextOrDiscard(r.Context()).WithValues("session", session, "namespace", parts[0], "threadGateway", parts[1])
 	r = r.WithContext(logr.NewContext(r.Context(), log))
+	if parts[2] == webhookPath {
+		s.deliver(w, r, parts[0], parts[1])
+		return
+	}
 	g, err := s.opts.Gateways.Find(r.Context(), parts[0], parts[1])
 	var notReady *definition.NotReadyError
 	switch {

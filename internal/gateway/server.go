@@ -45,8 +45,11 @@ type Options struct {
 	Engine   Engine
 	Gateways Gateways
 	Objects  Objects
-	Reader   client.Reader // a cache of Threads
-	Live     client.Reader
+	// Receivers and Received serve WebhookReceivers. Without them there are none.
+	Receivers Receivers
+	Received  ReceivedThreads
+	Reader    client.Reader // a cache of Threads
+	Live      client.Reader
 	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
 	// TrustedProxies are the addresses whose X-Forwarded-For and users count.
@@ -74,6 +77,7 @@ type Server struct {
 	opts     Options
 	finder   *lookup.Finder
 	limits   *limiters
+	hooks    rates
 	stopping chan struct{}
 }
 

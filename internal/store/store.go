@@ -180,6 +180,7 @@ type Store interface {
 	QuotaStore
 	MemoryStore
 	BackupStore
+	WebhookStore
 
 	// Subscribe calls fn after commits with a notification of what changed. Notifications carry no data and can be
 	// lost, so subscribers must also read the store from time to time. fn may be called from several goroutines at once
@@ -228,6 +229,7 @@ const (
 	ChangedInbox
 	ChangedLog
 	ChangedFiring
-	ChangedStop  // an InboxStop came, which the holder of the thread's lease must see at once
-	ChangedTasks // the tasks after a run were handed over
+	ChangedStop     // an InboxStop came, which the holder of the thread's lease must see at once
+	ChangedTasks    // the tasks after a run were handed over
+	ChangedDelivery // there may be deliveries of webhooks that are due
 )

@@ -58,6 +58,9 @@ const (
 	ViewOrphans View = "orphans"
 	// ViewHistory lists threads, of one namespace or of all: GET history.
 	ViewHistory View = "history"
+	// ViewWebhookDeliveries is what Webhooks are told: GET webhookdeliveries, and POST
+	// webhookdeliveries/{id}/redeliver.
+	ViewWebhookDeliveries View = "webhookdeliveries"
 )
 
 // Subresource is the part of the URL after the thread's name. RBAC rules name it "threads/<subresource>".

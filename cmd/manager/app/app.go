@@ -208,6 +208,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err != nil {
 		return nil, err
 	}
+	if err := o.addWebhooks(mgr, data, resolver, network); err != nil {
+		return nil, err
+	}
 	if err := o.addGateway(mgr, data, eng, resolver, d); err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (o *Options) cachedNamespaces() map[string]cache.Config {
 // checkResources returns an error when the custom resources are not installed, so that this is reported early and in
 // plain words.
 func checkResources(mapper apimeta.RESTMapper) error {
-	for _, kind := range []string{"Agent", "Prompt", "Model", "Tool", "Effect", "ThreadEndpoint", "ThreadGateway", "ThreadQuota", "Thread", "Subagent", "ScheduledEffect", "SandboxPool"} {
+	for _, kind := range []string{"Agent", "Prompt", "Model", "Tool", "Effect", "ThreadEndpoint", "ThreadGateway", "ThreadQuota", "Webhook", "WebhookReceiver", "Thread", "Subagent", "ScheduledEffect", "SandboxPool"} {
 		_, err := mapper.RESTMapping(schema.GroupKind{Group: skeinv1.GroupVersion.Group, Kind: kind}, skeinv1.GroupVersion.Version)
 		if apimeta.IsNoMatchError(err) {
 			return fmt.Errorf("the cluster does not know the kind %s of %s: install the custom resources first (kubectl apply --server-side -k config/crd)", kind, skeinv1.GroupVersion)

@@ -51,10 +51,11 @@ func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, r
 	if err != nil {
 		return fmt.Errorf("--gateway-bind-address=%s: %w", o.GatewayBindAddress, err)
 	}
+	objects := kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader())
 	server, err := gateway.New(gateway.Options{
 		Listener: listener, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
-		Objects: kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader()),
-		Reader:  mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
+		Objects: objects, Receivers: resolver.Webhooks, Received: objects,
+		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
 	})
 	if err != nil {
 		return closing(listener, err)

@@ -1,4 +1,4 @@
--- The health of an Agent, Effect, Model, Prompt, ThreadEndpoint, ThreadGateway, ThreadQuota or Tool.
+-- The health of an Agent, Effect, Model, Prompt, ThreadEndpoint, ThreadGateway, ThreadQuota, Tool, Webhook or WebhookReceiver.
 local hs = { status = "Progressing", message = "Skein has not checked it yet" }
 local status = obj.status or {}
 if status.observedGeneration ~= obj.metadata.generation then

@@ -74,7 +74,7 @@ func New(ctx context.Context) *Env {
 	ginkgo.DeferCleanup(bucket.Close)
 	e.Threads = thread.NewService(thread.Options{Store: st, Blobs: bucket, Clock: e.Clock})
 	b := fake.NewClientBuilder().WithScheme(Scheme()).WithStatusSubresource(
-		&skeinv1.Agent{}, &skeinv1.Prompt{}, &skeinv1.Model{}, &skeinv1.Tool{}, &skeinv1.Effect{}, &skeinv1.ThreadEndpoint{}, &skeinv1.ThreadGateway{}, &skeinv1.ThreadQuota{},
+		&skeinv1.Agent{}, &skeinv1.Prompt{}, &skeinv1.Model{}, &skeinv1.Tool{}, &skeinv1.Effect{}, &skeinv1.ThreadEndpoint{}, &skeinv1.ThreadGateway{}, &skeinv1.ThreadQuota{}, &skeinv1.Webhook{}, &skeinv1.WebhookReceiver{},
 		&skeinv1.Thread{}, &skeinv1.Subagent{}, &skeinv1.ScheduledEffect{}, &skeinv1.SandboxPool{}, &corev1.Pod{},
 	).WithInterceptorFuncs(e.interceptor())
 	for _, i := range objects.Indexes() {

@@ -88,6 +88,21 @@ func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
 	return err
 }
 
+func (c *checker) webhook(ctx context.Context, w *skeinv1.Webhook) error {
+	_, err := c.defs.Webhooks.Resolve(ctx, w)
+	return err
+}
+
+func (c *checker) receiver(ctx context.Context, w *skeinv1.WebhookReceiver) error {
+	if ref := w.Spec.AgentRef; ref != nil {
+		if err := c.exists(ctx, "Agent", w.Namespace, ref.Name, "spec.agentRef", &skeinv1.Agent{}); err != nil {
+			return err
+		}
+	}
+	_, err := c.defs.Webhooks.ResolveReceiver(ctx, w)
+	return err
+}
+
 func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if err := c.defs.Variables.Check(ctx, p.Namespace, p.Spec.Env); err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Package definition reconciles the definitions: Agent, Prompt, Model, Tool, Effect, ThreadEndpoint and ThreadGateway. They differ
+// Package definition reconciles the definitions: Agent, Prompt, Model, Tool, Effect, ThreadEndpoint, ThreadGateway,
+// Webhook and WebhookReceiver. They differ
 // only in what they check and watch. A mistake becomes a condition that heals through a watch, never through a retry
 // (K8S-02).
 package definition

@@ -20,8 +20,8 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects;threadendpoints;threadgateways,verbs=get;list;watch
-// +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status;threadendpoints/status;threadgateways/status,verbs=patch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects;threadendpoints;threadgateways;webhooks;webhookreceivers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status;threadendpoints/status;threadgateways/status;webhooks/status;webhookreceivers/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -113,6 +113,24 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			status: func(g *skeinv1.ThreadGateway) *skeinv1.DefinitionStatus { return &g.Status },
 			check:  c.gateway,
 			list:   func() client.ObjectList { return &skeinv1.ThreadGatewayList{} },
+			watches: []watch{
+				content("Secret", objects.IndexSecret),
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
+			},
+		}),
+		setup(mgr, o, kind[skeinv1.Webhook, *skeinv1.Webhook]{
+			name:   "webhook",
+			status: func(w *skeinv1.Webhook) *skeinv1.DefinitionStatus { return &w.Status },
+			check:  c.webhook,
+			list:   func() client.ObjectList { return &skeinv1.WebhookList{} },
+			watches: []watch{content("Secret", objects.IndexSecret),
+				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}}},
+		}),
+		setup(mgr, o, kind[skeinv1.WebhookReceiver, *skeinv1.WebhookReceiver]{
+			name:   "webhookreceiver",
+			status: func(w *skeinv1.WebhookReceiver) *skeinv1.DefinitionStatus { return &w.Status },
+			check:  c.receiver,
+			list:   func() client.ObjectList { return &skeinv1.WebhookReceiverList{} },
 			watches: []watch{
 				content("Secret", objects.IndexSecret),
 				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},

@@ -149,6 +149,10 @@ func definitionConditions(o client.Object) []metav1.Condition {
 		return o.Status.Conditions
 	case *skeinv1.ThreadGateway:
 		return o.Status.Conditions
+	case *skeinv1.Webhook:
+		return o.Status.Conditions
+	case *skeinv1.WebhookReceiver:
+		return o.Status.Conditions
 	}
 	return nil
 }

@@ -37,7 +37,9 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 
 // JudgeAddresses sets the network against which the addresses of Tools are checked: the one that makes their
 // requests. Call it before the port is used.
-func (d *Resolver) JudgeAddresses(n *outbound.Network) { d.Tools.network = n }
+func (d *Resolver) JudgeAddresses(n *outbound.Network) {
+	d.Tools.network, d.Webhooks.network = n, n
+}
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the host of the Tool's URL.
 func (ts *Tools) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {

@@ -29,6 +29,7 @@ type Resolver struct {
 	Code      *Code
 	Endpoints *Endpoints
 	Gateways  *Gateways
+	Webhooks  *Webhooks
 	Pools     *Pools
 	Variables *Variables
 
@@ -52,6 +53,7 @@ func New(cached client.Reader, contents *objects.Contents, compile Compile, mode
 		Code:      code,
 		Endpoints: &Endpoints{reader: r, code: code},
 		Gateways:  &Gateways{reader: r, contents: contents},
+		Webhooks:  &Webhooks{reader: r, contents: contents},
 		Pools:     &Pools{reader: r},
 		Variables: &Variables{reader: r, contents: contents, prompts: prompts},
 		reader:    r,
@@ -62,7 +64,7 @@ func New(cached client.Reader, contents *objects.Contents, compile Compile, mode
 // TellSecrets makes the port register every credential that it reads with s, so that s can redact it. Call it before
 // the port is used.
 func (d *Resolver) TellSecrets(s thread.EnvSecrets) {
-	d.Models.secrets, d.Tools.secrets, d.Gateways.secrets = s, s, s
+	d.Models.secrets, d.Tools.secrets, d.Gateways.secrets, d.Webhooks.secrets = s, s, s, s
 }
 
 // Agent implements engine.Definitions.

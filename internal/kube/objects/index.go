@@ -15,7 +15,7 @@ import (
 // namespace.
 const (
 	// IndexSecret finds Models by the Secret of their credentials, Tools by the Secrets of their requests, ThreadGateways
-	// by those of their keys, and Agents, Prompts and Threads by those of spec.env.
+	// Webhooks and WebhookReceivers by those of their keys, and Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
 	// IndexConfigMap finds objects by the ConfigMaps that they use:
 	//  - Models, Tools, Effects and ThreadEndpoints by the one that holds their script or code
@@ -33,7 +33,7 @@ const (
 	// IndexPrompt finds Agents by the Prompts of their sides, and Prompts by the Prompts that they call as tools.
 	IndexPrompt = "skein.prompt"
 	// IndexAgent finds Agents by the agents of their subagents, Prompts by the agents that they call as tools, and
-	// Threads, Subagents, ThreadEndpoints and ThreadGateways by their Agent.
+	// Threads, Subagents, ThreadEndpoints, ThreadGateways and WebhookReceivers by their Agent.
 	IndexAgent = "skein.agent"
 	// IndexShape finds ThreadEndpoints by the shape of their path; see EndpointShape.
 	IndexShape = "skein.shape"
@@ -125,6 +125,14 @@ func Indexes() []Index {
 		{&skeinv1.ThreadGateway{}, IndexAgent, func(o client.Object) []string {
 			return []string{o.(*skeinv1.ThreadGateway).Spec.AgentRef.Name}
 		}},
+		{&skeinv1.WebhookReceiver{}, IndexAgent, func(o client.Object) []string {
+			if ref := o.(*skeinv1.WebhookReceiver).Spec.AgentRef; ref != nil {
+				return []string{ref.Name}
+			}
+			return nil
+		}},
+		{&skeinv1.Webhook{}, IndexSecret, func(o client.Object) []string { return secretsOf(o.(*skeinv1.Webhook).Spec.SigningKeys) }},
+		{&skeinv1.WebhookReceiver{}, IndexSecret, func(o client.Object) []string { return secretsOf(o.(*skeinv1.WebhookReceiver).Spec.SigningKeys) }},
 		{&skeinv1.ThreadGateway{}, IndexSecret, func(o client.Object) []string { return gatewaySecrets(&o.(*skeinv1.ThreadGateway).Spec) }},
 		{&skeinv1.Prompt{}, IndexModel, func(o client.Object) []string {
 			p := &o.(*skeinv1.Prompt).Spec

@@ -169,6 +169,14 @@ func codeConfigMap(c skeinv1.CodeSource) []string {
 	return []string{c.ConfigMapKeyRef.Name}
 }
 
+// secretsOf returns the names of the Secrets of keys.
+func secretsOf(keys []corev1.SecretKeySelector) (names []string) {
+	for i := range keys {
+		names = append(names, keys[i].Name)
+	}
+	return names
+}
+
 // gatewaySecrets returns the names of the Secrets that a ThreadGateway needs.
 func gatewaySecrets(spec *skeinv1.ThreadGatewaySpec) (names []string) {
 	for i := range spec.SigningKeys {

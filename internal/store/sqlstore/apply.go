@@ -3,8 +3,10 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/env"
@@ -19,6 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 	"github.com/skein-dev/skein/internal/store/sqlstore/values"
+	"github.com/skein-dev/skein/internal/store/sqlstore/webhooks"
 )
 
 // Apply implements store.Store.
@@ -105,9 +108,7 @@ func apply(t *txn.Tx, h *txn.Head, op store.Op) error {
 	case *store.PutRun:
 		return runs.Put(t, h, op)
 	case *store.AppendEvent:
-		seq, err := t.Log(h, op.Event)
-		op.Event.Seq = seq
-		return err
+		return appendEvent(t, h, op)
 	case *store.TrimLines:
 		return eventlog.TrimLines(t, h, op.Keep)
 	case *store.PutValue:
@@ -160,6 +161,19 @@ func apply(t *txn.Tx, h *txn.Head, op store.Op) error {
 		return err
 	}
 	return fmt.Errorf("unknown store operation %T", op)
+}
+
+// appendEvent logs an event, and queues what webhooks are told of it.
+func appendEvent(t *txn.Tx, h *txn.Head, op *store.AppendEvent) (err error) {
+	if op.Event.Seq, err = t.Log(h, op.Event); err != nil || op.Event.Type != store.EventApprovalRequested {
+		return err
+	}
+	data := map[string]any{}
+	if err := json.Unmarshal(op.Event.Data, &data); err != nil {
+		return fmt.Errorf("data of %s: %w", op.Event.Type, err)
+	}
+	data["runId"], data["messageId"] = op.Event.RunID, op.Event.MessageID
+	return webhooks.QueueOfThread(t, h, store.WebhookApprovalWanted, "", strconv.FormatInt(op.Event.Seq, 10), data)
 }
 
 // applyLife applies the operations of ops_life.go. known is false for others.

@@ -30,6 +30,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 	"github.com/skein-dev/skein/internal/store/sqlstore/values"
+	"github.com/skein-dev/skein/internal/store/sqlstore/webhooks"
 )
 
 // The parts of a Store. Each holds the methods of its tables.
@@ -49,6 +50,7 @@ type (
 	firingStore   = firings.Store
 	quotaStore    = quotas.Store
 	backupStore   = backup.Store
+	webhookStore  = webhooks.Store
 )
 
 // Store is a store.Store over a SQL database.
@@ -68,6 +70,7 @@ type Store struct {
 	firingStore
 	quotaStore
 	backupStore
+	webhookStore
 
 	db          *txn.DB
 	known       int64 // the newest schema of this release
@@ -103,6 +106,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) (*Store, error) {
 		firingStore:   firings.Store{DB: db},
 		quotaStore:    quotas.Store{DB: db},
 		backupStore:   backup.Store{DB: db},
+		webhookStore:  webhooks.Store{DB: db},
 	}, nil
 }
 

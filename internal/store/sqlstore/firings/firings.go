@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
+	"github.com/skein-dev/skein/internal/store/sqlstore/webhooks"
 )
 
 // Store implements store.FiringStore.
@@ -226,6 +227,11 @@ func (s Store) FinishFiring(ctx context.Context, end store.FiringEnd) error {
 // ends counts an end for the schedule, and notifies of it.
 func ends(t *txn.Tx, end store.FiringEnd) error {
 	changed(t, end.Key.EffectID, end.Key.ThreadID)
+	if end.Status == store.FiringFailed {
+		if err := tell(t, end.Key); err != nil {
+			return err
+		}
+	}
 	switch {
 	case !end.Counts:
 		return nil
@@ -235,6 +241,17 @@ func ends(t *txn.Tx, end store.FiringEnd) error {
 		return t.Write(t.Ctx, queries.ScheduleFailed, end.Key.EffectID)
 	}
 	return nil
+}
+
+// tell queues what webhooks are told of a firing that has failed.
+func tell(t *txn.Tx, k store.FiringKey) error {
+	f, err := scan(t.One(t.Ctx, queries.Firing, k.EffectID, k.Due, k.ThreadID))
+	if err != nil {
+		return err
+	}
+	return webhooks.QueueOfFiring(t, f, store.WebhookEffectFailed, map[string]any{
+		"scheduledEffect": f.Name, "effect": f.Effect, "due": f.Due, "attempts": f.Attempts, "error": f.Error,
+	})
 }
 
 // StartRunning implements store.FiringStore.

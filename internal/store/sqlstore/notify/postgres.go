@@ -28,7 +28,7 @@ const (
 )
 
 // missedNotification says that any change may have been missed.
-var missedNotification = store.Notification{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop | store.ChangedTasks, Remote: true}
+var missedNotification = store.Notification{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop | store.ChangedTasks | store.ChangedDelivery, Remote: true}
 
 // Notices exchanges notifications with the other replicas of a PostgreSQL database.
 //

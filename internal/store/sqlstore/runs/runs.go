@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 	"github.com/skein-dev/skein/internal/store/sqlstore/values"
+	"github.com/skein-dev/skein/internal/store/sqlstore/webhooks"
 )
 
 // Put makes or changes a run, and logs its start, its waiting and its end.
@@ -106,6 +107,11 @@ func followRun(t *txn.Tx, h *txn.Head, r *store.Run, before store.RunStatus, mad
 		if err := values.UnwarnState(t, h, store.ScopeSession); err != nil {
 			return err
 		}
+	}
+	if err := webhooks.QueueOfThread(t, h, store.WebhookRunEnded, r.Agent, r.ID, map[string]any{
+		"runId": r.ID, "status": string(r.Status), "reason": r.Reason, "message": r.Message, "steps": r.Steps, "startedAt": r.StartedAt, "endedAt": r.EndedAt,
+	}); err != nil {
+		return err
 	}
 	return Feed(t, h, store.LifecycleSessionCompleted, r.Agent, r.ID, string(r.Status))
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newWebhook(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{Use: "webhook", Short: "Show what Webhooks are told, and send it again"}
+	cmd.AddCommand(newWebhookDeliveries(p), newWebhookRedeliver(p))
+	return cmd
+}
+
+func newWebhookDeliveries(p *plugin) *cobra.Command {
+	var page client.DeliveryPage
+	cmd := &cobra.Command{
+		Use:   "deliveries [WEBHOOK]",
+		Short: "List what the Webhooks of the namespace are told, the newest first",
+		Example: `  # What was given up
+  kubectl skein webhook deliveries --status dead`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			statuses := []string{runtimev1.DeliveryPending, runtimev1.DeliveryDelivered, runtimev1.DeliveryDead}
+			if page.Status != "" && !slices.Contains(statuses, page.Status) {
+				return fmt.Errorf("--status=%s: it must be one of %s", page.Status, strings.Join(statuses, ", "))
+			}
+			if page.Limit < 1 || page.Limit > runtimev1.MaxPageSize {
+				return fmt.Errorf("--limit=%d: it must be a number from 1 to %d", page.Limit, runtimev1.MaxPageSize)
+			}
+			if len(args) > 0 {
+				page.Webhook = args[0]
+			}
+			c, ns, err := p.client()
+			if err != nil {
+				return err
+			}
+			list, err := c.WebhookDeliveries(cmd.Context(), ns, page)
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(w, "ID\tWEBHOOK\tEVENT\tTHREAD\tSTATUS\tATTEMPTS\tWHEN\tERROR")
+			for i := range list.Deliveries {
+				d := &list.Deliveries[i]
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", d.ID, d.Webhook, d.Event, orDash(d.ThreadName), d.Status, d.Attempts, dueText(d.CreatedAt), oneLine(d.Error, ""))
+			}
+			return w.Flush()
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&page.Status, "status", "", "List only deliveries with this status: pending, delivered or dead.")
+	f.IntVar(&page.Limit, "limit", 20, "How many deliveries to list, the newest ones.")
+	return cmd
+}
+
+func newWebhookRedeliver(p *plugin) *cobra.Command {
+	var dead bool
+	var webhook string
+	cmd := &cobra.Command{
+		Use:   "redeliver [ID]",
+		Short: "Send a delivery again, with the same id",
+		Example: `  # One of them
+  kubectl skein webhook redeliver 0b8c6a0e-6c0a-4c53-9a71-0f5e5f3f8f10.5f0c3a1b2d4e6f708192a3b4c5d6e7f8
+
+  # All that were given up
+  kubectl skein webhook redeliver --dead`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 1) == dead {
+				return errors.New("name a delivery, or give --dead for all that were given up: kubectl skein webhook deliveries lists them")
+			}
+			c, ns, err := p.client()
+			if err != nil {
+				return err
+			}
+			ids := args
+			for page := (client.DeliveryPage{Webhook: webhook, Status: runtimev1.DeliveryDead, Limit: runtimev1.MaxPageSize}); dead; {
+				list, err := c.WebhookDeliveries(cmd.Context(), ns, page)
+				if err != nil {
+					return err
+				}
+				for i := range list.Deliveries {
+					ids = append(ids, list.Deliveries[i].ID)
+				}
+				if page.Continue = list.Continue; !list.HasMore {
+					break
+				}
+			}
+			for _, id := range ids {
+				d, err := c.Redeliver(cmd.Context(), ns, id)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(p.Out, "delivery/%s redelivered to %s\n", d.ID, d.Webhook)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&dead, "dead", false, "Send all deliveries again that were given up.")
+	f.StringVar(&webhook, "webhook", "", "With --dead: only those of this Webhook.")
+	return cmd
+}

@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/webhook"
+)
+
+// webhookPath is the path of a WebhookReceiver below its namespace and name.
+const webhookPath = "v1/webhook"
+
+// Receivers finds WebhookReceivers.
+type Receivers interface {
+	Receiver(ctx context.Context, namespace, name string) (*definitions.Receiver, error)
+}
+
+// ReceivedThreads creates the Threads of deliveries.
+type ReceivedThreads interface {
+	CreateReceivedThread(ctx context.Context, r *definitions.Receiver, delivery string) (name string, err error)
+}
+
+var (
+	errForged      = "the delivery is refused: "
+	errUsedID      = &problem{http.StatusConflict, "Conflict", "a delivery with this id and another body was taken before: send a new delivery with an id of its own", 0}
+	errLargeHook   = &problem{http.StatusRequestEntityTooLarge, "TooLarge", "the delivery is larger than the receiver takes: send less, or raise spec.maxBytes", 0}
+	errNoReceiver  = &problem{http.StatusNotFound, "NotFound", "nothing is served here: check the address of the webhook", 0}
+	errUseful      = &problem{http.StatusUnprocessableEntity, "Invalid", "the delivery has no text: send JSON, or text in UTF-8", 0}
+	errThreadEnded = &problem{http.StatusGone, "Ended", "the thread has ended and takes no more deliveries: name another one in spec.threadRef", 0}
+)
+
+// received is the answer to a delivery.
+type received struct {
+	Status    string `json:"status"` // accepted, also of a repeat
+	Thread    string `json:"thread"`
+	MessageID string `json:"messageId"`
+}
+
+// receivedMessage is the content of the message that a delivery becomes.
+type receivedMessage struct {
+	Delivery string          `json:"delivery"`
+	Event    string          `json:"event,omitempty"`
+	Payload  json.RawMessage `json:"payload"`
+}
+
+// rates bounds the requests of each WebhookReceiver.
+type rates struct {
+	mu sync.Mutex
+	of map[string]*rate.Limiter // by UID
+}
+
+// allow reports whether a receiver takes one more request now.
+func (rs *rates) allow(r *definitions.Receiver) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.of == nil || len(rs.of) > 10_000 {
+		rs.of = map[string]*rate.Limiter{}
+	}
+	limit := rate.Limit(float64(r.PerMinute) / time.Minute.Seconds())
+	l, ok := rs.of[r.UID]
+	if !ok || l.Burst() != r.PerMinute {
+		l = rate.NewLimiter(limit, r.PerMinute)
+		rs.of[r.UID] = l
+	}
+	return l.Allow()
+}
+
+// deliver answers a request to a WebhookReceiver (EVT-05).
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name string) {
+	answer, err := s.take(w, r, namespace, name)
+	if err != nil {
+		refuse(w, outside(r.Context(), err))
+		return
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		refuse(w, outside(r.Context(), err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	inTime(w)
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
+}
+
+// take makes a message of a delivery. The message and the id of the delivery are written in one transaction, so that a
+// repeat finds the message that it was.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name string) (*received, error) {
+	if s.opts.Receivers == nil {
+		return nil, errNoReceiver
+	}
+	to, err := s.opts.Receivers.Receiver(r.Context(), namespace, name)
+	var notReady *definition.NotReadyError
+	switch {
+	case errors.As(err, &notReady) && notReady.Reason == skeinv1.ReasonReferenceNotFound:
+		return nil, errNoReceiver
+	case errors.As(err, &notReady):
+		logr.FromContextOrDiscard(r.Context()).Info("A WebhookReceiver is not ready", "cause", err.Error())
+		return nil, errUnavailable
+	case err != nil:
+		return nil, err
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, methodNotAllowed(http.MethodPost)
+	case !s.hooks.allow(to):
+		return nil, tooMany("this webhook")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(to.MaxBytes)))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, errLargeHook
+	case err != nil:
+		return nil, badRequest("the body did not arrive whole: send it again, and faster")
+	}
+	id, event, err := checked(to, r.Header, body)
+	if err != nil {
+		return nil, &problem{http.StatusUnauthorized, "Unauthorized", errForged + err.Error(), 0}
+	}
+	return s.store(r.Context(), to, id, event, body)
+}
+
+// checked returns the id and the event of a delivery whose signature fits.
+func checked(to *definitions.Receiver, h http.Header, body []byte) (id, event string, err error) {
+	if to.Form == skeinv1.WebhookGitHub {
+		id, err = webhook.VerifyGitHub(h, to.Keys, body)
+		return id, h.Get(webhook.HeaderGitHubEvent), err
+	}
+	id, err = webhook.Verify(h, to.Keys, time.Now(), body)
+	var typed struct{ Type string }
+	_ = json.Unmarshal(body, &typed) // an event without a type has none
+	return id, typed.Type, err
+}
+
+// store queues the message of a delivery.
+func (s *Server) store(ctx context.Context, to *definitions.Receiver, id, event string, body []byte) (*received, error) {
+	content, err := contentOf(id, event, body)
+	if err != nil {
+		return nil, err
+	}
+	target := to.Thread
+	if target == "" {
+		if target, err = s.opts.Received.CreateReceivedThread(ctx, to, id); err != nil {
+			return nil, err
+		}
+	}
+	st, row, err := s.finder.Open(ctx, to.Namespace, target)
+	if errors.Is(err, store.ErrNotFound) {
+		logr.FromContextOrDiscard(ctx).Info("The thread of a WebhookReceiver does not exist", "thread", target)
+		return nil, errUnavailable
+	}
+	if err != nil {
+		return nil, err
+	}
+	if hooks := s.opts.Engine.MessageHooks(ctx, row); hooks != nil {
+		st = st.WithHooks(hooks)
+	}
+	sent, err := s.opts.Engine.Queue(ctx, st, row, thread.NewMessage{
+		Content: &content, IdempotencyKey: "webhook:" + digestOf(to.UID+"\x00"+id),
+		Metadata: map[string]any{metadataWebhook: map[string]any{"receiver": to.Name, "delivery": id, "event": event, "digest": digestOf(string(body))}},
+	}, "")
+	switch {
+	case errors.Is(err, store.ErrTerminated):
+		return nil, errThreadEnded
+	case err != nil:
+		return nil, err
+	}
+	if first, ok := sent.Metadata[metadataWebhook].(map[string]any); ok && first["digest"] != digestOf(string(body)) {
+		return nil, errUsedID
+	}
+	return &received{Status: "accepted", Thread: target, MessageID: sent.ID}, nil
+}
+
+// metadataWebhook is the key of a message's metadata that says which delivery it was.
+const metadataWebhook = "webhook"
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// contentOf returns the content of the message: the delivery as JSON. A body that is not JSON becomes a text in it.
+func contentOf(id, event string, body []byte) (string, error) {
+	payload := json.RawMessage(body)
+	if !json.Valid(body) {
+		if len(body) == 0 {
+			return "", errUseful
+		}
+		text, err := json.Marshal(string(body))
+		if err != nil {
+			return "", errUseful
+		}
+		payload = text
+	}
+	out, err := json.Marshal(receivedMessage{Delivery: id, Event: event, Payload: payload})
+	return string(out), err
+}
+
+var _ ReceivedThreads = (*kube.Threads)(nil)

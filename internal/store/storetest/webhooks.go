@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeWebhooks(e *env) {
+	Describe("deliveries of webhooks", Label("EVT-05"), func() {
+		list := func(ctx SpecContext, q store.DeliveryQuery) []store.Delivery {
+			GinkgoHelper()
+			q.Namespace = "ns"
+			found, err := e.store.Deliveries(ctx, q)
+			Expect(err).NotTo(HaveOccurred())
+			return found
+		}
+		claim := func(ctx SpecContext, owner string, busy map[string]int) []store.Delivery {
+			GinkgoHelper()
+			claimed, err := e.store.ClaimDeliveries(ctx, owner, time.Minute, 10, 2, busy)
+			Expect(err).NotTo(HaveOccurred())
+			return claimed
+		}
+		// telling creates a thread whose webhooks are told of its runs, with a run that has ended for each id.
+		telling := func(ctx SpecContext, runs ...string) string {
+			GinkgoHelper()
+			thread := e.threadIn(ctx, "ns")
+			Expect(e.store.SetWebhooks(ctx, []store.Webhook{
+				{ID: "all", Namespace: "ns", Name: "all", Events: []string{store.WebhookRunEnded, store.WebhookApprovalWanted, store.WebhookEffectFailed}},
+				{ID: "other-agent", Namespace: "ns", Name: "other", Events: []string{store.WebhookRunEnded}, Agents: []string{"helper-2", "x"}},
+				{ID: "elsewhere", Namespace: "elsewhere", Name: "all", Events: []string{store.WebhookRunEnded}},
+			})).To(Succeed())
+			for _, id := range runs {
+				e.apply(ctx, thread, &store.PutRun{Run: store.Run{ID: id, Agent: "helper", Status: store.RunRunning}})
+				e.apply(ctx, thread, &store.PutRun{Run: store.Run{ID: id, Agent: "helper", Status: store.RunFailed, Reason: "ModelFailed", Message: "no"}})
+			}
+			return thread
+		}
+
+		It("are written with what they tell of, once, for those who want them", func(ctx SpecContext) {
+			id := telling(ctx)
+			run := store.Run{ID: "r", Agent: "helper", Status: store.RunRunning}
+			e.apply(ctx, id, &store.PutRun{Run: run})
+			Expect(list(ctx, store.DeliveryQuery{})).To(BeEmpty())
+			run.Status, run.Reason = store.RunFailed, "ModelFailed"
+			Expect(e.store.Apply(ctx, id, nil, &store.PutRun{Run: run}, &store.RemoveFile{Path: "/none"})).NotTo(Succeed())
+			Expect(list(ctx, store.DeliveryQuery{})).To(BeEmpty(), "the transaction failed")
+			e.apply(ctx, id, &store.PutRun{Run: run})
+			e.apply(ctx, id, &store.PutRun{Run: run})
+			e.apply(ctx, id, &store.AppendEvent{Event: store.Event{Type: store.EventApprovalRequested, RunID: "r", MessageID: "m", Data: json.RawMessage(`{"name":"pay"}`)}})
+			_, err := e.store.RecordFiring(ctx, store.Firing{EffectID: "e", Due: 1, ThreadID: id, Namespace: "ns", Name: "remind-1", Effect: "remind"})
+			Expect(err).NotTo(HaveOccurred())
+			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"ns": 1})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: claimed[0].Key(), Epoch: claimed[0].Epoch, Status: store.FiringFailed, Error: "no bank"})).To(Succeed())
+			got := list(ctx, store.DeliveryQuery{})
+			Expect(got).To(HaveLen(3))
+			data := map[string]string{}
+			for _, d := range got {
+				Expect(d).To(And(HaveField("WebhookID", "all"), HaveField("ThreadID", id), HaveField("ThreadName", "thread-1"), HaveField("Agent", "helper"), HaveField("Status", store.DeliveryPending)))
+				data[d.Event] = string(d.Data)
+			}
+			Expect(data[store.WebhookRunEnded]).To(ContainSubstring(`"reason":"ModelFailed"`))
+			Expect(data[store.WebhookApprovalWanted]).To(MatchJSON(`{"name":"pay","runId":"r","messageId":"m"}`))
+			Expect(data[store.WebhookEffectFailed]).To(And(ContainSubstring(`"error":"no bank"`), ContainSubstring(`"scheduledEffect":"remind-1"`)))
+		})
+
+		It("are claimed by one of twenty, a few of each webhook, and by another when the claim expires", func(ctx SpecContext) {
+			telling(ctx, "r1", "r2", "r3")
+			var mu sync.Mutex
+			var claimers sync.WaitGroup
+			got := map[string]int{}
+			for range 20 {
+				claimers.Go(func() {
+					defer GinkgoRecover()
+					for _, d := range claim(ctx, "a", nil) {
+						mu.Lock()
+						got[d.ID]++
+						mu.Unlock()
+					}
+				})
+			}
+			claimers.Wait()
+			Expect(got).To(HaveLen(3))
+			for id, n := range got {
+				Expect(n).To(Equal(1), id)
+			}
+			Expect(e.store.NextDelivery(ctx)).To(Equal(e.now() + time.Minute.Microseconds()))
+			e.clock.Step(time.Minute)
+			Expect(claim(ctx, "b", map[string]int{"all": 2})).To(BeEmpty(), "two are under way")
+			again := claim(ctx, "b", nil)
+			Expect(again).To(HaveLen(2))
+			lost := store.DeliveryEnd{ID: again[0].ID, Epoch: again[0].Epoch - 1, Status: store.DeliveryDelivered}
+			Expect(e.store.FinishDelivery(ctx, lost)).To(MatchError(store.ErrDeliveryLost))
+			Expect(again[0].Attempts).To(Equal(2))
+			Expect(e.store.ReleaseDeliveries(ctx, "b")).To(Succeed())
+			Expect(claim(ctx, "c", nil)[0].Attempts).To(Equal(2), "the attempt did not count")
+		})
+
+		It("wait between attempts, are given up, redelivered and pruned", func(ctx SpecContext) {
+			telling(ctx, "r")
+			d := claim(ctx, "a", nil)[0]
+			Expect(e.store.FinishDelivery(ctx, store.DeliveryEnd{ID: d.ID, Epoch: d.Epoch, Status: store.DeliveryPending, Error: "500", Code: 500, RetryAfter: time.Hour})).To(Succeed())
+			Expect(claim(ctx, "a", nil)).To(BeEmpty())
+			e.clock.Step(time.Hour)
+			d = claim(ctx, "a", nil)[0]
+			Expect(e.store.FinishDelivery(ctx, store.DeliveryEnd{ID: d.ID, Epoch: d.Epoch, Status: store.DeliveryDead, Error: "500", Code: 500})).To(Succeed())
+			Expect(e.store.NextDelivery(ctx)).To(BeZero())
+			Expect(list(ctx, store.DeliveryQuery{Status: store.DeliveryDead, Webhook: "all"})).To(ConsistOf(And(HaveField("Attempts", 2), HaveField("Code", 500), HaveField("EndedAt", e.now()))))
+			_, err := e.store.Redeliver(ctx, "elsewhere", d.ID)
+			Expect(err).To(MatchError(store.ErrNotFound), "it is of another namespace")
+			again, err := e.store.Redeliver(ctx, "ns", d.ID)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again).To(And(HaveField("Status", store.DeliveryPending), HaveField("Attempts", 0)))
+			d = claim(ctx, "a", nil)[0]
+			Expect(e.store.FinishDelivery(ctx, store.DeliveryEnd{ID: d.ID, Epoch: d.Epoch, Status: store.DeliveryDelivered, Code: 204})).To(Succeed())
+			e.clock.Step(time.Hour)
+			Expect(e.store.PruneDeliveries(ctx, e.now()-2*time.Hour.Microseconds(), e.now())).To(BeZero())
+			Expect(e.store.PruneDeliveries(ctx, e.now(), 0)).To(BeEquivalentTo(1))
+		})
+
+		It("are listed in pages, and go with their webhook", func(ctx SpecContext) {
+			telling(ctx, "r1", "r2", "r3")
+			first := list(ctx, store.DeliveryQuery{Limit: 2})
+			Expect(first).To(HaveLen(2))
+			rest := list(ctx, store.DeliveryQuery{Before: &store.DeliveryCursor{CreatedAt: first[1].CreatedAt, ID: first[1].ID}})
+			Expect(rest).To(HaveLen(1))
+			Expect(first).NotTo(ContainElement(HaveField("ID", rest[0].ID)))
+			Expect(e.store.SetWebhooks(ctx, nil)).To(Succeed())
+			Expect(list(ctx, store.DeliveryQuery{})).To(BeEmpty())
+		})
+	})
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// ErrDeliveryLost means that a delivery is not held any more by who claimed it, or is gone. Nothing was written.
+var ErrDeliveryLost = errors.New("the delivery is held by another, or is gone")
+
+// Events that webhooks are told of (EVT-05).
+const (
+	WebhookRunEnded       = "run.ended"
+	WebhookApprovalWanted = "approval.wanted"
+	WebhookEffectFailed   = "effect.failed"
+)
+
+// Webhook is what a Webhook object wants to be told.
+type Webhook struct {
+	ID        string // UID of the object
+	Namespace string
+	Name      string
+	Events    []string
+	Agents    []string // all when empty
+}
+
+// DeliveryStatus is the status of a delivery.
+type DeliveryStatus string
+
+// The statuses of deliveries.
+const (
+	DeliveryPending   DeliveryStatus = "pending"
+	DeliveryDelivered DeliveryStatus = "delivered"
+	DeliveryDead      DeliveryStatus = "dead" // given up, until somebody redelivers it
+)
+
+// Delivery is something that a webhook is told.
+type Delivery struct {
+	ID          string // of the webhook and of what happened
+	WebhookID   string
+	Webhook     string // name of the object
+	Namespace   string
+	Event       string
+	ThreadID    string
+	ThreadName  string
+	Agent       string
+	Data        json.RawMessage
+	Status      DeliveryStatus
+	Attempts    int
+	Error       string
+	Code        int // of the last answer; 0 without one
+	CreatedAt   int64
+	AvailableAt int64
+	EndedAt     int64
+	// Epoch rises with each claim. Who holds an older one can record nothing.
+	Epoch int64
+}
+
+// DeliveryEnd is the outcome of an attempt. With DeliveryPending there is another one after RetryAfter.
+type DeliveryEnd struct {
+	ID         string
+	Epoch      int64
+	Status     DeliveryStatus
+	Error      string
+	Code       int
+	RetryAfter time.Duration
+}
+
+// DeliveryQuery selects deliveries of a namespace, the newest first.
+type DeliveryQuery struct {
+	Namespace string
+	Webhook   string         // all when empty
+	Status    DeliveryStatus // all when empty
+	// Before is the delivery after which the page begins; the newest when nil.
+	Before *DeliveryCursor
+	Limit  int // 100 when 0
+}
+
+// DeliveryCursor is the place of a delivery in the list.
+type DeliveryCursor struct {
+	CreatedAt int64
+	ID        string
+}
+
+// WebhookStore keeps what webhooks are told. Deliveries are written by the transactions that they tell of: those that end a
+// run, that log a wanted approval, or in which a firing of an effect fails.
+type WebhookStore interface {
+	// SetWebhooks replaces the webhooks. Deliveries of those that are gone are removed.
+	SetWebhooks(ctx context.Context, all []Webhook) error
+	// NextDelivery returns when the next pending delivery can be claimed, in microseconds, or 0 when none is pending.
+	NextDelivery(ctx context.Context) (at int64, err error)
+	// ClaimDeliveries claims pending deliveries that nobody holds, for ttl, the oldest first, and counts an attempt of each:
+	// at most limit, and of one webhook at most each, less those that busy says are under way.
+	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, limit, each int, busy map[string]int) ([]Delivery, error)
+	// FinishDelivery records the outcome of an attempt. It returns ErrDeliveryLost when the claim is lost.
+	FinishDelivery(ctx context.Context, end DeliveryEnd) error
+	// ReleaseDeliveries gives up the claims of an owner at its shutdown. Their attempts do not count.
+	ReleaseDeliveries(ctx context.Context, owner string) error
+	// Redeliver makes a dead or delivered delivery pending again, with all its attempts. A pending one is due at once. It
+	// returns ErrNotFound when the namespace has no such delivery.
+	Redeliver(ctx context.Context, namespace, id string) (*Delivery, error)
+	// Deliveries lists deliveries.
+	Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error)
+	// PruneDeliveries removes deliveries that were delivered, or given up, before these times.
+	PruneDeliveries(ctx context.Context, delivered, dead int64) (removed int64, err error)
+}
