@@ -79,8 +79,8 @@ func gitHubSignature(key, body string) string {
 	return "sha256=" + hex.EncodeToString(m.Sum(nil))
 }
 
-// refusal matches an answer by its status and its body.
-func refusal(status int, body OmegaMatcher) OmegaMatcher {
+// refusedWith matches an answer by its status and its body.
+func refusedWith(status int, body OmegaMatcher) OmegaMatcher {
 	return And(WithTransform(func(r reply) int { return r.status }, Equal(status)), WithTransform(func(r reply) string { return r.body }, body))
 }
 
@@ -215,14 +215,14 @@ export default defineEffect({ execute: async () => { throw new Error('the bank i
 		}
 		Expect(ids).To(HaveLen(1))
 		other := `{"ref": "refs/heads/other"}`
-		Expect(gitHub("72d3162e", other, gitHubSignature(firstKey, other))).To(refusal(http.StatusConflict, ContainSubstring("another body")))
-		Expect(gitHub("72d3162f", push, gitHubSignature(secondKey, push))).To(refusal(http.StatusUnauthorized, ContainSubstring("does not fit")))
-		Expect(gitHub("72d3162f", push, "sha256=00")).To(refusal(http.StatusUnauthorized, Not(BeNil())))
-		Expect(gitHub("", push, gitHubSignature(firstKey, push))).To(refusal(http.StatusUnauthorized, ContainSubstring("id of the delivery is missing")))
+		Expect(gitHub("72d3162e", other, gitHubSignature(firstKey, other))).To(refusedWith(http.StatusConflict, ContainSubstring("another body")))
+		Expect(gitHub("72d3162f", push, gitHubSignature(secondKey, push))).To(refusedWith(http.StatusUnauthorized, ContainSubstring("does not fit")))
+		Expect(gitHub("72d3162f", push, "sha256=00")).To(refusedWith(http.StatusUnauthorized, Not(BeNil())))
+		Expect(gitHub("", push, gitHubSignature(firstKey, push))).To(refusedWith(http.StatusUnauthorized, ContainSubstring("id of the delivery is missing")))
 		large := strings.Repeat("x", 1001)
-		Expect(gitHub("72d31630", large, gitHubSignature(firstKey, large))).To(refusal(http.StatusRequestEntityTooLarge, ContainSubstring("spec.maxBytes")))
-		Expect(post("nobody", push)).To(refusal(http.StatusNotFound, Not(BeNil())))
-		Expect(knock(ctx, http.DefaultClient, http.MethodGet, ns, "github/v1/webhook", "")).To(refusal(http.StatusMethodNotAllowed, Not(BeNil())))
+		Expect(gitHub("72d31630", large, gitHubSignature(firstKey, large))).To(refusedWith(http.StatusRequestEntityTooLarge, ContainSubstring("spec.maxBytes")))
+		Expect(post("nobody", push)).To(refusedWith(http.StatusNotFound, Not(BeNil())))
+		Expect(knock(ctx, http.DefaultClient, http.MethodGet, ns, "github/v1/webhook", "")).To(refusedWith(http.StatusMethodNotAllowed, Not(BeNil())))
 		ms := settled(ctx, t, 1)
 		Expect(ms).To(HaveLen(2))
 		Expect(*ms[0].Content).To(MatchJSON(`{"delivery": "72d3162e", "event": "push", "payload": {"ref": "refs/heads/main"}}`))
@@ -232,10 +232,10 @@ export default defineEffect({ execute: async () => { throw new Error('the bank i
 			return post("each", body, "webhook-id", id, "webhook-timestamp", seconds, "webhook-signature", standardSignature(key, id, seconds, body))
 		}
 		old := standard("msg_1", time.Now().Add(-6*time.Minute), firstKey)
-		Expect(old).To(refusal(http.StatusUnauthorized, ContainSubstring("more than 5 minutes from now")))
-		Expect(standard("msg_1", time.Now(), secondKey)).To(refusal(http.StatusUnauthorized, Not(BeNil())))
+		Expect(old).To(refusedWith(http.StatusUnauthorized, ContainSubstring("more than 5 minutes from now")))
+		Expect(standard("msg_1", time.Now(), secondKey)).To(refusedWith(http.StatusUnauthorized, Not(BeNil())))
 		for range 2 {
-			Expect(standard("msg_1", time.Now(), firstKey)).To(refusal(http.StatusAccepted, Not(BeNil())))
+			Expect(standard("msg_1", time.Now(), firstKey)).To(refusedWith(http.StatusAccepted, Not(BeNil())))
 		}
 		var made skeinv1.ThreadList
 		Expect(cluster.Client.List(ctx, &made, client.InNamespace(ns), client.MatchingLabels{skeinv1.LabelReceiver: "each"})).To(Succeed())
