@@ -28,8 +28,8 @@ type followed struct {
 // the manager, the registry of npm, or a cluster of their own. It says which, and what shows that they work.
 var runElsewhere = map[string]string{
 	`kubectl -n demo create secret generic gateway-keys --from-literal=current="$(openssl rand -base64 32)"`:                                    "gateway_test.go does the same by the API",
-	"kubectl skein webhook deliveries --status dead": "needs a server outside; webhooks_test.go does the same with one",
-	"kubectl skein webhook redeliver --dead":         "needs a server outside; webhooks_test.go does the same with one",
+	"kubectl skein webhook deliveries --status dead":                                                                                            "needs a server outside; webhooks_test.go does the same with one",
+	"kubectl skein webhook redeliver --dead":                                                                                                    "needs a server outside; webhooks_test.go does the same with one",
 	`kubectl -n demo apply -f config/samples/threadgateway.yaml`:                                                                                "gateway_test.go does the same by the API",
 	`kubectl -n demo wait --for=condition=Ready threadgateway/chat`:                                                                             "gateway_test.go does the same by the API",
 	`curl -i -b jar -c jar -H 'Content-Type: application/json' -d '{"content": "add: order paper"}' http://localhost:8090/demo/chat/v1/message`: "gateway_test.go does the same by the API",

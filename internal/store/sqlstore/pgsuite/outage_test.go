@@ -160,7 +160,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		}
 		Expect(server.Disconnect(ctx, d.name)).To(Succeed())
 		Eventually(heard).Should(Receive(Equal(store.Notification{
-			Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop, Remote: true,
+			Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop | store.ChangedTasks | store.ChangedDelivery, Remote: true,
 		})))
 		Eventually(ctx, func() error { return here.Apply(ctx, "t", nil, text("m")) }).Should(Succeed())
 		Eventually(heard).Should(Receive(Equal(store.Notification{ThreadID: "t", Changed: store.ChangedLog, Remote: true})))
