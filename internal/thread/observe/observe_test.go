@@ -36,6 +36,7 @@ type world struct {
 	version  int64
 	parts    map[string]string
 	reads    int
+	times    []time.Time // of the reads
 	failing  error
 	notified []func(store.Notification)
 }
@@ -73,6 +74,7 @@ func (w *world) read(_ context.Context, _ string, parts []string, _ *Value) (*Va
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads++
+	w.times = append(w.times, w.clock.Now())
 	v := &Value{Version: w.version, Parts: map[string]Part{}}
 	for _, p := range parts {
 		v.Parts[p] = Part{JSON: json.RawMessage(w.parts[p])}
@@ -129,8 +131,10 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		w.set("a", 1) // leading: no time passes
 		Expect(next(ctx, watch)).To(Equal(`{"v":1,"patch":[{"op":"replace","path":"/a","value":1}]}`))
 		reads := w.count()
-		for n := range 50 {
-			w.set("a", n+2)
+		w.set("a", 2)
+		Eventually(func() bool { return len(watch.observed.wake) == 0 && w.clock.HasWaiters() }).Should(BeTrue(), "the notification was taken")
+		for n := range 49 {
+			w.set("a", n+3)
 		}
 		w.clock.Step(Interval - 1)
 		_, ok, err := watch.Take()
@@ -139,6 +143,9 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		w.clock.Step(1)
 		Expect(next(ctx, watch)).To(Equal(`{"v":51,"patch":[{"op":"replace","path":"/a","value":51}]}`), "trailing: all at once")
 		Expect(w.count()).To(Equal(reads + 1))
+		for i := range w.times[1:] {
+			Expect(w.times[i+1].Sub(w.times[i])).To(BeNumerically(">=", Interval))
+		}
 	}, SpecTimeout(2*time.Minute))
 
 	It("of a thousand watchers costs one reader, and nothing when they have gone", func(ctx SpecContext) {
