@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
@@ -29,8 +31,9 @@ func TestObserve(t *testing.T) {
 
 // world is a thread whose parts are numbers, and what a hub does with it.
 type world struct {
-	hub   *Hub
-	clock *clocktesting.FakeClock
+	hub    *Hub
+	clock  *clocktesting.FakeClock
+	timers timers
 
 	mu       sync.Mutex
 	version  int64
@@ -41,9 +44,23 @@ type world struct {
 	notified []func(store.Notification)
 }
 
+// timers is a clock that remembers for how long its newest timer is.
+type timers struct {
+	*clocktesting.FakeClock
+	newest atomic.Int64
+}
+
+func (t *timers) NewTimer(d time.Duration) clock.Timer {
+	defer t.newest.Store(int64(d)) // after the timer is there
+	return t.FakeClock.NewTimer(d)
+}
+
+func (t *timers) last() time.Duration { return time.Duration(t.newest.Load()) }
+
 func newWorld() *world {
 	w := &world{clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), parts: map[string]string{"a": "0", "b": "0"}}
-	w.hub = NewHub(Options{Subscribe: w.subscribe, Read: w.read, Recheck: time.Hour, Clock: w.clock})
+	w.timers.FakeClock = w.clock
+	w.hub = NewHub(Options{Subscribe: w.subscribe, Read: w.read, Recheck: time.Hour, Clock: &w.timers})
 	return w
 }
 
@@ -132,7 +149,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		Expect(next(ctx, watch)).To(Equal(`{"v":1,"patch":[{"op":"replace","path":"/a","value":1}]}`))
 		reads := w.count()
 		w.set("a", 2)
-		Eventually(func() bool { return len(watch.observed.wake) == 0 && w.clock.HasWaiters() }).Should(BeTrue(), "the notification was taken")
+		Eventually(w.timers.last, "10s").Should(Equal(Interval), "it waits for the end of the 100 ms")
 		for n := range 49 {
 			w.set("a", n+3)
 		}
