@@ -85,6 +85,8 @@ var tables = []table{
 // LeftOut are the tables that no backup has, with the reason.
 var LeftOut = map[string]string{
 	"contents":            "where the bucket has the bytes of a digest: a backup has the bytes themselves",
+	"webhook":             "the list of Webhook objects, which the controller writes again",
+	"webhook_delivery":    "what servers outside are still to be told: by the UIDs of Webhooks, which a restored one does not have",
 	"orphan_object":       "objects of this bucket that are to be removed",
 	"contents_hold":       "backups that are under way",
 	"restore_row":         "restores that are under way",
