@@ -187,6 +187,7 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 	if res.Usage != nil {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
 		r.usage.Usage = r.usage.Add(*res.Usage)
+		r.engine.quotas.Used(r.thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
 	}
 	if r.side().Handler == nil { // a handler asks any number of models, and counts them itself
 		r.countModel(cmp.Or(res.Model, r.side().Model.Name))

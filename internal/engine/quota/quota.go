@@ -5,6 +5,7 @@ package quota
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ const (
 	// once.
 	lookEvery = time.Second
 	// spentFor is how long what was used on a day is taken to be as it was read. Model calls that begin within it are not
-	// refused, although others have used up the quota meanwhile.
+	// refused, although other replicas have used up the quota meanwhile.
 	spentFor = time.Second
 )
 
@@ -134,6 +135,20 @@ func (q *Quotas) read(ctx context.Context, namespace string) (map[store.QuotaRes
 	defer q.mu.Unlock()
 	q.spent[namespace] = reading{use, now}
 	return use, nil
+}
+
+// Used counts what a model call of this replica used, so that the next one knows it without a read.
+func (q *Quotas) Used(namespace string, tokens, cost int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last, ok := q.spent[namespace]
+	if !ok {
+		return
+	}
+	last.use = maps.Clone(last.use) // others may read it
+	last.use[store.QuotaTokens] += tokens
+	last.use[store.QuotaCost] += cost
+	q.spent[namespace] = last
 }
 
 // Wait keeps a thread until there may be room for it.
