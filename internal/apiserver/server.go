@@ -19,11 +19,13 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skein-dev/skein/internal/apiserver/auth"
 	"github.com/skein-dev/skein/internal/apiserver/endpoints"
 	"github.com/skein-dev/skein/internal/apiserver/family"
+	"github.com/skein-dev/skein/internal/apiserver/flow"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/router"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
@@ -72,6 +74,8 @@ type Options struct {
 
 	// Draining reports whether the replica is stopping. Then it refuses requests that may take long. It may be nil.
 	Draining func() bool
+	// Flow bounds what users and namespaces may ask for. The zero value sets no limits.
+	Flow flow.Limits
 
 	// RequestTimeout bounds requests other than events, files and code. 0 means 60 s.
 	RequestTimeout time.Duration
@@ -165,9 +169,16 @@ func (s *Server) setUp() error {
 	s.authorizer = cfg.Authorization.Authorizer
 	rt := s.router()
 	cfg.LongRunningFunc = rt.LongRunning
+	control := flow.New(s.opts.Flow, clock.RealClock{}, rt.LongRunning, router.WriteStatus)
+	cfg.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(control.Wrap(handler), c)
+	}
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {
 			return fmt.Errorf("audit: %w", err)
+		}
+		if cfg.AuditBackend != nil {
+			cfg.AuditBackend = withoutContents{cfg.AuditBackend}
 		}
 	}
 	var err error

@@ -65,9 +65,13 @@ var _ = Describe("Quotas of a namespace", Label("K8S-11"), func() {
 			ids = append(ids, makeThread(ctx, w, "echo"))
 		}
 		apart := makeThread(ctx, w, "echo", func(n *thread.NewThread) { n.Namespace = "other" })
+		everywhere := &tenants{Definitions: w.Definitions, hold: make(chan struct{})}
+		close(everywhere.hold)
+		release := sync.OnceFunc(func() { close(answer) })
 		for _, owner := range []string{"a", "b"} {
-			start(w, func(o *engine.Options) { o.Owner, o.Quotas, o.Faults = owner, quotas.of, faults })
+			start(w, func(o *engine.Options) { o.Owner, o.Quotas, o.Faults, o.Definitions = owner, quotas.of, faults, everywhere })
 		}
+		DeferCleanup(release)
 		for _, id := range append(ids, apart) {
 			send(ctx, w, id, "hello")
 		}
@@ -87,7 +91,7 @@ var _ = Describe("Quotas of a namespace", Label("K8S-11"), func() {
 		}
 		Eventually(under).WithContext(ctx).Should(Equal(most+1), "those of the quota, and the other namespace's")
 		Eventually(waiting).WithContext(ctx).Should(Equal(many - most))
-		close(answer)
+		release()
 		for _, id := range append(ids, apart) {
 			Expect(rest(ctx, w, id)).To(HaveField("Status", store.RunSucceeded))
 		}

@@ -47,6 +47,10 @@ type FileList struct {
 // that of ScheduledEffects. The cause's field is bytes, files or effects.
 const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
 
+// CauseFlowControl is the type of the cause of a TooManyRequests that means that a user or a namespace makes more requests
+// than its share.
+const CauseFlowControl metav1.CauseType = "FlowControl"
+
 // KindFileList is the kind of a FileList.
 const KindFileList = "FileList"
 

@@ -86,7 +86,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := rt.serve(c); err != nil {
 		failed := status.Of(r.Context(), c.Name, err)
 		c.Secrets.Value(c.Namespace, &failed.ErrStatus)
-		writeStatus(w, r, failed)
+		WriteStatus(w, r, failed)
 	}
 }
 
@@ -154,7 +154,7 @@ func handlerOf(c *call.Call, by call.Verbs, info *apirequest.RequestInfo) (call.
 	}, c.Verb)
 }
 
-// writeStatus answers with an error as JSON.
-func writeStatus(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError) {
+// WriteStatus answers with an error as JSON.
+func WriteStatus(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError) {
 	responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{}, w, r)
 }

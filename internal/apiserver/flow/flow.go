@@ -1,0 +1,174 @@
+// Package flow shares the runtime API among users and namespaces, however a request reaches it (K8S-12): nobody's requests
+// keep others from being answered. A request beyond a limit is answered with 429 and a time after which to try again. The
+// limits hold for each replica.
+package flow
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// Limits bound the use of the runtime API. 0 is without limit.
+type Limits struct {
+	UserRate      int // requests of a user in a second; three times as many at once
+	UserOpen      int // requests of a user that are under way, apart from those that last
+	NamespaceOpen int // the same of a namespace
+	// UserLasting and NamespaceLasting bound requests that last: streams, files, and code.
+	UserLasting, NamespaceLasting int
+	// UserSearches are the searches of a user in a minute, and SearchesOpen those of everybody that are under way. A search
+	// asks the API server about each namespace.
+	UserSearches, SearchesOpen int
+}
+
+// Defaults returns the limits that hold unless others are set.
+func Defaults() Limits {
+	return Limits{UserRate: 500, UserOpen: 100, NamespaceOpen: 200, UserLasting: 1000, NamespaceLasting: 2000, UserSearches: 60, SearchesOpen: 16}
+}
+
+// Fields returns the limits by their names.
+func (l *Limits) Fields() map[string]*int {
+	return map[string]*int{
+		"userRate": &l.UserRate, "userOpen": &l.UserOpen, "namespaceOpen": &l.NamespaceOpen, "userLasting": &l.UserLasting, "namespaceLasting": &l.NamespaceLasting,
+		"userSearches": &l.UserSearches, "searchesOpen": &l.SearchesOpen,
+	}
+}
+
+// Control holds requests to limits. It is safe for concurrent use.
+type Control struct {
+	limits  Limits
+	clock   clock.PassiveClock
+	lasting func(r *http.Request, info *apirequest.RequestInfo) bool
+	refuse  func(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError)
+
+	mu    sync.Mutex
+	open  map[key]int
+	rates map[key]*rate.Limiter
+}
+
+// key names what is counted: of whom, and which requests.
+type key struct{ kind, name string }
+
+// New returns a Control. lasting reports whether a request has no deadline, and refuse answers with an error.
+func New(l Limits, c clock.PassiveClock, lasting func(r *http.Request, info *apirequest.RequestInfo) bool, refuse func(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError)) *Control {
+	return &Control{limits: l, clock: c, lasting: lasting, refuse: refuse, open: map[key]int{}, rates: map[key]*rate.Limiter{}}
+}
+
+// Wrap returns a handler that holds authorized requests to the limits. Requests of system:masters, health checks and
+// discovery have none.
+func (c *Control) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		info, ok := apirequest.RequestInfoFrom(ctx)
+		who, known := apirequest.UserFrom(ctx)
+		if !ok || !info.IsResourceRequest || !known || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		done, err := c.admit(r, info, who.GetName())
+		if err != nil {
+			c.refuse(w, r, err)
+			return
+		}
+		defer done()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// counted is a number of requests that may be under way.
+type counted struct {
+	key
+	most int
+	what string
+}
+
+// admit counts a request as under way, until done is called.
+func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name string) (done func(), refused *apierrors.StatusError) {
+	search := info.Resource == string(runtimev1.ViewSearches)
+	under := []counted{
+		{key{"open", name}, c.limits.UserOpen, "requests of the user %q are under way"},
+		{key{"openIn", info.Namespace}, c.limits.NamespaceOpen, "requests to the namespace %q are under way"},
+	}
+	if c.lasting(r, info) {
+		under = []counted{
+			{key{"lasting", name}, c.limits.UserLasting, "streams, files and executions of the user %q are open"},
+			{key{"lastingIn", info.Namespace}, c.limits.NamespaceLasting, "streams, files and executions of the namespace %q are open"},
+		}
+	}
+	if info.Namespace == "" {
+		under = under[:1]
+	}
+	if search {
+		under = append(under, counted{key{"searches", "all"}, c.limits.SearchesOpen, "searches of %s users are under way"})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, u := range under {
+		if u.most > 0 && c.open[u.key] >= u.most {
+			return nil, tooMany(fmt.Sprintf("%d "+u.what, u.most, u.name))
+		}
+	}
+	if !c.allow(key{"rate", name}, rate.Limit(c.limits.UserRate), 3*c.limits.UserRate) {
+		return nil, tooMany(fmt.Sprintf("the user %q makes more than %d requests a second", name, c.limits.UserRate))
+	}
+	if search && !c.allow(key{"search", name}, rate.Limit(c.limits.UserSearches)/60, max(c.limits.UserSearches/6, 1)) {
+		return nil, tooMany(fmt.Sprintf("the user %q makes more than %d searches a minute", name, c.limits.UserSearches))
+	}
+	for _, u := range under {
+		c.open[u.key]++
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, u := range under {
+			if c.open[u.key]--; c.open[u.key] == 0 {
+				delete(c.open, u.key)
+			}
+		}
+	}, nil
+}
+
+// maxRates bounds how many limiters are kept. Beyond it those that are full again are dropped, which changes nothing.
+const maxRates = 10_000
+
+// allow takes a token of a limiter. The caller holds the lock.
+func (c *Control) allow(k key, limit rate.Limit, burst int) bool {
+	if limit <= 0 {
+		return true
+	}
+	now := c.clock.Now()
+	l := c.rates[k]
+	if l == nil {
+		if len(c.rates) >= maxRates {
+			for other, full := range c.rates {
+				if full.TokensAt(now) >= float64(full.Burst()) {
+					delete(c.rates, other)
+				}
+			}
+		}
+		l = rate.NewLimiter(limit, burst)
+		c.rates[k] = l
+	}
+	return l.AllowN(now, 1)
+}
+
+// retryAfter is the time after which to try again, in seconds.
+const retryAfter = 1
+
+// tooMany returns a 429.
+func tooMany(why string) *apierrors.StatusError {
+	refusals.Inc()
+	e := apierrors.NewTooManyRequests(why+": try again later, or make fewer requests at once", retryAfter)
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseFlowControl, Message: why}}
+	return e
+}

@@ -1,0 +1,13 @@
+package flow
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var refusals = prometheus.NewCounter(prometheus.CounterOpts{
+	Name: "skein_runtime_api_refused_total",
+	Help: "Requests of the runtime API that were refused with 429, because a user or a namespace made too many.",
+})
+
+func init() { metrics.Registry.MustRegister(refusals) }
