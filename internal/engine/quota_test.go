@@ -69,7 +69,9 @@ var _ = Describe("Quotas of a namespace", Label("K8S-11"), func() {
 		close(everywhere.hold)
 		release := sync.OnceFunc(func() { close(answer) })
 		for _, owner := range []string{"a", "b"} {
-			start(w, func(o *engine.Options) { o.Owner, o.Quotas, o.Faults, o.Definitions = owner, quotas.of, faults, everywhere })
+			start(w, func(o *engine.Options) {
+				o.Owner, o.Quotas, o.Faults, o.Definitions = owner, quotas.of, faults, everywhere
+			})
 		}
 		DeferCleanup(release)
 		for _, id := range append(ids, apart) {

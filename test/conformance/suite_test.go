@@ -68,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	port, err := scratch.Port()
 	Expect(err).NotTo(HaveOccurred())
 	door = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(engineArgs(),
+	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(append(engineArgs(), auditArgs(dir)...),
 		"--tool-private-hosts=127.0.0.1", "--gateway-bind-address="+door, "--gateway-trusted-proxies=127.0.0.1")})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.Start(ctx)).To(Succeed())

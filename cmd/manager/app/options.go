@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
 
 	"github.com/skein-dev/skein/internal/envkeys"
@@ -73,6 +74,10 @@ type Options struct {
 	SandboxImagePullPolicy string
 
 	RuntimeAPIBindAddress string
+	// RuntimeAPILimits replace flow.Defaults, by their names.
+	RuntimeAPILimits map[string]int
+	// Audit says what of the requests to the runtime API is recorded, and where. Nothing without a policy file.
+	Audit *genericoptions.AuditOptions
 	// GatewayBindAddress is where ThreadGateways are served; empty or 0 means nowhere.
 	GatewayBindAddress string
 	// GatewayTrustedProxies are the addresses, or ranges of them, whose X-Forwarded-For and users count.
@@ -169,6 +174,11 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.SandboxDeno, "sandbox-deno", o.SandboxDeno, "the Deno `program`, for threads of pools with the engine v8 under --sandbox=process")
 	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of those images: Always, IfNotPresent or Never")
 	f.StringVar(&o.RuntimeAPIBindAddress, "runtime-api-bind-address", o.RuntimeAPIBindAddress, "`address` of the runtime API; 0 switches it off")
+	f.StringToIntVar(&o.RuntimeAPILimits, flagLimits, o.RuntimeAPILimits, "`limit=number` of the runtime API for each replica, such as userRate=500,userOpen=100,namespaceOpen=200,userLasting=1000,namespaceLasting=2000,userSearches=60,searchesOpen=16, which are the defaults; 0 for no limit")
+	if o.Audit == nil {
+		o.Audit = genericoptions.NewAuditOptions()
+	}
+	o.Audit.AddFlags(f) // --audit-policy-file, --audit-log-path and others, as of an API server
 	f.StringVar(&o.GatewayBindAddress, "gateway-bind-address", o.GatewayBindAddress, "`address` at which ThreadGateways let people without a Kubernetes identity in; none when empty")
 	f.StringSliceVar(&o.GatewayTrustedProxies, "gateway-trusted-proxies", o.GatewayTrustedProxies, "`address`, or range such as 10.0.0.0/16, of a proxy in front of the gateways: X-Forwarded-For and the users of ThreadGateways count from it only")
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
@@ -228,6 +238,12 @@ func (o *Options) validate() error {
 		errs = append(errs, err)
 	}
 	if _, err := kube.ParseQuotas(o.NamespaceQuota); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := o.runtimeAPILimits(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := o.checkAudit(); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := o.toolPolicy(); err != nil {

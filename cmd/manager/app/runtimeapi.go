@@ -2,13 +2,18 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/apiserver/flow"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube"
@@ -41,7 +46,13 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 	if err := mgr.Add(certificate); err != nil {
 		return nil, closing(listener, err)
 	}
+	limits, err := o.runtimeAPILimits()
+	if err != nil {
+		return nil, closing(listener, err)
+	}
 	server, err := apiserver.New(apiserver.Options{
+		Audit:       o.Audit,
+		Flow:        limits,
 		Threads:     data.threads,
 		Engine:      eng,
 		Children:    children,
@@ -60,6 +71,37 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 		return nil, closing(listener, err)
 	}
 	return server, mgr.Add(server)
+}
+
+// flagLimits is the flag of the limits of the runtime API.
+const flagLimits = "runtime-api-limits"
+
+// runtimeAPILimits returns the limits of the runtime API (K8S-12).
+func (o *Options) runtimeAPILimits() (flow.Limits, error) {
+	limits := flow.Defaults()
+	fields := limits.Fields()
+	for name, n := range o.RuntimeAPILimits {
+		field, ok := fields[name]
+		if !ok {
+			return limits, fmt.Errorf("--%s: there is no limit %q: name %s", flagLimits, name, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		}
+		if n < 0 {
+			return limits, fmt.Errorf("--%s=%s=%d: give a positive number, or 0 for no limit", flagLimits, name, n)
+		}
+		*field = n
+	}
+	return limits, nil
+}
+
+// checkAudit returns the errors in the flags about the audit log.
+func (o *Options) checkAudit() error {
+	if o.Audit == nil {
+		return nil
+	}
+	if o.Audit.LogOptions.Path != "" && o.Audit.PolicyFile == "" {
+		return errors.New("--audit-log-path: nothing would be recorded: name a policy in --audit-policy-file too")
+	}
+	return errors.Join(o.Audit.Validate()...)
 }
 
 func closing(l net.Listener, err error) error {
