@@ -1,0 +1,73 @@
+package doctest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// TestRightsOfTheManagerHaveReasons expects a row of docs/install.md for each right in config/rbac/role.yaml, with exactly its
+// verbs, so that a right is not widened without a reason that people can read.
+func TestRightsOfTheManagerHaveReasons(t *testing.T) {
+	role, err := os.ReadFile("../../config/rbac/role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string][]string{} // verbs by group and resource
+	_, section, _ := strings.Cut(string(page), "\n## What the manager may do\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 6 || !strings.Contains(cells[2], "`") {
+			continue
+		}
+		for i, resource := range strings.Split(cells[2], "`") {
+			if i%2 == 1 {
+				key := strings.TrimSpace(cells[1]) + " " + resource
+				documented[key] = append(documented[key], strings.Split(strings.TrimSpace(cells[3]), ", ")...)
+			}
+		}
+	}
+	given := map[string]bool{}
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(role), 4096); ; {
+		var r rbacv1.ClusterRole
+		if err := d.Decode(&r); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind != "ClusterRole" {
+			continue
+		}
+		for _, rule := range r.Rules {
+			for _, resource := range rule.Resources {
+				group := rule.APIGroups[0]
+				if group == "" {
+					group = "core"
+				}
+				key := group + " " + resource
+				given[key] = true
+				verbs := slices.Sorted(slices.Values(rule.Verbs))
+				if said := slices.Sorted(slices.Values(documented[key])); !slices.Equal(said, verbs) {
+					t.Errorf("docs/install.md says that the manager may %v %s, and config/rbac/role.yaml says %v", said, key, verbs)
+				}
+			}
+		}
+	}
+	for key := range documented {
+		if !given[key] {
+			t.Errorf("docs/install.md gives a reason for %s, which config/rbac/role.yaml does not give to the manager", key)
+		}
+	}
+}
