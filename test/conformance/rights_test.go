@@ -83,3 +83,17 @@ var _ = Describe("A manager for one namespace", Serial, Label("K8S-13"), func() 
 		Expect(last(say(ctx, t, 1, "hello"))).NotTo(BeEmpty())
 	})
 })
+
+// rightsEnv has the suite compare what its managers asked of the API server with what config/rbac gives them. The audit log that
+// this needs grows by gigabytes in a run of everything.
+const rightsEnv = "SKEIN_RIGHTS"
+
+var _ = AfterSuite(func() {
+	if os.Getenv(rightsEnv) == "" || cluster == nil {
+		return
+	}
+	missing, unused, err := cluster.ManagerRights()
+	Expect(err).NotTo(HaveOccurred())
+	AddReportEntry("rights of the manager that this run did not use", ReportEntryVisibilityAlways, strings.Join(unused, "\n"))
+	Expect(missing).To(BeEmpty(), "managers asked for what config/rbac/role.yaml does not give")
+})

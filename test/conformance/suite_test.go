@@ -56,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	logFile, err = os.Create(filepath.Join(dir, "manager.log"))
 	Expect(err).NotTo(HaveOccurred())
-	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "conformance", Log: GinkgoWriter})
+	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "conformance", AuditLog: os.Getenv(rightsEnv) != "", Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 	_, err = cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))
