@@ -172,7 +172,10 @@ type MessageQuery struct {
 	IncludeSilent bool
 	MaxDepth      int // 0 = only depth 0
 	AllDepths     bool
-	AfterSeq      int64 // only messages after this one, in asc order; for the engine
+	// MaxBytes ends the page before the texts of its messages have more bytes, but not before its first message, and sets
+	// HasMore then. 0 means no limit. It cannot be combined with AfterSeq.
+	MaxBytes int64
+	AfterSeq int64 // only messages after this one, in asc order; for the engine
 	// IncludeQueued adds the messages of the inbox after the stored ones, as pending and with metadata.queued = true
 	// (MSG-05). They count in Total. It cannot be combined with AfterSeq.
 	IncludeQueued bool

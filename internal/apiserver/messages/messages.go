@@ -40,6 +40,9 @@ type Handler struct {
 // allDepths is the value of maxDepth that selects messages of every depth.
 const allDepths = -1
 
+// maxPageBytes bounds the texts of a page: a message may have a mebibyte, and a page a thousand of them.
+const maxPageBytes = 8 << 20
+
 // List answers GET messages (MSG-02, MSG-05).
 func (h *Handler) List(c *call.Call) error {
 	q, err := c.Query()
@@ -47,7 +50,7 @@ func (h *Handler) List(c *call.Call) error {
 		return err
 	}
 	limit, offset := q.Page()
-	mq := store.MessageQuery{Limit: limit, Offset: offset, Order: q.OneOf("order", "asc", "desc"), IncludeSilent: q.Flag("includeSilent", false)}
+	mq := store.MessageQuery{Limit: limit, Offset: offset, Order: q.OneOf("order", "asc", "desc"), IncludeSilent: q.Flag("includeSilent", false), MaxBytes: maxPageBytes}
 	if depth := q.Number("maxDepth", 0, allDepths, math.MaxInt32); depth == allDepths {
 		mq.AllDepths = true
 	} else {

@@ -32,7 +32,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		e := &env{}
 		BeforeEach(func() { e.start(newBackend()) })
 		for _, part := range []func(*env){
-			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeAges, describeMessages, describePages, describeInbox, describeLog, describeLines,
+			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeAges, describeMessages, describePages, describePageBytes, describeInbox, describeLog, describeLines,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeFiringClaims, describeSchedules, describeNotifications,
 			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeSummaries, describeRelated, describeForkModel, describeSearch,
 			describeState, describeKVService, describeLifecycle, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits, describeChildren, describeQuotas,

@@ -152,10 +152,12 @@ func (p *pager) page(threadID string) (*store.MessagePage, error) {
 		page.HasMore = end < total && start < total
 	}
 	if start < end {
-		if page.Messages, err = p.span(start, min(end, stored), stored); err != nil {
+		var cut bool
+		if page.Messages, cut, err = p.bounded(start, min(end, stored), stored); err != nil {
 			return nil, err
 		}
-		if end > stored {
+		page.HasMore = page.HasMore || cut
+		if end > stored && (!cut || p.q.Order != "asc") {
 			page.Messages = append(page.Messages, waiting[max(start-stored, 0):end-stored]...)
 		}
 	}
