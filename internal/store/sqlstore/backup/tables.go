@@ -49,7 +49,7 @@ type table struct {
 var tables = []table{
 	define("thread", threadRows, "", `id:t namespace:t name:t agent:t user_id:t task_id:t title:t arguments:T created_at:i parent_id:t reference:t root_id:t
 		depth:i child:T terminated_at:i terminated_reason:t registry_status:t archived_at:i fields:T object_uid:t retained_at:i destroyed_at:i destroyed_reason:t
-		origin_id:t fork_index:i scoped_env:t origin_agent:t declared_agent:t restored:t`).withRemnants(),
+		origin_id:t fork_index:i scoped_env:t origin_agent:t declared_agent:t restored:t waits:t`).withRemnants(),
 	define("message", ofThreads, "x.thread, x.seq", `thread:k seq:i id:t role:t silent:i depth:i status:t created_at:i run_id:t tool_call_id:T content:T rest:T`).withRemnants(),
 	define("message_block", ofThreads, "", `thread:k at:i spoken:i silent:i deep:t`).withRemnants(),
 	define("message_segment", ofThreads, "", `thread:k lo:i hi:i source:k`),
@@ -59,7 +59,7 @@ var tables = []table{
 	define("run", ofThreads, "", `thread:k id:t seq:i agent:t status:t reason:t message:t steps:i started_at:i ended_at:i state:T usage:T session_state:T wake_at:i`),
 	define("kv", ofThreads, "", `thread:k key:t value:t updated_at:i`),
 	define("file", ofThreads, "", `thread:k path:t parent:t dir:i mime_type:t digest:t size:i metadata:T width:i height:i created_at:i`),
-	define("file_usage", ofThreads, "", `thread:k files:i folders:i bytes:i max_bytes:I max_files:I`),
+	define("file_usage", ofThreads, "", `thread:k namespace:t files:i folders:i bytes:i max_bytes:I max_files:I`),
 	define("idempotency", ofThreads, "", `thread:k key:t fingerprint:t result:T created_at:i`),
 	define("relationship", ofThreads, "", `thread:k peer:t type:t role:t message_index:i created_at:i comment:t`),
 	define("thread_env", ofThreads, "", `thread:k name:t type:t value:b key_id:i origin:t entry:t version:t updated_at:i`),
@@ -73,6 +73,7 @@ var tables = []table{
 		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`),
 	define("child_task", ofNamespace, "", `id:t parent_id:t reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
 	define("kv_service", ofNamespace, "", `namespace:t store:t key:t expires_at:i updated_at:i value:t`),
+	define("quota_day", ofNamespace, "", `namespace:t day:i thread_id:t tokens:i cost:i`),
 	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:t parent_id:t root_id:t purged:i runs:i turns:i input_tokens:i output_tokens:i
 		cached_tokens:i reasoning_tokens:i cost:f duration_ms:i threads:i`),
 	define("effect_args", arguments, "", `id:t thread_id:t args:t created_at:i`),
@@ -92,6 +93,8 @@ var LeftOut = map[string]string{
 	"model_limit":         "how many calls of models may be made at present",
 	"model_permit":        "calls of models that are under way",
 	"child_namespace":     "rows to lock",
+	"quota_namespace":     "rows to lock",
+	"quota_claim":         "room for objects that are being created",
 	"probe":               "a row to write to",
 	"message_text":        "an index",
 	"message_text_state":  "an index",
