@@ -68,7 +68,7 @@ var tables = []table{
 	define("thread_import", ofThreads, "", `thread:k manifest:t last_seq:i`),
 	define("embedding", ofThreads, "", `thread:k seq:i namespace:t agent:t user_id:t space:t created_at:i vector:b`),
 	define("task_usage", ofThreads, "", `thread:k run:t task:t agent:t usage:t created_at:i`),
-	define("lease", ofThreads, "", `thread:k owner:t epoch:i expires_at:i running_in:T`),
+	define("lease", ofThreads, "", `thread:k owner:t epoch:i expires_at:i`),
 	define("thread_head", heads, "", `thread:k namespace:t version:i last_seq:i counts:t queued:i waiting:i running:i work_since:I last_activity_at:i
 		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`),
 	define("child_task", ofNamespace, "", `id:t parent_id:t reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
@@ -112,7 +112,7 @@ var LeftOut = map[string]string{
 
 // Unread are columns that no backup has: the database numbers its rows by itself, and others say what holds for this cluster or this moment
 // only.
-var Unread = map[string]bool{"thread.key": true, "message.key": true, "embedding.key": true}
+var Unread = map[string]bool{"thread.key": true, "message.key": true, "embedding.key": true, "lease.running_in": true}
 
 func define(name string, s scope, order, columns string) table {
 	t := table{name: name, scope: s, order: order}
