@@ -100,8 +100,6 @@ var LeftOut = map[string]string{
 	"quota_namespace":     "rows to lock",
 	"quota_claim":         "objects that are about to be created",
 	"quota_day":           "what counts against the quotas of this installation",
-	"webhook":             "what Webhook objects say, which the controller writes",
-	"webhook_delivery":    "what is sent to webhooks: a restore sends nothing again",
 	"probe":               "a row to write to",
 	"message_text":        "an index",
 	"message_text_state":  "an index",
