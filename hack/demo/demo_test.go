@@ -158,6 +158,11 @@ func TestSamples(t *testing.T) {
 			err := yaml.UnmarshalStrict(b, &o)
 			return o.Name, err
 		},
+		"Subagent": func(b []byte) (string, error) {
+			var o skeinv1.Subagent
+			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
 		"ScheduledEffect": func(b []byte) (string, error) {
 			var o skeinv1.ScheduledEffect
 			if err := yaml.UnmarshalStrict(b, &o); err != nil {

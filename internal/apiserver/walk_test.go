@@ -238,6 +238,9 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		Expect(e.refused("alice", http.MethodDelete, store, ``, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
 		Expect(e.refused("bob", http.MethodDelete, "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/retained/x", ``, asJSON).Reason).To(Equal(metav1.StatusReasonForbidden))
 		Expect(e.refused("alice", http.MethodDelete, "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/retained/x", ``, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
+		const again = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/webhookdeliveries/x/redeliver"
+		Expect(e.refused("bob", http.MethodPost, again, `{}`, asJSON).Reason).To(Equal(metav1.StatusReasonForbidden))
+		Expect(e.refused("alice", http.MethodPost, again, `{}`, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
 
 		var ways []string
 		for name, v := range (&Server{}).handlers().views() {
@@ -255,7 +258,8 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		Expect(slices.DeleteFunc(ways, func(way string) bool { verb, _, _ := strings.Cut(way, " "); return writing[verb] == "" })).To(
 			ConsistOf("update kvstores/values", "delete kvstores/values", "delete retained",
 				// Those of backups_test.go:
-				"create restores", "delete restores", "create restores/rows", "update restores/contents", "create restores/finish", "create restores/effects", "create orphans"),
+				"create restores", "delete restores", "create restores/rows", "update restores/contents", "create restores/finish", "create restores/effects", "create orphans",
+				"create webhookdeliveries/redeliver"),
 			"a new one belongs here")
 	})
 

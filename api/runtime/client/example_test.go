@@ -62,6 +62,22 @@ func ExampleThread_Events() {
 	}
 }
 
+func ExampleThread_Observe() {
+	for seen, err := range thread.Observe(ctx, client.ObserveOptions{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		value, err := seen.Thread()
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(seen.V, value.Thread.MessageCount, string(seen.Patch))
+		if value.Thread.MessageCount > 0 {
+			break
+		}
+	}
+}
+
 func ExampleThread_AllMessages() {
 	for message, err := range thread.AllMessages(ctx, client.MessageOptions{}) {
 		if err != nil {
