@@ -167,8 +167,6 @@ func (b *backups) everything(ctx context.Context) []string {
 	for i := range 20 {
 		e.say(ctx, root, fmt.Sprint("hello ", i))
 	}
-	removed := e.thread(ctx)
-	b.interruptRemoval(ctx, removed)
 	m := e.say(ctx, root, "remember me")
 	call := &store.Message{Role: store.RoleAssistant, Content: &text, Silent: true, Depth: 1, ToolCalls: []store.ToolCall{{ID: "c1", Name: "f", Arguments: "{}"}}, Metadata: map[string]any{"k": "v"}}
 	title := "Set by code"
@@ -228,24 +226,7 @@ func (b *backups) everything(ctx context.Context) []string {
 	next := store.EffectSchedule{EffectID: "e-daily", Namespace: "default", Name: "daily", Fingerprint: "f", Cursor: 10, Fired: 2, Skipped: 1, Day: "2030-01-01", DayFired: 2}
 	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: next, Firings: []store.Firing{{EffectID: "e-daily", Due: 9, Namespace: "default", Name: "daily", Origin: store.OriginSchedule, Target: json.RawMessage(`{}`)}},
 		Skips: []store.EffectSkip{{EffectID: "e-daily", Due: 7, Until: 8, Count: 1, Reason: "Missed"}}})).To(Succeed())
-	return []string{root, child, fork, fork2, imported, retained, removed}
-}
-
-// interruptRemoval destroys a conversation so that its messages are still to be removed.
-func (b *backups) interruptRemoval(ctx context.Context, id string) {
-	GinkgoHelper()
-	e := &b.source
-	for range many {
-		e.say(ctx, id, "to be removed")
-	}
-	cut, cancel := context.WithCancel(ctx)
-	stop := e.store.Subscribe(func(n store.Notification) {
-		if !n.Remote {
-			cancel()
-		}
-	})
-	defer stop()
-	Expect(e.store.Apply(cut, id, nil, &store.Destroy{Reason: store.DestroyedExplicit})).To(Succeed())
+	return []string{root, child, fork, fork2, imported, retained}
 }
 
 func ptrTo[T any](v T) *T { return &v }
