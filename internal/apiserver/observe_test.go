@@ -230,7 +230,7 @@ func (e *testEnv) observeSSE(ctx context.Context) func() runtimev1.Observation {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+at("hello", "/observe"), nil)
 	Expect(err).NotTo(HaveOccurred())
 	req.Header.Set("Authorization", "Bearer alice")
-	resp, err := e.http.Do(req)
+	resp, err := e.http.Do(req) //nolint:bodyclose // the cleanup closes it
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(resp.Body.Close)
 	Expect(resp.Header.Get("Content-Type")).To(Equal("text/event-stream"))

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -234,7 +235,7 @@ var _ = Describe("Compaction", Label("MSG-12"), func() {
 				if !broken {
 					return &model.Response{Content: "healed"}, nil
 				}
-				if c.err == context.DeadlineExceeded {
+				if errors.Is(c.err, context.DeadlineExceeded) {
 					<-ctx.Done()
 				}
 				return c.answer, c.err

@@ -208,10 +208,19 @@ func Merge(text, other []byte) ([]byte, error) {
 			into.Key = append(into.Key, key)
 		}
 	}
-	if h, err = insecurecleartextkeyset.Read(&keyset.MemReaderWriter{Keyset: into}); err != nil {
+	if h, err = insecurecleartextkeyset.Read(inMemory{into}); err != nil {
 		return nil, errors.New("the keys cannot be put together")
 	}
 	return write(h)
+}
+
+// inMemory is a keyset.Reader of a keyset that has been read already.
+type inMemory struct{ keys *tinkpb.Keyset }
+
+func (m inMemory) Read() (*tinkpb.Keyset, error) { return m.keys, nil }
+
+func (m inMemory) ReadEncrypted() (*tinkpb.EncryptedKeyset, error) {
+	return nil, errors.New("the keys are not encrypted")
 }
 
 // Seal seals a value for a variable of the threads below a root. It returns ErrNoKeys without a keyset.

@@ -78,7 +78,7 @@ func (b *Backup) Contents(ctx context.Context, c store.BackupContents, w io.Writ
 	if err != nil {
 		return fmt.Errorf("open contents %s: %w", c.Digest, unavailable(err))
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	if n, err := io.Copy(w, r); err != nil || n != c.Size {
 		return fmt.Errorf("contents %s: %d bytes of %d: %w", c.Digest, n, c.Size, errors.Join(err, io.ErrUnexpectedEOF))
 	}

@@ -42,7 +42,9 @@ var _ = Describe("a backup", Label("K8S-09"), func() {
 		for _, id := range []string{"c", "a", "b", "lost", "kept"} {
 			e.create(ctx, id)
 		}
-		exists := func(_ context.Context, name, uid string) (bool, error) { return name != "lost" && name != "b" && uid == name, nil }
+		exists := func(_ context.Context, name, uid string) (bool, error) {
+			return name != "lost" && name != "b" && uid == name, nil
+		}
 		found, more, err := e.Orphans(ctx, "default", "", 1, exists)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found).To(ConsistOf(HaveField("ID", "b")))

@@ -58,7 +58,7 @@ func household(ctx SpecContext, ns string) (parent *harness.Thread, child string
 	tick("later", "later", func(s *skeinv1.ScheduledEffectSpec) { s.After = &metav1.Duration{Duration: 24 * time.Hour} })
 	tick("hourly", "created", func(s *skeinv1.ScheduledEffectSpec) { s.Schedules, s.RunOnCreation = []string{"@every 24h"}, true })
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(everyText(g, ctx, parent)).To(ContainElements("user: tick", "user: created"))
+		g.Expect(everyText(ctx, g, parent)).To(ContainElements("user: tick", "user: created"))
 		var fired skeinv1.ScheduledEffect
 		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "fired"}, &fired)).To(Succeed())
 		g.Expect(fired.Status.Phase).To(Equal("Finished"))
@@ -75,7 +75,7 @@ func household(ctx SpecContext, ns string) (parent *harness.Thread, child string
 }
 
 // heard returns all messages of a thread, silent ones too.
-func everyText(g Gomega, ctx context.Context, t *harness.Thread) []string {
+func everyText(ctx context.Context, g Gomega, t *harness.Thread) []string {
 	page, err := t.Page(ctx, "includeSilent=true&limit=1000&order=asc")
 	g.Expect(err).NotTo(HaveOccurred())
 	return texts(page.Messages)
@@ -89,7 +89,7 @@ func facts(ctx SpecContext, ns, child string) map[string]any {
 	for _, name := range []string{"thread", child} {
 		h := cluster.Thread(ns, name)
 		t := golang(h)
-		out[name+" messages"] = everyText(g, ctx, h)
+		out[name+" messages"] = everyText(ctx, g, h)
 		rec := must(t.Get(ctx))
 		out[name+" record"] = []any{rec.ThreadID, rec.AgentID, rec.Title, rec.MessageCount, rec.QueuedCount, rec.CreatedAt}
 		out[name+" runs"] = must(t.Runs(ctx, runtimeclient.Page{})).Runs
@@ -116,8 +116,8 @@ func goesOnAs(ctx SpecContext, ns, child string, before map[string]any) {
 	_, err := worker.Approve(ctx, must(worker.Approvals(ctx, runtimeclient.Page{})).Approvals[0].ToolCallID, "", nil)
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(everyText(g, ctx, cluster.Thread(ns, "thread"))).To(ContainElement(And(HavePrefix("assistant: the child said: "), ContainSubstring("it is 5"))))
-		all := strings.Join(everyText(g, ctx, cluster.Thread(ns, "thread")), "\n")
+		g.Expect(everyText(ctx, g, cluster.Thread(ns, "thread"))).To(ContainElement(And(HavePrefix("assistant: the child said: "), ContainSubstring("it is 5"))))
+		all := strings.Join(everyText(ctx, g, cluster.Thread(ns, "thread")), "\n")
 		g.Expect(strings.Count(all, "user: tick")).To(Equal(1), "what fired does not fire again")
 		g.Expect(strings.Count(all, "user: created")).To(Equal(1))
 		var later skeinv1.ScheduledEffect
@@ -133,7 +133,7 @@ func goesOnAs(ctx SpecContext, ns, child string, before map[string]any) {
 	Expect(parent.Spec.ThreadID).NotTo(Equal(string(parent.UID)))
 	Expect(cluster.Thread(ns, "thread").Say(ctx, "and now?")).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(everyText(g, ctx, cluster.Thread(ns, "thread"))).To(ContainElement("assistant: echo: and now?"))
+		g.Expect(everyText(ctx, g, cluster.Thread(ns, "thread"))).To(ContainElement("assistant: echo: and now?"))
 	}).Should(Succeed())
 }
 

@@ -14,8 +14,10 @@ func describeMessages(e *env) {
 	Describe("messages", Label("MSG-01"), func() {
 		It("keep every field", func(ctx SpecContext) {
 			id := e.thread(ctx)
+			summed := e.say(ctx, id, "hi")
 			m := store.Message{
-				ID: "m1", Role: store.RoleAssistant, Content: ptr("text\x01 with 😀"), Name: "n", CreatedAt: 7, ParentID: "p", Depth: 2,
+				Summary: &store.Summary{From: summed.ID, To: summed.ID, FromSeq: summed.Seq, ToSeq: summed.Seq, Messages: 1, Agent: "a", Side: "b", Prompt: "p", Model: "m"},
+				ID:      "m1", Role: store.RoleAssistant, Content: ptr("text\x01 with 😀"), Name: "n", CreatedAt: 7, ParentID: "p", Depth: 2,
 				ToolCalls: []store.ToolCall{{ID: "c1", Name: "sum", Arguments: `{"a":1}`}}, ToolCallID: "call", Silent: true,
 				Metadata:    map[string]any{"a": "b", "n": 1.5, "deep": map[string]any{"x": []any{true, nil}}},
 				Attachments: []store.Attachment{{Path: "/a.csv", Name: "a.csv", MimeType: "text/csv", Size: 3}},

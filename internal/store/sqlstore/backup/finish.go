@@ -9,7 +9,6 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
-	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -191,7 +190,7 @@ func (s Store) remove(ctx context.Context, key int64, id string) (freed []string
 			return nil, err
 		}
 	}
-	if freed, err = threads.PurgeRows(ctx, s.DB, id, key); err != nil {
+	if freed, err = messages.PurgeRows(ctx, s.DB, id, key); err != nil {
 		return nil, err
 	}
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {

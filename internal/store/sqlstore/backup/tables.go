@@ -73,7 +73,6 @@ var tables = []table{
 		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`),
 	define("child_task", ofNamespace, "", `id:t parent_id:t reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
 	define("kv_service", ofNamespace, "", `namespace:t store:t key:t expires_at:i updated_at:i value:t`),
-	define("quota_day", ofNamespace, "", `namespace:t day:i thread_id:t tokens:i cost:i`),
 	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:t parent_id:t root_id:t purged:i runs:i turns:i input_tokens:i output_tokens:i
 		cached_tokens:i reasoning_tokens:i cost:f duration_ms:i threads:i`),
 	define("effect_args", arguments, "", `id:t thread_id:t args:t created_at:i`),

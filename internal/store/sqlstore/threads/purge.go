@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/store/sqlstore/files"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/relations"
@@ -46,43 +45,13 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 			return nil, err
 		}
 	}
-	if freed, err = PurgeRows(ctx, s.DB, id, key); err != nil {
+	if freed, err = messages.PurgeRows(ctx, s.DB, id, key); err != nil {
 		return nil, err
 	}
 	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return purgeRest(t, s.DB.Dialect, id, key) }, id); err != nil {
 		return nil, err
 	}
 	return freed, messages.CollectLeft(ctx, s.DB)
-}
-
-// PurgeRows removes the rows of a thread that nobody sees any more, but for its messages and what is bounded, in slices. It returns the
-// contents that no file has any more.
-func PurgeRows(ctx context.Context, db *txn.DB, id string, key int64) (freed []string, err error) {
-	for _, p := range queries.PurgeSlices {
-		for n := messages.Slice; n == messages.Slice; {
-			if err := db.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-				args := []any{key, key, messages.Slice}
-				if p.ByID {
-					args = []any{id, messages.Slice}
-				}
-				n, err = t.Exec(t.Ctx, p.Query, args...)
-				return err
-			}, id); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for more := true; more; {
-		var some []string
-		if err := db.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-			some, more, err = files.PurgeSome(t, key)
-			return err
-		}, id); err != nil {
-			return nil, err
-		}
-		freed = append(freed, some...)
-	}
-	return freed, nil
 }
 
 // endForPurge ends a thread that is to be purged, and returns its key.
