@@ -75,7 +75,7 @@ var _ = Describe("A crash of a compaction", Label("RUN-02", "MSG-12"), func() {
 		Expect(want[0]).To(HavePrefix("SUMMARY number-0."))
 		Expect(points["compact.after"]).To(BeNumerically(">", 1))
 		reaches("compaction", points)
-		atEachPoint(points, each, func(point string, n int) {
+		atEachPoint(points, firstMiddleLast, func(point string, n int) {
 			_, got := play(ctx, point, n)
 			Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
 		})

@@ -128,6 +128,8 @@ func readable(item store.InboxItem) error {
 		return decodes[store.Rerun](item)
 	case store.InboxStop:
 		return decodes[store.StopOrder](item)
+	case store.InboxCompact:
+		return decodes[store.CompactOrder](item)
 	case store.InboxHook:
 		var h store.HookCall
 		if err := json.Unmarshal(item.Payload, &h); err != nil {
