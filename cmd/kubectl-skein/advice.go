@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,8 +38,12 @@ func advice(s metav1.Status) string {
 func roleFor(verb, resource, group string) string {
 	reads := verb == "get" || verb == "list" || verb == "watch"
 	switch {
+	case group == skeinv1.GroupVersion.Group && resource == "*":
+		return "skein-backup"
 	case group == skeinv1.GroupVersion.Group && reads:
 		return "skein-viewer"
+	case group == skeinv1.GroupVersion.Group && resource == "threadquotas":
+		return "skein-quota-editor"
 	case group == skeinv1.GroupVersion.Group && slices.Contains([]string{"threadgateways", "webhooks", "webhookreceivers"}, resource):
 		return "skein-gateway-editor"
 	case group == skeinv1.GroupVersion.Group:
@@ -46,7 +51,12 @@ func roleFor(verb, resource, group string) string {
 	case group != runtimev1.GroupVersion.Group:
 		return ""
 	}
+	view, _, _ := strings.Cut(resource, "/")
 	switch sub := func(s runtimev1.Subresource) string { return runtimev1.ThreadsResource + "/" + string(s) }; {
+	case resource == "users":
+		return "skein-user-delegate"
+	case slices.Contains([]string{"backups", "restores", "orphans"}, view):
+		return "skein-backup"
 	case resource == sub(runtimev1.SubresourceEnv):
 		return "skein-env-editor"
 	case resource == sub(runtimev1.SubresourceApprovals) && !reads:
