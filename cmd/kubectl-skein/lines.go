@@ -96,7 +96,7 @@ func (l *lines) scan() error {
 	return nil
 }
 
-// close gives the terminal back as it was.
+// close restores the mode that the terminal had.
 func (l *lines) close() {
 	if l.terminal {
 		fmt.Fprintln(l.editor)

@@ -195,7 +195,7 @@ func (r *namespaceRestore) make(ctx context.Context, u *unstructured.Unstructure
 	return nil
 }
 
-// status gives an object the status that it had.
+// status writes the status that an object had in the backup.
 func (r *namespaceRestore) status(ctx context.Context, u, o *unstructured.Unstructured) error {
 	status, there, err := unstructured.NestedMap(u.Object, "status")
 	if err != nil || !there {
@@ -258,7 +258,7 @@ func (r *namespaceRestore) adopted(ctx context.Context) error {
 	return err
 }
 
-// effects gives what was fired to the new ScheduledEffects.
+// effects assigns the restored firings to the new ScheduledEffects.
 func (r *namespaceRestore) effects(ctx context.Context) error {
 	effects := map[string]string{}
 	for _, u := range r.all {

@@ -98,7 +98,7 @@ func (r *Restore) Finish(ctx context.Context, rows map[string]int64) error {
 	return r.post(ctx, "finish", body)
 }
 
-// Effects gives what ScheduledEffects fired to their new objects. The error is one that IsConflict while a thread that has work of an
+// Effects assigns the restored firings of ScheduledEffects to their new objects. The error is one that IsConflict while a thread that has work of an
 // effect is not adopted.
 func (r *Restore) Effects(ctx context.Context, effects map[string]string) error {
 	body, err := json.Marshal(runtimev1.RestoreEffects{Effects: effects})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/skein-dev/skein/internal/engine/schedule"
@@ -56,9 +57,7 @@ func holding(t *testing.T, s *swallower) (clock *clocktesting.FakeClock, ctx con
 	clock = clocktesting.NewFakeClock(time.Now())
 	leases := schedule.NewLeases(s, clock, term, logr.Discard())
 	go leases.Run(t.Context())
-	for !clock.HasWaiters() {
-		time.Sleep(time.Millisecond)
-	}
+	waits(t, clock)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, release, err := leases.Acquire(ctx, "thread", "me", cancel)
 	if err != nil {
@@ -67,8 +66,14 @@ func holding(t *testing.T, s *swallower) (clock *clocktesting.FakeClock, ctx con
 	return clock, ctx, release
 }
 
+// waits returns when somebody waits for the clock.
+func waits(t *testing.T, clock *clocktesting.FakeClock) {
+	t.Helper()
+	NewWithT(t).Eventually(clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())
+}
+
 // TestLeaseEndsByTheHoldersClock expects that a holder stops before others can take the lease, although the database never answers its
-// renewals (REL-03, K8S-10).
+// renewals (K8S-10).
 func TestLeaseEndsByTheHoldersClock(t *testing.T) {
 	s := newSwallower()
 	s.swallows = true
@@ -98,9 +103,7 @@ func TestRenewedLeaseGoesOn(t *testing.T) {
 	for range 12 {
 		clock.Step(term / 3)
 		<-s.asked
-		for !clock.HasWaiters() {
-			time.Sleep(time.Millisecond)
-		}
+		waits(t, clock)
 	}
 	if ctx.Err() != nil {
 		t.Fatalf("the lease was given up: %v", context.Cause(ctx))

@@ -1,0 +1,254 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"pgregory.net/rapid"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func (b *backups) describeWhole() {
+	It("has every table, and gives the same answers after its restore", func(ctx SpecContext) {
+		ids := b.everything(ctx)
+		other := b.source.threadIn(ctx, "other")
+		c := b.read(ctx, &b.source, "default")
+		Expect(c.sum.KeyIDs).To(Equal([]uint32{4242}))
+		Expect(c.sum.Contents).To(HaveLen(2))
+		Expect(c.sum.Schema).To(BeNumerically(">=", 28))
+		for name := range b.tables {
+			Expect(c.sum.Rows).To(HaveKeyWithValue(name, BeNumerically(">", 0)), "everything makes no row of table %s: make one, so that this test restores it", name)
+		}
+		for _, r := range c.rows {
+			Expect(string(r.Data)).NotTo(ContainSubstring(other))
+		}
+
+		b.send(ctx, c)
+		for _, id := range ids {
+			_, err := b.target.store.Thread(ctx, id)
+			Expect(err).To(MatchError(store.ErrNotFound), "nothing is visible before all of it is there")
+		}
+		Expect(b.target.store.Threads(ctx, store.ThreadQuery{})).To(BeEmpty())
+		Expect(b.target.store.Namespaces(ctx)).To(BeEmpty())
+		b.finish(ctx, c)
+
+		for _, id := range ids {
+			Expect(answers(ctx, b.target.store, id)).To(Equal(answers(ctx, b.source.store, id)))
+		}
+		Expect(b.target.store.Runnable(ctx, 100)).To(BeEmpty(), "nobody takes up a thread that has no object")
+		v, err := b.target.store.GetKV(ctx, "default", "cache", "k")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(v.Value)).To(MatchJSON(`[1]`))
+		_, digest, err := b.source.store.ChildTask(ctx, ids[0]+"-1")
+		Expect(err).NotTo(HaveOccurred())
+		_, same, err := b.target.store.ChildTask(ctx, ids[0]+"-1")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(same).To(Equal(digest))
+
+		b.adopt(ctx, ids[:5]...)
+		root, child := b.target.info(ctx, ids[0]), b.target.info(ctx, ids[1])
+		Expect([]any{root.HeldBy(newUID(ids[0])), root.Title, root.Agent}).To(Equal([]any{true, "Set by code", "helper"}), "the object's spec does not undo what happened since it was written")
+		Expect([]any{child.ParentID, child.RootID, child.Depth, child.RegistryStatus, child.Child.ToolCallID}).To(Equal([]any{ids[0], ids[0], 1, "running", "c1"}))
+		Expect(b.target.info(ctx, ids[5]).RetainedAt).NotTo(BeZero(), "what was retained before stays so")
+		Expect(b.target.store.Runnable(ctx, 100)).To(ContainElements(ids[0], ids[1]), "what waited and what was under way goes on")
+		Expect(b.target.store.Nearest(ctx, store.NearestQuery{Namespace: "default", Agent: "helper", Space: "s", Vector: []float32{1, 2}})).To(HaveLen(1))
+		again := &store.Once{Key: "once", Fingerprint: "f"}
+		b.target.apply(ctx, ids[0], again)
+		Expect(again.Existed).To(BeTrue())
+		fence, err := b.target.store.Acquire(ctx, ids[0], "someone", time.Minute)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(fence.Epoch).To(BeNumerically(">", 1), "a holder of before the backup is shut out")
+		b.target.apply(ctx, ids[2], &store.DeleteMessage{ID: "none"})
+		for _, id := range slices.Backward(ids[:5]) {
+			_, err := b.target.store.PurgeThread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+		}
+	})
+
+	It("can be restored beside a thread of the same database that was purged", func(ctx SpecContext) {
+		ids := b.everything(ctx)
+		c := b.read(ctx, &b.source, "default")
+		want := map[string]string{}
+		for _, id := range ids {
+			want[id] = answers(ctx, b.source.store, id)
+		}
+		state, err := b.source.store.RestoreState(ctx, b.restore, ids)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(state.Taken).To(Equal(ids))
+		for _, id := range slices.Backward(ids) {
+			_, err := b.source.store.PurgeThread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		b.target.store, b.source.store = b.source.store, b.target.store
+		b.send(ctx, c)
+		b.finish(ctx, c)
+		b.target.store, b.source.store = b.source.store, b.target.store
+		for _, id := range ids {
+			Expect(withoutUsage(answers(ctx, b.source.store, id))).To(Equal(withoutUsage(want[id])))
+		}
+	})
+}
+
+// withoutUsage leaves out the sums: those of a purged thread stay with its agent.
+func withoutUsage(answers string) string {
+	_, rest, _ := strings.Cut(answers, "\n")
+	return rest
+}
+
+func (b *backups) describeAny() {
+	It("of any sequence of forks and edits is the same after its restore", func(ctx SpecContext) {
+		round := 0
+		rapid.Check(GinkgoT(), func(t *rapid.T) {
+			round++
+			f := &forkModel{ctx: ctx, store: b.source.store, round: round}
+			f.create(t, nil)
+			t.Repeat(map[string]func(*rapid.T){
+				"append": f.append, "burst": f.burst, "update": f.update, "delete": f.delete, "fork": f.fork, "truncate": f.truncate,
+				"purge": f.purge, "destroy": f.destroy, "relate": f.relate,
+			})
+			b.restore = store.Restore{ID: fmt.Sprint("round-", round), Namespace: "n"} // of the model's threads
+			c := b.read(ctx, &b.source, "n")
+			b.send(ctx, c)
+			b.finish(ctx, c)
+			for _, thread := range f.threads {
+				if have, want := answers(ctx, b.target.store, thread.id), answers(ctx, b.source.store, thread.id); have != want {
+					t.Fatalf("thread %s after %v:\n%s\nwas\n%s", thread.id, f.did, have, want)
+				}
+			}
+			for _, thread := range f.threads {
+				b.adopt(ctx, thread.id)
+			}
+			f.store = b.target.store
+			f.check(t)
+			for _, thread := range f.threads {
+				for _, s := range []store.Store{b.source.store, b.target.store} {
+					if _, err := s.PurgeThread(ctx, thread.id); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		})
+	})
+}
+
+func (b *backups) describeSteps() {
+	It("is refused when rows or contents are missing, or were not made for this release", func(ctx SpecContext) {
+		b.everything(ctx)
+		c := b.read(ctx, &b.source, "default")
+		var wrong *store.BackupError
+		Expect(errors.As(b.target.store.RestoreRows(ctx, b.restore, []store.BackupRow{{Table: "nothing", Data: json.RawMessage(`{}`)}}), &wrong)).To(BeTrue())
+		Expect(wrong.Message).To(ContainSubstring(`a table "nothing", which this release does not have`))
+		for data, text := range map[string]string{`{"thread":"x"}`: "no column", `{"thread":"x","key":"k","value":"1","updated_at":1,"new":1}`: "a column new", `{"thread":"x","key":"k","value":"1","updated_at":"1"}`: "cannot be read", `[]`: "not an object"} {
+			err := b.target.store.RestoreRows(ctx, b.restore, []store.BackupRow{{Table: "kv", Data: json.RawMessage(data)}})
+			Expect(errors.As(err, &wrong)).To(BeTrue(), data)
+			Expect(wrong.Message).To(ContainSubstring(text))
+		}
+		lone := slices.IndexFunc(c.rows, func(r store.BackupRow) bool { return r.Table == "kv" })
+		Expect(b.target.store.RestoreRows(ctx, b.restore, c.rows[lone:lone+1])).NotTo(Succeed(), "its thread is not there")
+
+		short := c
+		short.rows = slices.Concat(c.rows[:lone], c.rows[lone+1:])
+		b.send(ctx, short)
+		err := b.target.store.FinishRestore(ctx, b.restore, c.sum.Rows)
+		Expect(errors.As(err, &wrong)).To(BeTrue())
+		Expect(wrong.Message).To(Equal("0 rows of table kv have arrived of 1: send the rows of the backup again"))
+		Expect(b.target.store.Threads(ctx, store.ThreadQuery{})).To(BeEmpty())
+
+		freed, err := b.target.store.AbandonRestore(ctx, b.restore)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(freed).To(HaveLen(2))
+		for piece := range slices.Chunk(c.rows, 50) {
+			Expect(b.target.store.RestoreRows(ctx, b.restore, piece)).To(Succeed())
+		}
+		var missing *store.MissingContentsError
+		Expect(errors.As(b.target.store.FinishRestore(ctx, b.restore, c.sum.Rows), &missing)).To(BeTrue())
+		Expect(missing.Digests).To(HaveLen(2))
+		_, err = b.target.store.RestoreContents(ctx, b.restore, store.BackupContents{Digest: digest(77), Object: "o", Size: 1}, justNow)
+		Expect(err).To(MatchError(store.ErrNotFound))
+		b.send(ctx, c)
+		b.finish(ctx, c)
+	})
+
+	It("does not touch the threads of others", func(ctx SpecContext) {
+		ids := b.everything(ctx)
+		c := b.read(ctx, &b.source, "default")
+		_, _, err := b.target.store.CreateThread(ctx, store.Thread{ID: ids[0], Namespace: "victim", Name: "v", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		before := answers(ctx, b.target.store, ids[0])
+		state, err := b.target.store.RestoreState(ctx, b.restore, ids)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(state.Taken).To(Equal(ids[:1]))
+		Expect(b.target.store.RestoreRows(ctx, b.restore, c.rows)).NotTo(Succeed())
+		Expect(answers(ctx, b.target.store, ids[0])).To(Equal(before))
+	})
+
+	It("keeps objects of the bucket while it is made", func(ctx SpecContext) {
+		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
+		Expect(b.source.store.HoldContents(ctx, "x", time.Minute)).To(Succeed())
+		Expect(b.source.store.HoldContents(ctx, "x", time.Minute)).To(Succeed())
+		Expect(b.source.store.ContentsHeld(ctx)).To(BeTrue())
+		b.source.clock.Step(2 * time.Minute)
+		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
+		Expect(b.source.store.HoldContents(ctx, "y", time.Minute)).To(Succeed())
+		Expect(b.source.store.HoldContents(ctx, "y", 0)).To(Succeed())
+		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
+	})
+
+	It("leaves a thread whose object is gone to be retained, once", func(ctx SpecContext) {
+		id := b.source.thread(ctx)
+		b.source.say(ctx, id, "hello")
+		Expect(b.source.store.Orphan(ctx, id, "another")).To(MatchError(store.ErrNotRetained))
+		Expect(b.source.store.Orphan(ctx, id, id)).To(Succeed())
+		Expect(b.source.info(ctx, id).RetainedAt).NotTo(BeZero())
+		Expect(b.source.store.Orphan(ctx, id, id)).To(MatchError(store.ErrNotRetained))
+	})
+}
+
+func (b *backups) describeEffects() {
+	It("fires nothing that has fired, and keeps the keys of what was tried", func(ctx SpecContext) {
+		ids := b.everything(ctx)
+		s := b.source.store
+		claimed, err := s.ClaimFirings(ctx, "worker", time.Minute, map[string]int{"default": 10})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(claimed).To(HaveLen(2))
+		for _, f := range claimed {
+			if f.EffectID == "e-daily" {
+				Expect(s.FinishFiring(ctx, store.FiringEnd{Key: f.Key(), Namespace: "default", Epoch: f.Epoch, Status: store.FiringSucceeded})).To(Succeed())
+			}
+		}
+		c := b.read(ctx, &b.source, "default")
+		b.send(ctx, c)
+		b.finish(ctx, c)
+		Expect(b.target.store.PendingFirings(ctx)).To(BeEmpty())
+		uids := map[string]string{"e-once": "n-once", "e-daily": "n-daily"}
+		Expect(b.target.store.BindEffects(ctx, b.restore, uids)).To(MatchError(store.ErrRetained))
+		b.adopt(ctx, ids[0])
+		for range 2 {
+			Expect(b.target.store.BindEffects(ctx, b.restore, uids)).To(Succeed())
+		}
+		state, err := b.target.store.RestoreState(ctx, b.restore, ids)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(state.Effects).To(BeFalse())
+
+		again, err := b.target.store.ClaimFirings(ctx, "worker", time.Minute, map[string]int{"default": 10})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(HaveLen(1))
+		Expect([]any{again[0].EffectID, again[0].KeyedBy, again[0].ThreadID, again[0].Attempts}).To(Equal([]any{"n-once", "e-once", ids[0], 2}))
+		recorded, err := b.target.store.RecordFiring(ctx, store.Firing{EffectID: "n-once", Due: 5, ThreadID: ids[0], Namespace: "default"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(recorded).To(BeFalse())
+		schedule, err := b.target.store.EffectSchedule(ctx, "n-daily")
+		Expect(err).NotTo(HaveOccurred())
+		Expect([]any{schedule.Cursor, schedule.Fired, schedule.Skipped}).To(Equal([]any{int64(10), int64(2), int64(1)}))
+		Expect(b.target.store.EffectSkips(ctx, "n-daily", 10)).To(HaveLen(1))
+		Expect(b.target.store.Firing(ctx, store.FiringKey{EffectID: "n-daily", Due: 9})).To(HaveField("Status", store.FiringSucceeded))
+		Expect(b.target.store.EffectArgs(ctx, "args-1")).To(MatchJSON(`{"a":2}`))
+	})
+}
