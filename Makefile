@@ -187,7 +187,7 @@ conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-0
 # Its specs alone: `make test` prints the rows once, when e2e has run too.
 .PHONY: test-conformance
 test-conformance: $(NEEDS) postgres typescript
-	@$(TESTRUN) tier $(TESTFLAGS) -p 1 conformance $(PKG)
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m conformance $(PKG)
 
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
