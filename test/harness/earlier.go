@@ -13,13 +13,18 @@ import (
 // repository that has no releases yet: the first commit that says which schemas it can use. Move it forward when a migration raises
 // schema_reader.minimum, or an older version of the sandbox protocol is given up, and never otherwise
 // (docs/adr/0053-neighbouring-versions.md).
-const EarlierCommit = "d1c3fbe80b76de5f0f44c70a18a802e74e26ed47"
+const EarlierCommit = "dad75a3260e1d39b8d15c99a45633ac2311169d5"
 
-// BuildEarlier builds the programs manager and sandbox of EarlierCommit from the history of the repository, once, and returns their folder.
+// ErrNoHistory means that the checkout does not have the commit to build the earlier version from.
+var ErrNoHistory = errors.New("two versions cannot run side by side without the history of the repository")
+
+// BuildEarlier builds the programs manager and sandbox of EarlierCommit from the history of the repository, once, and returns their
+// folder. It fails with ErrNoHistory where there is no such commit. Its flags are those of `make build`, so that what the two
+// versions share is in the cache.
 func BuildEarlier(ctx context.Context) (dir string, err error) {
 	if _, err := run(ctx, Root(), "git", "cat-file", "-e", EarlierCommit+"^{commit}"); err != nil {
-		return "", fmt.Errorf("two neighbouring versions cannot run side by side, because this checkout does not have the commit %s to build the earlier one from: "+
-			"in a shallow clone run `git fetch --unshallow`, and in CI check out with the whole history (fetch-depth: 0); an archive of the sources has no history (%w)", EarlierCommit, err)
+		return "", fmt.Errorf("%w: commit %s is missing: in a shallow clone run `git fetch --unshallow`, and in CI check out with the whole history (fetch-depth: 0): %w",
+			ErrNoHistory, EarlierCommit, err)
 	}
 	folder := filepath.Join(Root(), "build", "earlier")
 	dir = filepath.Join(folder, EarlierCommit)
@@ -41,7 +46,7 @@ func BuildEarlier(ctx context.Context) (dir string, err error) {
 	for _, step := range [][]string{
 		{Root(), "git", "archive", "--output=" + archive, EarlierCommit},
 		{source, "tar", "-xf", archive},
-		{source, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin + string(filepath.Separator), "./cmd/manager", "./cmd/sandbox"},
+		{source, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", bin + string(filepath.Separator), "./cmd/manager", "./cmd/sandbox"},
 	} {
 		if _, err := run(ctx, step[0], step[1], step[2:]...); err != nil {
 			return "", fmt.Errorf("build the earlier version: %w", err)
