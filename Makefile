@@ -135,7 +135,7 @@ clean: ## Remove what the build made (caches outside the repository stay); not w
 ##@ Test
 
 .PHONY: test
-test: ## Everything: verify, lint, unit, v8, conformance, and beside them e2e, cluster, integration; sums it up.
+test: ## Everything: verify, lint, unit, v8, conformance, and beside them e2e, cluster, integration, outages; sums it up.
 	@hack/test.sh
 
 # How many tests ran and failed is told by testrun, so it is built afresh each time; but not anew under tiers that run it.
@@ -187,7 +187,11 @@ conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-0
 # Its specs alone: `make test` prints the rows once, when e2e has run too.
 .PHONY: test-conformance
 test-conformance: $(NEEDS) postgres typescript
-	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m conformance $(PKG)
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m $(if $(FILTER)$(ONLY),,-label-filter '!outages') conformance $(PKG)
+
+.PHONY: test-outages
+test-outages: $(NEEDS) postgres ## Its specs in which managers, databases and networks fail.
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m $(if $(FILTER)$(ONLY),,-label-filter outages) outages $(PKG)
 
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).

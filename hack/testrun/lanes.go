@@ -24,8 +24,7 @@ type laneTier struct {
 }
 
 // testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. The first
-// lane keeps the processors busy. The second mostly waits for pods and nodes, and without the integration tier would
-// end too early.
+// lane keeps the processors busy. The second mostly waits: for pods and nodes, and for what was stopped to be noticed.
 var testLanes = [][]laneTier{
 	{
 		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
@@ -38,6 +37,7 @@ var testLanes = [][]laneTier{
 		{name: "e2e", what: "real pods on a real node", target: "test-e2e"},
 		{name: "cluster", what: "the dev cluster itself", target: "test-cluster"},
 		{name: "integration", what: "packages that need a control plane", target: "test-integration"},
+		{name: "outages", what: "rows that hold while managers, databases and networks fail", target: "test-outages"},
 	},
 }
 
@@ -79,7 +79,7 @@ func allCommand(ctx context.Context, args []string) error {
 		}
 	}
 	fmt.Println("\n=== the rows of the specification")
-	if err := rowsCommand([]string{"-reports", *reports, "-tiers", "conformance,e2e"}); err != nil && !errors.Is(err, errFailed) {
+	if err := rowsCommand([]string{"-reports", *reports, "-tiers", "conformance,outages,e2e"}); err != nil && !errors.Is(err, errFailed) {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 	}
 	fmt.Printf("\n=== all tiers, %.0fs\n", time.Since(began).Seconds())

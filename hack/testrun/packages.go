@@ -25,8 +25,11 @@ var tierFolders = map[string][]string{
 }
 
 // tierRepeats are packages of other tiers that run once more in a tier, in the configuration that its environment
-// sets.
-var tierRepeats = map[string][]string{"v8": {"internal/sandbox/client", "internal/sandbox/hostiletest", "test/conformance"}}
+// sets, or with the specs that its label filter selects.
+var tierRepeats = map[string][]string{
+	"v8":      {"internal/sandbox/client", "internal/sandbox/hostiletest", "test/conformance"},
+	"outages": {"test/conformance"},
+}
 
 // clusterHelpers are the packages that show that a test needs a control plane or PostgreSQL. A package whose tests
 // import one of them belongs to the integration tier.

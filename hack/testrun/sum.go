@@ -8,7 +8,7 @@ import (
 )
 
 // tierOrder is the order in which tiers run and are listed.
-var tierOrder = []string{"verify", "lint", "unit", "integration", "v8", "conformance", "e2e", "cluster"}
+var tierOrder = []string{"verify", "lint", "unit", "integration", "v8", "conformance", "outages", "e2e", "cluster"}
 
 // sumCommand prints a line for each tier and, last, the total.
 func sumCommand(args []string) error {

@@ -32,7 +32,7 @@ type tierOptions struct {
 }
 
 // onScratch are the tiers whose tests may write to memory. Benchmarks and tests that run on a node use the disk.
-var onScratch = map[string]bool{"unit": true, "integration": true, "v8": true, "conformance": true}
+var onScratch = map[string]bool{"unit": true, "integration": true, "v8": true, "conformance": true, "outages": true}
 
 func tierCommand(ctx context.Context, args []string) error {
 	var o tierOptions
@@ -56,7 +56,7 @@ func tierCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	if f.NArg() == 0 {
-		return errors.New("tier: name the tier: unit, integration, v8, conformance, e2e or bench")
+		return errors.New("tier: name the tier: unit, integration, v8, conformance, outages, e2e or bench")
 	}
 	var err error
 	if o.reports, err = filepath.Abs(*reports); err != nil {
