@@ -27,13 +27,21 @@ var undecodable = []struct{ kind, name, spec, says string }{
 	{"Effect", "effect", `{code: {inline: "export default () => 1"}, timeout: 1d}`, "spec.timeout: use a duration"},
 	{"ThreadEndpoint", "endpoint", `{path: /x, code: {inline: "export default () => 1"}, timeout: [1]}`, "spec.timeout: use a duration"},
 	{"ThreadGateway", "door", `{agentRef: {name: agent}, signingKeys: [{name: keys, key: k}], answerTimeout: soon}`, "spec.answerTimeout: use a duration"},
-	{"Webhook", "told", `{url: "https://a.example/x", events: [run.ended], signingKeys: [{name: keys, key: k}], maxAttempts: many}`, "spec.maxAttempts: use a number"},
-	{"WebhookReceiver", "takes", `{form: GitHub, signingKeys: [{name: keys, key: k}], agentRef: {name: agent}, maxBytes: "1"}`, "spec.maxBytes: use a number"},
+	{"Webhook", "told", `{url: "https://a.example/x", events: [run.ended], signingKeys: [{name: keys, key: k}], maxAttempts: many}`, "spec.maxAttempts: use a whole number"},
+	{"WebhookReceiver", "takes", `{form: GitHub, signingKeys: [{name: keys, key: k}], agentRef: {name: agent}, maxBytes: "1"}`, "spec.maxBytes: use a whole number"},
 	{"Thread", "thread", `{agentRef: {name: agent}, idleExpiry: 30d, limits: {maxCost: "1e-999999999"}, deletionPolicy: Delete}`, "spec.limits.maxCost: use a quantity"},
 	{"Subagent", "subagent", `{parentRef: {name: thread}, agentRef: {name: agent}, name: x, blocking: "yes"}`, "spec.blocking: use true or false"},
 	{"ScheduledEffect", "at", `{threadRef: {name: thread}, effect: effect, at: soon}`, `spec.at: "soon" is not a time: use one such as 2027-01-31T09:00:00Z`},
 	{"ScheduledEffect", "after", `{threadRef: {name: thread}, effect: effect, after: "*/5 * * * *"}`, "spec.after: use a duration"},
+	{"ThreadQuota", "quota", `{hard: {threads: many, bytes: plenty}}`, "; spec.hard.bytes: use a quantity"},
 	{"SandboxPool", "pool", `{warm: two, idleTimeout: 300}`, "spec.warm: use a whole number"},
+}
+
+func undecodableKinds() (kinds []string) {
+	for _, o := range undecodable {
+		kinds = append(kinds, o.kind)
+	}
+	return kinds
 }
 
 func manifestOf(ns, kind, name, spec string) string {
@@ -168,7 +176,7 @@ var _ = Describe("An object that the manager cannot decode", Serial, Label("K8S-
 		}).Should(Equal("True"))
 
 		By("deleting them all")
-		_, err := cluster.Kubectl(ctx, "delete", "-n", ns, "--all", "--timeout=60s", "agents,prompts,models,tools,effects,threadendpoints,threadgateways,webhooks,webhookreceivers,subagents,scheduledeffects,sandboxpools,threads")
+		_, err := cluster.Kubectl(ctx, "delete", "-n", ns, "--all", "--timeout=60s", "agents,prompts,models,tools,effects,threadendpoints,threadgateways,webhooks,webhookreceivers,subagents,scheduledeffects,sandboxpools,threadquotas,threads")
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(4*patience))
 })

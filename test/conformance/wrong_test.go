@@ -34,6 +34,7 @@ var smallest = map[string]string{
 	"Subagent":        `{parentRef: {name: thread}, agentRef: {name: agent}, name: x}`,
 	"ScheduledEffect": `{threadRef: {name: thread}, effect: effect, after: 1h}`,
 	"SandboxPool":     `{}`,
+	"ThreadQuota":     `{hard: {threads: 1}}`,
 }
 
 // refused are specs that people write, and what the refusal must say.
@@ -132,6 +133,13 @@ var refused = []struct{ kind, spec, says string }{
 	{"WebhookReceiver", `{form: GitHub, signingKeys: [{name: s, key: k}]}`, "write either threadRef"},
 	{"WebhookReceiver", `{form: GitHub, agentRef: {name: a}, threadRef: {name: t}, signingKeys: [{name: s, key: k}]}`, "write either threadRef"},
 	{"WebhookReceiver", `{form: GitHub, agentRef: {name: a}, signingKeys: [{name: s, key: k}], maxBytes: 1000000}`, "spec.maxBytes"},
+	{"ThreadQuota", `{}`, "spec.hard: Required value"},
+	{"ThreadQuota", `{hard: {}}`, "spec.hard"},
+	{"ThreadQuota", `{hard: {threads: -1}}`, "spec.hard.threads"},
+	{"ThreadQuota", `{hard: {bytes: plenty}}`, "spec.hard.bytes"},
+	{"ThreadQuota", `{hard: {bytes: 100m}}`, "give a whole number of bytes such as 10Gi"},
+	{"ThreadQuota", `{hard: {costPerDay: "-1"}}`, "give an amount of US dollars"},
+	{"ThreadQuota", `{hard: {pods: 3}}`, `unknown field "spec.hard.pods"`},
 	{"SandboxPool", `{warm: -1}`, "spec.warm"},
 	{"SandboxPool", `{warm: two}`, "spec.warm"},
 	{"SandboxPool", `{warm: 5, max: 2}`, "warm must not be above max"},
@@ -246,6 +254,8 @@ var _ = Describe("A wrong manifest", Label("K8S-02", "K8S-08"), func() {
 			var crd apiextensionsv1.CustomResourceDefinition
 			Expect(yaml.Unmarshal(data, &crd)).To(Succeed())
 			kind := crd.Spec.Names.Kind
+			Expect(smallest).To(HaveKey(kind))
+			Expect(undecodableKinds()).To(ContainElement(kind))
 			for name, property := range crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties {
 				o := wrongObject(ns, kind, "x", smallest[kind])
 				var wrong any = map[string]any{"no": "such thing"}
