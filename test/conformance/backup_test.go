@@ -137,7 +137,7 @@ func goesOnAs(ctx SpecContext, ns, child string, before map[string]any) {
 	}).Should(Succeed())
 }
 
-var _ = Describe("A backup", Label("K8S-09"), Serial, func() {
+var _ = Describe("A backup", Label("K8S-09"), Serial, outages, func() {
 	var folder, file, passphrase string
 	BeforeEach(func() {
 		folder = GinkgoT().TempDir()

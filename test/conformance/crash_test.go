@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-var _ = Describe("A manager that is killed", Serial, Label("RUN-02", "RUN-11", "SUB-04", "COD-01"), func() {
+var _ = Describe("A manager that is killed", Serial, outages, Label("RUN-02", "RUN-11", "SUB-04", "COD-01"), func() {
 	It("while code, an approval, a child and a stream are under way goes on as if nothing had been", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.CodeTool(ns, "stamp", `
@@ -125,7 +125,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 	}, SpecTimeout(10*time.Minute))
 })
 
-var _ = Describe("A namespace that floods the manager", Serial, Label("THR-13"), func() {
+var _ = Describe("A namespace that floods the manager", Serial, outages, Label("THR-13"), func() {
 	It("keeps no other waiting", func(ctx SpecContext) {
 		flood, quiet := namespace(ctx), namespace(ctx)
 		instead(ctx, harness.ManagerOptions{Dir: GinkgoT().TempDir(), Args: []string{"--workers=5"}})

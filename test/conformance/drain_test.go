@@ -64,7 +64,7 @@ func post(ctx context.Context, r *replica, token, path string, body any) (*http.
 	return resp, status
 }
 
-var _ = Describe("A replica that is told to stop", Serial, Label("K8S-10"), func() {
+var _ = Describe("A replica that is told to stop", Serial, outages, Label("K8S-10"), func() {
 	// A lease or a claim that was not given back expires after 15 seconds.
 	const atOnce = 10 * time.Second
 

@@ -303,7 +303,7 @@ func (w *trees) dismiss(ctx context.Context, rng *rand.Rand, _ *tree) {
 	w.until(ctx, "dismiss", func(ctx context.Context) error { return cluster.Client.Delete(ctx, s) })
 }
 
-var _ = Describe("Families under random operations", Serial, Label("SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
+var _ = Describe("Families under random operations", Serial, outages, Label("SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
 	// live has clients work, with so many disturbances evenly among their operations, and checks the families that are left.
 	live := func(ctx SpecContext, ns string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
 		GinkgoHelper()

@@ -69,7 +69,7 @@ func newNoise(size int64, seed byte) *noise {
 	return &noise{io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{seed}), size), sum), sum}
 }
 
-var _ = Describe("A file of a gibibyte", Serial, func() {
+var _ = Describe("A file of a gibibyte", Serial, outages, func() {
 	const size = 1 << 30
 	const bound = 200 << 20
 
@@ -111,7 +111,7 @@ var _ = Describe("A file of a gibibyte", Serial, func() {
 	}, SpecTimeout(20*time.Minute))
 })
 
-var _ = Describe("The disk of file contents", Serial, func() {
+var _ = Describe("The disk of file contents", Serial, outages, func() {
 	It("may be full: nothing is stored by halves, and it is over without a restart", Label("FIL-01", "THR-18"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		dir := GinkgoT().TempDir()
@@ -156,7 +156,7 @@ var _ = Describe("The disk of file contents", Serial, func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-var _ = Describe("Contents of files in an S3 bucket", Serial, func() {
+var _ = Describe("Contents of files in an S3 bucket", Serial, outages, func() {
 	It("are written, read, copied and removed as in a folder", Label("FIL-01", "FIL-03"), func(ctx SpecContext) {
 		s3, err := s3test.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -18,7 +18,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-var _ = Describe("Two neighbouring versions", Serial, Label("K8S-10"), func() {
+var _ = Describe("Two neighbouring versions", Serial, outages, Label("K8S-10"), func() {
 	It("run side by side on one database, with each other's sandboxes, and pass runs on to each other", func(ctx SpecContext) {
 		earlier, err := harness.BuildEarlier(ctx)
 		if errors.Is(err, harness.ErrNoHistory) {

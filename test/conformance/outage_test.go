@@ -75,7 +75,7 @@ func served(ctx context.Context) {
 	}).Should(Succeed(), "the aggregation layer reaches the manager")
 }
 
-var _ = Describe("A disk that is full", Serial, func() {
+var _ = Describe("A disk that is full", Serial, outages, func() {
 	It("is said clearly, costs nothing that was acknowledged, and is over without a restart", Label("THR-18", "MSG-04", "FIL-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		dir := filepath.Join(GinkgoT().TempDir(), "data")

@@ -126,7 +126,7 @@ func newestBy(ctx context.Context, g Gomega, t *client.Thread) runtimev1.Run {
 	return runs.Runs[0]
 }
 
-var _ = Describe("Replicas on one PostgreSQL database", Serial, Label("K8S-05"), func() {
+var _ = Describe("Replicas on one PostgreSQL database", Serial, outages, Label("K8S-05"), func() {
 	// Without hints a replica looks every 15 seconds, and what is at once takes no such time.
 	const atOnce = 10 * time.Second
 
@@ -337,7 +337,7 @@ var _ = Describe("Replicas on one PostgreSQL database", Serial, Label("K8S-05"),
 	}, NodeTimeout(6*patience))
 })
 
-var _ = Describe("A second replica on SQLite", Serial, Label("K8S-05"), func() {
+var _ = Describe("A second replica on SQLite", Serial, outages, Label("K8S-05"), func() {
 	It("does not become ready, and says that more than one needs PostgreSQL", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		dir := GinkgoT().TempDir()

@@ -75,7 +75,7 @@ func terminate(ctx context.Context, t *harness.Thread) bool {
 	return true
 }
 
-var _ = Describe("A storm", Serial, Label("EFF-04", "EFF-06"), func() {
+var _ = Describe("A storm", Serial, outages, Label("EFF-04", "EFF-06"), func() {
 	It("of kills, changes of the leader and cuts of the database, on three replicas with PostgreSQL: each due time fires once", Label("K8S-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		kills := stormKills(30)

@@ -37,7 +37,7 @@ func killForLong(ctx context.Context, m *harness.Manager) *coordinationv1.Lease 
 	return l
 }
 
-var _ = Describe("A manager on SQLite that is killed", Serial, Label("K8S-05"), func() {
+var _ = Describe("A manager on SQLite that is killed", Serial, outages, Label("K8S-05"), func() {
 	It("is followed at once by the next one on its data folder", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns, "--leader-elect"}})
@@ -82,7 +82,7 @@ var _ = Describe("A manager on SQLite that is killed", Serial, Label("K8S-05"), 
 	}, NodeTimeout(6*patience))
 })
 
-var _ = Describe("A leader that loses its lease", Serial, Label("K8S-05"), func() {
+var _ = Describe("A leader that loses its lease", Serial, outages, Label("K8S-05"), func() {
 	It("stops its controllers, keeps its runs, and leads again when it can", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		_, rs := onPostgres(ctx, ns, 1)

@@ -51,6 +51,10 @@ func TestConformance(t *testing.T) {
 	RunSpecs(t, "Conformance", suite, reporter)
 }
 
+// outages marks the specs that stop managers, databases or networks. They mostly wait, so they run beside the others in a
+// tier of their own.
+var outages = Label("outages")
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
 	var err error

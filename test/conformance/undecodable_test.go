@@ -140,7 +140,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 	}).Should(Succeed(), "the effect fires")
 }
 
-var _ = Describe("An object that the manager cannot decode", Serial, Label("K8S-08"), func() {
+var _ = Describe("An object that the manager cannot decode", Serial, outages, Label("K8S-08"), func() {
 	It("harms itself alone, through a restart too, and heals", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		restore := loosen(ctx)
