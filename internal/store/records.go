@@ -164,6 +164,34 @@ type Attachment struct {
 	Size     int64  `json:"size,omitempty"`
 }
 
+// messageOverhead is about how much memory a message takes besides its texts.
+const messageOverhead = 512
+
+// Bytes returns about how many bytes of memory the message takes.
+func (m *Message) Bytes() int64 {
+	n := messageOverhead + len(m.ID) + len(m.RunID) + len(m.ReasoningContent) + len(m.Usage) + 128*(len(m.Metadata)+len(m.Attachments))
+	if m.Content != nil {
+		n += len(*m.Content)
+	}
+	for i := range m.ToolCalls {
+		n += 128 + len(m.ToolCalls[i].Arguments)
+	}
+	for _, v := range m.Metadata {
+		if text, ok := v.(string); ok {
+			n += len(text)
+		}
+	}
+	return int64(n)
+}
+
+// Bytes returns about how many bytes of memory the messages of the page take.
+func (p *MessagePage) Bytes() (n int64) {
+	for i := range p.Messages {
+		n += p.Messages[i].Bytes()
+	}
+	return n
+}
+
 // MessageQuery selects a page of messages (MSG-02).
 type MessageQuery struct {
 	Limit         int // 100 when 0

@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -61,18 +62,16 @@ var _ = Describe("the memory of the host", Label("COD-06", "COD-07"), func() {
 	It("is drawn for the arguments of calls of the host, until they are answered", func() {
 		work, done := budget.Begin(ctx, "hostile")
 		defer done()
-		hold := make(chan struct{})
-		go func() { // let go as soon as a call was refused
-			defer GinkgoRecover()
-			defer close(hold)
-			Eventually(budget.Waiting).Should(BeNumerically(">", 0))
-			Eventually(budget.Waiting).Should(BeZero())
-		}()
+		hold := make(chan struct{}) // closed once a call was refused
+		var once sync.Once
 		r := c.RunCode(work, sandbox.CodeRequest{
-			Source: `import { keep } from "host"; export default async () => (await Promise.allSettled(Array(10).fill(0).map(() => keep(Array(60000).fill({a: null}))))).map((r) => r.reason?.message ?? r.value)`,
+			Source: `import { keep, release } from "host"; export default () => Promise.all(Array(10).fill(0).map(() => keep(Array(60000).fill({a: null})).catch((e) => { release(); return e.message })))`,
 			Imports: map[string]map[string]sandbox.Binding{"host": {"keep": {Func: func(ctx context.Context, _ []any) (any, error) {
 				<-hold
 				return "kept", nil
+			}}, "release": {Func: func(context.Context, []any) (any, error) {
+				once.Do(func() { close(hold) })
+				return nil, nil
 			}}}},
 		}).Wait(ctx)
 		Expect(r.Error).To(BeNil())
