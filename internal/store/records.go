@@ -270,6 +270,11 @@ type Event struct {
 	CreatedAt int64           `json:"createdAt"`
 }
 
+// Bytes returns about how many bytes of memory the event takes.
+func (e *Event) Bytes() int64 {
+	return 128 + int64(len(e.Type)+len(e.RunID)+len(e.MessageID)+len(e.Data))
+}
+
 // Event types that Skein itself writes. The type of a custom event (EVT-01) is "event:" and its name.
 const (
 	EventRunStarted     = "run.started"
