@@ -9,7 +9,7 @@ import (
 
 // PatientBody returns the request's body with a time limit for each read instead of one for the whole request.
 func (c *Call) PatientBody(limit time.Duration) *PatientReader {
-	return &PatientReader{r: c.Request.Body, control: http.NewResponseController(c.Response), limit: limit}
+	return &PatientReader{r: c.Request.Body, control: http.NewResponseController(c.Response), limit: limit, now: time.Now}
 }
 
 // PatientReader applies its time limit to each read, not to the whole body, and refuses bodies that come slower than lowestRate.
@@ -19,6 +19,7 @@ type PatientReader struct {
 	limit   time.Duration
 	Err     error // why reading ended, unless it reached the end
 
+	now   func() time.Time
 	began time.Time
 	read  int64
 }
@@ -36,7 +37,7 @@ var errSlow = fmt.Errorf("the body came more slowly than %d bytes a second", low
 
 // Read implements io.Reader.
 func (p *PatientReader) Read(b []byte) (int, error) {
-	now := time.Now()
+	now := p.now()
 	if p.began.IsZero() {
 		p.began = now
 	}
