@@ -88,6 +88,17 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		Expect(body).To(And(ContainSubstring("hello"), ContainSubstring("EndOfLog")))
 	})
 
+	It("ends a watch that finds none", func(ctx SpecContext) {
+		_, err := st.Inject(ctx, message(strings.Repeat("x", 100<<10)))
+		Expect(err).NotTo(HaveOccurred())
+		letGo := hold(64 << 10)
+		_, body := e.do("GET", at("t", "/observe?follow=false"), nil)
+		Expect(body).To(And(ContainSubstring("stream.closed"), ContainSubstring(`"reason":"NoMemory"`), ContainSubstring("connect again for the present value")))
+		letGo()
+		_, body = e.do("GET", at("t", "/observe?follow=false"), nil)
+		Expect(body).To(ContainSubstring("xxxx"))
+	})
+
 	It("is not taken from other namespaces", func() {
 		defer hold(0)()
 		other := budget.Open("calm")
