@@ -29,6 +29,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/router"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -74,6 +75,8 @@ type Options struct {
 
 	// Draining reports whether the replica is stopping. Then it refuses requests that may take long. It may be nil.
 	Draining func() bool
+	// Memory is what requests draw from. nil is without limit.
+	Memory *membudget.Budget
 	// Flow bounds what users and namespaces may ask for. The zero value sets no limits.
 	Flow flow.Limits
 
@@ -192,7 +195,7 @@ func (s *Server) setUp() error {
 func (s *Server) router() *router.Router {
 	s.lookup = &lookup.Finder{Threads: s.opts.Threads, Reader: s.opts.Reader, Live: s.opts.LiveReader, SetupWait: s.opts.setupWait}
 	h := s.handlers()
-	return &router.Router{Find: s.lookup, Routes: h.routes(), Views: h.views(), Actions: actions, Secrets: s.opts.Secrets, Draining: s.opts.Draining}
+	return &router.Router{Find: s.lookup, Routes: h.routes(), Views: h.views(), Actions: actions, Secrets: s.opts.Secrets, Draining: s.opts.Draining, Memory: s.opts.Memory}
 }
 
 // Start serves until ctx ends. It returns when all requests have been answered.

@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -193,6 +194,8 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 		return o
 	}
 	r.engine.fault("call.before")
+	ctx, over := membudget.Part(ctx) // what the tool answers is part of the conversation afterwards
+	defer over()
 	calling, done := codeexec.Lasting(ctx, how.code)
 	defer done()
 	o.result = how.set.Call(how.broker.At(r.hooks.Causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})

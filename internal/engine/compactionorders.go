@@ -67,6 +67,8 @@ func (r *run) underWay() string { return cmp.Or(r.record.ID, r.waiting) }
 // compactAtRest carries out requests to sum up while no run of the thread is under way, or while the run waits. The caller
 // holds the lease.
 func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, orders []store.InboxItem) error {
+	ctx, done := e.opts.Memory.Begin(ctx, t.Namespace)
+	defer done()
 	agent, err := e.agentOf(ctx, t, nil)
 	if err != nil {
 		return err

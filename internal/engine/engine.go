@@ -29,6 +29,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/related"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -86,7 +87,7 @@ func New(o Options) (*Engine, error) {
 		threads: o.Threads,
 		newer:   newNewer(o.Threads.Store(), o.Logger.WithName("engine")),
 
-		recent: transcript.NewCache(transcript.CacheBytes),
+		recent: transcript.NewCache(cacheBytes(o.Memory)),
 
 		held:     held.New(),
 		stopped:  workqueue.NewTyped[string](),
@@ -107,7 +108,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.env = &codeexec.Environment{
 		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Sandboxes: o.Sandboxes, Network: o.Network, MCP: o.MCP, Clock: o.Clock, Log: e.log,
-		Schemas: lru.New(maxDescribed), Redact: o.Redact, Fault: e.fault,
+		Schemas: lru.New(maxDescribed), Memory: o.Memory, Redact: o.Redact, Fault: e.fault,
 	}
 	e.postRun = postrun.NewWorker(postrun.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log.WithName("post-run"), Tasks: o.PostRun, Workers: o.PostRunWorkers, Timeout: o.PostRunTimeout,
@@ -123,6 +124,14 @@ func New(o Options) (*Engine, error) {
 	e.related = e.newRelated()
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil
+}
+
+// cacheBytes returns how large the cache of conversations may be: an eighth of the budget, beside the budget.
+func cacheBytes(b *membudget.Budget) int {
+	if b == nil {
+		return transcript.CacheBytes
+	}
+	return min(transcript.CacheBytes, int(b.Total()/8))
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -41,6 +42,8 @@ type Options struct {
 	NamespaceWorkers int
 	// Quotas returns the quotas of a namespace (K8S-11). nil means that there are none.
 	Quotas func(namespace string) store.Quotas
+	// Memory is what runs draw conversations and values from; nil is without limit.
+	Memory *membudget.Budget
 	// EffectWorkers is how many effects may be under way at once. The default is 64.
 	EffectWorkers int
 	// EffectRetry is how a firing is retried whose handler could not run. A handler that throws is not retried. The

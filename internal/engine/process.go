@@ -181,6 +181,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if under {
 		going = last
 	}
+	ctx, done := e.opts.Memory.Begin(ctx, t.Namespace)
+	defer done()
 	agent, err := e.agentOf(ctx, t, going)
 	if err != nil {
 		return false, err
@@ -202,6 +204,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 			return false, err
 		}
+	} else if err := r.conv.Draw(ctx); err != nil {
+		return false, err
 	}
 	r.seen = t.LastSeq
 	if !under { // a resumed run has yet to read the inbox

@@ -268,6 +268,7 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 	if err != nil {
 		return false, err
 	}
+	r.conv.Release()
 	r.conv, r.seen = conv, at.LastSeq
 	return true, nil
 }

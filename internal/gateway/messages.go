@@ -52,6 +52,9 @@ const (
 // metadataSession is the key of a message's metadata that names the request that brought it (IDS-05).
 const metadataSession = "sessionId"
 
+// maxPageBytes bounds the texts of a page.
+const maxPageBytes = 8 << 20
+
 // messages answers GET v1/messages: what was said in the client's own conversation, the newest page first.
 func (s *Server) messages(q *request) error {
 	limit, err := number(q, "limit", defaultPage, 1, maxPage)
@@ -70,7 +73,7 @@ func (s *Server) messages(q *request) error {
 		case err != nil:
 			return err
 		default:
-			stored, err := st.Messages(q.Context(), store.MessageQuery{Limit: limit, Offset: offset, Order: "desc"})
+			stored, err := st.Messages(q.Context(), store.MessageQuery{Limit: limit, Offset: offset, Order: "desc", MaxBytes: maxPageBytes})
 			if err != nil {
 				return err
 			}
@@ -80,7 +83,7 @@ func (s *Server) messages(q *request) error {
 				}
 			}
 			if stored.HasMore {
-				out.NextOffset = offset + limit
+				out.NextOffset = offset + len(stored.Messages)
 			}
 		}
 	}

@@ -164,6 +164,34 @@ type Attachment struct {
 	Size     int64  `json:"size,omitempty"`
 }
 
+// messageOverhead is about how much memory a message takes besides its texts.
+const messageOverhead = 512
+
+// Bytes returns about how many bytes of memory the message takes.
+func (m *Message) Bytes() int64 {
+	n := messageOverhead + len(m.ID) + len(m.RunID) + len(m.ReasoningContent) + len(m.Usage) + 128*(len(m.Metadata)+len(m.Attachments))
+	if m.Content != nil {
+		n += len(*m.Content)
+	}
+	for i := range m.ToolCalls {
+		n += 128 + len(m.ToolCalls[i].Arguments)
+	}
+	for _, v := range m.Metadata {
+		if text, ok := v.(string); ok {
+			n += len(text)
+		}
+	}
+	return int64(n)
+}
+
+// Bytes returns about how many bytes of memory the messages of the page take.
+func (p *MessagePage) Bytes() (n int64) {
+	for i := range p.Messages {
+		n += p.Messages[i].Bytes()
+	}
+	return n
+}
+
 // MessageQuery selects a page of messages (MSG-02).
 type MessageQuery struct {
 	Limit         int // 100 when 0
@@ -240,6 +268,11 @@ type Event struct {
 	MessageID string          `json:"messageId,omitempty"`
 	Data      json.RawMessage `json:"data,omitempty"`
 	CreatedAt int64           `json:"createdAt"`
+}
+
+// Bytes returns about how many bytes of memory the event takes.
+func (e *Event) Bytes() int64 {
+	return 128 + int64(len(e.Type)+len(e.RunID)+len(e.MessageID)+len(e.Data))
 }
 
 // Event types that Skein itself writes. The type of a custom event (EVT-01) is "event:" and its name.

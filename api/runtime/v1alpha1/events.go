@@ -126,6 +126,7 @@ const (
 	ClosedThreadDeleted    = "ThreadDeleted"
 	ClosedTooSlow          = "TooSlow"
 	ClosedStoreUnavailable = "StoreUnavailable"
+	ClosedNoMemory         = "NoMemory" // the namespace takes as much of the manager's memory as it may
 	ClosedEndOfLog         = "EndOfLog"
 )
 

@@ -154,7 +154,11 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return nil, err
 	}
 	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota).WithQuotas(quotas.Limits)
+	if err := o.openMemory(metrics.Registry); err != nil {
+		return nil, err
+	}
 	eng, err := engine.New(engine.Options{
+		Memory:        o.memory,
 		Threads:       data.threads,
 		Definitions:   resolver,
 		Children:      children,

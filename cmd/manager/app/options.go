@@ -20,6 +20,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
@@ -76,6 +77,9 @@ type Options struct {
 	RuntimeAPIBindAddress string
 	// RuntimeAPILimits replace flow.Defaults, by their names.
 	RuntimeAPILimits map[string]int
+	// MemoryBudget is how much memory namespaces share, such as 400Mi. Empty means a part of the process's memory limit, and 0
+	// means no limit.
+	MemoryBudget string
 	// Audit says what of the requests to the runtime API is recorded, and where. Nothing without a policy file.
 	Audit *genericoptions.AuditOptions
 	// GatewayBindAddress is where ThreadGateways are served; empty or 0 means nowhere.
@@ -124,6 +128,8 @@ type Options struct {
 	// Started is called with the addresses of the listeners once all of them are open, for tests.
 	Started func(Addresses)
 
+	// memory is what namespaces share.
+	memory *membudget.Budget
 	// secrets are the values that are removed from everything that is written and shown.
 	secrets *redact.Registry
 }
@@ -177,6 +183,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of those images: Always, IfNotPresent or Never")
 	f.StringVar(&o.RuntimeAPIBindAddress, "runtime-api-bind-address", o.RuntimeAPIBindAddress, "`address` of the runtime API; 0 switches it off")
 	f.StringToIntVar(&o.RuntimeAPILimits, flagLimits, o.RuntimeAPILimits, "`limit=number` of the runtime API for each replica, such as userRate=500,userOpen=100,namespaceOpen=200,userLasting=1000,namespaceLasting=2000,userSearches=60,searchesOpen=16, which are the defaults; 0 for no limit")
+	f.StringVar(&o.MemoryBudget, flagMemoryBudget, o.MemoryBudget, "`amount`, such as 400Mi, of memory that the values, pages, streams and conversations of all namespaces share; 45 % of the process's memory limit when empty (1Gi if it has none), no limit when 0")
 	if o.Audit == nil {
 		o.Audit = genericoptions.NewAuditOptions()
 	}
@@ -244,6 +251,9 @@ func (o *Options) validate() error {
 		errs = append(errs, err)
 	}
 	if _, err := o.runtimeAPILimits(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := o.memoryBudget(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := o.checkAudit(); err != nil {

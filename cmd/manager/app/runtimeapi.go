@@ -53,6 +53,7 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 	server, err := apiserver.New(apiserver.Options{
 		Audit:       o.Audit,
 		Flow:        limits,
+		Memory:      o.memory,
 		Threads:     data.threads,
 		Engine:      eng,
 		Children:    children,

@@ -6,7 +6,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,8 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
 // ReadBody returns the body of a JSON request, up to its maximum size.
@@ -28,11 +32,24 @@ func (c *Call) ReadBody() ([]byte, error) {
 			}}
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response, c.Request.Body, runtimev1.MaxBodyBytes))
+	in := c.PatientBody(bodyPatience)
+	body, err := membudget.ReadAll(c.Context(), membudget.From(c.Context()), http.MaxBytesReader(c.Response, io.NopCloser(in), runtimev1.MaxBodyBytes))
 	if err != nil {
+		if errors.Is(err, errSlow) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, apierrors.NewBadRequest("the body came too slowly: send it again")
+		}
 		return nil, err
 	}
-	return body, nil
+	return body, c.DrawJSON(body)
+}
+
+// bodyPatience bounds each read of a JSON body.
+const bodyPatience = 30 * time.Second
+
+// DrawJSON draws what a JSON text takes once it is decoded, for as long as the call lasts. Small values can need seventy times
+// their size.
+func (c *Call) DrawJSON(body []byte) error {
+	return membudget.From(c.Context()).Draw(c.Context(), value.JSONCost(body))
 }
 
 // Decode reads a JSON body strictly: unknown and repeated fields are errors that name them. When optional is true, a

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -71,10 +74,19 @@ func (c *Call) CleanItem(namespace string, item any) error {
 	return json.Unmarshal(clean, item)
 }
 
+// maxAnswer bounds every answer but those that are streamed.
+const maxAnswer = 96 << 20
+
 // WriteJSON answers with an object.
 func (c *Call) WriteJSON(code int, obj any) error {
 	body, err := Marshal(obj)
 	if err != nil {
+		return err
+	}
+	if len(body) > maxAnswer {
+		return status.TooMuch(c.Name, fmt.Sprintf("the answer would have %d MiB, more than %d: ask for less at once", len(body)>>20, maxAnswer>>20))
+	}
+	if err := membudget.From(c.Context()).Draw(c.Context(), int64(len(body))); err != nil { // the client may read it slowly
 		return err
 	}
 	body = c.Clean(body)

@@ -16,7 +16,9 @@ import (
 	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
 // Attend answers GET code, a WebSocket (COD-01 to COD-07). The code runs in the thread's sandbox. Meanwhile the
@@ -147,16 +149,36 @@ func (a *attendance) refuse(err error) {
 	_ = a.conn.Close(websocket.StatusPolicyViolation, reason)
 }
 
+// outOfMemory tells the client that there is no memory for its message.
+func outOfMemory(err error) error {
+	var busy *membudget.BusyError
+	var large *membudget.TooLargeError
+	if errors.As(err, &busy) || errors.As(err, &large) {
+		return violated("%w", err)
+	}
+	return err
+}
+
 // receive reads a message.
 func (a *attendance) receive(ctx context.Context) (*runtimev1.CodeClientMessage, error) {
-	kind, data, err := a.conn.Read(ctx)
+	kind, in, err := a.conn.Reader(ctx)
 	if err != nil {
 		return nil, err
+	}
+	work, done := membudget.Part(ctx)
+	defer done()
+	data, err := membudget.ReadAll(work, membudget.From(work), in)
+	if err != nil {
+		return nil, outOfMemory(err)
 	}
 	if kind != websocket.MessageText {
 		return nil, violated("a message is binary: send text")
 	}
 	var m runtimev1.CodeClientMessage
+	// What a value takes once it is decoded is kept until the code has taken it, at most until the execution ends.
+	if err := membudget.From(ctx).Draw(ctx, value.JSONCost(data)); err != nil {
+		return nil, outOfMemory(err)
+	}
 	if err := call.DecodeStrict(a.call.Name, data, &m); err != nil {
 		return nil, violated("a message cannot be read: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 )
 
@@ -56,7 +57,7 @@ func (h *Handler) Serve(c *call.Call) error {
 	}
 	if !req.Reads {
 		in := c.PatientBody(h.TransferTimeout)
-		body, err := io.ReadAll(http.MaxBytesReader(c.Response, io.NopCloser(in), endpoints.MaxRequest))
+		body, err := membudget.ReadAll(ctx, membudget.From(ctx), http.MaxBytesReader(c.Response, io.NopCloser(in), endpoints.MaxRequest))
 		var tooLarge *http.MaxBytesError
 		if in.Err != nil && !errors.As(err, &tooLarge) {
 			return errBodyCutOff

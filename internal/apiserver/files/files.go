@@ -2,6 +2,7 @@
 package files
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -75,6 +77,9 @@ func (h *Handler) Read(c *call.Call) error {
 	if len(meta) <= maxRecordHeader { // clients may refuse larger headers; the list has the metadata
 		header.Set(runtimev1.HeaderFileRecord, string(meta))
 	}
+	if err := drawTransfer(c.Context()); err != nil {
+		return err
+	}
 	out := c.PatientWriter(h.TransferTimeout)
 	if seeker, ok := rc.(io.ReadSeeker); ok {
 		http.ServeContent(out, c.Request, path.Base(rec.Path), time.UnixMicro(rec.CreatedAt), seeker)
@@ -90,6 +95,12 @@ func (h *Handler) Read(c *call.Call) error {
 	}
 	return nil
 }
+
+// transferBytes is about how much memory a file takes while it comes in or goes out.
+const transferBytes = 1 << 20
+
+// drawTransfer draws what the transfer of a file takes, for as long as the request lasts.
+func drawTransfer(ctx context.Context) error { return membudget.From(ctx).Draw(ctx, transferBytes) }
 
 const maxRecordHeader = 16 << 10
 
@@ -143,6 +154,9 @@ func (h *Handler) Write(c *call.Call) error {
 	}
 	if upload != "" {
 		return completeUpload(c, upload, parts, opts)
+	}
+	if err := drawTransfer(ctx); err != nil {
+		return err
 	}
 	in := c.PatientBody(h.TransferTimeout)
 	rec, err := c.Thread.WriteFile(ctx, c.Rest(), in, opts)

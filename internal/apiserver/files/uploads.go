@@ -21,6 +21,9 @@ func (h *Handler) putPart(c *call.Call, id string, part int) error {
 	if err != nil {
 		return err
 	}
+	if err := drawTransfer(c.Context()); err != nil {
+		return err
+	}
 	in := c.PatientBody(h.TransferTimeout)
 	size, err := u.Put(c.Context(), part, in)
 	if in.Err != nil {

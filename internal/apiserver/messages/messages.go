@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -59,10 +60,15 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	if err != nil {
+		return err
+	}
 	page, err := c.Thread.Messages(c.Context(), mq)
 	if err != nil {
 		return err
 	}
+	settle(page.Bytes())
 	return c.WriteJSON(http.StatusOK, runtimev1.MessageList{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: convert.Messages(page.Messages), Total: page.Total, HasMore: page.HasMore,
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/thread/life"
 )
@@ -66,6 +67,9 @@ type Router struct {
 	// be nil.
 	Draining func() bool
 
+	// Memory is what requests draw bodies, pages and answers from; nil is without limit.
+	Memory *membudget.Budget
+
 	repeats repeats
 }
 
@@ -82,6 +86,13 @@ func (rt *Router) LongRunning(_ *http.Request, info *apirequest.RequestInfo) boo
 
 // ServeHTTP implements http.Handler.
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var namespace string
+	if info, ok := apirequest.RequestInfoFrom(r.Context()); ok {
+		namespace = info.Namespace
+	}
+	ctx, done := rt.Memory.Begin(r.Context(), namespace)
+	defer done()
+	r = r.WithContext(ctx)
 	c := &call.Call{Response: w, Request: r, Secrets: rt.Secrets}
 	if err := rt.serve(c); err != nil {
 		failed := status.Of(r.Context(), c.Name, err)

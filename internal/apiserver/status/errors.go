@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -74,6 +75,23 @@ func overNamespace(name string, q *store.NamespaceQuotaError) *apierrors.StatusE
 	e := apierrors.NewForbidden(ThreadsResource, name, nil)
 	e.ErrStatus.Message = q.Error()
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQuotaExceeded, Field: string(q.Resource), Message: q.Error()}}
+	return e
+}
+
+// noMemory returns a 429: the namespace already takes as much of the manager's memory as it may.
+func noMemory(name string, busy *membudget.BusyError) *apierrors.StatusError {
+	e := apierrors.NewTooManyRequests(busy.Error(), RetrySoon)
+	e.ErrStatus.Details = details(name, RetrySoon)
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseMemory, Message: busy.Error()}}
+	return e
+}
+
+// TooMuch returns a 413: the request or its answer takes more memory than it may, and always will.
+func TooMuch(name, message string) *apierrors.StatusError {
+	e := apierrors.NewRequestEntityTooLargeError(message)
+	e.ErrStatus.Message = message
+	e.ErrStatus.Details = details(name, 0)
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseMemory, Message: message}}
 	return e
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/envkeys"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -37,11 +38,17 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	var quota *store.QuotaError
 	var namespaceQuota *store.NamespaceQuotaError
 	var effects *engine.EffectQuotaError
+	var busy *membudget.BusyError
+	var large *membudget.TooLargeError
 	switch {
 	case errors.As(err, &status):
 		return status
 	case errors.As(err, &bad):
 		return Invalid(name, metav1.CauseTypeFieldValueInvalid, bad.Field, bad.Message)
+	case errors.As(err, &busy):
+		return noMemory(name, busy)
+	case errors.As(err, &large):
+		return TooMuch(name, large.Error())
 	case errors.As(err, &tooLarge):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit))
 	case errors.As(err, &unreadable):

@@ -7,12 +7,19 @@ import (
 	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// EventPage is the number of events read at once. An event may hold a whole message, so this bounds the memory of one
-// stream.
-const EventPage = 50
+const (
+	// EventPage is the most events that are read at once. An event may hold a whole message, so this bounds the memory of one
+	// stream.
+	EventPage = 50
+	// firstPage is how many events are read before their size is known.
+	firstPage = 8
+	// pageBytes is about how many bytes are read at once, and what is drawn before a read.
+	pageBytes = 1 << 20
+)
 
 // sink delivers the events of a stream to a client, as server-sent events or over a WebSocket.
 type sink interface {
@@ -37,6 +44,7 @@ type follower struct {
 	lines bool
 	runID string
 	tail  int
+	page  int // how many events the next page may have
 }
 
 var errSlow = errors.New("the client reads events too slowly")
@@ -93,10 +101,13 @@ func (f *follower) subscribe() (notifications <-chan struct{}, stop func()) {
 // drain sends the events that follow the last one sent. It returns why the stream must end, or nil.
 func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 	for {
-		events, err := f.read(ctx)
+		events, done, err := f.drawn(ctx)
+		var busy *membudget.BusyError
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.As(err, &busy):
+			return f.why(runtimev1.ClosedNoMemory, busy.Error()+"; connect again to continue")
 		case errors.Is(err, store.ErrNotFound):
 			return f.why(runtimev1.ClosedThreadDeleted, "the thread was deleted")
 		case err != nil:
@@ -105,7 +116,9 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 			return nil
 		}
 		began := time.Now()
-		if err := to.send(ctx, events); err != nil {
+		err = to.send(ctx, events)
+		done()
+		if err != nil {
 			return f.why(runtimev1.ClosedTooSlow, err.Error())
 		}
 		f.after = events[len(events)-1].Seq
@@ -115,11 +128,37 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 	}
 }
 
+// drawn returns the next page, whose memory is drawn until done is called. The size of a page says how many events the next one
+// may have.
+func (f *follower) drawn(ctx context.Context) (events []store.Event, done func(), err error) {
+	ctx, done = membudget.Part(ctx)
+	settle, err := membudget.Reserve(ctx, pageBytes)
+	if err != nil {
+		done()
+		return nil, done, err
+	}
+	if f.page == 0 {
+		f.page = firstPage
+	}
+	events, err = f.read(ctx, f.page)
+	if err != nil || len(events) == 0 {
+		done()
+		return nil, done, err
+	}
+	var size int64
+	for i := range events {
+		size += events[i].Bytes()
+	}
+	f.page = min(max(int(pageBytes/(size/int64(len(events)))), 1), EventPage)
+	settle(2 * size) // once as events, once as they are sent
+	return events, done, nil
+}
+
 // read returns the next page.
-func (f *follower) read(ctx context.Context) ([]store.Event, error) {
+func (f *follower) read(ctx context.Context, limit int) ([]store.Event, error) {
 	from := f.handler.Threads.Store()
 	if !f.lines {
-		return from.Events(ctx, f.threadID, f.after, EventPage)
+		return from.Events(ctx, f.threadID, f.after, limit)
 	}
 	if f.tail > 0 {
 		newest, err := from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Tail: f.tail})
@@ -128,7 +167,7 @@ func (f *follower) read(ctx context.Context) ([]store.Event, error) {
 		}
 		f.tail, f.after = 0, newest[0].Seq-1
 	}
-	return from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Limit: EventPage})
+	return from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Limit: limit})
 }
 
 func (f *follower) closed(reason, message string) runtimev1.StreamClosed {

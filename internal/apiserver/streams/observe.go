@@ -14,6 +14,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/observe"
 )
@@ -125,8 +126,15 @@ func (h *Handler) sendUpdates(ctx context.Context, w *observe.Watch, follow bool
 		case !ok:
 			return nil
 		}
+		part, done := membudget.Part(ctx)
+		if err := membudget.From(part).Draw(part, 2*int64(len(u.JSON))); err != nil { // as it is, and as it is sent
+			done()
+			return why(runtimev1.ClosedNoMemory, "%v; connect again for the present value", err)
+		}
 		began := time.Now()
-		if err := to.update(ctx, u); err != nil {
+		err = to.update(ctx, u)
+		done()
+		if err != nil {
 			return why(runtimev1.ClosedTooSlow, "%v", err)
 		}
 		if took := time.Since(began); took > h.SlowClient {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -33,7 +34,7 @@ type Sandboxes interface {
 	Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox)
 }
 
-// Environment is what the executions of all threads share. All fields are required.
+// Environment is what the executions of all threads share. All fields but Memory are required.
 type Environment struct {
 	Threads     *thread.Service
 	Store       store.Store
@@ -45,6 +46,8 @@ type Environment struct {
 	Log         logr.Logger
 	// Schemas has the parameters that code of tools declares, by the digest of the code.
 	Schemas *lru.Cache
+	// Memory is what executions draw their values from; nil is without limit.
+	Memory *membudget.Budget
 	// Redact removes the secrets of a namespace from a text.
 	Redact func(namespace, text string) string
 	// Fault is called around outside calls.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/codelog"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/store"
@@ -34,6 +35,7 @@ var ErrTimeout = errors.New("the code did not finish")
 // mu guards sbx, releases, iso, responses, sources and servers. The other fields are set before the isolate opens.
 type Host struct {
 	life   context.Context // ends with the execution
+	memory *membudget.Account
 	env    *Environment
 	thread *store.Thread
 	pool   string
@@ -81,8 +83,9 @@ type Server interface {
 
 // NewHost returns a Host without a sandbox. When life ends, its code ends too.
 func NewHost(life context.Context, env *Environment, t *store.Thread, pool string, state State) *Host {
+	memory := env.Memory.Open(t.Namespace)
 	return &Host{
-		life: life, env: env, thread: t, pool: pool, State: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, static: map[string]any{},
+		life: membudget.With(life, memory), memory: memory, env: env, thread: t, pool: pool, State: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, static: map[string]any{},
 		responses: map[string]chan any{}, sources: map[string]string{}, servers: map[string]Server{}, reserved: map[string]error{},
 	}
 }
@@ -112,6 +115,7 @@ func (c *Host) Add(name string, m sandbox.Module, timeout time.Duration) {
 
 // Close ends the isolate and releases the sandbox.
 func (c *Host) Close() {
+	defer c.memory.Close()
 	defer c.Lines.End() // includes what the code logged while it ended
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,6 +228,9 @@ func (c *Host) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any
 func (c *Host) Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error) {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
+	}
+	if membudget.From(ctx) == nil {
+		ctx = membudget.With(ctx, c.memory) // what the code answers is returned when the execution ends
 	}
 	for retried := false; ; retried = true {
 		iso, sbx, err := c.Isolate(ctx, retried)

@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool/code"
@@ -112,8 +113,10 @@ func (e *Service) Serve(ctx context.Context, threadID string, req Request, to An
 		life = detached
 	}
 	life, end := context.WithCancelCause(life)
+	life, letGo := membudget.Part(life) // the request has one of its own, which ends with the answer
 	over := func() {
 		end(nil)
+		letGo()
 		leave()
 	}
 	gone := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })

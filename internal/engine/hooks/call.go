@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
@@ -98,6 +99,8 @@ func (c *Caller) callHook(ctx context.Context, h *definition.Hook, about Subject
 func (c *Caller) invokeHook(ctx context.Context, h *definition.Hook, about Subject, args ...any) (any, error) {
 	module, _ := moduleOfHook(c.x.Agent, h)
 	c.service.fault("hook.before")
+	ctx, over := membudget.Part(ctx) // what a hook answers is small, or refused
+	defer over()
 	v, err := c.x.Host.Code.Invoke(causation.Deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, module, args, timeoutOfHook(h))
 	c.service.fault("hook.after")
 	if err != nil {

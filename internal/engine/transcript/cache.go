@@ -10,8 +10,6 @@ import (
 const (
 	// CacheBytes is the approximate limit on the conversations that are kept in memory.
 	CacheBytes = 64 << 20
-	// messageBytes is approximately how much memory a message takes besides its texts.
-	messageBytes = 512
 )
 
 // Cache keeps the conversations of threads whose runs have ended, so that the next run of a thread need not read the whole
@@ -68,6 +66,7 @@ func (k *Cache) Keep(t *store.Thread, c *Conversation, known int64, limit int) {
 		c.sort()
 	}
 	c.readSeq = known
+	c.memory = account{} // the account of the run ends; the cache has its own limit
 	r := &cached{id: t.ID, createdAt: t.CreatedAt, conv: c, known: known, bytes: c.size()}
 	if r.bytes > k.limit/8 {
 		return
@@ -105,11 +104,7 @@ func (k *Cache) remove(e *list.Element) *cached {
 // size returns approximately how many bytes a conversation takes.
 func (c *Conversation) size() (n int) {
 	for i := range c.Messages {
-		m := &c.Messages[i]
-		n += messageBytes + len(m.ID) + len(m.RunID) + len(ContentOf(m)) + len(m.ReasoningContent) + len(m.Usage) + 128*(len(m.Metadata)+len(m.Attachments))
-		for _, call := range m.ToolCalls {
-			n += 128 + len(call.Arguments)
-		}
+		n += int(c.Messages[i].Bytes())
 	}
 	return n
 }

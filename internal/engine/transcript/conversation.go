@@ -16,7 +16,7 @@ import (
 // MetadataQueuedTool marks an assistant message that stands for a tool call from outside the model.
 const MetadataQueuedTool = "queued_tool"
 
-// PageSize is how many messages one read of a conversation fetches.
+// PageSize is how many messages one read of a conversation fetches at most.
 const PageSize = 1000
 
 // A Conversation is the messages of a thread, or of a called prompt, in the order of the log. One goroutine uses it at a time.
@@ -27,6 +27,9 @@ type Conversation struct {
 	calls    map[string]int // tool call id → index of the assistant message that made it
 	results  map[string]int // tool call id → index of its result
 	readSeq  int64          // all messages up to here have been read
+
+	memory  account
+	bounded bool // it is being read for the first time
 }
 
 // New returns an empty conversation.
@@ -34,7 +37,7 @@ func New() *Conversation {
 	return &Conversation{byID: map[string]int{}, calls: map[string]int{}, results: map[string]int{}}
 }
 
-// Load reads the newest messages of a thread, at most limit.
+// Load reads the newest messages of a thread, at most limit, and at most about MaxBytes of them.
 func Load(ctx context.Context, s store.Store, t *store.Thread, limit int) (*Conversation, error) {
 	c := New()
 	if t.Messages > int64(limit) {
@@ -46,15 +49,20 @@ func Load(ctx context.Context, s store.Store, t *store.Thread, limit int) (*Conv
 			c.readSeq = edge.Messages[0].Seq
 		}
 	}
+	c.bounded = true
 	_, err := c.Refresh(ctx, s, t.ID)
+	c.bounded = false
+	if err != nil {
+		c.Release()
+	}
 	return c, err
 }
 
 // Refresh adds the messages that anybody has appended since the last read. It reports whether the conversation lacked any of
 // them.
 func (c *Conversation) Refresh(ctx context.Context, s store.Store, threadID string) (added bool, err error) {
-	for {
-		page, err := s.Messages(ctx, threadID, store.MessageQuery{Order: "asc", AfterSeq: c.readSeq, Limit: PageSize, IncludeSilent: true})
+	for limit := firstPage; ; {
+		page, err := c.read(ctx, s, threadID, limit)
 		if err != nil {
 			return added, fmt.Errorf("read messages: %w", err)
 		}
@@ -62,9 +70,13 @@ func (c *Conversation) Refresh(ctx context.Context, s store.Store, threadID stri
 			added = c.Add(page.Messages[i]) || added
 			c.readSeq = page.Messages[i].Seq
 		}
-		if len(page.Messages) < PageSize {
+		if c.bounded {
+			c.trim()
+		}
+		if len(page.Messages) < limit {
 			return added, nil
 		}
+		limit = min(max(int(pageBytes/(page.Bytes()/int64(len(page.Messages))+1)), firstPage), PageSize)
 	}
 }
 

@@ -66,6 +66,9 @@ const (
 	wallGrace = 10 * time.Second
 )
 
+// receiveBuffer is how many bytes of a stream wait in memory for a reader that is held up.
+const receiveBuffer = 1 << 20
+
 // Client is a connection to one supervisor.
 type Client struct {
 	opts      Options
@@ -131,7 +134,10 @@ func (c *Client) newTransport() *http.Transport {
 		DisableCompression: true,
 		MaxIdleConns:       1,
 		// These detect a pod that disappeared without closing its connections.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second, WriteByteTimeout: 30 * time.Second},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second, WriteByteTimeout: 30 * time.Second,
+			MaxReceiveBufferPerStream: receiveBuffer,
+		},
 	}
 }
 

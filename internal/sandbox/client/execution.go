@@ -169,16 +169,21 @@ func (e *execution) read(ctx context.Context, s *stream, p *prepared) sandbox.Re
 	defer cancel()
 	context.AfterFunc(s.ctx, cancel)
 	for {
-		t, content, err := s.Read()
+		f, err := s.next()
 		if err == nil {
 			var last *sandbox.Result
-			if last, err = e.take(callCtx, calls, p, t, content); last != nil {
+			last, err = e.take(callCtx, calls, p, f.kind, f.content)
+			s.release(f)
+			if last != nil {
 				return *last
 			}
 		}
 		if err != nil {
-			if errors.Is(err, errReports) || errors.Is(err, value.ErrTooLarge) {
+			if errors.Is(err, errReports) {
 				return e.ended(sandbox.StatusTerminated, err.Error())
+			}
+			if why := short(err); why != nil {
+				return e.ended(sandbox.StatusTerminated, why.Message)
 			}
 			if errors.Is(err, protocol.ErrProtocol) || errors.Is(err, value.ErrMalformed) {
 				return e.ended(sandbox.StatusTerminated, "the code broke out of the engine and was stopped: "+err.Error())
@@ -206,7 +211,7 @@ func (e *execution) take(ctx context.Context, calls *hostCalls, p *prepared, t p
 		}
 		return nil, calls.serve(ctx, call, p.funcs[call.Func], false)
 	case protocol.TypeReport:
-		return nil, e.report(content)
+		return nil, e.report(ctx, content)
 	case protocol.TypeLog:
 		l, err := protocol.ParseLog(content)
 		if err == nil {
@@ -218,7 +223,7 @@ func (e *execution) take(ctx context.Context, calls *hostCalls, p *prepared, t p
 		if err != nil {
 			return nil, err
 		}
-		return e.finished(d)
+		return e.finished(ctx, d)
 	case protocol.TypeGone:
 		g, err := protocol.ParseGone(content)
 		if err != nil {
@@ -233,7 +238,7 @@ func (e *execution) take(ctx context.Context, calls *hostCalls, p *prepared, t p
 // errReports ends code whose reports take too much memory of the host.
 var errReports = fmt.Errorf("too much was reported: decoded, the reports take more than %d MiB of memory", maxReportCost>>20)
 
-func (e *execution) report(content []byte) error {
+func (e *execution) report(ctx context.Context, content []byte) error {
 	cost, err := value.CheckCost(content)
 	if err != nil {
 		return err
@@ -253,7 +258,7 @@ func (e *execution) report(content []byte) error {
 	case costly:
 		return errReports
 	}
-	v, err := value.Decode(content)
+	v, err := decode(ctx, content)
 	if err != nil {
 		return err
 	}
@@ -280,15 +285,14 @@ func (e *execution) log(l sandbox.Log) {
 }
 
 // finished converts a Done to a result.
-func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
+func (e *execution) finished(ctx context.Context, d *protocol.Done) (*sandbox.Result, error) {
 	e.client.answered()
 	r := sandbox.Result{Status: d.Status, Error: d.Err, MemoryUsedBytes: d.Memory}
 	if d.Err == nil {
-		v, err := decode(d.Value)
-		switch {
-		case errors.Is(err, value.ErrTooLarge):
-			r.Status, r.Error = sandbox.StatusError, &sandbox.Error{Name: "RangeError", Message: err.Error()}
-		case err != nil:
+		v, err := decode(ctx, d.Value)
+		if why := short(err); why != nil {
+			r.Status, r.Error = sandbox.StatusError, why
+		} else if err != nil {
 			return nil, err
 		}
 		r.Value = v
@@ -297,14 +301,6 @@ func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
 		e.explain(&r)
 	}
 	return &r, nil
-}
-
-// decode decodes a value that does not take too much memory.
-func decode(b []byte) (any, error) {
-	if _, err := value.CheckCost(b); err != nil {
-		return nil, err
-	}
-	return value.Decode(b)
 }
 
 // ended returns the result of code that did not end by itself.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -37,13 +38,19 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 	size := int64(len(call.Args))
 	cost, large := value.CheckCost(call.Args)
 	bytes, memory := h.bytes.Add(size), h.cost.Add(cost)
+	ctx, over := membudget.Part(ctx)
 	switch {
 	case errors.Is(large, value.ErrTooLarge):
-		f = tooLarge
+		f = refuse(short(large))
 		call.Args = noArgs
 	case bytes > maxHostCallBytes || memory > maxHostCallCost:
-		f = tooMuch
+		f = refuse(errTooMuch)
 		call.Args = noArgs
+	default:
+		if err := membudget.From(ctx).Draw(ctx, cost); err != nil {
+			f = refuse(asError(err))
+			call.Args = noArgs
+		}
 	}
 	decode := value.Decode
 	if funcs {
@@ -51,17 +58,21 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 	}
 	v, err := decode(call.Args)
 	if err != nil {
+		over()
 		return err
 	}
 	args, ok := v.([]any)
 	if !ok {
+		over()
 		return protocol.Violation("a host call whose arguments are no array")
 	}
+	id := call.ID // the encoded arguments are not needed any more
 	go func() {
+		defer over()
 		defer h.pending.Add(-1)
 		defer h.bytes.Add(-size)
 		defer h.cost.Add(-cost)
-		h.reply(call.ID, invoke(ctx, f, args))
+		h.reply(id, invoke(ctx, f, args))
 	}()
 	return nil
 }
@@ -69,15 +80,13 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 // noArgs is the encoding of no arguments.
 var noArgs, _ = value.Encode([]any{})
 
-// tooLarge answers a call whose arguments take too much memory.
-func tooLarge(context.Context, []any) (any, error) {
-	return nil, &sandbox.Error{Name: "RangeError", Message: value.ErrTooLarge.Error()}
+// refuse answers a call for whose arguments there is no memory.
+func refuse(why *sandbox.Error) sandbox.HostFunc {
+	return func(context.Context, []any) (any, error) { return nil, why }
 }
 
-// tooMuch answers a call that exceeds maxHostCallBytes or maxHostCallCost.
-func tooMuch(context.Context, []any) (any, error) {
-	return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the calls of the host under way carry more than %d MiB, or take more than %d MiB of its memory: await some first", maxHostCallBytes>>20, maxHostCallCost>>20)}
-}
+// errTooMuch answers a call that exceeds maxHostCallBytes or maxHostCallCost.
+var errTooMuch = &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the calls of the host under way carry more than %d MiB, or take more than %d MiB of its memory: await some first", maxHostCallBytes>>20, maxHostCallCost>>20)}
 
 // invoke calls a function of the host and encodes its result.
 func invoke(ctx context.Context, f sandbox.HostFunc, args []any) (o protocol.Outcome) {
@@ -94,11 +103,19 @@ func invoke(ctx context.Context, f sandbox.HostFunc, args []any) (o protocol.Out
 	if err != nil {
 		return protocol.Outcome{Err: &sandbox.Error{Name: "TypeError", Message: err.Error()}}
 	}
+	if len(b) > freeFrame { // the sandbox may be slow to read it
+		if err := membudget.From(ctx).Draw(ctx, int64(len(b))); err != nil {
+			return protocol.Outcome{Err: asError(err)}
+		}
+	}
 	return protocol.Outcome{Value: b}
 }
 
 // asError returns what code sees of a Go error: name and message, never a Go stack.
 func asError(err error) *sandbox.Error {
+	if why := short(err); why != nil {
+		return why
+	}
 	var e *sandbox.Error
 	if errors.As(err, &e) {
 		return &sandbox.Error{Name: e.Name, Message: e.Message}

@@ -29,7 +29,7 @@ type isolate struct {
 	err         *sandbox.IsolateGoneError
 	started     bool
 	lastID      uint64
-	waiting     map[uint64]chan protocol.Outcome
+	waiting     map[uint64]chan outcome
 	invocations map[string]context.Context // current invocations, by the caller's id
 	logs        int
 	logBytes    int
@@ -59,7 +59,7 @@ func (c *Client) OpenIsolate(ctx context.Context, req sandbox.IsolateRequest) (s
 	}
 	i := &isolate{
 		client: c, req: req, stream: s, mapper: compile.NewMapper(req.Modules), gone: make(chan struct{}),
-		waiting: map[uint64]chan protocol.Outcome{}, invocations: map[string]context.Context{},
+		waiting: map[uint64]chan outcome{}, invocations: map[string]context.Context{},
 	}
 	i.ctx, i.cancel = context.WithCancel(s.ctx)
 	go func() {
@@ -93,9 +93,9 @@ func (i *isolate) read() {
 	calls := &hostCalls{stream: i.stream}
 	var end *sandbox.IsolateGoneError
 	for end == nil {
-		t, content, err := i.stream.Read()
+		f, err := i.stream.next()
 		if err == nil {
-			end, err = i.take(calls, t, content)
+			end, err = i.take(calls, f)
 		}
 		if err != nil {
 			end = i.broken(err)
@@ -108,7 +108,9 @@ func (i *isolate) broken(err error) *sandbox.IsolateGoneError {
 	i.mu.Lock()
 	reason := wentAway(err, i.started)
 	i.mu.Unlock()
-	if errors.Is(err, protocol.ErrProtocol) || errors.Is(err, value.ErrMalformed) {
+	if why := short(err); why != nil {
+		reason = why.Message
+	} else if errors.Is(err, protocol.ErrProtocol) || errors.Is(err, value.ErrMalformed) {
 		reason = "the code broke out of the engine and was stopped: " + err.Error()
 	} else if cause := context.Cause(i.stream.ctx); cause != nil {
 		reason = cause.Error()
@@ -131,8 +133,18 @@ func (i *isolate) finish(end *sandbox.IsolateGoneError) {
 }
 
 // take handles one frame. It returns why the isolate ended when the frame was the last.
-func (i *isolate) take(calls *hostCalls, t protocol.Type, content []byte) (*sandbox.IsolateGoneError, error) {
-	switch t {
+func (i *isolate) take(calls *hostCalls, f frame) (*sandbox.IsolateGoneError, error) {
+	if f.kind == protocol.TypeSettled {
+		s, err := protocol.ParseSettled(f.content)
+		if err != nil {
+			return nil, err
+		}
+		i.settled(s, f)
+		return nil, nil
+	}
+	defer i.stream.release(f)
+	content := f.content
+	switch f.kind {
 	case protocol.TypeStarted:
 		i.mu.Lock()
 		i.started = true
@@ -150,12 +162,6 @@ func (i *isolate) take(calls *hostCalls, t protocol.Type, content []byte) (*sand
 			i.log(l)
 		}
 		return nil, err
-	case protocol.TypeSettled:
-		s, err := protocol.ParseSettled(content)
-		if err == nil {
-			i.settled(s)
-		}
-		return nil, err
 	case protocol.TypeDone:
 		d, err := protocol.ParseDone(content)
 		if err != nil {
@@ -169,7 +175,7 @@ func (i *isolate) take(calls *hostCalls, t protocol.Type, content []byte) (*sand
 		}
 		return &sandbox.IsolateGoneError{Status: g.Status, Reason: g.Reason}, nil
 	}
-	return nil, protocol.Violation("frame type %d", t)
+	return nil, protocol.Violation("frame type %d", f.kind)
 }
 
 func ending(d *protocol.Done) *sandbox.IsolateGoneError {
@@ -183,16 +189,26 @@ func ending(d *protocol.Done) *sandbox.IsolateGoneError {
 	return end
 }
 
-// settled passes an answer to the caller that waits for it.
-func (i *isolate) settled(s *protocol.Settled) {
+// outcome is an answer and the frame that it came in.
+type outcome struct {
+	protocol.Outcome
+	frame frame
+}
+
+// settled passes an answer to the caller that waits for it, who also returns the memory of the frame.
+func (i *isolate) settled(s *protocol.Settled, f frame) {
 	i.mu.Lock()
 	waiter := i.waiting[s.ID]
 	delete(i.waiting, s.ID)
-	i.mu.Unlock()
 	if waiter != nil {
-		i.client.answered()
-		waiter <- s.Outcome
+		waiter <- outcome{s.Outcome, f} // there is room for one, and it is the only one
 	}
+	i.mu.Unlock()
+	if waiter == nil {
+		i.stream.release(f)
+		return
+	}
+	i.client.answered()
 }
 
 // methodName matches what can follow "state.".

@@ -87,7 +87,7 @@ func (i *isolate) known(module string) error {
 
 // request sends a frame and waits for its Settled.
 func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id uint64) []byte) (any, error) {
-	waiter := make(chan protocol.Outcome, 1)
+	waiter := make(chan outcome, 1)
 	i.mu.Lock()
 	if i.err != nil {
 		defer i.mu.Unlock()
@@ -101,6 +101,11 @@ func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id u
 		i.mu.Lock()
 		delete(i.waiting, id)
 		i.mu.Unlock()
+		select {
+		case o := <-waiter: // nobody has taken it
+			i.stream.release(o.frame)
+		default:
+		}
 	}()
 	if err := i.stream.Write(t, encode(id)); err != nil {
 		select {
@@ -122,12 +127,12 @@ func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id u
 	defer stop()
 	select {
 	case o := <-waiter:
-		return i.outcome(o)
+		return i.outcome(ctx, o)
 	case <-i.gone:
 		// An answer that came just before the end still counts.
 		select {
 		case o := <-waiter:
-			return i.outcome(o)
+			return i.outcome(ctx, o)
 		default:
 			return nil, i.goneError()
 		}
@@ -161,16 +166,20 @@ func (i *isolate) clock() (<-chan time.Time, func()) {
 }
 
 // outcome decodes an answer. A malformed one ends the isolate.
-func (i *isolate) outcome(o protocol.Outcome) (any, error) {
+func (i *isolate) outcome(ctx context.Context, o outcome) (any, error) {
+	defer i.stream.release(o.frame)
 	if o.Err != nil {
 		if o.Err.Stack != "" {
 			o.Err.Stack = o.Err.Error() + "\n" + i.mapper.Stack(o.Err.Stack)
 		}
 		return nil, o.Err
 	}
-	v, err := decode(o.Value)
-	if errors.Is(err, value.ErrTooLarge) {
-		return nil, &sandbox.Error{Name: "RangeError", Message: err.Error()}
+	v, err := decode(ctx, o.Value)
+	if why := short(err); why != nil {
+		return nil, why
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil && errors.Is(err, cause) {
+		return nil, cause
 	}
 	if err != nil {
 		i.finish(i.broken(err))

@@ -23,7 +23,7 @@ func TestInvokeAtTheEndOfTheIsolate(t *testing.T) {
 		i := &isolate{
 			client: &Client{}, req: sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"m": {}}},
 			stream: &stream{Conn: protocol.NewConn(answer, request, nil), body: answer, pipe: request, ctx: ctx, cancel: cancel},
-			mapper: compile.NewMapper(nil), gone: make(chan struct{}), waiting: map[uint64]chan protocol.Outcome{}, invocations: map[string]context.Context{},
+			mapper: compile.NewMapper(nil), gone: make(chan struct{}), waiting: map[uint64]chan outcome{}, invocations: map[string]context.Context{},
 		}
 		i.ctx, i.cancel = context.WithCancel(ctx)
 		go i.read()

@@ -96,7 +96,15 @@ func ReadHeader(r io.Reader) (Header, error) {
 }
 
 // ReadContent reads the content of a frame. Its memory grows with what arrives, not with the announced size.
-func ReadContent(r io.Reader, h Header) ([]byte, error) {
+func ReadContent(r io.Reader, h Header) ([]byte, error) { return readContent(r, h, nil) }
+
+// readContent is ReadContent that calls draw, unless that is nil, before it allocates so many more bytes.
+func readContent(r io.Reader, h Header, draw func(n int) error) ([]byte, error) {
+	if draw != nil {
+		if err := draw(min(h.Size, maxSmallFrame)); err != nil {
+			return nil, err
+		}
+	}
 	if h.Size <= maxSmallFrame {
 		b := make([]byte, h.Size)
 		_, err := io.ReadFull(r, b)
@@ -105,7 +113,13 @@ func ReadContent(r io.Reader, h Header) ([]byte, error) {
 	b := make([]byte, 0, maxSmallFrame)
 	for len(b) < h.Size {
 		if len(b) == cap(b) {
-			b = append(make([]byte, 0, min(2*cap(b), h.Size)), b...)
+			grown := min(2*cap(b), h.Size)
+			if draw != nil {
+				if err := draw(grown - cap(b)); err != nil {
+					return nil, err
+				}
+			}
+			b = append(make([]byte, 0, grown), b...)
 		}
 		n, err := io.ReadFull(r, b[len(b):min(cap(b), h.Size)])
 		b = b[:len(b)+n]
@@ -151,6 +165,11 @@ func (c *Conn) ReadHeader() (Header, error) { return ReadHeader(c.r) }
 
 // ReadContent reads the content of the frame with header h.
 func (c *Conn) ReadContent(h Header) ([]byte, error) { return ReadContent(c.r, h) }
+
+// ReadDrawn is ReadContent that calls draw before it allocates so many more bytes, and returns its error.
+func (c *Conn) ReadDrawn(h Header, draw func(n int) error) ([]byte, error) {
+	return readContent(c.r, h, draw)
+}
 
 // ReadInto fills b with the content, or with a part of it.
 func (c *Conn) ReadInto(b []byte) error {

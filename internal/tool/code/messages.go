@@ -3,6 +3,7 @@ package code
 import (
 	"context"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -37,6 +38,9 @@ func (c *stateCall) message() (thread.NewMessage, error) {
 	}, nil
 }
 
+// maxPageBytes bounds the texts of a page, as in the runtime API.
+const maxPageBytes = 8 << 20
+
 func getMessages(ctx context.Context, c *stateCall) (any, error) {
 	var o struct {
 		Limit         int    `json:"limit"`
@@ -48,9 +52,18 @@ func getMessages(ctx context.Context, c *stateCall) (any, error) {
 	if err := c.into(0, "the options", &o); err != nil {
 		return nil, err
 	}
-	return c.host.State.Messages(ctx, store.MessageQuery{
-		Limit: o.Limit, Offset: o.Offset, Order: o.Order, IncludeSilent: o.IncludeSilent, MaxDepth: o.MaxDepth,
+	settle, err := membudget.Reserve(ctx, maxPageBytes)
+	if err != nil {
+		return nil, err
+	}
+	page, err := c.host.State.Messages(ctx, store.MessageQuery{
+		Limit: o.Limit, Offset: o.Offset, Order: o.Order, IncludeSilent: o.IncludeSilent, MaxDepth: o.MaxDepth, MaxBytes: maxPageBytes,
 	})
+	if err != nil {
+		return nil, err
+	}
+	settle(page.Bytes())
+	return page, nil
 }
 
 func getMessage(ctx context.Context, c *stateCall) (any, error) {

@@ -1,0 +1,140 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
+	var e *testEnv
+	var budget *membudget.Budget
+	var st *thread.State
+	var hold func(left int64) (letGo func())
+
+	BeforeEach(func() {
+		budget = membudget.New(64<<20, time.Millisecond)
+		e = newEnv(func(o *Options) { o.Memory = budget })
+		st, _ = e.thread("t")
+		// hold takes what the namespace may have, but for left bytes.
+		hold = func(left int64) func() {
+			a := budget.Open("ns")
+			Expect(a.TryDraw(32<<20 - left)).To(Succeed())
+			return a.Close
+		}
+	})
+
+	refused := func(resp *http.Response, body string) {
+		GinkgoHelper()
+		Expect(resp.StatusCode).To(Equal(http.StatusTooManyRequests), body)
+		Expect(resp.Header.Get("Retry-After")).To(Equal("1"))
+		Expect(body).To(And(ContainSubstring(`"reason":"Memory"`), ContainSubstring(`the namespace \"ns\" already takes`), ContainSubstring("try again later")))
+	}
+
+	It("is drawn for pages, and returned with the answer", func(ctx SpecContext) {
+		_, err := st.Inject(ctx, message("hello"))
+		Expect(err).NotTo(HaveOccurred())
+		letGo := hold(1 << 20)
+		refused(e.do("GET", at("t", "/messages"), nil))
+		letGo()
+		resp, _ := e.do("GET", at("t", "/messages"), nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusOK))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
+	It("is drawn for bodies, by what their JSON takes once it is decoded", func(ctx SpecContext) {
+		bomb := `{"role":"user","content":"x","metadata":{"bomb":[` + strings.Repeat("{},", 100_000) + `{}]}}`
+		resp, body := e.do("POST", at("t", "/messages"), strings.NewReader(bomb), "Content-Type", "application/json")
+		Expect(resp.StatusCode).To(Equal(http.StatusRequestEntityTooLarge), body)
+		Expect(body).To(And(ContainSubstring("more than the 32 MiB that a namespace can have"), ContainSubstring(`"reason":"Memory"`)))
+
+		letGo := hold(64 << 10)
+		refused(e.do("POST", at("t", "/messages"), strings.NewReader(`{"role":"user","content":"`+strings.Repeat("x", 100<<10)+`"}`), "Content-Type", "application/json"))
+		letGo()
+		resp, body = e.do("POST", at("t", "/messages"), strings.NewReader(`{"role":"user","content":"`+strings.Repeat("x", 100<<10)+`"}`), "Content-Type", "application/json")
+		Expect(resp.StatusCode).To(Equal(http.StatusCreated), body)
+		Eventually(budget.Used).Should(BeZero())
+	})
+
+	It("is drawn for files", func() {
+		letGo := hold(64 << 10)
+		refused(e.do("PUT", at("t", "/files/a.txt"), strings.NewReader("text")))
+		letGo()
+		resp, _ := e.do("PUT", at("t", "/files/a.txt"), strings.NewReader("text"))
+		Expect(resp.StatusCode).To(Equal(http.StatusCreated))
+		letGo = hold(64 << 10)
+		defer letGo()
+		refused(e.do("GET", at("t", "/files/a.txt"), nil))
+	})
+
+	It("ends a stream that finds none, which goes on where it ended", func(ctx SpecContext) {
+		_, err := st.Inject(ctx, message("hello"))
+		Expect(err).NotTo(HaveOccurred())
+		letGo := hold(64 << 10)
+		_, body := e.do("GET", at("t", "/events?follow=false"), nil)
+		Expect(body).To(And(ContainSubstring("stream.closed"), ContainSubstring(`"reason":"NoMemory"`), ContainSubstring("connect again to continue")))
+		letGo()
+		_, body = e.do("GET", at("t", "/events?follow=false"), nil)
+		Expect(body).To(And(ContainSubstring("hello"), ContainSubstring("EndOfLog")))
+	})
+
+	It("ends a watch that finds none", func(ctx SpecContext) {
+		_, err := st.Inject(ctx, message(strings.Repeat("x", 100<<10)))
+		Expect(err).NotTo(HaveOccurred())
+		letGo := hold(64 << 10)
+		_, body := e.do("GET", at("t", "/observe?follow=false"), nil)
+		Expect(body).To(And(ContainSubstring("stream.closed"), ContainSubstring(`"reason":"NoMemory"`), ContainSubstring("connect again for the present value")))
+		letGo()
+		_, body = e.do("GET", at("t", "/observe?follow=false"), nil)
+		Expect(body).To(ContainSubstring("xxxx"))
+	})
+
+	It("is not taken from other namespaces", func() {
+		defer hold(0)()
+		other := budget.Open("calm")
+		defer other.Close()
+		Expect(other.TryDraw(8 << 20)).To(Succeed())
+	})
+
+	It("holds the events of large messages in small batches", func(ctx SpecContext) {
+		for range 12 {
+			_, err := st.Inject(ctx, message(strings.Repeat("x", 700<<10)))
+			Expect(err).NotTo(HaveOccurred())
+		}
+		most := int64(0)
+		ctx2, stop := context.WithCancel(ctx)
+		defer stop()
+		req, err := http.NewRequestWithContext(ctx2, "GET", e.base+at("t", "/events?follow=false"), nil)
+		Expect(err).NotTo(HaveOccurred())
+		req.Header.Set("Authorization", "Bearer alice")
+		resp, err := e.http.Do(req)
+		Expect(err).NotTo(HaveOccurred())
+		defer resp.Body.Close()
+		var read int64
+		for {
+			n, err := io.CopyN(io.Discard, resp.Body, 64<<10)
+			read += n
+			most = max(most, budget.Used())
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(read).To(BeNumerically(">", 12*700<<10))
+		Expect(most).To(And(BeNumerically(">", 1<<20), BeNumerically("<", 24<<20)))
+	})
+})
+
+func message(text string) thread.NewMessage {
+	return thread.NewMessage{Role: store.RoleUser, Content: &text}
+}

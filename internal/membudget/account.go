@@ -1,0 +1,124 @@
+package membudget
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Account is what one piece of work has drawn, such as a request, a call of a tool, or a run. Closing it returns everything. It is
+// safe for concurrent use. A nil Account has no limit.
+type Account struct {
+	budget    *Budget
+	namespace string
+
+	mu     sync.Mutex
+	held   int64
+	closed bool
+}
+
+// errClosed is for work that goes on after its account was closed. Nobody waits for what it makes.
+var errClosed = errors.New("the work that this memory was for has ended")
+
+// Open returns an account for work of a namespace. Close must be called.
+func (b *Budget) Open(namespace string) *Account {
+	if b == nil {
+		return nil
+	}
+	return &Account{budget: b, namespace: namespace}
+}
+
+// Open returns another account of the same namespace, for a part of the work that ends before all of it.
+func (a *Account) Open() *Account {
+	if a == nil {
+		return nil
+	}
+	return a.budget.Open(a.namespace)
+}
+
+// Draw takes n bytes. It waits while there is no room, and returns a *BusyError when that takes too long and a *TooLargeError when it
+// would never end.
+func (a *Account) Draw(ctx context.Context, n int64) error { return a.draw(ctx, n, true) }
+
+// TryDraw is Draw that does not wait.
+func (a *Account) TryDraw(n int64) error { return a.draw(context.Background(), n, false) }
+
+func (a *Account) draw(ctx context.Context, n int64, wait bool) error {
+	if a == nil || n <= 0 {
+		return nil
+	}
+	if err := a.budget.draw(ctx, a.namespace, n, wait); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		a.budget.put(a.namespace, n)
+		return errClosed
+	}
+	a.held += n
+	return nil
+}
+
+// Return gives n bytes back before the account is closed.
+func (a *Account) Return(n int64) {
+	if a == nil || n <= 0 {
+		return
+	}
+	a.mu.Lock()
+	n = min(n, a.held)
+	a.held -= n
+	a.mu.Unlock()
+	a.budget.put(a.namespace, n)
+}
+
+// Held returns how many bytes the account has drawn.
+func (a *Account) Held() int64 {
+	if a == nil {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.held
+}
+
+// Close returns everything. What is drawn afterwards is refused. Further calls do nothing.
+func (a *Account) Close() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	n := a.held
+	a.held, a.closed = 0, true
+	a.mu.Unlock()
+	a.budget.put(a.namespace, n)
+}
+
+type key struct{}
+
+// With returns a context in which From finds the account.
+func With(ctx context.Context, a *Account) context.Context { return context.WithValue(ctx, key{}, a) }
+
+// From returns the account of the work that ctx belongs to. It returns nil, which is without limit, where there is none.
+func From(ctx context.Context) *Account {
+	a, _ := ctx.Value(key{}).(*Account)
+	return a
+}
+
+// Part opens an account for a part of the work that ctx belongs to, and returns a context with it. done closes it.
+func Part(ctx context.Context) (part context.Context, done func()) {
+	a := From(ctx).Open()
+	if a == nil {
+		return ctx, func() {}
+	}
+	return With(ctx, a), a.Close
+}
+
+// Begin opens an account for work of a namespace, and returns a context with it. done closes it.
+func (b *Budget) Begin(ctx context.Context, namespace string) (work context.Context, done func()) {
+	a := b.Open(namespace)
+	if a == nil {
+		return ctx, func() {}
+	}
+	return With(ctx, a), a.Close
+}

@@ -1,0 +1,35 @@
+package membudget
+
+import "context"
+
+// Reserve draws n bytes, from the account of ctx, for something whose size is known only when it is there. settle is told the size:
+// it draws what was missing, or returns what was too much. What is there counts whether or not there was room for it.
+func Reserve(ctx context.Context, n int64) (settle func(size int64), err error) {
+	a := From(ctx)
+	if err := a.Draw(ctx, n); err != nil {
+		return nil, err
+	}
+	return func(size int64) {
+		if size > n {
+			a.take(size - n)
+			return
+		}
+		a.Return(n - size)
+	}, nil
+}
+
+// take draws n bytes that are in use already.
+func (a *Account) take(n int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	a.held += n
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	a.budget.grant(a.namespace, n)
+}
