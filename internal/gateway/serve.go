@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"net/http"
 	"regexp"
@@ -33,9 +35,10 @@ var paths = map[string]struct {
 	method string
 	handle func(*Server, *request) error
 }{
-	"v1/message":  {http.MethodPost, (*Server).message},
-	"v1/messages": {http.MethodGet, (*Server).messages},
-	"v1/new":      {http.MethodPost, (*Server).begin},
+	"v1/message":          {http.MethodPost, (*Server).message},
+	"v1/messages":         {http.MethodGet, (*Server).messages},
+	"v1/new":              {http.MethodPost, (*Server).begin},
+	"v1/chat/completions": {http.MethodPost, (*Server).chat},
 }
 
 // segment is a name in a path, as Kubernetes names objects. Others are not looked up.
@@ -95,12 +98,18 @@ func (s *Server) gated(q *request, path string) error {
 	if answered || err != nil {
 		return err
 	}
-	refused := s.identify(q)
+	refused := s.authorize(q)
+	if refused == nil {
+		refused = s.identify(q)
+	}
 	if whose := q.limiter.request(q.id, s.address(q.Request)); whose != "" {
 		return tooMany(whose)
 	}
 	if refused != nil {
 		return refused
+	}
+	if name, ok := strings.CutPrefix(path, modelsPath); ok && (name == "" || name[0] == '/') {
+		return s.models(q, strings.TrimPrefix(name, "/"))
 	}
 	p, ok := paths[path]
 	if !ok {
@@ -111,6 +120,24 @@ func (s *Server) gated(q *request, path string) error {
 		return methodNotAllowed(p.method)
 	}
 	return p.handle(s, q)
+}
+
+// authorize returns why a request must be refused whose key is wrong, where keys are needed.
+func (s *Server) authorize(q *request) error {
+	if len(q.gateway.APIKeys) == 0 {
+		return nil
+	}
+	scheme, given, _ := strings.Cut(q.Header.Get("Authorization"), " ")
+	sum, ok := sha256.Sum256([]byte(strings.TrimSpace(given))), 0
+	for _, key := range q.gateway.APIKeys {
+		want := sha256.Sum256(key) // of one length, so that the time tells nothing
+		ok |= subtle.ConstantTimeCompare(sum[:], want[:])
+	}
+	if ok != 1 || !strings.EqualFold(scheme, "Bearer") || len(q.Header.Values("Authorization")) != 1 {
+		q.answer.Header().Set("WWW-Authenticate", "Bearer")
+		return errNoKey
+	}
+	return nil
 }
 
 // identify finds the conversation of a request and says in the answer which one it is (IDS-03, IDS-06). It returns why the
@@ -157,7 +184,7 @@ func cross(q *request) (answered bool, err error) {
 			return true, errOrigin
 		}
 		h.Set("Access-Control-Allow-Methods", "GET, POST")
-		h.Set("Access-Control-Allow-Headers", "Accept, Content-Type, Idempotency-Key, "+ids.Header)
+		h.Set("Access-Control-Allow-Headers", allowedHeaders)
 		h.Set("Access-Control-Max-Age", "600")
 		q.answer.WriteHeader(http.StatusNoContent)
 		return true, nil
@@ -173,6 +200,11 @@ func cross(q *request) (answered bool, err error) {
 	}
 	return false, nil
 }
+
+// allowedHeaders are the headers that pages of other origins may send, with those that OpenAI's client for browsers adds.
+const allowedHeaders = "Accept, Authorization, Content-Type, Idempotency-Key, " + ids.Header + ", OpenAI-Organization, OpenAI-Project, " +
+	"X-Stainless-Arch, X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-Version, X-Stainless-Retry-Count, X-Stainless-Runtime, " +
+	"X-Stainless-Runtime-Version, X-Stainless-Timeout, X-Stainless-Helper-Method"
 
 // begin answers POST v1/new: the browser has a new conversation from here on. The old one stays.
 func (s *Server) begin(q *request) error {
@@ -193,11 +225,11 @@ func refuse(w http.ResponseWriter, p *problem) {
 	if p.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retry))
 	}
-	if p.code == http.StatusUnauthorized {
+	if p.status == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
 		h.Set("WWW-Authenticate", "Session")
 	}
 	inTime(w)
-	w.WriteHeader(p.code)
+	w.WriteHeader(p.status)
 	_, _ = w.Write(bodyOf(p, sessionOf(h)))
 }
 

@@ -38,11 +38,11 @@ type ReceivedThreads interface {
 
 var (
 	errForged      = "the delivery is refused: "
-	errUsedID      = &problem{http.StatusConflict, "Conflict", "a delivery with this id and another body was taken before: send a new delivery with an id of its own", 0}
-	errLargeHook   = &problem{http.StatusRequestEntityTooLarge, "TooLarge", "the delivery is larger than the receiver takes: send less, or raise spec.maxBytes", 0}
-	errNoReceiver  = &problem{http.StatusNotFound, "NotFound", "nothing is served here: check the address of the webhook", 0}
-	errUseful      = &problem{http.StatusUnprocessableEntity, "Invalid", "the delivery has no text: send JSON, or text in UTF-8", 0}
-	errThreadEnded = &problem{http.StatusGone, "Ended", "the thread has ended and takes no more deliveries: name another one in spec.threadRef", 0}
+	errUsedID      = &problem{status: http.StatusConflict, reason: "Conflict", message: "a delivery with this id and another body was taken before: send a new delivery with an id of its own"}
+	errLargeHook   = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", message: "the delivery is larger than the receiver takes: send less, or raise spec.maxBytes"}
+	errNoReceiver  = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: check the address of the webhook"}
+	errUseful      = &problem{status: http.StatusUnprocessableEntity, reason: "Invalid", message: "the delivery has no text: send JSON, or text in UTF-8"}
+	errThreadEnded = &problem{status: http.StatusGone, reason: "Ended", message: "the thread has ended and takes no more deliveries: name another one in spec.threadRef"}
 )
 
 // received is the answer to a delivery.
@@ -131,7 +131,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	}
 	id, event, err := checked(to, r.Header, body)
 	if err != nil {
-		return nil, &problem{http.StatusUnauthorized, "Unauthorized", errForged + err.Error(), 0}
+		return nil, &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: errForged + err.Error()}
 	}
 	return s.store(r.Context(), to, id, event, body)
 }
