@@ -99,11 +99,14 @@ func (s *Server) gated(q *request, path string) error {
 		return err
 	}
 	refused := s.authorize(q)
-	if refused == nil {
+	if refused == nil && q.gateway.Provider == nil {
 		refused = s.identify(q)
 	}
 	if whose := q.limiter.request(q.id, s.address(q.Request)); whose != "" {
 		return tooMany(whose)
+	}
+	if refused == nil && q.gateway.Provider != nil {
+		refused = s.provide(q, path)
 	}
 	if refused != nil {
 		return refused
@@ -208,8 +211,11 @@ const allowedHeaders = "Accept, Authorization, Content-Type, Idempotency-Key, " 
 
 // begin answers POST v1/new: the browser has a new conversation from here on. The old one stays.
 func (s *Server) begin(q *request) error {
-	if q.user != "" {
+	switch {
+	case q.user != "":
 		return errUsersThread
+	case q.gateway.Provider != nil:
+		return errProvided
 	}
 	h := q.answer.Header()
 	h.Del("Set-Cookie")

@@ -20,6 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Engine is the part of the engine that the gateway needs.
@@ -52,6 +53,8 @@ type Options struct {
 	Live      client.Reader
 	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
+	// Network reaches the id providers of gateways. Without it such gateways refuse all requests.
+	Network *outbound.Network
 	// TrustedProxies are the addresses whose X-Forwarded-For and users count.
 	TrustedProxies []netip.Prefix
 	// Draining reports whether the replica is stopping. Then requests are refused, and another replica answers them. It may be nil.

@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // servesGateways reports whether the listener for end users is switched on.
@@ -39,7 +40,7 @@ func (o *Options) trustedProxies() ([]netip.Prefix, error) {
 }
 
 // addGateway serves the ThreadGateways, when that is switched on.
-func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, d *draining) error {
+func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, network *outbound.Network, d *draining) error {
 	if !o.servesGateways() {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, r
 	server, err := gateway.New(gateway.Options{
 		Listener: listener, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
 		Objects: objects, Receivers: resolver.Webhooks, Received: objects,
-		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
+		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, Network: network, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
 	})
 	if err != nil {
 		return closing(listener, err)
