@@ -87,7 +87,9 @@ var _ = Describe("A stream of a chat completion", func() {
 
 var _ = Describe("Keys of a gateway", Label("IDS-04"), func() {
 	It("are needed on every path once there are any, and count exactly", func() {
-		keys := func(g *definitions.Gateway) { g.APIKeys = [][]byte{[]byte("the first of the keys"), []byte("the second of them")} }
+		keys := func(g *definitions.Gateway) {
+			g.APIKeys = [][]byte{[]byte("the first of the keys"), []byte("the second of them")}
+		}
 		for given, status := range map[string]int{
 			"": 401, "Bearer": 401, "Bearer ": 401, "Bearer the first of the key": 401, "Bearer the first of the keyss": 401, "Basic the first of the keys": 401,
 			"the first of the keys": 401, "Bearer the first of the keys": 200, "bearer the second of them": 200, "Bearer the first of the keys the second of them": 401,

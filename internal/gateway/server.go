@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -42,6 +43,8 @@ type Objects interface {
 // Options are the options of a Server.
 type Options struct {
 	Listener net.Listener
+	// TLS is how to serve HTTPS. The listener speaks HTTP without it.
+	TLS      *tls.Config
 	Threads  *thread.Service
 	Engine   Engine
 	Gateways Gateways
@@ -108,10 +111,19 @@ func (s *Server) Start(ctx context.Context) error {
 	h := &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog:    serverLog(s.opts.Logger),
 		BaseContext: func(net.Listener) context.Context { return logr.NewContext(context.WithoutCancel(ctx), s.opts.Logger) },
 	}
 	served := make(chan error, 1)
-	go func() { served <- h.Serve(limitListener(s.opts.Listener, maxConnections)) }()
+	go func() {
+		l := limitListener(s.opts.Listener, maxConnections)
+		if s.opts.TLS != nil {
+			h.TLSConfig = s.opts.TLS
+			served <- h.ServeTLS(l, "", "")
+			return
+		}
+		served <- h.Serve(l)
+	}()
 	select {
 	case err := <-served:
 		return err

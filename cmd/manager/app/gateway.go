@@ -1,6 +1,7 @@
 package app
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -39,6 +40,18 @@ func (o *Options) trustedProxies() ([]netip.Prefix, error) {
 	return out, nil
 }
 
+// gatewayTLS returns how the gateways' listener speaks HTTPS, or nil when it speaks HTTP.
+func (o *Options) gatewayTLS(mgr ctrl.Manager) (*tls.Config, error) {
+	if o.GatewayCertFile == "" {
+		return nil, nil
+	}
+	config, watcher, err := gateway.Certificate(o.GatewayCertFile, o.GatewayKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--gateway-tls-cert-file=%s, --gateway-tls-key-file=%s: %w", o.GatewayCertFile, o.GatewayKeyFile, err)
+	}
+	return config, mgr.Add(watcher)
+}
+
 // addGateway serves the ThreadGateways, when that is switched on.
 func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, network *outbound.Network, d *draining) error {
 	if !o.servesGateways() {
@@ -48,13 +61,17 @@ func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, r
 	if err != nil {
 		return err
 	}
+	config, err := o.gatewayTLS(mgr)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", o.GatewayBindAddress)
 	if err != nil {
 		return fmt.Errorf("--gateway-bind-address=%s: %w", o.GatewayBindAddress, err)
 	}
 	objects := kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader())
 	server, err := gateway.New(gateway.Options{
-		Listener: listener, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
+		Listener: listener, TLS: config, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
 		Objects: objects, Receivers: resolver.Webhooks, Received: objects,
 		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, Network: network, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
 	})
