@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -115,5 +118,41 @@ var _ = Describe("The models of a gateway", func() {
 			Expect(ask(serverOf(nil), httptest.NewRequest(http.MethodGet, "/ns/chat/"+path, nil)).StatusCode).To(Equal(status), path)
 		}
 		Expect(ask(serverOf(nil), httptest.NewRequest(http.MethodDelete, "/ns/chat/v1/models/agent", nil)).StatusCode).To(Equal(405))
+	})
+})
+
+// full is a share that is used up, once some have entered.
+type full struct {
+	left    int
+	entered []string
+	under   int
+}
+
+func (f *full) Enter(who, namespace string, lasting bool) (func(), error) {
+	f.entered = append(f.entered, fmt.Sprint(who, " ", namespace, " ", lasting))
+	if f.left == 0 {
+		return nil, errors.New("the namespace ns has too much under way")
+	}
+	f.left--
+	f.under++
+	return func() { f.under-- }, nil
+}
+
+var _ = Describe("The share of a namespace", Label("K8S-12"), func() {
+	It("bounds the requests of a gateway, without naming anything", func() {
+		share := &full{left: 1}
+		s := serverOf(nil)
+		s.opts.Share = share
+		Expect(ask(s, get()).StatusCode).To(Equal(200))
+		Expect(share.under).To(BeZero(), "the request is over")
+		got := ask(s, httptest.NewRequest(http.MethodPost, "/ns/chat/v1/message", strings.NewReader("{}")))
+		Expect(got.StatusCode).To(Equal(429))
+		Expect(got.Header.Get("Retry-After")).To(Equal("1"))
+		body, err := io.ReadAll(got.Body)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(body)).NotTo(ContainSubstring("namespace"))
+		Expect(share.entered).To(Equal([]string{"skein:gateway:ns:chat ns false", "skein:gateway:ns:chat ns true"}))
+		ask(s, httptest.NewRequest(http.MethodGet, "/ns/other/v1/messages", nil))
+		Expect(share.entered).To(HaveLen(2), "what is served nowhere counts for nobody")
 	})
 })

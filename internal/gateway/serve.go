@@ -45,16 +45,19 @@ var paths = map[string]struct {
 var segment = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
 // serve answers every request.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the request before
-	protect(w.Header())
+func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(answer).SetWriteDeadline(time.Time{}) // of the request before
+	protect(answer.Header())
 	session := ids.NewSession() // IDS-05
+	w, record := s.audit(answer, r, session)
+	defer record()
 	w.Header().Set(ids.SessionHeader, session)
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
 	if len(parts) < 3 || !segment.MatchString(parts[0]) || !segment.MatchString(parts[1]) {
 		refuse(w, errNoGateway)
 		return
 	}
+	w.of("gateway", parts[0], parts[1], parts[2])
 	if s.opts.Draining != nil && s.opts.Draining() {
 		refuse(w, errUnavailable)
 		return
@@ -62,6 +65,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	log := logr.FromContextOrDiscard(r.Context()).WithValues("session", session, "namespace", parts[0], "threadGateway", parts[1])
 	r = r.WithContext(logr.NewContext(r.Context(), log))
 	if parts[2] == webhookPath {
+		w.of("webhookreceiver", parts[0], parts[1], parts[2])
 		s.deliver(w, r, parts[0], parts[1])
 		return
 	}
@@ -108,8 +112,14 @@ func (s *Server) gated(q *request, path string) error {
 	if refused == nil && q.gateway.Provider != nil {
 		refused = s.provide(q, path)
 	}
+	q.means()
 	if refused != nil {
 		return refused
+	}
+	done, err := s.enter(who("gateway", q.gateway.Namespace, q.gateway.Name), q.gateway.Namespace, q.Method == http.MethodPost)
+	defer done()
+	if err != nil {
+		return err
 	}
 	if name, ok := strings.CutPrefix(path, modelsPath); ok && (name == "" || name[0] == '/') {
 		return s.models(q, strings.TrimPrefix(name, "/"))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/redact"
@@ -40,6 +41,11 @@ type Objects interface {
 	CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) error
 }
 
+// Share counts requests that are under way. flow.Control is one.
+type Share interface {
+	Enter(who, namespace string, lasting bool) (done func(), err error)
+}
+
 // Options are the options of a Server.
 type Options struct {
 	Listener net.Listener
@@ -58,6 +64,10 @@ type Options struct {
 	Secrets *redact.Registry
 	// Network reaches the id providers of gateways. Without it such gateways refuse all requests.
 	Network *outbound.Network
+	// Audit records each request. It may be nil.
+	Audit *audited.Auditor
+	// Share holds the requests of a namespace to its share of the replica. It may be nil.
+	Share Share
 	// TrustedProxies are the addresses whose X-Forwarded-For and users count.
 	TrustedProxies []netip.Prefix
 	// Draining reports whether the replica is stopping. Then requests are refused, and another replica answers them. It may be nil.

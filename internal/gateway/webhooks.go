@@ -88,6 +88,9 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name
 		refuse(w, outside(r.Context(), err))
 		return
 	}
+	if a, ok := w.(*audible); ok {
+		a.entry.Thread = answer.Thread
+	}
 	body, err := json.Marshal(answer)
 	if err != nil {
 		refuse(w, outside(r.Context(), err))
@@ -120,6 +123,11 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 		return nil, methodNotAllowed(http.MethodPost)
 	case !s.hooks.allow(to):
 		return nil, tooMany("this webhook")
+	}
+	done, err := s.enter(who("webhookreceiver", namespace, name), namespace, false)
+	defer done()
+	if err != nil {
+		return nil, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(to.MaxBytes)))
 	var large *http.MaxBytesError

@@ -80,7 +80,8 @@ var _ = Describe("The gateway's chat completions", Label("IDS-03"), func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("stream the same answer, with its usage at the end", func(ctx SpecContext) {
-		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.On("poem", skeinv1.ScriptStep{Content: "one two three four five", Usage: used, ChunkDelay: &metav1.Duration{Duration: 300 * time.Millisecond}}), harness.Echo()})
+		poem := strings.Repeat("one two three four five ", 20) + "six"
+		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.On("poem", skeinv1.ScriptStep{Content: poem, Usage: used, ChunkDelay: &metav1.Duration{Duration: 300 * time.Millisecond}}), harness.Echo()})
 		params := chatOf(sdk.UserMessage("a poem"))
 		params.StreamOptions.IncludeUsage = sdk.Bool(true)
 		client := openAI(ns)
@@ -91,7 +92,7 @@ var _ = Describe("The gateway's chat completions", Label("IDS-03"), func() {
 			pieces++
 		}
 		Expect(stream.Err()).NotTo(HaveOccurred())
-		Expect(whole.Choices[0].Message.Content).To(Equal("one two three four five"))
+		Expect(whole.Choices[0].Message.Content).To(Equal(poem))
 		Expect(whole.Choices[0].FinishReason).To(Equal("stop"))
 		Expect(whole.Usage.TotalTokens).To(Equal(int64(15)))
 		Expect(pieces).To(BeNumerically(">", 4), "the text came in pieces")

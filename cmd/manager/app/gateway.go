@@ -9,6 +9,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/gateway"
 	"github.com/skein-dev/skein/internal/kube"
@@ -53,7 +54,7 @@ func (o *Options) gatewayTLS(mgr ctrl.Manager) (*tls.Config, error) {
 }
 
 // addGateway serves the ThreadGateways, when that is switched on.
-func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, network *outbound.Network, d *draining) error {
+func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, network *outbound.Network, api *apiserver.Server, d *draining) error {
 	if !o.servesGateways() {
 		return nil
 	}
@@ -70,11 +71,15 @@ func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, r
 		return fmt.Errorf("--gateway-bind-address=%s: %w", o.GatewayBindAddress, err)
 	}
 	objects := kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader())
-	server, err := gateway.New(gateway.Options{
+	opts := gateway.Options{
 		Listener: listener, TLS: config, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
 		Objects: objects, Receivers: resolver.Webhooks, Received: objects,
 		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, Network: network, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
-	})
+	}
+	if api != nil {
+		opts.Audit, opts.Share = api.Auditor(), api.Flow()
+	}
+	server, err := gateway.New(opts)
 	if err != nil {
 		return closing(listener, err)
 	}
