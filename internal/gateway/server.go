@@ -95,6 +95,8 @@ type Server struct {
 	limits   *limiters
 	hooks    rates
 	stopping chan struct{}
+
+	headerTime, requestTime time.Duration
 }
 
 // New returns a server. Start makes it answer.
@@ -106,7 +108,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
 		limits:   newLimiters(),
-		stopping: make(chan struct{}),
+		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime,
 	}, nil
 }
 
@@ -120,7 +122,7 @@ func (*Server) NeedLeaderElection() bool { return false }
 func (s *Server) Start(ctx context.Context) error {
 	h := &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
-		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: s.headerTime, ReadTimeout: s.requestTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog:    serverLog(s.opts.Logger),
 		BaseContext: func(net.Listener) context.Context { return logr.NewContext(context.WithoutCancel(ctx), s.opts.Logger) },
 	}
