@@ -165,6 +165,37 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 		Expect(got).To(BeEmpty())
 	})
 
+	It("that send many large bodies at once use bounded memory, and other gateways have room", func() {
+		s := serverOf(nil)
+		other := *s.opts.Gateways.(declared)["ns/chat"]
+		other.Name = "other"
+		s.opts.Gateways.(declared)["ns/other"] = &other
+		chat := func(i int, gateway string, body io.Reader) *http.Response {
+			r := httptest.NewRequest(http.MethodPost, "/ns/"+gateway+"/v1/chat/completions", body)
+			r.Header.Set("Content-Type", "application/json")
+			return ask(s, from(fmt.Sprintf("192.0.2.%d:1", i), r))
+		}
+		const fit = maxGatewayBodies / (1 << 20)
+		var read, all sync.WaitGroup
+		end := make(chan struct{})
+		read.Add(fit)
+		for i := range fit {
+			all.Go(func() {
+				defer GinkgoRecover()
+				Expect(chat(i, "chat", &stalled{1 << 20, &read, end}).StatusCode).To(Equal(400))
+			})
+		}
+		read.Wait()
+		got := chat(100, "chat", strings.NewReader(`{"model":"agent"}`))
+		Expect(got.StatusCode).To(Equal(503))
+		Expect(got.Header.Get("Retry-After")).To(Equal("1"))
+		Expect(chat(100, "other", strings.NewReader(`{"model":"agent"}`)).StatusCode).To(Equal(400), "there is room for others")
+		close(end)
+		all.Wait()
+		Expect(chat(101, "chat", strings.NewReader(`{"model":"agent"}`)).StatusCode).To(Equal(400), "there is room again")
+		Expect(s.bodies.left.Load()).To(Equal(int64(maxBodies)))
+	})
+
 	It("that send bodies without end are refused at the bound", func(ctx SpecContext) {
 		s := serverOf(nil)
 		address := listening(ctx, s)
@@ -182,6 +213,27 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 		}
 	})
 })
+
+// stalled is a body that ends when it is told to. It tells when all but the end has been read.
+type stalled struct {
+	left int
+	read *sync.WaitGroup
+	end  chan struct{}
+}
+
+func (s *stalled) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		s.read.Done()
+		<-s.end
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := min(s.left, len(p))
+	s.left -= n
+	for i := range p[:n] {
+		p[i] = ' '
+	}
+	return n, nil
+}
 
 // endless is a body without end.
 type endless struct{ bytes atomic.Int64 }

@@ -175,6 +175,7 @@ func (s *Server) say(q *request, in *saying, sinkOf func() sink) error {
 	if sent.Status != store.MessagePending {
 		after = 0 // a repeat of a message that was taken before: its answer is in the log
 	}
+	q.body.release()
 	return s.await(q, sinkOf(), row.ID, after, sent.ID)
 }
 
@@ -183,11 +184,14 @@ func readBody(q *request, most int32, tooLarge *problem) ([]byte, error) {
 	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, errMedia
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(q.answer, q.Body, int64(most)))
+	q.body = &metered{Reader: http.MaxBytesReader(q.answer, q.Body, int64(most)), all: q.bodies, own: q.limiter.bodies}
+	body, err := io.ReadAll(q.body)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, tooLarge
+	case errors.Is(err, errBodies):
+		return nil, errBodies
 	case err != nil:
 		return nil, badRequest("the body did not arrive whole: send it again, and faster")
 	}

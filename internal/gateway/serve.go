@@ -28,6 +28,9 @@ type request struct {
 	// fresh reports that nobody had the id before.
 	fresh bool
 	user  string
+	// bodies is what all bodies may take, and body the one of this request; nil while it is not read.
+	bodies *budget
+	body   *metered
 }
 
 // paths are what a gateway serves, with the method and who answers.
@@ -80,7 +83,8 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 		refuse(w, outside(r.Context(), err))
 		return
 	}
-	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g)}
+	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g), bodies: s.bodies}
+	defer func() { q.body.release() }()
 	if err := s.gated(q, parts[2]); err != nil {
 		refuse(w, outside(r.Context(), err))
 	}
@@ -189,7 +193,7 @@ func cross(q *request) (answered bool, err error) {
 	if allowed {
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Credentials", "true")
-		h.Set("Access-Control-Expose-Headers", ids.Header+", "+ids.SessionHeader+", Retry-After")
+		h.Set("Access-Control-Expose-Headers", ids.Header+", "+ids.SessionHeader+", Retry-After, "+shouldRetry)
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	}
 	if q.Method == http.MethodOptions && q.Header.Get("Access-Control-Request-Method") != "" {

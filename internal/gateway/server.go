@@ -95,6 +95,7 @@ type Server struct {
 	limits   *limiters
 	hooks    rates
 	stopping chan struct{}
+	bodies   *budget
 
 	headerTime, requestTime time.Duration
 }
@@ -108,7 +109,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
 		limits:   newLimiters(),
-		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime,
+		stopping: make(chan struct{}), bodies: newBudget(maxBodies), headerTime: headerTime, requestTime: requestTime,
 	}, nil
 }
 
