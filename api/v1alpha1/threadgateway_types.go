@@ -6,6 +6,7 @@ import (
 )
 
 // ThreadGatewaySpec lets people without a Kubernetes identity talk to an agent over HTTP.
+// +kubebuilder:validation:XValidation:rule="!(has(self.user) && has(self.idProvider))",message="write user or idProvider: one of them says which conversation a request means"
 type ThreadGatewaySpec struct {
 	// AgentRef names the Agent that answers. Conversations that have begun stay with the agent that they have.
 	AgentRef LocalRef `json:"agentRef"`
@@ -32,6 +33,18 @@ type ThreadGatewaySpec struct {
 	// each browser has one of its own.
 	// +optional
 	User *GatewayUser `json:"user,omitempty"`
+
+	// IDProvider asks somebody else which conversation a request means. There is no fallback: a request for which it gives no
+	// id is refused.
+	// +optional
+	IDProvider *GatewayIDProvider `json:"idProvider,omitempty"`
+
+	// APIKeys are keys of Secrets, each of 16 bytes or more. When there are any, each request needs one of them, as
+	// "Authorization: Bearer KEY". Otherwise that header does not count.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	// +optional
+	APIKeys []corev1.SecretKeySelector `json:"apiKeys,omitempty"`
 
 	// AllowedOrigins are the origins of web pages on other hosts that may use the gateway. None may when it is absent.
 	// +kubebuilder:validation:MaxItems=20
@@ -66,6 +79,41 @@ type GatewayUser struct {
 	HashKey corev1.SecretKeySelector `json:"hashKey"`
 }
 
+// GatewayIDProvider says who knows which conversation a request means.
+type GatewayIDProvider struct {
+	// HTTP is a service that is asked at each request.
+	HTTP GatewayHTTPIDs `json:"http"`
+}
+
+// GatewayHTTPIDs is a service that makes ids.
+type GatewayHTTPIDs struct {
+	// URL gets a POST with {"namespace", "gateway", "method", "path", "address", "headers", "threadId"} for each request, and
+	// answers 200 with {"threadId": "thrd_..."}. threadId of the question is the id that the client has proved to have, or
+	// empty. The address must be one that tools of the namespace may reach.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule=`isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHostname() != '' && !self.contains('@')`,message="write an address such as https://ids.example.com/thread, without a user and a password"
+	URL string `json:"url"`
+
+	// Headers are the names of headers of requests that the service is told, such as Cookie or Authorization.
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.all(h, h.matches(r'^[A-Za-z0-9-]+$'))`,message="write names of headers such as X-User-Id: letters, digits and -"
+	// +listType=set
+	// +optional
+	Headers []string `json:"headers,omitempty"`
+
+	// Token is a key of a Secret, of 16 bytes or more, that the service gets as "Authorization: Bearer TOKEN".
+	// +optional
+	Token *corev1.SecretKeySelector `json:"token,omitempty"`
+
+	// Timeout is how long the service may take.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('30s')",message="give a duration from 100ms to 30s such as 5s"
+	// +kubebuilder:default="5s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
 // GatewayLimits bound the use of a gateway. A request beyond one of them is answered with 429.
 type GatewayLimits struct {
 	// MessageBytes is the largest size of the body of a message.
@@ -74,6 +122,13 @@ type GatewayLimits struct {
 	// +kubebuilder:default=65536
 	// +optional
 	MessageBytes int32 `json:"messageBytes,omitempty"`
+
+	// ChatBytes is the largest size of the body of a chat completion, which brings the whole conversation each time.
+	// +kubebuilder:validation:Minimum=256
+	// +kubebuilder:validation:Maximum=8388608
+	// +kubebuilder:default=1048576
+	// +optional
+	ChatBytes int32 `json:"chatBytes,omitempty"`
 
 	// PerThread is the number of requests of one conversation in a minute.
 	// +kubebuilder:validation:Minimum=1

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/apiserver/auth"
 	"github.com/skein-dev/skein/internal/apiserver/endpoints"
 	"github.com/skein-dev/skein/internal/apiserver/family"
@@ -123,6 +124,8 @@ type Server struct {
 	generic     *genericapiserver.GenericAPIServer
 	lookup      *lookup.Finder
 	authorizer  authorizer.Authorizer
+	control     *flow.Control
+	auditor     *audited.Auditor
 	stopping    chan struct{} // closed when Start's context ends
 }
 
@@ -172,9 +175,9 @@ func (s *Server) setUp() error {
 	s.authorizer = cfg.Authorization.Authorizer
 	rt := s.router()
 	cfg.LongRunningFunc = rt.LongRunning
-	control := flow.New(s.opts.Flow, clock.RealClock{}, rt.LongRunning, router.WriteStatus)
+	s.control = flow.New(s.opts.Flow, clock.RealClock{}, rt.LongRunning, router.WriteStatus)
 	cfg.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(control.Wrap(handler), c)
+		return genericapiserver.DefaultBuildHandlerChain(s.control.Wrap(handler), c)
 	}
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {
@@ -182,6 +185,7 @@ func (s *Server) setUp() error {
 		}
 		if cfg.AuditBackend != nil {
 			cfg.AuditBackend = withoutContents{cfg.AuditBackend}
+			s.auditor = audited.New(cfg.AuditBackend, cfg.AuditPolicyRuleEvaluator)
 		}
 	}
 	var err error
@@ -210,6 +214,12 @@ func (s *Server) NeedLeaderElection() bool { return false }
 
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Flow returns the limits that requests are held to, for those that come in on another way.
+func (s *Server) Flow() *flow.Control { return s.control }
+
+// Auditor returns what records requests that come in on another way; nil when there is no audit.
+func (s *Server) Auditor() *audited.Auditor { return s.auditor }
 
 // CABundle returns the PEM of the authority that signed the serving certificate. It is unknown only with a CertDir.
 func (s *Server) CABundle() []byte {

@@ -34,11 +34,33 @@ type Answer struct {
 	Session   string `json:"session"`
 	// Run is the run that answered.
 	Run string `json:"run,omitempty"`
+
+	usage store.RunUsage
+}
+
+// between is what stands between two messages of an answer.
+const between = "\n\n"
+
+// text returns what the agent said, one message below the other.
+func (a *Answer) text() string {
+	texts := make([]string, len(a.Messages))
+	for i, m := range a.Messages {
+		texts[i] = m.Content
+	}
+	return strings.Join(texts, between)
+}
+
+// piece is a piece of a message that the model is at.
+type piece struct {
+	messageID string
+	Text      string
+	// Reset says that the model has begun the message again.
+	Reset bool
 }
 
 // sink gets an answer as it comes.
 type sink interface {
-	delta(text string) error
+	delta(p piece) error
 	message(m Message) error
 	ping() error
 	// end gets the whole answer, or why there is none.
@@ -46,11 +68,10 @@ type sink interface {
 }
 
 // await follows a conversation until the run that takes the message has ended, or the time of the gateway has passed.
-func (s *Server) await(q *request, threadID string, after int64, messageID string) error {
+func (s *Server) await(q *request, to sink, threadID string, after int64, messageID string) error {
 	a := &Answer{Messages: []Message{}, MessageID: messageID, Session: sessionOf(q.answer.Header())}
 	ctx, cancel := context.WithTimeout(q.Context(), q.gateway.AnswerTimeout)
 	defer cancel()
-	to := s.sinkOf(q)
 	f := &follower{server: s, threadID: threadID, after: after, answer: a}
 	err := f.follow(ctx, to)
 	switch {
@@ -140,8 +161,8 @@ func (f *follower) event(e *store.Event, to sink) error {
 		f.taken, f.answer.Run = true, e.RunID
 	case !f.taken || f.answer.Run != "" && e.RunID != f.answer.Run: // of another run, or added by somebody else
 	case e.Type == store.EventDelta:
-		var d struct{ Text string }
-		if json.Unmarshal(e.Data, &d) == nil && d.Text != "" && to.delta(d.Text) != nil {
+		d := piece{messageID: e.MessageID}
+		if json.Unmarshal(e.Data, &d) == nil && (d.Text != "" || d.Reset) && to.delta(d) != nil {
 			return errClient
 		}
 	case e.Type == store.EventMessageCreated:
@@ -156,12 +177,15 @@ func (f *follower) event(e *store.Event, to sink) error {
 			}
 		}
 	case e.Type == store.EventRunEnded:
-		var o struct{ Status string }
+		var o struct {
+			Status string
+			Usage  store.RunUsage
+		}
 		_ = json.Unmarshal(e.Data, &o)
 		if o.Status != runtimev1.RunSucceeded {
 			return errFailedRun
 		}
-		f.ended = true
+		f.ended, f.answer.usage = true, o.Usage
 	}
 	return nil
 }
@@ -171,6 +195,11 @@ func (s *Server) sinkOf(q *request) sink {
 	if !strings.Contains(q.Header.Get("Accept"), "text/event-stream") {
 		return &wholeSink{server: s, request: q}
 	}
+	return s.eventsOf(q)
+}
+
+// eventsOf begins an answer that is server-sent events.
+func (s *Server) eventsOf(q *request) *eventSink {
 	h := q.answer.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
@@ -184,7 +213,7 @@ type wholeSink struct {
 	request *request
 }
 
-func (*wholeSink) delta(string) error    { return nil }
+func (*wholeSink) delta(piece) error     { return nil }
 func (*wholeSink) message(Message) error { return nil }
 func (*wholeSink) ping() error           { return nil }
 
@@ -202,11 +231,7 @@ func (w *wholeSink) end(a *Answer, p *problem) {
 
 // whole returns an answer as JSON.
 func whole(a *Answer) []byte {
-	texts := make([]string, len(a.Messages))
-	for i, m := range a.Messages {
-		texts[i] = m.Content
-	}
-	a.Content = strings.Join(texts, "\n\n")
+	a.Content = a.text()
 	body, _ := json.Marshal(a) // has texts and numbers only
 	return body
 }
@@ -218,8 +243,11 @@ type eventSink struct {
 	control *http.ResponseController
 }
 
-func (e *eventSink) delta(text string) error {
-	return e.send("delta", map[string]string{"text": text})
+func (e *eventSink) delta(p piece) error {
+	if p.Text == "" {
+		return nil
+	}
+	return e.send("delta", map[string]string{"text": p.Text})
 }
 
 func (e *eventSink) message(m Message) error { return e.send("message", m) }

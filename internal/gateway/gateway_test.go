@@ -56,7 +56,7 @@ func serverOf(edit func(*definitions.Gateway), proxies ...string) *Server {
 	scheme := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 	s := &Server{
-		opts: Options{Gateways: declared{"ns/chat": g}}, limits: newLimiters(),
+		opts: Options{Gateways: declared{"ns/chat": g}}, limits: newLimiters(), bodies: newBudget(maxBodies), headerTime: headerTime, requestTime: requestTime,
 		finder: &lookup.Finder{Reader: fake.NewClientBuilder().WithScheme(scheme).Build()},
 	}
 	for _, p := range proxies {
@@ -307,3 +307,20 @@ var _ = Describe("A listener", func() {
 		Expect(err).To(HaveOccurred())
 	})
 })
+
+// listening starts a server on a port of its own. It ends with the spec.
+func listening(ctx context.Context, s *Server) (address string) {
+	GinkgoHelper()
+	var err error
+	s.opts.Listener, err = net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	s.stopping = make(chan struct{})
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- s.Start(running) }()
+	DeferCleanup(func() {
+		stop()
+		Eventually(done, stopTime+5*time.Second).Should(Receive(BeNil()))
+	})
+	return s.Addr().String()
+}

@@ -38,6 +38,7 @@ func (ls *limiters) of(g *definitions.Gateway) *limiter {
 	l := &limiter{
 		limits: g.Limits, threads: lru.New(maxThreads), addresses: lru.New(maxAddresses),
 		total: perMinute(g.Limits.Total), begun: perMinute(g.Limits.NewThreads), open: make(chan struct{}, g.Limits.Open),
+		asking: make(chan struct{}, maxAsking), bodies: newBudget(maxGatewayBodies),
 	}
 	ls.all.Add(key, l)
 	return l
@@ -48,6 +49,8 @@ type limiter struct {
 	limits       skeinv1.GatewayLimits
 	total, begun *rate.Limiter
 	open         chan struct{} // one for each request that waits for an answer
+	asking       chan struct{} // one for each that waits for its id
+	bodies       *budget
 
 	mu                 sync.Mutex
 	threads, addresses *lru.Cache // → *rate.Limiter
@@ -59,17 +62,24 @@ func perMinute(n int32) *rate.Limiter {
 }
 
 // request counts a request. It returns which limit it is beyond, or "". Those of one client come first, so that what is
-// refused to one client is not taken from the others.
+// refused to one client is not taken from the others. threadID is "" while it is not known.
 func (l *limiter) request(threadID string, from netip.Addr) string {
 	switch {
 	case !l.allow(l.addresses, network(from), l.limits.PerAddress):
 		return "this address"
-	case !l.allow(l.threads, threadID, l.limits.PerThread):
-		return "this conversation"
+	case threadID != "" && !l.conversation(threadID):
+		return thisConversation
 	case !l.total.Allow():
 		return "everybody together"
 	}
 	return ""
+}
+
+const thisConversation = "this conversation"
+
+// conversation reports whether a conversation may have one more request.
+func (l *limiter) conversation(threadID string) bool {
+	return l.allow(l.threads, threadID, l.limits.PerThread)
 }
 
 func (l *limiter) allow(in *lru.Cache, key any, n int32) bool {

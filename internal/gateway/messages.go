@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/gateway/openai"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -123,10 +124,32 @@ func (s *Server) message(q *request) error {
 	if err != nil {
 		return err
 	}
+	key, err := idempotencyKey(q)
+	if err != nil {
+		return err
+	}
+	return s.say(q, &saying{content: in.Content, key: key}, func() sink { return s.sinkOf(q) })
+}
+
+// idempotencyKey returns the key under which a repeat of a request finds the first one, or "".
+func idempotencyKey(q *request) (string, error) {
 	key := q.Header.Get(runtimev1.HeaderIdempotencyKey)
 	if len(key) > 200 {
-		return badRequest("an Idempotency-Key has 200 characters at most")
+		return "", badRequest("an Idempotency-Key has 200 characters at most")
 	}
+	return key, nil
+}
+
+// saying is what a client says.
+type saying struct {
+	content string
+	// earlier is what was said before, for a conversation that begins here.
+	earlier []openai.Turn
+	key     string
+}
+
+// say queues a message in the client's conversation and sends the answer. sinkOf is called once the message is queued.
+func (s *Server) say(q *request, in *saying, sinkOf func() sink) error {
 	leave := q.limiter.enter()
 	if leave == nil {
 		return tooMany("everybody together")
@@ -136,11 +159,17 @@ func (s *Server) message(q *request) error {
 	if err != nil {
 		return err
 	}
+	if len(in.earlier) > 0 {
+		if err := recall(q, st, in.earlier); err != nil {
+			return err
+		}
+		in.earlier = nil // it is not needed while the agent works
+	}
 	if hooks := s.opts.Engine.MessageHooks(q.Context(), row); hooks != nil {
 		st = st.WithHooks(hooks)
 	}
 	sent, err := s.opts.Engine.Queue(q.Context(), st, row, thread.NewMessage{
-		Content: &in.Content, IdempotencyKey: key, Metadata: map[string]any{metadataSession: sessionOf(q.answer.Header())},
+		Content: &in.content, IdempotencyKey: in.key, Metadata: map[string]any{metadataSession: sessionOf(q.answer.Header())},
 	}, "")
 	if err != nil {
 		return err
@@ -149,24 +178,37 @@ func (s *Server) message(q *request) error {
 	if sent.Status != store.MessagePending {
 		after = 0 // a repeat of a message that was taken before: its answer is in the log
 	}
-	return s.await(q, row.ID, after, sent.ID)
+	q.body.release()
+	return s.await(q, sinkOf(), row.ID, after, sent.ID)
 }
 
-// readMessage reads the body of POST v1/message.
-func readMessage(q *request) (*newMessage, error) {
+// readBody reads a body of JSON, of at most some bytes.
+func readBody(q *request, most int32, tooLarge *problem) ([]byte, error) {
 	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, errMedia
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(q.answer, q.Body, int64(q.gateway.Limits.MessageBytes)))
+	q.body = &metered{Reader: http.MaxBytesReader(q.answer, q.Body, int64(most)), all: q.bodies, own: q.limiter.bodies}
+	body, err := io.ReadAll(q.body)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, errTooMuch
+		return nil, tooLarge
+	case errors.Is(err, errBodies):
+		return nil, errBodies
 	case err != nil:
 		return nil, badRequest("the body did not arrive whole: send it again, and faster")
 	}
 	// The time of a request ends with its body. The answer has a time of its own.
 	_ = http.NewResponseController(q.answer).SetReadDeadline(time.Time{})
+	return body, nil
+}
+
+// readMessage reads the body of POST v1/message.
+func readMessage(q *request) (*newMessage, error) {
+	body, err := readBody(q, q.gateway.Limits.MessageBytes, errTooMuch)
+	if err != nil {
+		return nil, err
+	}
 	var in newMessage
 	strict, err := kjson.UnmarshalStrict(body, &in)
 	switch {

@@ -10,13 +10,16 @@ import (
 
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/gateway/ids"
+	"github.com/skein-dev/skein/internal/gateway/openai"
 )
 
 // problem is an error that people outside may see. It names no object and nothing of other conversations.
 type problem struct {
-	code    int
+	status  int
 	reason  string // one word, for programs
 	message string
+	// param and code are the field that is wrong and what is wrong with it, in the words of OpenAI; "" says nothing.
+	param, code string
 	// retry is when to try again, in seconds; 0 says nothing.
 	retry int
 }
@@ -25,37 +28,55 @@ type problem struct {
 func (p *problem) Error() string { return p.reason + ": " + p.message }
 
 var (
-	errNoGateway    = &problem{http.StatusNotFound, "NotFound", "nothing is served here: ask whoever runs this page for the address", 0}
-	errNoPath       = &problem{http.StatusNotFound, "NotFound", "this address does not exist: use POST v1/message, GET v1/messages or POST v1/new", 0}
-	errUnavailable  = &problem{http.StatusServiceUnavailable, "Unavailable", "the agent cannot answer at present: try again later", 5}
-	errStopping     = &problem{http.StatusServiceUnavailable, "Unavailable", "the server is stopping and the agent works on: GET v1/messages has its answer later", 1}
-	errInternal     = &problem{http.StatusInternalServerError, "Internal", "the request failed for a reason that is not yours: whoever runs this page finds it in the log under the x-session-id of this answer", 0}
-	errNoUser       = &problem{http.StatusUnauthorized, "Unauthorized", "log in first: this address serves users that a proxy has authenticated", 0}
-	errOrigin       = &problem{http.StatusForbidden, "Forbidden", "pages of other sites may not do this: the gateway's allowedOrigins lists those that may", 0}
-	errTooMuch      = &problem{http.StatusRequestEntityTooLarge, "TooLarge", "the message is too long: send a shorter one", 0}
-	errMedia        = &problem{http.StatusUnsupportedMediaType, "UnsupportedMediaType", "send JSON, with Content-Type: application/json", 0}
-	errEnded        = &problem{http.StatusGone, "Ended", "this conversation has ended and takes no more messages: POST v1/new begins another one", 0}
-	errBusy         = &problem{http.StatusConflict, "Busy", "the agent is still at work on an earlier message: wait until it has answered", 1}
-	errQueueFull    = &problem{http.StatusTooManyRequests, "TooMany", "too many messages of this conversation wait already: send this one again when the agent has answered", 1}
-	errUsersThread  = &problem{http.StatusConflict, "Conflict", "a user has one conversation here, so no other one can begin", 0}
-	errFailedRun    = &problem{http.StatusBadGateway, "Failed", "the agent could not finish its answer: try again later", 0}
-	errEndedWaiting = &problem{http.StatusGone, "Ended", "this conversation ended before the agent answered: POST v1/new begins another one", 0}
+	errNoGateway    = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: ask whoever runs this page for the address"}
+	errNoPath       = &problem{status: http.StatusNotFound, reason: "NotFound", message: "this address does not exist: use POST v1/message, GET v1/messages, POST v1/new, or POST v1/chat/completions and GET v1/models"}
+	errChatTooLarge = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", param: "messages", message: "the messages are too long: leave the oldest out"}
+	errBodies       = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "too many large messages arrive at once: send this one again in a moment", retry: 1}
+	errNotInTime    = &problem{status: http.StatusGatewayTimeout, reason: "Timeout", message: "the agent is still at work: its answer is part of this conversation later, and GET v1/messages has it"}
+	errNoKey        = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", code: "invalid_api_key", message: "send a key that is valid here, as Authorization: Bearer KEY"}
+	errUnavailable  = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "the agent cannot answer at present: try again later", retry: 5}
+	errStopping     = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "the server is stopping and the agent works on: GET v1/messages has its answer later", retry: 1}
+	errInternal     = &problem{status: http.StatusInternalServerError, reason: "Internal", message: "the request failed for a reason that is not yours: whoever runs this page finds it in the log under the x-session-id of this answer"}
+	errNoUser       = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: "log in first: this address serves users that a proxy has authenticated"}
+	errOrigin       = &problem{status: http.StatusForbidden, reason: "Forbidden", message: "pages of other sites may not do this: the gateway's allowedOrigins lists those that may"}
+	errTooMuch      = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", message: "the message is too long: send a shorter one"}
+	errMedia        = &problem{status: http.StatusUnsupportedMediaType, reason: "UnsupportedMediaType", message: "send JSON, with Content-Type: application/json"}
+	errEnded        = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation has ended and takes no more messages: POST v1/new begins another one"}
+	errBusy         = &problem{status: http.StatusConflict, reason: "Busy", message: "the agent is still at work on an earlier message: wait until it has answered", retry: 1}
+	errQueueFull    = &problem{status: http.StatusTooManyRequests, reason: "TooMany", message: "too many messages of this conversation wait already: send this one again when the agent has answered", retry: 1}
+	errProvided     = &problem{status: http.StatusConflict, reason: "Conflict", message: "a service says which conversation this is, so no other one can begin here"}
+	errNoID         = &problem{status: http.StatusServiceUnavailable, reason: "NoID", message: "the service that knows which conversation this is gave no valid answer: try again later", retry: 5}
+	errUnknownUser  = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: "log in first: the service that knows the users of this address does not know you"}
+	errUsersThread  = &problem{status: http.StatusConflict, reason: "Conflict", message: "a user has one conversation here, so no other one can begin"}
+	errFailedRun    = &problem{status: http.StatusBadGateway, reason: "Failed", message: "the agent could not finish its answer: try again later"}
+	errEndedWaiting = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation ended before the agent answered: POST v1/new begins another one"}
 )
 
+// kind returns what sort of problem it is, in the words of OpenAI.
+func (p *problem) kind() string {
+	switch {
+	case p.status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case p.status >= http.StatusInternalServerError:
+		return "server_error"
+	}
+	return "invalid_request_error"
+}
+
 func badRequest(message string) *problem {
-	return &problem{http.StatusBadRequest, "BadRequest", message, 0}
+	return &problem{status: http.StatusBadRequest, reason: "BadRequest", message: message}
 }
 
 func unsigned(err error) *problem {
-	return &problem{http.StatusUnauthorized, "Unauthorized", err.Error(), 0}
+	return &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: err.Error()}
 }
 
 func methodNotAllowed(allow string) *problem {
-	return &problem{http.StatusMethodNotAllowed, "MethodNotAllowed", "use " + allow, 0}
+	return &problem{status: http.StatusMethodNotAllowed, reason: "MethodNotAllowed", message: "use " + allow}
 }
 
 func tooMany(whose string) *problem {
-	return &problem{http.StatusTooManyRequests, "TooMany", "too many requests of " + whose + " in the last minute: wait a little", 5}
+	return &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many requests of " + whose + " in the last minute: wait a little", retry: 5}
 }
 
 // outside returns what people outside may know of an error. The rest goes to the log.
@@ -83,11 +104,11 @@ func outside(ctx context.Context, err error) *problem {
 	return errInternal
 }
 
-// errorBody is the body of an answer that is a problem.
+// errorBody is the body of an answer that is a problem: in the form of OpenAI, and with a reason.
 type errorBody struct {
 	Error struct {
-		Reason  string `json:"reason"`
-		Message string `json:"message"`
+		Reason string `json:"reason"`
+		openai.Failure
 	} `json:"error"`
 	// Session is the id of the request, by which the log names it.
 	Session string `json:"session,omitempty"`
@@ -95,7 +116,13 @@ type errorBody struct {
 
 func bodyOf(p *problem, session string) []byte {
 	b := errorBody{Session: session}
-	b.Error.Reason, b.Error.Message = p.reason, p.message
+	b.Error.Reason, b.Error.Failure = p.reason, openai.Failure{Message: p.message, Type: p.kind()}
+	if p.param != "" {
+		b.Error.Param = &p.param
+	}
+	if p.code != "" {
+		b.Error.Code = &p.code
+	}
 	body, _ := json.Marshal(b) // has texts only
 	return append(body, '\n')
 }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"net/http"
 	"regexp"
@@ -26,6 +28,9 @@ type request struct {
 	// fresh reports that nobody had the id before.
 	fresh bool
 	user  string
+	// bodies is what all bodies may take, and body the one of this request; nil while it is not read.
+	bodies *budget
+	body   *metered
 }
 
 // paths are what a gateway serves, with the method and who answers.
@@ -33,25 +38,29 @@ var paths = map[string]struct {
 	method string
 	handle func(*Server, *request) error
 }{
-	"v1/message":  {http.MethodPost, (*Server).message},
-	"v1/messages": {http.MethodGet, (*Server).messages},
-	"v1/new":      {http.MethodPost, (*Server).begin},
+	"v1/message":          {http.MethodPost, (*Server).message},
+	"v1/messages":         {http.MethodGet, (*Server).messages},
+	"v1/new":              {http.MethodPost, (*Server).begin},
+	"v1/chat/completions": {http.MethodPost, (*Server).chat},
 }
 
 // segment is a name in a path, as Kubernetes names objects. Others are not looked up.
 var segment = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
 // serve answers every request.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the request before
-	protect(w.Header())
+func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(answer).SetWriteDeadline(time.Time{}) // of the request before
+	protect(answer.Header())
 	session := ids.NewSession() // IDS-05
+	w, record := s.audit(answer, r, session)
+	defer record()
 	w.Header().Set(ids.SessionHeader, session)
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
 	if len(parts) < 3 || !segment.MatchString(parts[0]) || !segment.MatchString(parts[1]) {
 		refuse(w, errNoGateway)
 		return
 	}
+	w.of("gateway", parts[0], parts[1], parts[2])
 	if s.opts.Draining != nil && s.opts.Draining() {
 		refuse(w, errUnavailable)
 		return
@@ -59,6 +68,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	log := logr.FromContextOrDiscard(r.Context()).WithValues("session", session, "namespace", parts[0], "threadGateway", parts[1])
 	r = r.WithContext(logr.NewContext(r.Context(), log))
 	if parts[2] == webhookPath {
+		w.of("webhookreceiver", parts[0], parts[1], parts[2])
 		s.deliver(w, r, parts[0], parts[1])
 		return
 	}
@@ -73,7 +83,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, outside(r.Context(), err))
 		return
 	}
-	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g)}
+	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g), bodies: s.bodies}
+	defer func() { q.body.release() }()
 	if err := s.gated(q, parts[2]); err != nil {
 		refuse(w, outside(r.Context(), err))
 	}
@@ -95,12 +106,27 @@ func (s *Server) gated(q *request, path string) error {
 	if answered || err != nil {
 		return err
 	}
-	refused := s.identify(q)
+	refused := s.authorize(q)
+	if refused == nil && q.gateway.Provider == nil {
+		refused = s.identify(q)
+	}
 	if whose := q.limiter.request(q.id, s.address(q.Request)); whose != "" {
 		return tooMany(whose)
 	}
+	if refused == nil && q.gateway.Provider != nil {
+		refused = s.provide(q, path)
+	}
+	q.means()
 	if refused != nil {
 		return refused
+	}
+	done, err := s.enter(who("gateway", q.gateway.Namespace, q.gateway.Name), q.gateway.Namespace, q.Method == http.MethodPost)
+	defer done()
+	if err != nil {
+		return err
+	}
+	if name, ok := strings.CutPrefix(path, modelsPath); ok && (name == "" || name[0] == '/') {
+		return s.models(q, strings.TrimPrefix(name, "/"))
 	}
 	p, ok := paths[path]
 	if !ok {
@@ -111,6 +137,24 @@ func (s *Server) gated(q *request, path string) error {
 		return methodNotAllowed(p.method)
 	}
 	return p.handle(s, q)
+}
+
+// authorize returns why a request must be refused whose key is wrong, where keys are needed.
+func (s *Server) authorize(q *request) error {
+	if len(q.gateway.APIKeys) == 0 {
+		return nil
+	}
+	scheme, given, _ := strings.Cut(q.Header.Get("Authorization"), " ")
+	sum, ok := sha256.Sum256([]byte(strings.TrimSpace(given))), 0
+	for _, key := range q.gateway.APIKeys {
+		want := sha256.Sum256(key) // of one length, so that the time tells nothing
+		ok |= subtle.ConstantTimeCompare(sum[:], want[:])
+	}
+	if ok != 1 || !strings.EqualFold(scheme, "Bearer") || len(q.Header.Values("Authorization")) != 1 {
+		q.answer.Header().Set("WWW-Authenticate", "Bearer")
+		return errNoKey
+	}
+	return nil
 }
 
 // identify finds the conversation of a request and says in the answer which one it is (IDS-03, IDS-06). It returns why the
@@ -149,7 +193,7 @@ func cross(q *request) (answered bool, err error) {
 	if allowed {
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Credentials", "true")
-		h.Set("Access-Control-Expose-Headers", ids.Header+", "+ids.SessionHeader+", Retry-After")
+		h.Set("Access-Control-Expose-Headers", ids.Header+", "+ids.SessionHeader+", Retry-After, "+shouldRetry)
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	}
 	if q.Method == http.MethodOptions && q.Header.Get("Access-Control-Request-Method") != "" {
@@ -157,7 +201,7 @@ func cross(q *request) (answered bool, err error) {
 			return true, errOrigin
 		}
 		h.Set("Access-Control-Allow-Methods", "GET, POST")
-		h.Set("Access-Control-Allow-Headers", "Accept, Content-Type, Idempotency-Key, "+ids.Header)
+		h.Set("Access-Control-Allow-Headers", allowedHeaders)
 		h.Set("Access-Control-Max-Age", "600")
 		q.answer.WriteHeader(http.StatusNoContent)
 		return true, nil
@@ -174,10 +218,18 @@ func cross(q *request) (answered bool, err error) {
 	return false, nil
 }
 
+// allowedHeaders are the headers that pages of other origins may send, with those that OpenAI's client for browsers adds.
+const allowedHeaders = "Accept, Authorization, Content-Type, Idempotency-Key, " + ids.Header + ", OpenAI-Organization, OpenAI-Project, " +
+	"X-Stainless-Arch, X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-Version, X-Stainless-Retry-Count, X-Stainless-Runtime, " +
+	"X-Stainless-Runtime-Version, X-Stainless-Timeout, X-Stainless-Helper-Method"
+
 // begin answers POST v1/new: the browser has a new conversation from here on. The old one stays.
 func (s *Server) begin(q *request) error {
-	if q.user != "" {
+	switch {
+	case q.user != "":
 		return errUsersThread
+	case q.gateway.Provider != nil:
+		return errProvided
 	}
 	h := q.answer.Header()
 	h.Del("Set-Cookie")
@@ -193,11 +245,11 @@ func refuse(w http.ResponseWriter, p *problem) {
 	if p.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retry))
 	}
-	if p.code == http.StatusUnauthorized {
+	if p.status == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
 		h.Set("WWW-Authenticate", "Session")
 	}
 	inTime(w)
-	w.WriteHeader(p.code)
+	w.WriteHeader(p.status)
 	_, _ = w.Write(bodyOf(p, sessionOf(h)))
 }
 

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -15,11 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Engine is the part of the engine that the gateway needs.
@@ -38,9 +41,16 @@ type Objects interface {
 	CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) error
 }
 
+// Share counts requests that are under way. flow.Control is one.
+type Share interface {
+	Enter(who, namespace string, lasting bool) (done func(), err error)
+}
+
 // Options are the options of a Server.
 type Options struct {
 	Listener net.Listener
+	// TLS is how to serve HTTPS. The listener speaks HTTP without it.
+	TLS      *tls.Config
 	Threads  *thread.Service
 	Engine   Engine
 	Gateways Gateways
@@ -52,6 +62,12 @@ type Options struct {
 	Live      client.Reader
 	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
+	// Network reaches the id providers of gateways. Without it such gateways refuse all requests.
+	Network *outbound.Network
+	// Audit records each request. It may be nil.
+	Audit *audited.Auditor
+	// Share holds the requests of a namespace to its share of the replica. It may be nil.
+	Share Share
 	// TrustedProxies are the addresses whose X-Forwarded-For and users count.
 	TrustedProxies []netip.Prefix
 	// Draining reports whether the replica is stopping. Then requests are refused, and another replica answers them. It may be nil.
@@ -79,6 +95,9 @@ type Server struct {
 	limits   *limiters
 	hooks    rates
 	stopping chan struct{}
+	bodies   *budget
+
+	headerTime, requestTime time.Duration
 }
 
 // New returns a server. Start makes it answer.
@@ -90,7 +109,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
 		limits:   newLimiters(),
-		stopping: make(chan struct{}),
+		stopping: make(chan struct{}), bodies: newBudget(maxBodies), headerTime: headerTime, requestTime: requestTime,
 	}, nil
 }
 
@@ -104,11 +123,20 @@ func (*Server) NeedLeaderElection() bool { return false }
 func (s *Server) Start(ctx context.Context) error {
 	h := &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
-		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: s.headerTime, ReadTimeout: s.requestTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog:    serverLog(s.opts.Logger),
 		BaseContext: func(net.Listener) context.Context { return logr.NewContext(context.WithoutCancel(ctx), s.opts.Logger) },
 	}
 	served := make(chan error, 1)
-	go func() { served <- h.Serve(limitListener(s.opts.Listener, maxConnections)) }()
+	go func() {
+		l := limitListener(s.opts.Listener, maxConnections)
+		if s.opts.TLS != nil {
+			h.TLSConfig = s.opts.TLS
+			served <- h.ServeTLS(l, "", "")
+			return
+		}
+		served <- h.Serve(l)
+	}()
 	select {
 	case err := <-served:
 		return err

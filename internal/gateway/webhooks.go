@@ -38,11 +38,11 @@ type ReceivedThreads interface {
 
 var (
 	errForged      = "the delivery is refused: "
-	errUsedID      = &problem{http.StatusConflict, "Conflict", "a delivery with this id and another body was taken before: send a new delivery with an id of its own", 0}
-	errLargeHook   = &problem{http.StatusRequestEntityTooLarge, "TooLarge", "the delivery is larger than the receiver takes: send less, or raise spec.maxBytes", 0}
-	errNoReceiver  = &problem{http.StatusNotFound, "NotFound", "nothing is served here: check the address of the webhook", 0}
-	errUseful      = &problem{http.StatusUnprocessableEntity, "Invalid", "the delivery has no text: send JSON, or text in UTF-8", 0}
-	errThreadEnded = &problem{http.StatusGone, "Ended", "the thread has ended and takes no more deliveries: name another one in spec.threadRef", 0}
+	errUsedID      = &problem{status: http.StatusConflict, reason: "Conflict", message: "a delivery with this id and another body was taken before: send a new delivery with an id of its own"}
+	errLargeHook   = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", message: "the delivery is larger than the receiver takes: send less, or raise spec.maxBytes"}
+	errNoReceiver  = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: check the address of the webhook"}
+	errUseful      = &problem{status: http.StatusUnprocessableEntity, reason: "Invalid", message: "the delivery has no text: send JSON, or text in UTF-8"}
+	errThreadEnded = &problem{status: http.StatusGone, reason: "Ended", message: "the thread has ended and takes no more deliveries: name another one in spec.threadRef"}
 )
 
 // received is the answer to a delivery.
@@ -88,6 +88,9 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name
 		refuse(w, outside(r.Context(), err))
 		return
 	}
+	if a, ok := w.(*audible); ok {
+		a.entry.Thread = answer.Thread
+	}
 	body, err := json.Marshal(answer)
 	if err != nil {
 		refuse(w, outside(r.Context(), err))
@@ -121,6 +124,11 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	case !s.hooks.allow(to):
 		return nil, tooMany("this webhook")
 	}
+	done, err := s.enter(who("webhookreceiver", namespace, name), namespace, false)
+	defer done()
+	if err != nil {
+		return nil, err
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(to.MaxBytes)))
 	var large *http.MaxBytesError
 	switch {
@@ -131,7 +139,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	}
 	id, event, err := checked(to, r.Header, body)
 	if err != nil {
-		return nil, &problem{http.StatusUnauthorized, "Unauthorized", errForged + err.Error(), 0}
+		return nil, &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: errForged + err.Error()}
 	}
 	return s.store(r.Context(), to, id, event, body)
 }

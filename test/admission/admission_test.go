@@ -221,6 +221,9 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		tool := func(description, url string) *unstructured.Unstructured {
 			return object("Tool", map[string]any{"description": description, "http": map[string]any{"url": url, "auth": map[string]any{"bearer": key}}})
 		}
+		gateway := func(agent, url string) *unstructured.Unstructured {
+			return object("ThreadGateway", map[string]any{"agentRef": map[string]any{"name": agent}, "idProvider": map[string]any{"http": map[string]any{"url": url, "token": key["secretKeyRef"]}}})
+		}
 		env := func(typ string, more ...any) *unstructured.Unstructured {
 			return object("Thread", map[string]any{"title": fmt.Sprint(len(more)), "env": append([]any{map[string]any{"name": "A", "type": typ, "valueFrom": key}}, more...)})
 		}
@@ -237,6 +240,8 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 			{"models: how often it is tried", model(map[string]any{"maxRetries": int64(5), "timeout": "5s"}), model(nil), 0},
 			{"tools: where the token goes", tool("x", "https://b"), tool("x", "https://a"), 1},
 			{"tools: what the model reads of it", tool("y", "https://a"), tool("x", "https://a"), 0},
+			{"gateways: where the token of an id provider goes", gateway("a", "https://b"), gateway("a", "https://a"), 1},
+			{"gateways: another agent", gateway("b", "https://a"), gateway("a", "https://a"), 0},
 			{"threads: another variable", env("secret", plain), env("secret"), 0},
 			{"threads: another type", env("text"), env("secret"), 1},
 		} {

@@ -217,7 +217,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := o.addWebhooks(mgr, data, resolver, network); err != nil {
 		return nil, err
 	}
-	if err := o.addGateway(mgr, data, eng, resolver, d); err != nil {
+	if err := o.addGateway(mgr, data, eng, resolver, network, api, d); err != nil {
 		return nil, err
 	}
 	return eng, o.addHealth(mgr, lead, data, api, d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -34,6 +35,8 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--sandbox-image-pull-policy=Sometimes", "Always or IfNotPresent or Never"},
 		{"--runtime-api-bind-address=8444", "give host:port, :port, or 0"},
 		{"--metrics-bind-address=x", "--metrics-bind-address=x: give host:port"},
+		{"--gateway-tls-key-file=x", "give both, or neither"},
+		{"--gateway-tls-cert-file=x --gateway-tls-key-file=y", "give --gateway-bind-address too"},
 		{"--namespaces=a,b", "one namespace or all of them"},
 		{"--namespaces=A_B", "--namespaces=A_B"},
 		{"--log-level=loud", "error or info or debug"},
@@ -45,7 +48,7 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--file-quota-bytes=much", "amount of bytes such as 500Mi"},
 		{"--file-quota-files=-1", "give 0 for no bound"},
 	} {
-		o := parse(t, c.flag)
+		o := parse(t, strings.Fields(c.flag)...)
 		NewWithT(t).Expect(o.validate()).To(MatchError(ContainSubstring(c.says)), c.flag)
 	}
 	o := parse(t, "--namespaces=shop", "--metrics-bind-address=0")

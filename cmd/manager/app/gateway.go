@@ -1,6 +1,7 @@
 package app
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,11 +9,13 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/gateway"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // servesGateways reports whether the listener for end users is switched on.
@@ -38,12 +41,28 @@ func (o *Options) trustedProxies() ([]netip.Prefix, error) {
 	return out, nil
 }
 
+// gatewayTLS returns how the gateways' listener speaks HTTPS, or nil when it speaks HTTP.
+func (o *Options) gatewayTLS(mgr ctrl.Manager) (*tls.Config, error) {
+	if o.GatewayCertFile == "" {
+		return nil, nil
+	}
+	config, watcher, err := gateway.Certificate(o.GatewayCertFile, o.GatewayKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--gateway-tls-cert-file=%s, --gateway-tls-key-file=%s: %w", o.GatewayCertFile, o.GatewayKeyFile, err)
+	}
+	return config, mgr.Add(watcher)
+}
+
 // addGateway serves the ThreadGateways, when that is switched on.
-func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, d *draining) error {
+func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, resolver *definitions.Resolver, network *outbound.Network, api *apiserver.Server, d *draining) error {
 	if !o.servesGateways() {
 		return nil
 	}
 	proxies, err := o.trustedProxies()
+	if err != nil {
+		return err
+	}
+	config, err := o.gatewayTLS(mgr)
 	if err != nil {
 		return err
 	}
@@ -52,11 +71,15 @@ func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, r
 		return fmt.Errorf("--gateway-bind-address=%s: %w", o.GatewayBindAddress, err)
 	}
 	objects := kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader())
-	server, err := gateway.New(gateway.Options{
-		Listener: listener, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
+	opts := gateway.Options{
+		Listener: listener, TLS: config, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
 		Objects: objects, Receivers: resolver.Webhooks, Received: objects,
-		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
-	})
+		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, Network: network, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
+	}
+	if api != nil {
+		opts.Audit, opts.Share = api.Auditor(), api.Flow()
+	}
+	server, err := gateway.New(opts)
 	if err != nil {
 		return closing(listener, err)
 	}

@@ -84,6 +84,8 @@ type Options struct {
 	Audit *genericoptions.AuditOptions
 	// GatewayBindAddress is where ThreadGateways are served; empty or 0 means nowhere.
 	GatewayBindAddress string
+	// GatewayCertFile and GatewayKeyFile are the certificate of that listener. It speaks HTTP without them.
+	GatewayCertFile, GatewayKeyFile string
 	// GatewayTrustedProxies are the addresses, or ranges of them, whose X-Forwarded-For and users count.
 	GatewayTrustedProxies  []string
 	MetricsBindAddress     string
@@ -189,6 +191,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	}
 	o.Audit.AddFlags(f) // --audit-policy-file, --audit-log-path and others, as of an API server
 	f.StringVar(&o.GatewayBindAddress, "gateway-bind-address", o.GatewayBindAddress, "`address` at which ThreadGateways let people without a Kubernetes identity in; none when empty")
+	f.StringVar(&o.GatewayCertFile, "gateway-tls-cert-file", o.GatewayCertFile, "`file` with the certificate of the gateways' listener, with those of its authorities behind it; read again when it changes; the listener speaks HTTP without it")
+	f.StringVar(&o.GatewayKeyFile, "gateway-tls-key-file", o.GatewayKeyFile, "`file` with the key of that certificate")
 	f.StringSliceVar(&o.GatewayTrustedProxies, "gateway-trusted-proxies", o.GatewayTrustedProxies, "`address`, or range such as 10.0.0.0/16, of a proxy in front of the gateways: X-Forwarded-For and the users of ThreadGateways count from it only")
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
@@ -304,6 +308,12 @@ func (o *Options) validate() error {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			errs = append(errs, fmt.Errorf("--%s=%s: give host:port, :port, or 0 for none", flag, address))
 		}
+	}
+	switch {
+	case (o.GatewayCertFile == "") != (o.GatewayKeyFile == ""):
+		errs = append(errs, errors.New("--gateway-tls-cert-file and --gateway-tls-key-file: give both, or neither for HTTP"))
+	case o.GatewayCertFile != "" && !o.servesGateways():
+		errs = append(errs, errors.New("--gateway-tls-cert-file: there is no listener; give --gateway-bind-address too, such as :8090"))
 	}
 	if len(o.Namespaces) > 1 {
 		errs = append(errs, errors.New("--namespaces: a manager serves one namespace or all of them; run one manager for each namespace, or leave the flag out"))

@@ -111,6 +111,32 @@ func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name stri
 	if search {
 		under = append(under, counted{key{"searches", "all"}, c.limits.SearchesOpen, "searches of %s users are under way"})
 	}
+	return c.enter(name, search, under)
+}
+
+// Enter counts a request that comes in on another way than the runtime API, with those of the namespace that come that way.
+// who names the way; it is a user like others. lasting tells that the request may last. The request is under way until done is
+// called. The error is a *StatusError with 429.
+func (c *Control) Enter(who, namespace string, lasting bool) (done func(), err error) {
+	under := []counted{
+		{key{"open", who}, c.limits.UserOpen, "requests of %q are under way"},
+		{key{"openIn", namespace}, c.limits.NamespaceOpen, "requests to the namespace %q are under way"},
+	}
+	if lasting {
+		under = []counted{
+			{key{"lasting", who}, c.limits.UserLasting, "requests of %q wait for answers"},
+			{key{"lastingIn", namespace}, c.limits.NamespaceLasting, "streams, files and executions of the namespace %q are open"},
+		}
+	}
+	done, refused := c.enter(who, false, under)
+	if refused != nil {
+		return nil, refused
+	}
+	return done, nil
+}
+
+// enter counts a request as each of under, unless one of them or a rate is at its limit.
+func (c *Control) enter(name string, search bool, under []counted) (done func(), refused *apierrors.StatusError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, u := range under {

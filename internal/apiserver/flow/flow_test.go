@@ -69,6 +69,34 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 		})
 	})
 
+	It("counts requests that come in on another way with those of the namespace", func() {
+		c := flow.New(flow.Limits{UserLasting: 2, NamespaceLasting: 3, UserRate: 10}, clock, nil, nil)
+		var ends []func()
+		enter := func(who, namespace string) error {
+			done, err := c.Enter(who, namespace, true)
+			if err == nil {
+				ends = append(ends, done)
+			}
+			return err
+		}
+		Expect(enter("one", "a")).To(Succeed())
+		Expect(enter("one", "a")).To(Succeed())
+		Expect(apierrors.IsTooManyRequests(enter("one", "a"))).To(BeTrue(), "its own limit")
+		Expect(enter("two", "a")).To(Succeed())
+		Expect(enter("two", "a")).To(MatchError(ContainSubstring("namespace")))
+		Expect(enter("two", "b")).To(Succeed())
+		ends[0]()
+		Expect(enter("two", "a")).NotTo(Succeed(), "it has two already")
+		Expect(enter("three", "a")).To(Succeed())
+		for range 30 {
+			done, err := c.Enter("often", "c", false)
+			Expect(err).NotTo(HaveOccurred())
+			done()
+		}
+		_, err := c.Enter("often", "c", false)
+		Expect(err).To(MatchError(ContainSubstring("more than 10 requests a second")))
+	})
+
 	Context("with a number of searches", func() {
 		BeforeEach(func() { limits = flow.Limits{UserSearches: 60} })
 		It("gives them a budget of their own", func() {

@@ -86,8 +86,10 @@ func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
 	if err := c.exists(ctx, "Agent", g.Namespace, g.Spec.AgentRef.Name, "spec.agentRef", &skeinv1.Agent{}); err != nil {
 		return err
 	}
-	_, err := c.defs.Gateways.Resolve(ctx, g)
-	return err
+	if _, err := c.defs.Gateways.Resolve(ctx, g); err != nil {
+		return err
+	}
+	return c.defs.Gateways.CheckAddress(ctx, g)
 }
 
 func (c *checker) webhook(ctx context.Context, w *skeinv1.Webhook) error {

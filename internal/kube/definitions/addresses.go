@@ -38,7 +38,7 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 // JudgeAddresses sets the network against which the addresses of Tools and Models are checked: the one that makes their
 // requests. Call it before the port is used.
 func (d *Resolver) JudgeAddresses(n *outbound.Network) {
-	d.Tools.network, d.Models.network, d.Webhooks.network = n, n, n
+	d.Tools.network, d.Models.network, d.Webhooks.network, d.Gateways.network = n, n, n, n
 }
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the endpoint of the Model.
@@ -63,6 +63,14 @@ func (ts *Tools) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *de
 		return nil
 	}
 	return judgeAddress(ctx, ts.reader, ts.network.For(t.Namespace), t.Namespace, text)
+}
+
+// CheckAddress returns a *definition.NotReadyError when Skein may not connect to the id provider of a ThreadGateway.
+func (gs *Gateways) CheckAddress(ctx context.Context, g *skeinv1.ThreadGateway) error {
+	if gs.network == nil || g.Spec.IDProvider == nil {
+		return nil
+	}
+	return judgeAddress(ctx, gs.reader, gs.network.For(g.Namespace), g.Namespace, g.Spec.IDProvider.HTTP.URL)
 }
 
 // judgeAddress returns a *definition.NotReadyError when the host of a URL will be refused.

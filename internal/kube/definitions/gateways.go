@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Gateways finds and resolves ThreadGateways.
@@ -20,6 +22,7 @@ type Gateways struct {
 	reader   reader
 	contents *objects.Contents
 	secrets  thread.EnvSecrets
+	network  *outbound.Network // that id providers are asked through; nil: addresses are not checked
 }
 
 // Gateway is a ThreadGateway with what it refers to.
@@ -31,18 +34,35 @@ type Gateway struct {
 	// their own.
 	UserHeader string
 	UserKey    []byte
+	// Provider tells which conversation a request means. It is nil where IDs or the user tell.
+	Provider *IDProvider
+	// APIKeys are what requests must have one of, unless there are none.
+	APIKeys [][]byte
+	// Created is when the gateway was declared.
+	Created time.Time
 
 	Origins       []string
 	AnswerTimeout time.Duration
 	Limits        skeinv1.GatewayLimits
 }
 
+// IDProvider is a service that knows which conversation a request means.
+type IDProvider struct {
+	URL     *url.URL
+	Headers []string
+	Token   []byte // nil: none
+	Timeout time.Duration
+}
+
 // The limits of a ThreadGateway that leaves them out; its schema has the same.
-const defaultAnswerTimeout = 2 * time.Minute
+const (
+	defaultAnswerTimeout = 2 * time.Minute
+	defaultIDTimeout     = 5 * time.Second
+)
 
 // DefaultGatewayLimits returns the limits of a ThreadGateway that sets none.
 func DefaultGatewayLimits() skeinv1.GatewayLimits {
-	return skeinv1.GatewayLimits{MessageBytes: 64 << 10, PerThread: 60, PerAddress: 120, Total: 6000, NewThreads: 60, Open: 500}
+	return skeinv1.GatewayLimits{MessageBytes: 64 << 10, ChatBytes: 1 << 20, PerThread: 60, PerAddress: 120, Total: 6000, NewThreads: 60, Open: 500}
 }
 
 // Find returns the ThreadGateway of that name. It returns a *definition.NotReadyError when there is none, or when it
@@ -61,6 +81,7 @@ func (gs *Gateways) Resolve(ctx context.Context, g *skeinv1.ThreadGateway) (*Gat
 		Namespace: g.Namespace, Name: g.Name, Agent: g.Spec.AgentRef.Name,
 		IDs:     ids.Source{Cookie: g.Spec.CookieName, Strict: g.Spec.Strict},
 		Origins: g.Spec.AllowedOrigins, AnswerTimeout: defaultAnswerTimeout, Limits: DefaultGatewayLimits(),
+		Created: g.CreationTimestamp.Time,
 	}
 	if d := g.Spec.AnswerTimeout; d != nil {
 		out.AnswerTimeout = d.Duration
@@ -68,19 +89,18 @@ func (gs *Gateways) Resolve(ctx context.Context, g *skeinv1.ThreadGateway) (*Gat
 	if l := g.Spec.Limits; l != nil {
 		d := out.Limits
 		out.Limits = skeinv1.GatewayLimits{
-			MessageBytes: cmp.Or(l.MessageBytes, d.MessageBytes), PerThread: cmp.Or(l.PerThread, d.PerThread), PerAddress: cmp.Or(l.PerAddress, d.PerAddress),
+			MessageBytes: cmp.Or(l.MessageBytes, d.MessageBytes), ChatBytes: cmp.Or(l.ChatBytes, d.ChatBytes),
+			PerThread: cmp.Or(l.PerThread, d.PerThread), PerAddress: cmp.Or(l.PerAddress, d.PerAddress),
 			Total: cmp.Or(l.Total, d.Total), NewThreads: cmp.Or(l.NewThreads, d.NewThreads), Open: cmp.Or(l.Open, d.Open),
 		}
 	}
-	keys := make([][]byte, 0, len(g.Spec.SigningKeys))
-	for i := range g.Spec.SigningKeys {
-		key, err := gs.key(ctx, g, g.Spec.SigningKeys[i], fmt.Sprintf("spec.signingKeys[%d]", i))
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
+	keys, err := gs.keys(ctx, g, g.Spec.SigningKeys, "spec.signingKeys")
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	if out.APIKeys, err = gs.keys(ctx, g, g.Spec.APIKeys, "spec.apiKeys"); err != nil {
+		return nil, err
+	}
 	if out.IDs.Keys, err = ids.NewKeyring(keys...); err != nil {
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.signingKeys: %v", err)
 	}
@@ -90,7 +110,40 @@ func (gs *Gateways) Resolve(ctx context.Context, g *skeinv1.ThreadGateway) (*Gat
 			return nil, err
 		}
 	}
+	if p := g.Spec.IDProvider; p != nil {
+		if out.Provider, err = gs.provider(ctx, g, &p.HTTP); err != nil {
+			return nil, err
+		}
+	}
 	return out, nil
+}
+
+// provider resolves a service that makes ids. Whether its address may be reached is seen when it is asked.
+func (gs *Gateways) provider(ctx context.Context, g *skeinv1.ThreadGateway, spec *skeinv1.GatewayHTTPIDs) (*IDProvider, error) {
+	at, err := url.Parse(spec.URL)
+	if err != nil || at.Host == "" {
+		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.idProvider.http.url: write an address such as https://ids.example.com/thread")
+	}
+	out := &IDProvider{URL: at, Headers: spec.Headers, Timeout: defaultIDTimeout}
+	if spec.Timeout != nil {
+		out.Timeout = spec.Timeout.Duration
+	}
+	if spec.Token != nil {
+		out.Token, err = gs.key(ctx, g, *spec.Token, "spec.idProvider.http.token")
+	}
+	return out, err
+}
+
+// keys returns the values of keys of Secrets.
+func (gs *Gateways) keys(ctx context.Context, g *skeinv1.ThreadGateway, refs []corev1.SecretKeySelector, field string) (keys [][]byte, err error) {
+	for i := range refs {
+		key, err := gs.key(ctx, g, refs[i], fmt.Sprintf("%s[%d]", field, i))
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 // key returns a key of a Secret, which no answer and no log shows.

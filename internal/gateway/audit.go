@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/skein-dev/skein/internal/apiserver/audited"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// errShare says that the namespace has as many requests under way as it may. It names no namespace.
+var errShare = &problem{
+	status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many requests are under way here: wait a little", retry: 1,
+}
+
+// who names a gateway, or a receiver, as the audit and the flow control name users.
+func who(kind, namespace, name string) string { return "skein:" + kind + ":" + namespace + ":" + name }
+
+// enter counts a request with those of its namespace that are under way. done is never nil.
+func (s *Server) enter(who, namespace string, lasting bool) (done func(), err error) {
+	if s.opts.Share == nil {
+		return func() {}, nil
+	}
+	if done, err = s.opts.Share.Enter(who, namespace, lasting); err != nil {
+		return func() {}, errShare
+	}
+	return done, nil
+}
+
+// audit returns an answer that knows its status, and what records it once it is given. The entry of the answer is filled in
+// meanwhile.
+func (s *Server) audit(w http.ResponseWriter, r *http.Request, session string) (a *audible, record func()) {
+	a = &audible{ResponseWriter: w, entry: audited.Entry{
+		ID: session, Who: "skein:gateway", Received: time.Now(), Verb: "get", Path: r.URL.Path, From: s.address(r).String(), UserAgent: r.UserAgent(),
+	}}
+	if r.Method == http.MethodPost {
+		a.entry.Verb = "create"
+	}
+	return a, func() {
+		failed := recover()
+		switch {
+		case failed != nil:
+			a.entry.Code = http.StatusInternalServerError
+		case a.entry.Code == 0:
+			a.entry.Code = http.StatusOK
+		}
+		s.opts.Audit.Record(&a.entry)
+		if failed != nil {
+			panic(failed) // the HTTP server logs it and closes the connection
+		}
+	}
+}
+
+// audible is an answer that knows its status, and the entry of its request.
+type audible struct {
+	http.ResponseWriter
+	entry audited.Entry
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *audible) WriteHeader(code int) {
+	if a.entry.Code == 0 {
+		a.entry.Code = code
+	}
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is what http.ResponseController looks for.
+func (a *audible) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// subresources are what requests are about, in the words of the runtime API. Others are about the thread as a whole.
+var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions": "queue", webhookPath: "queue", "v1/messages": "messages"}
+
+// of names whose request it is.
+func (a *audible) of(kind, namespace, name, path string) {
+	a.entry.Who, a.entry.Namespace, a.entry.Subresource = who(kind, namespace, name), namespace, subresources[path]
+}
+
+// means names the conversation that a request is about, and the user.
+func (q *request) means() {
+	if a, ok := q.answer.(*audible); ok && q.id != "" {
+		a.entry.Thread, a.entry.User = kube.GatewayThread(q.gateway, q.id), q.user
+	}
+}

@@ -1,0 +1,94 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+var _ = Describe("Hostile clients of the gateway", Label("IDS-04"), func() {
+	It("that begin 10,000 conversations are refused with clear errors, and another tenant is served meanwhile", func(ctx SpecContext) {
+		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()}, func(s *skeinv1.ThreadGatewaySpec) {
+			s.Limits = &skeinv1.GatewayLimits{PerAddress: 1_000_000, Total: 1_000_000, NewThreads: 60}
+		})
+		calm, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 40}}
+		var begun, refused, others atomic.Int32
+		var all sync.WaitGroup
+		url, body := "http://"+door+"/"+ns+"/chat/v1/message", []byte(said("hello"))
+		for range 40 {
+			all.Go(func() {
+				defer GinkgoRecover()
+				for range 250 {
+					req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+					Expect(err).NotTo(HaveOccurred())
+					req.Header.Set("Content-Type", "application/json")
+					resp, err := client.Do(req)
+					Expect(err).NotTo(HaveOccurred())
+					data, err := io.ReadAll(resp.Body)
+					Expect(err).NotTo(HaveOccurred())
+					_ = resp.Body.Close()
+					switch resp.StatusCode {
+					case http.StatusOK:
+						begun.Add(1)
+					case http.StatusTooManyRequests:
+						refused.Add(1)
+						var b struct{ Error struct{ Reason, Message string } }
+						Expect(json.Unmarshal(data, &b)).To(Succeed())
+						Expect(b.Error.Reason).To(Equal("TooMany"))
+						Expect(b.Error.Message).To(ContainSubstring("wait a little"))
+						Expect(resp.Header.Get("Retry-After")).NotTo(BeEmpty())
+					default:
+						others.Add(1)
+						AddReportEntry("another answer", resp.Status+" "+string(data))
+					}
+				}
+			})
+		}
+		tell(ctx, browser(), calm, "I am here too")
+		tell(ctx, browser(), calm, "and again")
+		all.Wait()
+		tell(ctx, browser(), calm, "and afterwards")
+		Expect(others.Load()).To(BeZero())
+		Expect(begun.Load() + refused.Load()).To(Equal(int32(10_000)))
+		Expect(refused.Load()).To(BeNumerically(">", 9_000))
+		Expect(madeThreads(ctx, ns)).To(HaveLen(int(begun.Load())), "who is refused leaves nothing")
+	}, SpecTimeout(5*time.Minute))
+
+	It("do not get into a conversation of another gateway, although both have the same key", func(ctx SpecContext) {
+		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
+		second := gatewayOf(ns, "second", "agent")
+		create(ctx, second)
+		first := tell(ctx, http.DefaultClient, ns, "a secret of ada")
+		Eventually(ctx, func(o Gomega) {
+			r := knock(ctx, http.DefaultClient, "GET", ns, "second/v1/messages", "", "x-thread-id", first.id())
+			o.Expect([]any{r.status, r.body}).To(Equal([]any{200, `{"messages":[]}` + "\n"}))
+		}).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
+
+	It("with headers of 10 MB are refused, and others are served", func(ctx SpecContext) {
+		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
+		for _, name := range []string{"x-thread-id", "Cookie", "Authorization", "X-Other"} {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+door+"/"+ns+"/chat/v1/messages", nil)
+			Expect(err).NotTo(HaveOccurred())
+			req.Header.Set(name, strings.Repeat("A", 10<<20))
+			// The answer may be lost when the server closes the connection while the client still sends.
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				Expect(resp.StatusCode).To(Equal(http.StatusRequestHeaderFieldsTooLarge), name)
+				_ = resp.Body.Close()
+			}
+		}
+		tell(ctx, http.DefaultClient, ns, "hello")
+	}, SpecTimeout(5*time.Minute))
+})
