@@ -76,7 +76,8 @@ var (
 func Register(registry prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		runs, runSeconds, modelCalls, modelSeconds, modelTokens, modelCost, toolCalls, toolSeconds, LeaseLosses, commitSeconds, commitSize, Purges, poolSandboxes,
+		runs, runSeconds, modelCalls, modelSeconds, modelTokens, modelCost, toolCalls, toolSeconds, LeaseLosses, commitSeconds, commitSize, Purges,
+		inboxOldest, inboxItems, storeBytes, storeRows, threadsTotal, threadsNotReady, poolSandboxes,
 	} {
 		var again prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &again) {
@@ -147,7 +148,7 @@ func Pool(namespace, name string, states map[string]int32) {
 	}
 }
 
-// ForgetPool removes the series of a pool that is gone.
-func ForgetPool(namespace, name string) {
-	poolSandboxes.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "pool": name})
+// Pools forgets all pools, before those that are left are set.
+func Pools() {
+	poolSandboxes.Reset()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/metrics"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/telemetry"
 )
@@ -147,6 +148,7 @@ func (s *Service) Purge(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	metrics.Purges.Inc()
 	s.blobs.remove(ctx, freed...)
 	return nil
 }

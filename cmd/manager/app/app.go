@@ -196,6 +196,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			&sweeper{threads: data.threads, retained: o.RetainedTTL, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
 			&remover{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("remover")},
 			&ager{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
+			&statistics{store: data.store, cache: mgr.GetCache(), clock: clock.RealClock{}, log: o.Logger.WithName("statistics")},
 			&quotaSweeper{store: data.store, clock: clock.RealClock{}, log: o.Logger.WithName("quotas")},
 			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,
