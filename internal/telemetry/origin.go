@@ -56,7 +56,7 @@ const originField = "telemetry"
 
 // AddTo adds the origin to an object of JSON. It returns what is no object, or has an origin, as it is.
 func (o Origin) AddTo(object json.RawMessage) json.RawMessage {
-	open := bytes.TrimRight(object, " \t\r\n")
+	open := bytes.TrimSpace(object)
 	if o == (Origin{}) || len(open) < 2 || open[0] != '{' || open[len(open)-1] != '}' || ReadOrigin(object) != (Origin{}) {
 		return object
 	}
@@ -64,7 +64,7 @@ func (o Origin) AddTo(object json.RawMessage) json.RawMessage {
 	if err != nil {
 		return object
 	}
-	open = bytes.TrimRight(open[:len(open)-1], " \t\r\n")
+	open = bytes.TrimSpace(open[:len(open)-1])
 	out := make([]byte, 0, len(open)+len(own)+len(originField)+6)
 	out = append(out, open...)
 	if len(open) > 1 {

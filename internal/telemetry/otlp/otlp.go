@@ -76,7 +76,7 @@ func Start(ctx context.Context, o Options) (stop func() error, err error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		o.Log.Info("Spans could not be exported: those of this batch are lost", "error", err.Error())
 	}))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res), sdktrace.WithIDGenerator(ids{}))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res), sdktrace.WithIDGenerator(IDs))
 	telemetry.Install(&telemetry.Provider{Tracer: provider.Tracer(telemetry.Scope), Redact: o.Redact})
 	return func() error {
 		telemetry.Install(nil)
@@ -107,8 +107,10 @@ func newExporter(ctx context.Context, o Options) (sdktrace.SpanExporter, error) 
 	return otlptracehttp.New(ctx, options...)
 }
 
-// ids generates the ids of spans: random ones, or those that were chosen earlier.
 type ids struct{}
+
+// IDs generates the ids of spans: random ones, or those that telemetry has chosen earlier.
+var IDs sdktrace.IDGenerator = ids{}
 
 // NewIDs implements sdktrace.IDGenerator.
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
