@@ -171,30 +171,38 @@ var _ = Describe("Traces", Serial, Label("K8S-06"), func() {
 		Expect(collector.Text()).NotTo(ContainSubstring(secret))
 	}, SpecTimeout(5*patience))
 
-	It("are beside metrics that count the run, its model and its tool", func(ctx SpecContext) {
+	It("are beside metrics that count the run, its model and its tool, and beside profiles", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		port, err := scratch.Port()
 		Expect(err).NotTo(HaveOccurred())
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		traced(ctx, ns, "--metrics-bind-address="+address)
+		other, err := scratch.Port()
+		Expect(err).NotTo(HaveOccurred())
+		profiles := net.JoinHostPort("127.0.0.1", strconv.Itoa(other))
+		traced(ctx, ns, "--metrics-bind-address="+address, "--pprof-bind-address="+profiles)
 		create(ctx, looking(ns))
 		t := converse(ctx, ns, []string{"look"}, []skeinv1.ScriptStep{harness.On(said, harness.Calls("look", map[string]any{"at": "x"})), harness.After("look", harness.Answer(thought))})
 		say(ctx, t, 1, said)
-		Eventually(ctx, func(g Gomega) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+		get := func(g Gomega, url string) string {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			resp, err := http.DefaultClient.Do(req)
 			g.Expect(err).NotTo(HaveOccurred())
 			defer func() { _ = resp.Body.Close() }()
 			data, err := io.ReadAll(resp.Body)
 			g.Expect(err).NotTo(HaveOccurred())
-			text := string(data)
+			g.Expect(resp.StatusCode).To(Equal(http.StatusOK), string(data))
+			return string(data)
+		}
+		Expect(get(Default, "http://"+profiles+"/debug/pprof/goroutine?debug=1")).To(ContainSubstring("goroutine profile: total"))
+		Eventually(ctx, func(g Gomega) {
+			text := get(g, "http://"+address+"/metrics")
 			for _, line := range []string{
 				`skein_runs_total{namespace="` + ns + `",status="succeeded"} 1`,
 				`skein_model_calls_total{model="model",namespace="` + ns + `",outcome="success",provider="scripted"} 2`,
 				`skein_tool_calls_total{namespace="` + ns + `",status="success",tool="look"} 1`,
 				"skein_store_commit_duration_seconds_count ", "skein_store_commit_transactions_count ", "skein_inbox_oldest_seconds 0",
-				"skein_store_bytes ", "skein_engine_lease_losses_total 0",
+				"skein_store_bytes ", `skein_threads{namespace="` + ns + `"} 1`, `skein_store_rows{table="message"} `, "skein_engine_lease_losses_total 0",
 			} {
 				g.Expect(text).To(ContainSubstring("\n" + line))
 			}
