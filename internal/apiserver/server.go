@@ -177,7 +177,7 @@ func (s *Server) setUp() error {
 	cfg.LongRunningFunc = rt.LongRunning
 	s.control = flow.New(s.opts.Flow, clock.RealClock{}, rt.LongRunning, router.WriteStatus)
 	cfg.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(s.control.Wrap(handler), c)
+		return genericapiserver.DefaultBuildHandlerChain(s.control.Wrap(traced(handler, rt.LongRunning)), c)
 	}
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {

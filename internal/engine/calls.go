@@ -196,6 +196,8 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	r.engine.fault("call.before")
 	ctx, over := membudget.Part(ctx) // what the tool answers is part of the conversation afterwards
 	defer over()
+	ctx, observed := r.observeCall(ctx, how, call)
+	defer func() { observed(&o) }()
 	calling, done := codeexec.Lasting(ctx, how.code)
 	defer done()
 	o.result = how.set.Call(how.broker.At(r.hooks.Causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})

@@ -10,6 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/schedule"
+	"github.com/skein-dev/skein/internal/metrics"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -92,6 +93,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 		e.queue.Forget(id)
 		e.quotas.Wait(wait.Namespace, id)
 	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
+		metrics.LeaseLosses.Inc()
 		e.log.Info("thread was lost to another holder", "thread", id)
 		e.queue.Forget(id)
 		e.queue.AddAfter(id, e.opts.LeaseTTL/3)

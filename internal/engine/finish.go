@@ -86,7 +86,7 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	case stopped != nil:
 		return r.stop(ctx, stopped)
 	case errors.Is(cause, ending.ErrTerminal):
-		return r.engine.endTerminated(ctx, r.thread.ID, r.fence, &r.record)
+		return r.engine.endTerminated(ctx, r.thread, r.fence, &r.record)
 	case errors.Is(cause, ending.ErrAborted), errors.Is(cause, ending.ErrDestroyed):
 		return nil
 	}
@@ -138,6 +138,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
+	observeEnd(r.thread, &record, r.checkpoint.Telemetry)
 	if r.endsWithResult() {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
 		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {

@@ -134,7 +134,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	switch {
 	case t.TerminatedAt != 0:
 		if under {
-			return false, e.endTerminated(ctx, id, fence, last)
+			return false, e.endTerminated(ctx, t, fence, last)
 		}
 		return false, nil
 	case t.RetainedAt != 0:
@@ -199,7 +199,10 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		}
 	} else {
 		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
+		r.checkpoint.Telemetry = beginTelemetry(items)
 	}
+	ctx = r.checkpoint.Telemetry.With(ctx)
+	r.log = r.log.WithValues(r.checkpoint.Telemetry.LogValues()...)
 	if r.conv = e.recent.Take(work); r.conv == nil {
 		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 			return false, err
@@ -254,17 +257,23 @@ func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 	if err != nil || last.Status.Ended() {
 		return store.IgnoreNotFound(err)
 	}
-	return store.IgnoreNotFound(e.endTerminated(ctx, id, nil, last))
+	t, err := e.store.Thread(ctx, id)
+	if err != nil {
+		return store.IgnoreNotFound(err)
+	}
+	return store.IgnoreNotFound(e.endTerminated(ctx, t, nil, last))
 }
 
 // endTerminated records that a run ended because its thread was terminated.
-func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fence, r *store.Run) error {
+func (e *Engine) endTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
+	span := telemetryOf(r)
 	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
-	if err := e.store.Apply(ctx, id, fence, &store.PutRun{Run: *r}); err != nil {
+	if err := e.store.Apply(ctx, t.ID, fence, &store.PutRun{Run: *r}); err != nil {
 		return err
 	}
+	observeEnd(t, r, span)
 	if postrun.Marked(r) {
-		e.postRun.Add(store.RunRef{ThreadID: id, RunID: r.ID})
+		e.postRun.Add(store.RunRef{ThreadID: t.ID, RunID: r.ID})
 	}
 	return nil
 }

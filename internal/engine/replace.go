@@ -92,6 +92,7 @@ func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 	if err := step.commit(ctx); err != nil {
 		return err
 	}
+	observeEnd(r.thread, &record, r.checkpoint.Telemetry)
 	r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	if session := r.scopes(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))

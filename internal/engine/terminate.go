@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -62,6 +63,7 @@ func (e *Engine) terminateChildren(ctx context.Context, threadID string) error {
 func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason string) error {
 	var ops []store.Op
 	var ended []store.RunRef
+	var span telemetry.Run
 	last, err := e.store.Run(ctx, t.ID, "")
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -71,6 +73,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		return err
 	}
 	if last != nil && last.Status == store.RunWaiting {
+		span = telemetryOf(last)
 		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, failure.ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
 		ops = append(ops, &store.PutRun{Run: *last})
 		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
@@ -92,6 +95,9 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 	}
 	if err := e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {
 		return err
+	}
+	if len(ended) > 0 {
+		observeEnd(t, last, span)
 	}
 	e.postRun.Add(ended...)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // Registry statuses of a child (SUB-05). A child may also set other statuses itself.
@@ -49,6 +50,8 @@ type ChildTask struct {
 	Message     string          `json:"message,omitempty"`
 	Arguments   json.RawMessage `json:"arguments,omitempty"`
 	Attachments []string        `json:"attachments,omitempty"`
+	// Telemetry is the call of the parent that made the child, in its trace.
+	Telemetry telemetry.Origin `json:"telemetry,omitzero"`
 }
 
 var _ engine.Children = (*Children)(nil)
@@ -86,7 +89,7 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 			Retain:              req.Subagent.Retain,
 		},
 	}
-	task, err := json.Marshal(ChildTask{Message: req.Message, Arguments: req.Arguments, Attachments: req.Attachments})
+	task, err := json.Marshal(ChildTask{Message: req.Message, Arguments: req.Arguments, Attachments: req.Attachments, Telemetry: telemetry.OriginOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("encode the task: %w", err)
 	}

@@ -186,6 +186,7 @@ type Store interface {
 	MemoryStore
 	BackupStore
 	WebhookStore
+	StatisticsStore
 
 	// Subscribe calls fn after commits with a notification of what changed. Notifications carry no data and can be
 	// lost, so subscribers must also read the store from time to time. fn may be called from several goroutines at once

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/metrics"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // NewThread describes a thread to create. ID, Namespace and Agent are required. The store sets the counters, RootID and
@@ -29,6 +31,9 @@ type NewThread struct {
 	Related *store.Relationship
 	// WithoutObject creates the thread before its object, which adopts it. Until then it is as a retained thread.
 	WithoutObject bool
+
+	// Telemetry is where the thread comes from: its first run is in that trace.
+	Telemetry telemetry.Origin
 
 	fork *store.Fork // set by Fork
 }
@@ -91,7 +96,7 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 	if n.WithoutObject {
 		ops = append(ops, &store.Retain{})
 	}
-	t, created, err = s.store.CreateThread(ctx, n.Thread, ops...)
+	t, created, err = s.store.CreateThread(n.Telemetry.With(ctx), n.Thread, ops...)
 	if errors.Is(err, store.ErrNoContents) { // an attachment was replaced or removed in the meantime
 		return nil, false, fmt.Errorf("%w: a file of thread %s has changed while it was copied: %w", store.ErrUnavailable, n.AttachFrom, err)
 	}
@@ -143,6 +148,7 @@ func (s *Service) Purge(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	metrics.Purges.Inc()
 	s.blobs.remove(ctx, freed...)
 	return nil
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
@@ -45,6 +46,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	compile.Delegate(elsewhere.Compile)
 	defer func() { err = errors.Join(err, elsewhere.Close()) }()
 	defer compile.Delegate(nil)
+	untrace, err := o.startTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, untrace()) }()
 	data, err := openData(ctx, &o)
 	if err != nil {
 		return err
@@ -194,6 +200,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			&sweeper{threads: data.threads, retained: o.RetainedTTL, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
 			&remover{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("remover")},
 			&ager{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
+			&statistics{store: data.store, cache: mgr.GetCache(), clock: clock.RealClock{}, log: o.Logger.WithName("statistics")},
 			&quotaSweeper{store: data.store, clock: clock.RealClock{}, log: o.Logger.WithName("quotas")},
 			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,
@@ -218,6 +225,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return nil, err
 	}
 	if err := o.addGateway(mgr, data, eng, resolver, network, api, d); err != nil {
+		return nil, err
+	}
+	if err := o.addPprof(mgr); err != nil {
 		return nil, err
 	}
 	return eng, o.addHealth(mgr, lead, data, api, d)
@@ -249,7 +259,7 @@ func openData(ctx context.Context, o *Options) (*data, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	clean := redact.NewStore(st, o.secrets)
+	clean := redact.NewStore(telemetry.NewStore(st), o.secrets)
 	return &data{
 		store:   clean,
 		secrets: o.secrets,

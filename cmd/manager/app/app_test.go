@@ -47,6 +47,11 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--thread-subagents=-1", "positive"},
 		{"--file-quota-bytes=much", "amount of bytes such as 500Mi"},
 		{"--file-quota-files=-1", "give 0 for no bound"},
+		{"--tracing-endpoint=collector:4318", "--tracing-endpoint=collector:4318: give the URL of a collector, such as http://collector:4318"},
+		{"--tracing-content", "--tracing-content: there are no traces"},
+		{"--pprof-bind-address=:6060", "give an address of the loopback interface, such as 127.0.0.1:6060"},
+		{"--pprof-bind-address=0.0.0.0:6060", "give an address of the loopback interface"},
+		{"--pprof-bind-address=localhost:6060", "give an address of the loopback interface"},
 	} {
 		o := parse(t, strings.Fields(c.flag)...)
 		NewWithT(t).Expect(o.validate()).To(MatchError(ContainSubstring(c.says)), c.flag)

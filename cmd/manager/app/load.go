@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/metrics"
 )
 
 // measureLoad registers metrics of how busy the workers are, and of the firings of effects.
@@ -18,5 +19,5 @@ func measureLoad(registry prometheus.Registerer, eng *engine.Engine) error {
 		Name: "skein_engine_threads_queued",
 		Help: "Threads with something to do that wait for a worker of this replica.",
 	}, func() float64 { _, n := eng.Load(); return float64(n) })
-	return errors.Join(registry.Register(running), registry.Register(waiting), registry.Register(eng.EffectMetrics()), registry.Register(eng.NewerMetrics()))
+	return errors.Join(metrics.Register(registry), registry.Register(running), registry.Register(waiting), registry.Register(eng.EffectMetrics()), registry.Register(eng.NewerMetrics()))
 }

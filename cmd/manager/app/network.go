@@ -41,7 +41,7 @@ func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Ma
 	if err := own.find(ctx, cfg); err != nil {
 		return nil, err
 	}
-	own.listeners(o.RuntimeAPIBindAddress, o.MetricsBindAddress, o.HealthProbeBindAddress, o.GatewayBindAddress)
+	own.listeners(o.RuntimeAPIBindAddress, o.MetricsBindAddress, o.HealthProbeBindAddress, o.GatewayBindAddress, o.PprofBindAddress)
 	ranges, err := o.watchRanges(ctx, mgr)
 	if err != nil {
 		return nil, err

@@ -121,6 +121,14 @@ type Options struct {
 	Namespaces     []string // empty means all
 	Namespace      string   // the manager's own namespace
 
+	// TracingEndpoint is the URL of a collector of OpenTelemetry traces. Without it and without OTEL_EXPORTER_OTLP_ENDPOINT there are
+	// no traces.
+	TracingEndpoint string
+	// TracingContent adds prompts, answers, arguments and results to the spans.
+	TracingContent bool
+	// PprofBindAddress is where profiles are served, on the loopback interface; empty or 0 means nowhere.
+	PprofBindAddress string
+
 	LogFormat string // json or text
 	LogLevel  string // error, info or debug
 	// Logger replaces the two in tests.
@@ -211,6 +219,9 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools and models may reach even where its address is private, loopback or link-local, such as tools.example.svc")
 	f.StringSliceVar(&o.ClusterRanges, flagClusterRanges, o.ClusterRanges, "`range` of addresses of the cluster's pods or Services, such as 2001:db8:10::/56, which counts as private; those of Nodes and ServiceCIDRs are known")
 	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
+	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "`URL` of a collector of OpenTelemetry traces, such as http://collector:4318; $OTEL_EXPORTER_OTLP_ENDPOINT when empty, and no traces without both")
+	f.BoolVar(&o.TracingContent, "tracing-content", o.TracingContent, "add prompts, answers, arguments and results to traces, without the values of secrets")
+	f.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "`address` of the loopback interface at which profiles are served, such as 127.0.0.1:6060; nowhere when empty")
 	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "error, info or debug")
 }
@@ -261,6 +272,9 @@ func (o *Options) validate() error {
 		errs = append(errs, err)
 	}
 	if err := o.checkAudit(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := o.checkTelemetry(); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := o.toolPolicy(); err != nil {

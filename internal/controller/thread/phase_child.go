@@ -91,7 +91,7 @@ func (r *Reconciler) task(ctx context.Context, sub *skeinv1.Subagent, n *thread.
 	if err := json.Unmarshal(kept.Task, &task); err != nil {
 		return &noTask{fmt.Errorf("the stored task of Subagent %q cannot be read: %w", sub.Name, err)}
 	}
-	n.Message, n.Arguments, n.Attachments = task.Message, task.Arguments, task.Attachments
+	n.Message, n.Arguments, n.Attachments, n.Telemetry = task.Message, task.Arguments, task.Attachments, task.Telemetry
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -38,6 +39,8 @@ type State struct {
 	Worked int64 `json:"worked,omitempty"`
 	// Context is the part of state.context that a waiting run carries over, encoded.
 	Context []byte `json:"context,omitempty"`
+	// Telemetry is the span of the run in its trace, and the request that caused the run.
+	Telemetry telemetry.Run `json:"telemetry,omitzero"`
 	// Needs is the version of checkpoints that a replica must know to continue the run; 0 is the first. A release that writes something
 	// which earlier ones would get wrong raises it, for the runs that have that.
 	Needs int `json:"needs,omitempty"`

@@ -1,6 +1,7 @@
 package codeexec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +163,15 @@ func (c *Host) discard(ctx context.Context, sbx sandbox.Sandbox) {
 
 // RunCode implements tool.Code. If the sandbox goes away before any of the code has run, the code runs once more in
 // another sandbox.
-func (c *Host) RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
+func (c *Host) RunCode(ctx context.Context, req sandbox.CodeRequest) (res sandbox.Result, err error) {
+	ctx, observed := c.observe(ctx, "runCode")
+	defer func() {
+		if res.Error != nil {
+			observed(res.Error)
+			return
+		}
+		observed(err)
+	}()
 	for retried := false; ; retried = true {
 		c.mu.Lock()
 		sbx, err := c.sandbox(ctx)
@@ -179,7 +188,9 @@ func (c *Host) RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Re
 }
 
 // ServeRunCode implements tool.Code.
-func (c *Host) ServeRunCode(ctx context.Context, args []any) (any, error) {
+func (c *Host) ServeRunCode(ctx context.Context, args []any) (_ any, err error) {
+	ctx, observed := c.observe(ctx, "runCode")
+	defer func() { observed(err) }()
 	c.mu.Lock()
 	sbx, iso := c.sbx, c.iso
 	c.mu.Unlock()
@@ -194,7 +205,9 @@ var errIsolateEnded = errors.New("the isolate has ended")
 
 // ServeRunCodeFor implements tool.Code. The sandbox may differ from the caller's. As in RunCode, code that had not
 // begun when the sandbox went away runs once more.
-func (c *Host) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any) (any, error) {
+func (c *Host) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any) (_ any, err error) {
+	ctx, observed := c.observe(ctx, "runCode")
+	defer func() { observed(err) }()
 	from, ok := caller.(*Host)
 	if !ok {
 		return nil, errIsolateEnded
@@ -225,7 +238,9 @@ func (c *Host) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any
 
 // Invoke implements tool.Code. A call that had not begun when its isolate went away is repeated once in a fresh
 // sandbox. A call that had begun is not repeated, since it may have done half of its work.
-func (c *Host) Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error) {
+func (c *Host) Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (_ any, err error) {
+	ctx, observed := c.observe(ctx, cmp.Or(SourceOf(module), module))
+	defer func() { observed(err) }()
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}

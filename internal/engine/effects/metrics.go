@@ -20,6 +20,7 @@ type Metrics struct {
 	store    store.FiringStore
 	lateness prometheus.Histogram
 	retries  *prometheus.CounterVec
+	firings  *prometheus.CounterVec
 }
 
 func newMetrics(s store.FiringStore) *Metrics {
@@ -34,6 +35,10 @@ func newMetrics(s store.FiringStore) *Metrics {
 			Name: "skein_effect_retries_total",
 			Help: "Attempts of firings that failed and are made again, by namespace. Waiting for a sandbox or a definition is none.",
 		}, []string{"namespace"}),
+		firings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_effect_firings_total",
+			Help: "Firings of effects that have ended in this replica, by how.",
+		}, []string{"namespace", "status"}),
 	}
 }
 
@@ -47,7 +52,9 @@ func (m *Metrics) ended(f *store.Firing, t Target, began time.Time, end *store.F
 	}
 	if end.Status == store.FiringPending {
 		m.retries.WithLabelValues(f.Namespace).Inc()
+		return
 	}
+	m.firings.WithLabelValues(f.Namespace, string(end.Status)).Inc()
 }
 
 // Describe implements prometheus.Collector.
@@ -55,12 +62,14 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- pending
 	m.lateness.Describe(ch)
 	m.retries.Describe(ch)
+	m.firings.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.lateness.Collect(ch)
 	m.retries.Collect(ch)
+	m.firings.Collect(ch)
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
 	defer cancel()
 	counts, err := m.store.PendingFirings(ctx)

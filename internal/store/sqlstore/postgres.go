@@ -93,5 +93,7 @@ var postgresDialect = &sqldb.Dialect{
 	ManyWriters:      true,
 	Search:           search.ByTSQuery,
 	SearchesByItself: true,
+	Size:             `SELECT pg_database_size(current_database())`,
+	Rows:             queries.EstimateTables(),
 	Classify:         sqldb.ClassifyPostgres,
 }

@@ -90,5 +90,7 @@ var sqliteDialect = &sqldb.Dialect{
 	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
 	Adopt:    []string{queries.FreeLeases, queries.FreeFirings, queries.FreePermits},
 	Search:   search.ByFTS5,
+	Size:     `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`,
+	Rows:     queries.CountTables(),
 	Classify: sqldb.ClassifySQLite,
 }

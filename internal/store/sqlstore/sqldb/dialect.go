@@ -30,6 +30,8 @@ type Dialect struct {
 	Search func(terms []store.SearchTerm) (query string, args []any)
 	// SearchesByItself says that the database keeps its full-text index up to date.
 	SearchesByItself bool
+	// Size is the query for the size of the database in bytes, and Rows the one for the rows of the tables that grow.
+	Size, Rows string
 	// Classify returns what an error of the driver means.
 	Classify func(err error) Class
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"hash/maphash"
 	"sync"
+	"time"
 
+	"github.com/skein-dev/skein/internal/metrics"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
@@ -139,7 +141,9 @@ func (w *writer) leadBatch() {
 	w.queue = w.queue[n:]
 	w.mu.Unlock()
 
+	began := time.Now()
 	w.committer.commit(batch)
+	metrics.Committed(len(batch), time.Since(began))
 
 	for _, j := range batch[1:] {
 		j.lead <- false

@@ -1,0 +1,64 @@
+package apiserver
+
+import (
+	"net/http"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apiserver/pkg/audit"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/skein-dev/skein/internal/telemetry"
+)
+
+// traced makes a span of each request, below that of the client, and gives what the request causes its id. The request is
+// authenticated and authorized by then, so that nobody else can make spans or choose their trace. Streams have no span: they last.
+func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := telemetry.WithRequestID(r.Context(), audit.GetAuditIDTruncated(r.Context()))
+		info, ok := apirequest.RequestInfoFrom(ctx)
+		if !telemetry.Enabled() || !ok || !info.IsResourceRequest || r.Method == http.MethodGet && lasting(r, info) {
+			next.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		route := info.Resource
+		if info.Subresource != "" {
+			route += "/" + info.Subresource
+		}
+		ctx = telemetry.Extract(ctx, r.Header.Get("traceparent"))
+		ctx, span := telemetry.Start(ctx, info.Verb+" "+route, trace.SpanKindServer, info.Namespace,
+			semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route),
+			attribute.String("skein.namespace", info.Namespace), attribute.String("skein.thread.name", info.Name),
+			attribute.String("skein.request.id", telemetry.RequestID(ctx)))
+		defer span.End()
+		written := &statusWriter{ResponseWriter: w}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(written), r.WithContext(ctx))
+		if written.code == 0 {
+			written.code = http.StatusOK
+		}
+		span.Set(semconv.HTTPResponseStatusCode(written.code))
+		if written.code >= http.StatusInternalServerError {
+			span.Fail(strconv.Itoa(written.code), "")
+		}
+	})
+}
+
+// statusWriter notes the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(code int) {
+	if w.code == 0 && code >= http.StatusOK {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap returns what this wraps, for flushing and deadlines.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,24 @@
+package queries
+
+import "strings"
+
+// WaitingItems counts the inbox items that wait and are not held back, and finds the oldest.
+const WaitingItems = `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM inbox WHERE held_until = 0`
+
+// GrowingTables are the tables that grow with use.
+var GrowingTables = []string{"thread", "message", "log", "run", "inbox", "inbox_key", "file", "contents", "kv", "effect_firing", "idempotency", "embedding"}
+
+// CountTables counts the rows of those tables.
+func CountTables() string {
+	selects := make([]string, 0, len(GrowingTables))
+	for _, name := range GrowingTables {
+		selects = append(selects, `SELECT '`+name+`', COUNT(*) FROM `+name)
+	}
+	return strings.Join(selects, " UNION ALL ")
+}
+
+// EstimateTables has PostgreSQL's estimate of them.
+func EstimateTables() string {
+	return `SELECT relname::text, GREATEST(reltuples, 0)::bigint FROM pg_class
+		WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname IN ('` + strings.Join(GrowingTables, `', '`) + `')`
+}

@@ -1,0 +1,43 @@
+package telemetry
+
+import (
+	"context"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Store wraps a store and adds to every inbox item the origin of its context.
+type Store struct{ store.Store }
+
+// NewStore wraps a store.
+func NewStore(inner store.Store) *Store { return &Store{inner} }
+
+// Unwrap returns the wrapped store.
+func (s *Store) Unwrap() store.Store { return s.Store }
+
+// CreateThread implements store.Store.
+func (s *Store) CreateThread(ctx context.Context, t store.Thread, ops ...store.Op) (*store.Thread, bool, error) {
+	mark(ctx, ops)
+	return s.Store.CreateThread(ctx, t, ops...)
+}
+
+// Apply implements store.Store.
+func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
+	mark(ctx, ops)
+	return s.Store.Apply(ctx, threadID, fence, ops...)
+}
+
+func mark(ctx context.Context, ops []store.Op) {
+	var o Origin
+	asked := false
+	for _, op := range ops {
+		enqueue, ok := op.(*store.Enqueue)
+		if !ok {
+			continue
+		}
+		if !asked {
+			o, asked = OriginOf(ctx), true
+		}
+		enqueue.Item.Payload = o.AddTo(enqueue.Item.Payload)
+	}
+}
