@@ -206,6 +206,11 @@ test-cluster: $(NEEDS) ## The other modules: the dev cluster starts, runs pods a
 test-arm64: ## Seccomp, limits and runs of code on arm64, in an emulated machine (Debian) [SUITES="supervisor client"].
 	@VERBOSE=$(VERBOSE) FILTER='$(FILTER)' hack/arm64/run.sh $(SUITES)
 
+# The seeds and the inputs in testdata/fuzz run as ordinary tests in the tiers of their packages.
+.PHONY: fuzz
+fuzz: ## Fuzz each target for a while, one after the other [TARGET=FuzzImport TIME=10m].
+	@hack/fuzz.sh '$(TARGET)' '$(TIME)' $(JOBS)
+
 .PHONY: bench
 bench: $(NEEDS) ## Print the figures of the budget.
 	@go test ./internal/engine ./internal/sandbox/js ./internal/sandbox/client -run '^$$' -bench 'Turns|FirstCall|FirstResult' -benchtime 2s

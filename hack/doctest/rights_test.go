@@ -5,12 +5,16 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/skein-dev/skein/test/access"
 )
 
 // TestRightsOfTheManagerHaveReasons expects a row of docs/install.md for each right in config/rbac/role.yaml, with exactly its
@@ -68,6 +72,48 @@ func TestRightsOfTheManagerHaveReasons(t *testing.T) {
 	for key := range documented {
 		if !given[key] {
 			t.Errorf("docs/install.md gives a reason for %s, which config/rbac/role.yaml does not give to the manager", key)
+		}
+	}
+}
+
+// TestRightsHaveARowForEachKind expects rows of docs/rights.md for each verb that the API server serves of each kind. A conformance
+// spec asks a real one; this finds what is forgotten without a cluster.
+func TestRightsHaveARowForEachKind(t *testing.T) {
+	table, err := access.Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "config/crd/bases/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no CRDs", err)
+	}
+	served := map[string]bool{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(data, &crd); err != nil {
+			t.Fatal(err)
+		}
+		served[crd.Spec.Names.Plural] = true
+		verbs := map[string][]string{crd.Spec.Names.Plural: {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}}
+		if s := crd.Spec.Versions[0].Subresources; s != nil && s.Status != nil {
+			served[crd.Spec.Names.Plural+"/status"] = true
+			verbs[crd.Spec.Names.Plural+"/status"] = []string{"get", "patch", "update"}
+		}
+		for resource, verbs := range verbs {
+			for _, verb := range verbs {
+				if table[access.Row{Door: "Objects", Resource: resource, Verb: verb}] == nil {
+					t.Errorf("%s has no row for %s %s: write it anew, as CONTRIBUTING.md says", access.Page, verb, resource)
+				}
+			}
+		}
+	}
+	for r := range table {
+		if r.Door == "Objects" && !served[r.Resource] {
+			t.Errorf("%s has a row for %s, which no CRD has", access.Page, r.Resource)
 		}
 	}
 }

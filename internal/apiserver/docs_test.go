@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/test/access"
 )
 
 // granted returns what the installation's roles allow on subresources of threads: "threads/queue create".
@@ -63,6 +64,47 @@ var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 			resource, _, _ := strings.Cut(key, " ")
 			if sub, ok := strings.CutPrefix(resource, runtimev1.ThreadsResource+"/"); ok {
 				Expect(routes).To(HaveKey(runtimev1.Subresource(sub)))
+			}
+		}
+	})
+})
+
+var _ = Describe("the table of who may do what", Label("K8S-04"), func() {
+	It("has a row for each verb of each route, and none besides", func() {
+		table, err := access.Read("../..")
+		Expect(err).NotTo(HaveOccurred())
+		rows := map[string]bool{}
+		for r := range table {
+			if r.Door == "Runtime API" && !strings.Contains(r.Resource, "{") {
+				rows[r.Verb+" "+r.Resource] = true
+			}
+		}
+		served := map[string]bool{}
+		add := func(resource string, verbs []string) {
+			for _, verb := range verbs {
+				served[verb+" "+resource] = true
+			}
+		}
+		for sub, r := range (&Server{}).handlers().routes() {
+			add(strings.TrimSuffix(runtimev1.ThreadsResource+"/"+string(sub), "/"), r.Verbs())
+		}
+		for name, v := range (&Server{}).handlers().views() {
+			for _, table := range []verbs{v.Collection, v.Across, v.Named} {
+				add(string(name), slices.Collect(maps.Keys(table)))
+			}
+			for sub, r := range v.Below {
+				add(string(name)+"/"+sub, r.Verbs())
+			}
+		}
+		Expect(rows).To(Equal(served), "write docs/rights.md anew, as CONTRIBUTING.md says")
+	})
+
+	It("gives a writer all that a reader has", func() {
+		table, err := access.Read("../..")
+		Expect(err).NotTo(HaveOccurred())
+		for r, answers := range table {
+			if answers["reader"] == access.Yes {
+				Expect(answers).To(HaveKeyWithValue("writer", access.Yes), "%s: docs/install.md says that skein-conversation-writer includes what skein-conversation-reader has", r)
 			}
 		}
 	})

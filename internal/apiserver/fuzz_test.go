@@ -27,6 +27,12 @@ const fuzzedThread = "0190a4c2-7a1b-7c3d-8e4f-aabbccddeeff"
 
 // fuzzRouter is the router with a real store that has one thread, without a server around it.
 func fuzzRouter(f *testing.F) http.HandlerFunc {
+	serve, _ := fuzzServer(f)
+	return serve
+}
+
+// fuzzServer is fuzzRouter with the threads behind it.
+func fuzzServer(f *testing.F) (http.HandlerFunc, *thread.Service) {
 	ctx := context.Background()
 	db, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: f.TempDir()})
 	if err != nil {
@@ -52,6 +58,7 @@ func fuzzRouter(f *testing.F) http.HandlerFunc {
 			return authorizer.DecisionAllow, "", nil
 		}),
 	}
+	server.opts.setDefaults()
 	rt := server.router()
 	infos := &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +69,7 @@ func fuzzRouter(f *testing.F) http.HandlerFunc {
 		}
 		ctx := apirequest.WithRequestInfo(apirequest.WithUser(r.Context(), &user.DefaultInfo{Name: "alice"}), info)
 		rt.ServeHTTP(w, r.WithContext(ctx))
-	}
+	}, svc
 }
 
 // FuzzListParameters sends any query to every list of the API, of threads and of views. The answer must be a page or

@@ -24,7 +24,30 @@ import (
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/test/access"
 )
+
+// TestRightsHaveARowForEachPath compares the rows of docs/rights.md with the paths that are served.
+func TestRightsHaveARowForEachPath(t *testing.T) {
+	table, err := access.Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[access.Row]bool{{Door: "Gateway", Resource: webhookPath, Verb: http.MethodPost}: true}
+	for path, p := range paths {
+		served[access.Row{Door: "Gateway", Resource: path, Verb: p.method}] = true
+	}
+	for r := range served {
+		if table[r] == nil {
+			t.Errorf("%s has no row for %s: add it", access.Page, r)
+		}
+	}
+	for r := range table {
+		if r.Door == "Gateway" && !served[r] {
+			t.Errorf("%s has a row for %s, which is not served", access.Page, r)
+		}
+	}
+}
 
 func TestGateway(t *testing.T) {
 	RegisterFailHandler(Fail)

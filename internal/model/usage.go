@@ -29,3 +29,15 @@ func (u Usage) Add(o Usage) Usage {
 
 // Tokens returns the sum of what was read and written.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
+
+// MaxReported is the largest number of tokens that a provider is believed to have counted in one call.
+const MaxReported = 1 << 32
+
+// Reported returns the usage that a provider reported, with numbers that can be added to those of other calls: a negative one would take
+// back what other calls have used of a quota, and a huge one would overflow.
+func Reported(u Usage) *Usage {
+	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ReasoningTokens} {
+		*n = min(max(*n, 0), MaxReported)
+	}
+	return &u
+}

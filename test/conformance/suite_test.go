@@ -37,6 +37,8 @@ var (
 	logFile *os.File
 	// door is the address of the manager's gateway for end users.
 	door string
+	// figures is the address of the manager's metrics.
+	figures string
 )
 
 func TestConformance(t *testing.T) {
@@ -72,8 +74,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	port, err := scratch.Port()
 	Expect(err).NotTo(HaveOccurred())
 	door = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	port, err = scratch.Port()
+	Expect(err).NotTo(HaveOccurred())
+	figures = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(append(engineArgs(), auditArgs(dir)...),
-		"--tool-private-hosts=127.0.0.1", "--gateway-bind-address="+door, "--gateway-trusted-proxies=127.0.0.1")})
+		"--tool-private-hosts=127.0.0.1", "--gateway-bind-address="+door, "--metrics-bind-address="+figures, "--gateway-trusted-proxies=127.0.0.1")})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.Start(ctx)).To(Succeed())
 	DeferCleanup(manager.Stop)

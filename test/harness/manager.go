@@ -176,6 +176,9 @@ func (m *Manager) Running() bool {
 // RuntimeAddress is where it serves the runtime API itself.
 func (m *Manager) RuntimeAddress() string { return m.api }
 
+// HealthAddress is where it serves its probes.
+func (m *Manager) HealthAddress() string { return m.health }
+
 // PID of the process, 0 when it does not run.
 func (m *Manager) PID() int {
 	m.mu.Lock()

@@ -56,7 +56,7 @@ func given() (rights []Right, err error) {
 var elsewhere = []Right{
 	{"", "authentication.k8s.io", "tokenreviews", "create"}, {"", "authorization.k8s.io", "subjectaccessreviews", "create"},
 	{"kube-system", "", "configmaps", "get"}, {"kube-system", "", "configmaps", "list"}, {"kube-system", "", "configmaps", "watch"},
-	{"", "", "namespaces", "create"}, {"", "apiregistration.k8s.io", "apiservices", "create"},
+	{"", "", "namespaces", "create"}, {"", "apiregistration.k8s.io", "apiservices", "create"}, {"", "apiregistration.k8s.io", "apiservices", "watch"},
 	{SystemNamespace, "", "services", "get"}, {SystemNamespace, "", "services", "create"}, {SystemNamespace, "", "services", "update"}, {SystemNamespace, "", "services", "patch"},
 	{SystemNamespace, "discovery.k8s.io", "endpointslices", "get"}, {SystemNamespace, "discovery.k8s.io", "endpointslices", "create"},
 	{SystemNamespace, "discovery.k8s.io", "endpointslices", "update"}, {SystemNamespace, "discovery.k8s.io", "endpointslices", "patch"},

@@ -54,7 +54,7 @@ func (a *answer) add(e sdk.MessageStreamEventUnion, emit func(model.Delta)) erro
 		// These are totals of the message so far. Older servers send only the output.
 		u := e.Usage
 		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
-		a.usage.ReasoningTokens = max(a.usage.ReasoningTokens, u.OutputTokensDetails.ThinkingTokens)
+		a.usage.ReasoningTokens = max(a.usage.ReasoningTokens, min(u.OutputTokensDetails.ThinkingTokens, model.MaxReported))
 	case "message_stop":
 		a.stopped = true
 	case "content_block_stop":
@@ -69,12 +69,14 @@ func (a *answer) count(input, cached, written, output int64) {
 	if a.usage == nil {
 		a.usage = &model.Usage{}
 	}
-	if input+cached+written > 0 {
-		a.usage.InputTokens = max(a.usage.InputTokens, input+cached+written)
-		a.usage.CachedTokens = max(a.usage.CachedTokens, cached)
-		a.usage.CacheWriteTokens = max(a.usage.CacheWriteTokens, written)
+	u := model.Reported(model.Usage{InputTokens: input, CachedTokens: cached, CacheWriteTokens: written, OutputTokens: output})
+	u.InputTokens += u.CachedTokens + u.CacheWriteTokens // this provider counts them apart
+	if u = model.Reported(*u); u.InputTokens > 0 {
+		a.usage.InputTokens = max(a.usage.InputTokens, u.InputTokens)
+		a.usage.CachedTokens = max(a.usage.CachedTokens, u.CachedTokens)
+		a.usage.CacheWriteTokens = max(a.usage.CacheWriteTokens, u.CacheWriteTokens)
 	}
-	a.usage.OutputTokens = max(a.usage.OutputTokens, output)
+	a.usage.OutputTokens = max(a.usage.OutputTokens, u.OutputTokens)
 }
 
 func (a *answer) begin(e sdk.MessageStreamEventUnion, emit func(model.Delta)) error {

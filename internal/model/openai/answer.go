@@ -35,11 +35,11 @@ func (a *answer) add(chunk sdk.ChatCompletionChunk, emit func(model.Delta)) erro
 	a.chunks++
 	if chunk.JSON.Usage.Valid() {
 		u := chunk.Usage
-		a.usage = &model.Usage{
+		a.usage = model.Reported(model.Usage{
 			InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens,
 			CachedTokens: u.PromptTokensDetails.CachedTokens, CacheWriteTokens: u.PromptTokensDetails.CacheWriteTokens,
 			ReasoningTokens: u.CompletionTokensDetails.ReasoningTokens,
-		}
+		})
 	}
 	for _, choice := range chunk.Choices {
 		if choice.Index != 0 {

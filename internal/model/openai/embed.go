@@ -25,7 +25,7 @@ func (c *Client) Embed(ctx context.Context, texts []string) (*model.Embeddings, 
 	if err != nil {
 		return nil, c.explain(ctx, call, err, raw, false)
 	}
-	out := &model.Embeddings{Vectors: make([][]float32, len(texts)), Usage: &model.Usage{InputTokens: res.Usage.PromptTokens}}
+	out := &model.Embeddings{Vectors: make([][]float32, len(texts)), Usage: model.Reported(model.Usage{InputTokens: res.Usage.PromptTokens})}
 	width := 0
 	for _, e := range res.Data {
 		if e.Index < 0 || e.Index >= int64(len(texts)) || len(e.Embedding) == 0 || (width > 0 && len(e.Embedding) != width) {

@@ -92,10 +92,10 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 		out.Metadata = nil
 	}
 	if u := a.final.Usage; a.final.JSON.Usage.Valid() {
-		out.Usage = &model.Usage{
+		out.Usage = model.Reported(model.Usage{
 			InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.InputTokensDetails.CachedTokens,
 			CacheWriteTokens: u.InputTokensDetails.CacheWriteTokens, ReasoningTokens: u.OutputTokensDetails.ReasoningTokens,
-		}
+		})
 	}
 	return out, nil
 }

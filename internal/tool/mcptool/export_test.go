@@ -1,6 +1,10 @@
 package mcptool
 
-import "context"
+import (
+	"context"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
 
 // Break ends the session with a server without anybody noticing.
 func (s *Servers) Break(ctx context.Context, config *Server) error {
@@ -41,4 +45,9 @@ func (s *Servers) Ask(config *Server) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.err
+}
+
+// Remote returns a tool of a server as it is offered, or why it is not.
+func (s *Servers) Remote(config *Server, t *mcp.Tool) (Remote, string) {
+	return (&server{owner: s, config: config}).remote(t)
 }
