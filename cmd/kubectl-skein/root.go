@@ -62,7 +62,7 @@ right, the command names the ClusterRole that has it.`,
 		newRuns(p), newCancel(p), newRerun(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newMemory(p), newUsage(p), newQuota(p), newExport(p), newImport(p), newBackup(p), newRestore(p), newAdopt(p),
-		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p), newCheck(p), newVersion(p), newWebhook(p),
+		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p), newCheck(p), newVersion(p), newWebhook(p), newBuild(p),
 	)
 	p.complete(cmd)
 	return cmd
