@@ -91,7 +91,7 @@ func (p *plugin) dev(ctx context.Context, o devOptions) (err error) {
 	}()
 
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx)) // an interrupt stops a run, not the builds
-	ready := make(chan string, 1) // the agent, once it is applied
+	ready := make(chan string, 1)                                    // the agent, once it is applied
 	ended := make(chan error, 1)
 	go func() {
 		ended <- build.Watch(watching, o.dir, "", func() { s.again(watching, ready) })
