@@ -114,14 +114,22 @@ func (p *plugin) dev(ctx context.Context, o devOptions) (err error) {
 	if err := s.scratch.awaitAgent(ctx, agent); err != nil {
 		return err
 	}
-	name, err := p.createReady(ctx, &newThread{agent: agent})
+	c, obj, err := p.createThread(ctx, &newThread{agent: agent})
 	if err != nil {
 		return err
 	}
-	s.scratch.threads = append(s.scratch.threads, name)
+	s.scratch.threads = append(s.scratch.threads, obj.Name) // before anything can end the session
+	s.say("thread/%s created", obj.Name)
+	t, err := p.thread(obj.Name)
+	if err != nil {
+		return err
+	}
+	if err := awaitThread(ctx, c, t, obj, createTimeout); err != nil {
+		return err
+	}
 	chatting, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
-	return p.converse(chatting, name, 0, interrupts, func(q *plugin) { s.out.Store(q) })
+	return p.converse(chatting, obj.Name, 0, interrupts, func(q *plugin) { s.out.Store(q) })
 }
 
 // again builds and applies. Mistakes are shown.
