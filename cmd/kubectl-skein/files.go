@@ -149,7 +149,9 @@ func (p *plugin) uploadTo(ctx context.Context, local string, to location) error 
 	if err != nil {
 		return err
 	}
-	rec, err := t.WriteFile(ctx, to.path, in, runtimeclient.WriteFileOptions{})
+	g := p.progress(filepath.Base(local), sizeOf(in))
+	rec, err := t.WriteFile(ctx, to.path, g.reader(in), runtimeclient.WriteFileOptions{})
+	g.stop()
 	if err != nil {
 		return err
 	}
@@ -177,10 +179,24 @@ func (p *plugin) download(ctx context.Context, from location, local string) erro
 		_, err = io.Copy(p.Out, in)
 		return err
 	}
+	g := p.progress(path.Base(from.path), p.remoteSize(ctx, t, from.path))
+	defer g.stop()
 	if info, err := os.Stat(local); err == nil && info.IsDir() {
 		local = filepath.Join(local, path.Base(from.path))
 	}
-	return writeWhole(local, in)
+	return writeWhole(local, g.reader(in))
+}
+
+// remoteSize returns the size of a file of a thread, or 0 when nobody sees it or the server does not say.
+func (p *plugin) remoteSize(ctx context.Context, t *runtimeclient.Thread, path string) int64 {
+	if !isTerminal(p.ErrOut) {
+		return 0
+	}
+	rec, err := t.StatFile(ctx, path)
+	if err != nil || rec == nil {
+		return 0
+	}
+	return rec.Size
 }
 
 // writeWhole writes a file atomically: afterwards it is complete, or does not exist.

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -70,14 +71,13 @@ var _ = Describe("--output", func() {
 		Expect(err).NotTo(HaveOccurred())
 		tree(ctx, ns, obj)
 		quota := &skeinv1.ThreadQuota{}
-		quota.Namespace, quota.Name = ns, "q"
+		quota.Namespace, quota.Name, quota.Spec.Hard.Threads = ns, "q", ptr.To[int64](5)
 		Expect(env.Client.Create(ctx, quota)).To(Succeed())
 		c := command{ctx: ctx, ns: ns}
 		Expect(c.run("send", "hello", "good morning", "--wait", "--timeout=2m").err).To(BeEmpty())
 		Expect(c.run("kv", "set", "hello", "region", `"north"`).err).To(BeEmpty())
 		c.stdin = "text"
 		Expect(c.run("files", "cp", "-", "hello:/a.txt").err).To(BeEmpty())
-		Expect(c.run("env", "set", "hello", "REGION=north", "--type=text").err).To(BeEmpty())
 
 		for _, one := range []struct {
 			args, names string
@@ -88,8 +88,6 @@ var _ = Describe("--output", func() {
 			{"runs hello", `^run/sess_\w+\n$`, "STARTED", "runs"},
 			{"approvals hello", `^$`, "", "approvals"},
 			{"files ls hello", `^/a.txt\n$`, "STORAGE", "files"},
-			{"env list hello", `(?m)^REGION$`, "", "variables"},
-			{"env pending hello", `^$`, "", "variables"},
 			{"kv list hello", `^region\n$`, "", "keys"},
 			{"history", `(?m)^thread.skein.dev/hello$`, "TASK", "items"},
 			{"effect list", `^scheduledeffect.skein.dev/remind\n$`, "EFFECT", "items"},

@@ -54,7 +54,6 @@ var _ = Describe("completion", func() {
 		Expect(c.run("kv", "set", "--store", "rates", "eur", "1").err).To(BeEmpty())
 		Expect(c.run("state", "set", "hello", "count", "1").err).To(BeEmpty())
 		Expect(c.run("files", "cp", "-", "hello:/a.txt").err).To(BeEmpty())
-		Expect(c.run("env", "set", "hello", "REGION=north", "--type=text").err).To(BeEmpty())
 		Expect(st.ID()).NotTo(BeEmpty())
 		for args, want := range map[string][]string{
 			"kv get hello ":         {"region"},
@@ -65,8 +64,6 @@ var _ = Describe("completion", func() {
 			"state delete hello x":  {},
 			"files rm hello ":       {"/a.txt"},
 			"files ls hello /a":     {"/a.txt"},
-			"env unset hello ":      {"REGION"},
-			"env set hello RE":      {"REGION="},
 			"adopt ":                {},
 			"webhook redeliver ":    {},
 			"webhook deliveries ":   {},
