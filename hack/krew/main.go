@@ -95,7 +95,7 @@ func run(w io.Writer, version, base string, paths []string) error {
 	}
 	p := plugin{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: metadata{"skein"}, Spec: spec{
 		Version: version, Homepage: homepage, ShortDescription: "Talk to agent threads and see their work",
-		Description: "Skein runs agent threads in Kubernetes. This plugin talks to threads, follows\nwhat happens in them, builds agents from folders of TypeScript, and checks, backs up\nand restores installations.\n",
+		Description: "Skein runs agent threads in Kubernetes. This plugin talks to threads, follows\nwhat happens in them, builds agents from folders of TypeScript, and checks,\nbacks up and restores installations.\n",
 		Caveats: "Check your cluster with: kubectl skein check\nFor completion, kubectl needs the plugin in your PATH under a second name:\n" +
 			"  ln -s \"$(command -v kubectl-skein)\" ~/.local/bin/kubectl_complete-skein\n",
 	}}
