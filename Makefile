@@ -128,6 +128,14 @@ docker-build: bin/manager bin/sandbox ## Build the images with buildah and save 
 	@hack/deno.sh files build/v8
 	@hack/image.sh sandbox-v8 $(IMAGE_SANDBOX_V8) build/sandbox-v8.tar
 
+# What krew installs: an archive for each platform, and the manifest that names them.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+VERSION ?=
+BASE ?=
+.PHONY: krew
+krew: ## Build the plugin for several platforms and the manifest for krew [VERSION=v0.1.0 BASE=https://… PLATFORMS=…].
+	@VERSION='$(VERSION)' BASE='$(BASE)' PLATFORMS='$(PLATFORMS)' hack/krew.sh
+
 .PHONY: clean
 clean: ## Remove what the build made (caches outside the repository stay); not while the demo's manager runs.
 	@hack/clean.sh

@@ -17,7 +17,7 @@ import (
 )
 
 func newAdopt(p *plugin) *cobra.Command {
-	var name, agent string
+	var name, agent, output string
 	var list bool
 	timeout := time.Minute
 	cmd := &cobra.Command{
@@ -32,18 +32,22 @@ made anew on the old database, or to one that was retained. A run that was under
   kubectl skein adopt 6f1c2a54-0000-4000-8000-000000000001 --name orders`,
 		Args: upTo(0, "ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			c, ns, err := p.client()
 			switch {
 			case err != nil:
 				return err
 			case list && len(args) == 0:
-				return p.listOrphans(cmd.Context(), c, ns)
+				return p.listOrphans(cmd.Context(), c, ns, output)
 			case list || len(args) == 0:
 				return errors.New("give the ID of a conversation, or --list to see which have no object")
 			}
 			return p.adopt(cmd.Context(), c, ns, args[0], name, agent, timeout)
 		},
 	}
+	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&list, "list", false, "List conversations whose object is gone.")
 	cmd.Flags().StringVar(&name, "name", "", "The name of the new Thread. The default is that of the last one.")
 	cmd.Flags().StringVar(&agent, "agent", "", "The agent of the new Thread. The default is the one that it had.")
@@ -65,9 +69,13 @@ func orphans(ctx context.Context, c *runtimeclient.Client, ns string) (all []run
 	}
 }
 
-func (p *plugin) listOrphans(ctx context.Context, c *runtimeclient.Client, ns string) error {
+func (p *plugin) listOrphans(ctx context.Context, c *runtimeclient.Client, ns, output string) error {
 	all, err := orphans(ctx, c, ns)
 	if err != nil {
+		return err
+	}
+	list := &runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: all}
+	if done, err := p.structured(output, list, namesOf(all, func(t *runtimev1.ThreadRecord) string { return t.ThreadID })); done {
 		return err
 	}
 	if len(all) == 0 {

@@ -21,7 +21,7 @@ func newApprovals(p *plugin) *cobra.Command {
 		Short: "List the tool calls that wait for approval",
 		Args:  exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			t, err := p.thread(args[0])
@@ -32,15 +32,15 @@ func newApprovals(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return encode(p.Out, output, l)
+			if done, err := p.structured(output, l, namesOf(l.Approvals, func(a *runtimev1.Approval) string { return "call/" + a.ToolCallID })); done {
+				return err
 			}
 			if len(l.Approvals) == 0 {
 				fmt.Fprintf(p.ErrOut, "No calls of %s wait for approval.\n", args[0])
 				return nil
 			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "CALL\tTOOL\tARGUMENTS\tDECISION\tEXPIRES\tWAITS")
+			fmt.Fprintln(w, wideRow(output, "CALL\tTOOL\tARGUMENTS\tDECISION\tEXPIRES\tWAITS", "RUN"))
 			for _, a := range l.Approvals {
 				decision, expires := "-", "never"
 				if d := a.Decision; d != nil {
@@ -49,13 +49,13 @@ func newApprovals(p *plugin) *cobra.Command {
 				if a.ExpiresAt != 0 {
 					expires = "in " + duration.HumanDuration(time.Until(time.UnixMicro(a.ExpiresAt)))
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", a.ToolCallID, a.Name, a.Arguments, decision, expires,
-					duration.HumanDuration(time.Since(time.UnixMicro(a.RequestedAt))))
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", a.ToolCallID, a.Name, a.Arguments, decision, expires,
+					duration.HumanDuration(time.Since(time.UnixMicro(a.RequestedAt)))), a.RunID))
 			}
 			return w.Flush()
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	return cmd
 }
 

@@ -102,7 +102,9 @@ func (p *plugin) backup(ctx context.Context, o backupOptions) error {
 		if info, statErr := os.Stat(o.file); statErr == nil && info.IsDir() {
 			o.file = filepath.Join(o.file, fmt.Sprintf("skein-%s-%s.tar.gz", b.manifest.CreatedAt.Format("20060102T150405Z"), b.manifest.ID))
 		}
-		err = writeWith(o.file, func(w io.Writer) error { return b.write(ctx, w, namespaces, keys) })
+		g := p.progress("backup", 0)
+		err = writeWith(o.file, func(w io.Writer) error { return b.write(ctx, g.writer(w), namespaces, keys) })
+		g.stop()
 	}
 	if err != nil {
 		return fmt.Errorf("no backup was written: %w", err)

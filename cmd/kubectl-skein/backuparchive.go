@@ -89,6 +89,8 @@ type openedBackup struct {
 	objects  map[string]map[string][]byte // by namespace and name of the file
 	threads  map[string][]string          // the ids of threads by namespace
 	living   map[string]int64             // how many of them were not retained
+	// counted, if there is one, gets the file as it is read.
+	counted func(*os.File) io.Reader
 }
 
 var errNotWhole = errors.New("the backup is not whole: it was cut off or damaged; use another one")
@@ -187,7 +189,11 @@ func (b *openedBackup) each(fn func(name string, size int64, r io.Reader) error)
 		return err
 	}
 	defer f.Close()
-	zip, err := gzip.NewReader(f)
+	var from io.Reader = f
+	if b.counted != nil {
+		from = b.counted(f)
+	}
+	zip, err := gzip.NewReader(from)
 	if err != nil {
 		return fmt.Errorf("%s is not a backup: it is not compressed with gzip", b.path)
 	}

@@ -64,22 +64,31 @@ terminal, each line is a message, which is sent after the answer to the one befo
 				}
 				args = []string{name}
 			}
-			t, err := p.thread(args[0])
-			if err != nil {
-				return err
-			}
-			in, err := newLines(p, interrupts)
-			if err != nil {
-				return err
-			}
-			defer in.close()
-			c := &chat{plugin: in.plugin(p), t: t, in: in, interrupts: interrupts, sent: map[string]string{}}
-			return c.run(ctx, tail)
+			return p.converse(ctx, args[0], tail, interrupts, nil)
 		},
 	}
 	cmd.Flags().IntVar(&tail, "tail", tail, "How many earlier messages to show.")
 	create.flags(cmd.Flags())
 	return cmd
+}
+
+// converse is one conversation with a thread. It calls started, if there is one, with the plugin whose outputs appear above
+// the line that is being typed.
+func (p *plugin) converse(ctx context.Context, name string, tail int, interrupts chan os.Signal, started func(*plugin)) error {
+	t, err := p.thread(name)
+	if err != nil {
+		return err
+	}
+	in, err := newLines(p, interrupts)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	c := &chat{plugin: in.plugin(p), t: t, in: in, interrupts: interrupts, sent: map[string]string{}}
+	if started != nil {
+		started(c.plugin)
+	}
+	return c.run(ctx, tail)
 }
 
 // chat is one conversation between a person and a thread.

@@ -44,32 +44,37 @@ type candidates func(ctx context.Context, args []string) ([]string, error)
 // complete adds completion of arguments and flags to all commands below cmd. The usage line of a command names its
 // arguments.
 func (p *plugin) complete(cmd *cobra.Command) {
-	places := map[string]candidates{
-		"THREAD": p.objectNames("ThreadList"), "CALL": p.callIDs, "RUN": p.runIDs, "TOOL": p.toolNames, "PATH": p.endpointPaths, "ID": p.retainedIDs,
-		"EFFECT": p.objectNames("ScheduledEffectList"),
-	}
-	flags := map[string]candidates{
-		"namespace": p.namespaces, "context": p.contexts, "thread": places["THREAD"], "agent": p.objectNames("AgentList"), "run": places["RUN"],
-		"policy": words("enqueue", "reject", "interrupt", "rollback"), "archived": words("false", "true", "all"),
-	}
+	places, flags := p.places(), p.flagPlaces()
 	p.completeFlags(cmd, flags)
 	for _, sub := range cmd.Commands() {
 		p.complete(sub)
-		var list []candidates
-		for _, word := range strings.Fields(sub.Use)[1:] {
-			place, known := places[strings.Trim(word, "[]")]
-			if !known {
-				break
-			}
-			list = append(list, place)
+		words := argumentsOf(sub)
+		if len(words) == 0 {
+			continue
 		}
-		if len(list) > 0 {
-			sub.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-				if len(args) >= len(list) {
-					return nil, cobra.ShellCompDirectiveDefault
+		sub.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			words := words
+			if f := cmd.Flag("store"); f != nil && f.Value.String() != "" && len(words) > 0 && words[0] == "THREAD" {
+				words = words[1:] // a store takes the place of the thread
+				args = append([]string{f.Value.String()}, args...)
+				if len(args) == 2 || len(args) == 1 && len(words) > 0 && words[0] == "KEY" {
+					return offer(cmd, p.storeKeys, args[:1], typed)
 				}
-				return offer(cmd, list[len(args)], args, typed)
+				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
+			if len(args) >= len(words) {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			word := words[len(args)]
+			for _, key := range []string{strings.TrimPrefix(cmd.CommandPath(), cmd.Root().CommandPath()+" ") + " " + word, word} {
+				if from, known := places[key]; known {
+					return offer(cmd, from, args, typed)
+				}
+			}
+			if slices.Contains(localFiles, word) {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 }
@@ -84,11 +89,8 @@ func (p *plugin) completeFlags(cmd *cobra.Command, flags map[string]candidates) 
 			return offer(cmd, from, args, typed)
 		})
 	}
-	if f := cmd.LocalNonPersistentFlags().Lookup("output"); f != nil && strings.Contains(f.Usage, "json") {
-		formats := []string{"json"}
-		if strings.Contains(f.Usage, "yaml") {
-			formats = append(formats, "yaml")
-		}
+	if f := cmd.LocalNonPersistentFlags().Lookup("output"); f != nil && len(formatsOf(f.Usage)) > 0 {
+		formats := formatsOf(f.Usage)
 		_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	}
 }

@@ -78,13 +78,20 @@ func (p *plugin) effects(ctx context.Context, all bool) (client.Client, []skeinv
 
 func newEffectList(p *plugin) *cobra.Command {
 	var all bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List ScheduledEffects with their next and last due times",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			_, list, err := p.effects(cmd.Context(), all)
 			if err != nil {
+				return err
+			}
+			if done, err := p.structured(output, objectList("ScheduledEffectList", list), namesOf(list, func(e *skeinv1.ScheduledEffect) string { return "scheduledeffect.skein.dev/" + e.Name })); done {
 				return err
 			}
 			if len(list) == 0 {
@@ -98,15 +105,21 @@ func newEffectList(p *plugin) *cobra.Command {
 				return ns + "\t"
 			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-			fmt.Fprintf(w, "%sNAME\tSCHEDULE\tNEXT\tLAST\tACTIVE\tOUTCOME\tPHASE\n", column("NAMESPACE"))
+			fmt.Fprintln(w, wideRow(output, column("NAMESPACE")+"NAME\tSCHEDULE\tNEXT\tLAST\tACTIVE\tOUTCOME\tPHASE", "EFFECT", "THREAD"))
 			for i := range list {
 				o := &list[i]
 				s := &o.Status
-				fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%d\t%s\t%s\n", column(o.Namespace), o.Name, safe(scheduleText(o)), utc(s.NextTime), ago(s.LastTime), s.Active, orDash(s.LastOutcome), orDash(s.Phase))
+				thread := ""
+				if o.Spec.ThreadRef != nil {
+					thread = o.Spec.ThreadRef.Name
+				}
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s%s\t%s\t%s\t%s\t%d\t%s\t%s", column(o.Namespace), o.Name, safe(scheduleText(o)), utc(s.NextTime), ago(s.LastTime), s.Active,
+					orDash(s.LastOutcome), orDash(s.Phase)), o.Spec.Effect, thread))
 			}
 			return w.Flush()
 		},
 	}
+	outputFlag(cmd, &output)
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List those of all namespaces.")
 	return cmd
 }

@@ -15,11 +15,15 @@ import (
 
 func newEffectHistory(p *plugin) *cobra.Command {
 	var limit int
+	var output string
 	cmd := &cobra.Command{
 		Use:   "history EFFECT",
 		Short: "List what fired, how it ended, and what did not fire",
 		Args:  exactly("EFFECT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			c, ns, err := p.client()
 			if err != nil {
 				return err
@@ -28,11 +32,14 @@ func newEffectHistory(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if done, err := p.structured(output, list, namesOf(list.Firings, func(f *runtimev1.Firing) string { return "firing/" + dueText(f.Due) })); done {
+				return err
+			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "DUE\tSTATUS\tORIGIN\tATTEMPTS\tTOOK\tTHREAD\tMESSAGE")
+			fmt.Fprintln(w, wideRow(output, "DUE\tSTATUS\tORIGIN\tATTEMPTS\tTOOK\tTHREAD\tMESSAGE", "FIRED", "COST"))
 			for i := range list.Firings {
 				f := &list.Firings[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", dueText(f.Due), f.Status, orDash(f.Origin), f.Attempts, firingTook(f), orDash(f.ThreadID), oneLine(f.Error, f.Waiting))
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", dueText(f.Due), f.Status, orDash(f.Origin), f.Attempts, firingTook(f), orDash(f.ThreadID), oneLine(f.Error, f.Waiting)), dueText(f.FiredAt), cost(f.Cost)))
 			}
 			for _, k := range list.Skipped {
 				text := k.Reason
@@ -44,6 +51,7 @@ func newEffectHistory(p *plugin) *cobra.Command {
 			return w.Flush()
 		},
 	}
+	outputFlag(cmd, &output)
 	cmd.Flags().IntVar(&limit, "limit", 20, "How many firings to list, the newest ones.")
 	return cmd
 }

@@ -49,7 +49,7 @@ different values, the list has one line for each side, and a column with the sid
   kubectl skein env list hello --side=b`,
 		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			t, err := p.thread(args[0])
@@ -65,8 +65,8 @@ different values, the list has one line for each side, and a column with the sid
 				all.Variables = append(all.Variables, page.Variables...)
 				more = page.HasMore
 			}
-			if output != "" {
-				return encode(p.Out, output, all)
+			if done, err := p.structured(output, all, namesOf(all.Variables, func(v *runtimev1.EnvVar) string { return v.Name })); done {
+				return err
 			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
 			sided := slices.ContainsFunc(all.Variables, func(v runtimev1.EnvVar) bool { return v.Side != "" })
@@ -91,7 +91,7 @@ different values, the list has one line for each side, and a column with the sid
 		},
 	}
 	cmd.Flags().StringVar(&side, "side", "", "Show what this side of the agent sees: a or b. The default is both.")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	return cmd
 }
 
@@ -156,17 +156,24 @@ func newEnvUnset(p *plugin) *cobra.Command {
 }
 
 func newEnvPending(p *plugin) *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "pending THREAD",
 		Short: "Show which variables a thread waits for",
 		Args:  exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			t, err := p.thread(args[0])
 			if err != nil {
 				return err
 			}
 			req, err := t.PendingEnv(cmd.Context())
 			if err != nil {
+				return err
+			}
+			if done, err := p.structured(output, req, namesOf(req.Variables, func(v *runtimev1.EnvWanted) string { return v.Name })); done {
 				return err
 			}
 			if len(req.Variables) == 0 {
@@ -178,6 +185,8 @@ func newEnvPending(p *plugin) *cobra.Command {
 			return nil
 		},
 	}
+	outputFlag(cmd, &output)
+	return cmd
 }
 
 // keysOptions say where the keys that seal variables are stored.

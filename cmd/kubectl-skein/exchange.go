@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,9 @@ func newExport(p *plugin) *cobra.Command {
 				_, err = io.Copy(p.Out, lines)
 				return err
 			}
-			return writeWhole(file, lines)
+			g := p.progress(args[0], 0)
+			defer g.stop()
+			return writeWhole(file, g.reader(lines))
 		},
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "The file to write. The default is standard output.")
@@ -78,7 +81,9 @@ input.`,
 					return err
 				}
 				defer f.Close()
-				in = f
+				g := p.progress(filepath.Base(args[0]), sizeOf(f))
+				defer g.stop()
+				in = g.reader(f)
 			}
 			if o.thread == "" {
 				return p.importNew(cmd.Context(), in, &o)

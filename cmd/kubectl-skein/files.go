@@ -33,7 +33,7 @@ func newFilesList(p *plugin) *cobra.Command {
 		Aliases: []string{"list"},
 		Args:    upTo(1, "THREAD", "FOLDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			t, err := p.thread(args[0])
@@ -48,27 +48,27 @@ func newFilesList(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return encode(p.Out, output, list)
+			if done, err := p.structured(output, list, namesOf(list.Files, func(f *runtimev1.FileRecord) string { return f.Path })); done {
+				return err
 			}
 			if len(list.Files) == 0 {
 				fmt.Fprintln(p.ErrOut, "No files.")
 				return nil
 			}
 			w := printers.GetNewTabWriter(p.Out)
-			fmt.Fprintln(w, "PATH\tSIZE\tTYPE\tWRITTEN")
+			fmt.Fprintln(w, wideRow(output, "PATH\tSIZE\tTYPE\tWRITTEN", "BYTES", "STORAGE"))
 			for _, f := range list.Files {
 				name, size, kind := f.Path, humanSize(f.Size), f.MimeType
 				if f.IsDirectory {
 					name, size, kind = f.Path+"/", "-", "folder"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", safe(name), size, safe(kind), time.UnixMicro(f.CreatedAt).Format(time.DateTime))
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%s", safe(name), size, safe(kind), time.UnixMicro(f.CreatedAt).Format(time.DateTime)), f.Size, f.Storage))
 			}
 			return w.Flush()
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "List the contents of folders too.")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	return cmd
 }
 
@@ -149,7 +149,9 @@ func (p *plugin) uploadTo(ctx context.Context, local string, to location) error 
 	if err != nil {
 		return err
 	}
-	rec, err := t.WriteFile(ctx, to.path, in, runtimeclient.WriteFileOptions{})
+	g := p.progress(filepath.Base(local), sizeOf(in))
+	rec, err := t.WriteFile(ctx, to.path, g.reader(in), runtimeclient.WriteFileOptions{})
+	g.stop()
 	if err != nil {
 		return err
 	}
@@ -177,10 +179,24 @@ func (p *plugin) download(ctx context.Context, from location, local string) erro
 		_, err = io.Copy(p.Out, in)
 		return err
 	}
+	g := p.progress(path.Base(from.path), p.remoteSize(ctx, t, from.path))
+	defer g.stop()
 	if info, err := os.Stat(local); err == nil && info.IsDir() {
 		local = filepath.Join(local, path.Base(from.path))
 	}
-	return writeWhole(local, in)
+	return writeWhole(local, g.reader(in))
+}
+
+// remoteSize returns the size of a file of a thread, or 0 when nobody sees it or the server does not say.
+func (p *plugin) remoteSize(ctx context.Context, t *runtimeclient.Thread, path string) int64 {
+	if !isTerminal(p.ErrOut) {
+		return 0
+	}
+	rec, err := t.StatFile(ctx, path)
+	if err != nil || rec == nil {
+		return 0
+	}
+	return rec.Size
 }
 
 // writeWhole writes a file atomically: afterwards it is complete, or does not exist.

@@ -15,11 +15,15 @@ import (
 func newHistory(p *plugin) *cobra.Command {
 	var o runtimeclient.HistoryOptions
 	var allNamespaces bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List threads, newest activity first",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			cfg, ns, err := p.config()
 			if err != nil {
 				return err
@@ -35,17 +39,21 @@ func newHistory(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if done, err := p.structured(output, list, namesOf(list.Items, func(t *runtimev1.ThreadHistory) string { return "thread.skein.dev/" + t.Name })); done {
+				return err
+			}
 			if len(list.Items) == 0 {
 				fmt.Fprintln(p.ErrOut, "No threads found.")
 				return nil
 			}
-			p.printHistory(list, allNamespaces)
+			p.printHistory(list, allNamespaces, output)
 			if list.HasMore {
 				fmt.Fprintf(p.ErrOut, "There are more: --continue=%s\n", list.Continue)
 			}
 			return nil
 		},
 	}
+	outputFlag(cmd, &output)
 	f := cmd.Flags()
 	f.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "List the threads of all namespaces.")
 	f.IntVar(&o.Limit, "limit", 50, "List at most this number of threads.")
@@ -57,13 +65,13 @@ func newHistory(p *plugin) *cobra.Command {
 	return cmd
 }
 
-func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace bool) {
+func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace bool, output string) {
 	w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-	head := "NAME\tTITLE\tAGENT\tMESSAGES\tFILES\tACTIVE\tID\n"
+	head := wideRow(output, "NAME\tTITLE\tAGENT\tMESSAGES\tFILES\tACTIVE\tID", "USER", "TASK", "CREATED")
 	if withNamespace {
 		head = "NAMESPACE\t" + head
 	}
-	fmt.Fprint(w, head)
+	fmt.Fprintln(w, head)
 	for _, i := range list.Items {
 		if withNamespace {
 			fmt.Fprintf(w, "%s\t", i.Namespace)
@@ -76,8 +84,12 @@ func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace b
 			title += " (archived)"
 		}
 		d := i.SummaryStats.DiffStats
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t+%d ~%d -%d\t%s\t%s\n", i.Name, title, i.AgentID, i.SummaryStats.MessageCount,
-			d.Added, d.Changed, d.Removed, duration.HumanDuration(time.Since(time.UnixMicro(i.LastActivityAt))), i.ThreadID)
+		user := ""
+		if i.UserID != nil {
+			user = *i.UserID
+		}
+		fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%d\t+%d ~%d -%d\t%s\t%s", i.Name, title, i.AgentID, i.SummaryStats.MessageCount,
+			d.Added, d.Changed, d.Removed, duration.HumanDuration(time.Since(time.UnixMicro(i.LastActivityAt))), i.ThreadID), user, i.TaskID, dueText(i.Created)))
 	}
 	_ = w.Flush() // ignored, as other write errors of the output
 }

@@ -125,23 +125,36 @@ namespace shares and whose values may expire.`,
 
 func newKVList(p *plugin) *cobra.Command {
 	var o valuesOptions
-	var prefix string
+	var prefix, output string
 	cmd := o.command(p, "list", "List the keys", nil, func(ctx context.Context, v values, _ []string) error {
-		after := ""
+		if err := checkListOutput(output); err != nil {
+			return err
+		}
+		after, all := "", []string{}
 		for {
 			l, err := v.keys(ctx, runtimeclient.KeyOptions{Prefix: prefix, After: after, Limit: runtimev1.MaxPageSize})
 			if err != nil {
 				return err
 			}
 			for _, key := range l.Keys {
-				fmt.Fprintln(p.Out, safe(key))
+				if output == "" { // as they come: there may be many
+					fmt.Fprintln(p.Out, safe(key))
+				} else {
+					all = append(all, key)
+				}
 				after = key
 			}
 			if !l.HasMore {
-				return nil
+				break
 			}
 		}
+		if output == outputWide {
+			output = outputName // keys have no more columns
+		}
+		_, err := p.structured(output, map[string]any{"keys": all}, all)
+		return err
 	})
+	outputFlag(cmd, &output)
 	cmd.Flags().StringVar(&prefix, "prefix", "", "List only keys that begin with this.")
 	return cmd
 }

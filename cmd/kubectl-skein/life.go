@@ -25,7 +25,7 @@ func newRetained(p *plugin) *cobra.Command {
   kubectl skein purge 6f1c2a54-0000-4000-8000-000000000001`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			c, ns, err := p.client()
@@ -44,8 +44,8 @@ func newRetained(p *plugin) *cobra.Command {
 				}
 				after = page.Threads[len(page.Threads)-1].ThreadID
 			}
-			if output != "" {
-				return encode(p.Out, output, all)
+			if done, err := p.structured(output, all, namesOf(all.Threads, func(t *runtimev1.ThreadRecord) string { return t.ThreadID })); done {
+				return err
 			}
 			if len(all.Threads) == 0 {
 				fmt.Fprintf(p.ErrOut, "No retained threads in namespace %s.\n", ns)
@@ -63,7 +63,7 @@ func newRetained(p *plugin) *cobra.Command {
 			return w.Flush()
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	return cmd
 }
 

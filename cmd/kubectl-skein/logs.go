@@ -48,8 +48,7 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 				return err
 			}
 			defer cancel()
-			enc := json.NewEncoder(p.Out)
-			enc.SetEscapeHTML(false)
+			enc := p.eventLines()
 			for e, err := range t.Logs(ctx, o) {
 				if err != nil {
 					return endedStream(err)

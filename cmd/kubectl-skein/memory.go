@@ -27,7 +27,7 @@ The agent needs spec.memory. The command shows only messages of threads that you
 		Example: `  kubectl skein memory orders "what did we say about late deliveries?" --since 720h`,
 		Args:    exactly("THREAD", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			if limit < 1 || limit > runtimev1.MaxMemoryHits {
@@ -45,8 +45,8 @@ The agent needs spec.memory. The command shows only messages of threads that you
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return encode(p.Out, output, list)
+			if done, err := p.structured(output, list, namesOf(list.Hits, func(h *runtimev1.MemoryHit) string { return "message/" + h.Message.ID })); done {
+				return err
 			}
 			if len(list.Hits) == 0 {
 				fmt.Fprintln(p.ErrOut, "Nothing found.")
@@ -64,7 +64,7 @@ The agent needs spec.memory. The command shows only messages of threads that you
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	cmd.Flags().DurationVar(&since, "since", 0, "Show only messages from this period up to now, such as 72h.")
 	cmd.Flags().IntVar(&limit, "limit", limit, "How many messages to show.")
 	return cmd

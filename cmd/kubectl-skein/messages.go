@@ -3,13 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -29,7 +26,7 @@ func newMessages(p *plugin) *cobra.Command {
   kubectl skein messages hello --all -o json`,
 		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			if limit < 1 || limit > runtimev1.MaxPageSize {
@@ -43,8 +40,8 @@ func newMessages(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return encode(p.Out, output, list)
+			if done, err := p.structured(output, list, namesOf(list.Messages, func(m *runtimev1.Message) string { return "message/" + m.ID })); done {
+				return err
 			}
 			left := list.Total - int64(len(list.Messages))
 			if !all && !index {
@@ -58,7 +55,7 @@ func newMessages(p *plugin) *cobra.Command {
 			if len(list.Messages) == 0 {
 				fmt.Fprintln(p.ErrOut, "No messages yet.")
 			}
-			tr := &transcript{out: p.Out, style: p.style, full: full}
+			tr := &transcript{out: p.Out, style: p.style, full: full || output == outputWide}
 			for i := range list.Messages {
 				if index && list.Messages[i].Status != runtimev1.MessagePending { // one that waits has no index yet
 					fmt.Fprintf(p.Out, "%d ", i)
@@ -68,7 +65,7 @@ func newMessages(p *plugin) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&all, "all", false, "Show every message, including silent ones and those of deeper levels.")
 	cmd.Flags().BoolVar(&index, "index", false, "Show every message with its index in front, by which fork takes it.")
 	cmd.Flags().BoolVar(&full, "full", false, "Show the results of tools in full.")
@@ -116,27 +113,4 @@ func addSummaries(ctx context.Context, t *runtimeclient.Thread, list *runtimev1.
 	}
 	slices.SortStableFunc(list.Messages, before)
 	return nil
-}
-
-func checkOutput(format string) error {
-	switch format {
-	case "", "json", "yaml":
-		return nil
-	}
-	return fmt.Errorf("--output=%s: give json or yaml", format)
-}
-
-func encode(w io.Writer, format string, v any) error {
-	if format == "yaml" {
-		data, err := yaml.Marshal(v)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(data)
-		return err
-	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,8 +48,7 @@ The first line has the value: the record, the newest messages and the state. Eac
 				return err
 			}
 			defer cancel()
-			enc := json.NewEncoder(p.Out)
-			enc.SetEscapeHTML(false)
+			enc := p.eventLines()
 			for seen, err := range t.Observe(ctx, o) {
 				if err != nil {
 					return endedStream(err)

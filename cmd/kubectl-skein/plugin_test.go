@@ -542,7 +542,7 @@ $`))
 		Expect(got.err).To(Equal("Error from server (NotFound): threads.runtime.skein.dev \"nobody\" not found\n"))
 		Expect(c.run("messages").err).To(ContainSubstring("THREAD is missing"))
 		Expect(c.run("send", "hello", "two", "words").err).To(ContainSubstring("quote a text"))
-		Expect(c.run("messages", "hello", "-o", "wide").err).To(ContainSubstring("give json or yaml"))
+		Expect(c.run("messages", "hello", "-o", "table").err).To(ContainSubstring("give json, yaml, wide or name"))
 		Expect(c.run("messages", "hello", "--limit=0").err).To(ContainSubstring("from 1 to 1000"))
 		Expect(c.run("messages", "hello", "--nonsense").err).To(ContainSubstring("unknown flag"))
 

@@ -14,7 +14,8 @@ import (
 )
 
 func newQuota(p *plugin) *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "quota",
 		Short: "Show what the namespace uses of its quotas",
 		Long: `Show what the namespace uses of its quotas: threads, running threads, bytes of files, tokens and cost of the day, and
@@ -22,6 +23,9 @@ pending effects. The ThreadQuotas of the namespace set them. Tokens and cost cou
 		Example: `  kubectl skein quota -n team-a`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			c, ns, err := p.objects()
 			if err != nil {
 				return err
@@ -30,9 +34,14 @@ pending effects. The ThreadQuotas of the namespace set them. Tokens and cost cou
 			if err := c.List(cmd.Context(), &list, client.InNamespace(ns)); err != nil {
 				return err
 			}
+			if done, err := p.structured(output, objectList("ThreadQuotaList", list.Items), namesOf(list.Items, func(q *skeinv1.ThreadQuota) string { return "threadquota.skein.dev/" + q.Name })); done {
+				return err
+			}
 			return p.printQuotas(ns, list.Items)
 		},
 	}
+	outputFlag(cmd, &output)
+	return cmd
 }
 
 // quotaResources are the resources in the order in which they are shown.

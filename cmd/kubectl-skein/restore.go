@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -100,7 +101,16 @@ func (p *plugin) restore(ctx context.Context, file string, o restoreOptions) err
 		return nil
 	}
 	for _, r := range all {
-		if err := r.run(ctx); err != nil {
+		var g *progress
+		b.counted = func(f *os.File) io.Reader { // of each namespace, since each reads the whole file
+			g = p.progress(r.namespace, sizeOf(f))
+			return g.reader(f)
+		}
+		err := r.run(ctx)
+		if g != nil {
+			g.stop()
+		}
+		if err != nil {
 			return fmt.Errorf("namespace %s: %w; repeat the command to continue", r.namespace, err)
 		}
 	}

@@ -21,6 +21,8 @@ type plugin struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 	style style
+	// scratch is the namespace that kubectl skein dev has made; it comes before that of the flags.
+	scratch string
 }
 
 // run executes the command line and returns the exit code.
@@ -62,7 +64,7 @@ right, the command names the ClusterRole that has it.`,
 		newRuns(p), newCancel(p), newRerun(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newMemory(p), newUsage(p), newQuota(p), newExport(p), newImport(p), newBackup(p), newRestore(p), newAdopt(p),
-		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p), newCheck(p), newVersion(p), newWebhook(p),
+		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p), newCheck(p), newVersion(p), newWebhook(p), newBuild(p), newDev(p),
 	)
 	p.complete(cmd)
 	return cmd
@@ -73,6 +75,9 @@ func (p *plugin) config() (*rest.Config, string, error) {
 	cfg, err := p.flags.ToRESTConfig()
 	if err != nil {
 		return nil, "", err
+	}
+	if p.scratch != "" {
+		return cfg, p.scratch, nil
 	}
 	ns, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
 	return cfg, ns, err

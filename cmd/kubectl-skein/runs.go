@@ -20,7 +20,7 @@ func newRuns(p *plugin) *cobra.Command {
 		Short: "List the runs of a thread, newest first",
 		Args:  exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			t, err := p.thread(args[0])
@@ -31,19 +31,19 @@ func newRuns(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return encode(p.Out, output, l)
+			if done, err := p.structured(output, l, namesOf(l.Runs, func(r *runtimev1.Run) string { return "run/" + r.ID })); done {
+				return err
 			}
 			if len(l.Runs) == 0 {
 				fmt.Fprintf(p.ErrOut, "No runs of %s.\n", args[0])
 				return nil
 			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "RUN\tSTATUS\tREASON\tSTEPS\tTOOK\tAGE\tMESSAGE")
+			fmt.Fprintln(w, wideRow(output, "RUN\tSTATUS\tREASON\tSTEPS\tTOOK\tAGE\tMESSAGE", "AGENT", "STARTED"))
 			for i := range l.Runs {
 				r := &l.Runs[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Status, orDash(r.Reason), r.Steps, tookSoFar(r),
-					duration.HumanDuration(time.Since(time.UnixMicro(r.StartedAt))), orDash(r.Message))
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", r.ID, r.Status, orDash(r.Reason), r.Steps, tookSoFar(r),
+					duration.HumanDuration(time.Since(time.UnixMicro(r.StartedAt))), orDash(r.Message)), r.Agent, dueText(r.StartedAt)))
 			}
 			if l.HasMore {
 				fmt.Fprintf(p.ErrOut, "There are more: --offset %d\n", page.Offset+len(l.Runs))
@@ -53,7 +53,7 @@ func newRuns(p *plugin) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&page.Limit, "limit", 0, "How many runs to list. The default is 100.")
 	cmd.Flags().IntVar(&page.Offset, "offset", 0, "How many runs to skip.")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	return cmd
 }
 

@@ -28,7 +28,7 @@ from.`,
   kubectl skein search '"last week" invoice -draft' --all-namespaces`,
 		Args: exactly("TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			if limit < 1 || limit > runtimev1.MaxPageSize {
@@ -51,8 +51,8 @@ from.`,
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return encode(p.Out, output, list)
+			if done, err := p.structured(output, list, namesOf(list.Hits, func(h *runtimev1.SearchHit) string { return "message/" + h.Message.ID })); done {
+				return err
 			}
 			if len(list.Hits) == 0 {
 				fmt.Fprintln(p.ErrOut, "Nothing found.")
@@ -70,7 +70,7 @@ from.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	cmd.Flags().StringVar(&thread, "thread", "", "Search only this thread.")
 	cmd.Flags().StringVar(&role, "role", "", "Find only messages of this role: system, user, assistant or tool.")
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "Search every namespace that you may read.")

@@ -222,7 +222,7 @@ var _ = Describe("completion", func() {
 		Expect(complete("files", "ls", "or")).To(Equal([]string{"orders"}))
 		Expect(complete("send", "hello", "text", "--wa")).To(Equal([]string{"--wait"}))
 		Expect(complete("send", "hello", "text", "--policy", "")).To(Equal([]string{"enqueue", "reject", "interrupt", "rollback"}))
-		Expect(complete("messages", "hello", "-o", "")).To(Equal([]string{"json", "yaml"}))
+		Expect(complete("messages", "hello", "-o", "")).To(Equal([]string{"json", "yaml", "wide", "name"}))
 		Expect(complete("env", "")).To(ContainElements("list", "set", "pending"))
 		Expect(complete("send", "-n", ns[:len(ns)-1])).To(ContainElement(ns))
 		echoes.approvals = []approval.Call{{ToolCallID: "call_1", Name: "pay"}}

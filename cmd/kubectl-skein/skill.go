@@ -10,7 +10,7 @@ import (
 )
 
 func newSkill(p *plugin) *cobra.Command {
-	var arguments string
+	var arguments, output string
 	cmd := &cobra.Command{
 		Use:   "skill THREAD [NAME]",
 		Short: "List the active skills of a thread; with a name, activate that skill",
@@ -21,6 +21,9 @@ A skill stays active until the conversation is destroyed. It unlocks the tools t
   kubectl skein skill orders refunds --args '{"country": "CH"}'`,
 		Args: upTo(1, "THREAD", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			var given json.RawMessage
 			if arguments != "" {
 				var object map[string]json.RawMessage
@@ -38,11 +41,17 @@ A skill stays active until the conversation is destroyed. It unlocks the tools t
 				if err != nil {
 					return err
 				}
+				if done, err := p.structured(output, skill, []string{"skill/" + skill.Name}); done {
+					return err
+				}
 				p.showSkill(skill)
 				return nil
 			}
 			record, err := t.Get(cmd.Context())
 			if err != nil {
+				return err
+			}
+			if done, err := p.structured(output, map[string]any{"activatedSkills": record.ActivatedSkills}, namesOf(record.ActivatedSkills, func(s *runtimev1.SkillActivation) string { return "skill/" + s.Name })); done {
 				return err
 			}
 			for i := range record.ActivatedSkills {
@@ -51,6 +60,7 @@ A skill stays active until the conversation is destroyed. It unlocks the tools t
 			return nil
 		},
 	}
+	outputFlag(cmd, &output)
 	cmd.Flags().StringVar(&arguments, "args", "", "The arguments to activate the skill with, a JSON object.")
 	return cmd
 }

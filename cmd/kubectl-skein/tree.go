@@ -20,6 +20,7 @@ import (
 
 func newTree(p *plugin) *cobra.Command {
 	var watch bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "tree [THREAD]",
 		Short: "Show threads with their subagents, effects and sandbox pods",
@@ -30,6 +31,12 @@ func newTree(p *plugin) *cobra.Command {
   kubectl skein tree orders --watch`,
 		Args: upTo(0, "THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
+			if watch && output != "" {
+				return errors.New("--watch draws the tree: leave out --output")
+			}
 			cfg, ns, err := p.config()
 			if err != nil {
 				return err
@@ -40,6 +47,14 @@ func newTree(p *plugin) *cobra.Command {
 			}
 			c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 			if err != nil {
+				return err
+			}
+			if output != "" && output != outputWide {
+				roots, err := p.rootsOf(cmd.Context(), c, ns, args)
+				if err != nil {
+					return err
+				}
+				_, err = p.structured(output, map[string]any{"items": dataOf(roots)}, treeNames(roots))
 				return err
 			}
 			draw := func(ctx context.Context) (string, error) { return p.drawTree(ctx, c, ns, args) }
@@ -62,6 +77,7 @@ func newTree(p *plugin) *cobra.Command {
 			return nil
 		},
 	}
+	outputFlag(cmd, &output)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show the tree again whenever something in it changes.")
 	return cmd
 }
@@ -69,20 +85,9 @@ func newTree(p *plugin) *cobra.Command {
 // drawTree returns the tree below a thread, or those of the namespace when args are empty. It returns "" if there are no
 // threads.
 func (p *plugin) drawTree(ctx context.Context, c client.Client, ns string, args []string) (string, error) {
-	f, err := p.gather(ctx, c, ns)
-	if err != nil {
+	roots, err := p.rootsOf(ctx, c, ns, args)
+	if err != nil || len(roots) == 0 {
 		return "", err
-	}
-	roots := f.roots
-	if len(args) == 1 {
-		root, err := p.find(ctx, f, args[0])
-		if err != nil {
-			return "", err
-		}
-		roots = []*node{root}
-	}
-	if len(roots) == 0 {
-		return "", nil
 	}
 	var text strings.Builder
 	w := printers.GetNewTabWriter(&text)
@@ -92,6 +97,19 @@ func (p *plugin) drawTree(ctx context.Context, c client.Client, ns string, args 
 	}
 	err = w.Flush()
 	return text.String(), err
+}
+
+// rootsOf returns the roots of the trees that are to be shown.
+func (p *plugin) rootsOf(ctx context.Context, c client.Client, ns string, args []string) ([]*node, error) {
+	f, err := p.gather(ctx, c, ns)
+	if err != nil || len(args) == 0 {
+		return f.rootsOrNone(), err
+	}
+	root, err := p.find(ctx, f, args[0])
+	if err != nil {
+		return nil, err
+	}
+	return []*node{root}, nil
 }
 
 // gather lists everything that can be part of a tree.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -36,7 +35,7 @@ dollars, by the Models' prices.`,
   kubectl skein usage orders --records`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkListOutput(output); err != nil {
 				return err
 			}
 			switch {
@@ -59,38 +58,38 @@ dollars, by the Models' prices.`,
 			}
 			if records {
 				list, err := c.Thread(ns, args[0]).UsageRecords(cmd.Context(), runtimeclient.Page{Limit: limit})
-				if err != nil || output != "" {
-					return orEncode(p.Out, output, list, err)
+				if err != nil {
+					return err
+				}
+				if done, err := p.structured(output, list, namesOf(list.Records, func(r *runtimev1.UsageRecord) string { return "run/" + r.RunID })); done {
+					return err
 				}
 				return p.printUsageRecords(list)
 			}
 			var u *runtimev1.Usage
+			place := "namespace/" + ns
 			if len(args) == 1 {
+				place = "thread/" + args[0]
 				u, err = c.Thread(ns, args[0]).Usage(cmd.Context(), subtree)
 			} else {
 				u, err = c.Usage(cmd.Context(), ns, agent)
 			}
-			if err != nil || output != "" {
-				return orEncode(p.Out, output, u, err)
+			if err != nil {
+				return err
+			}
+			if done, err := p.structured(output, u, []string{place}); done {
+				return err
 			}
 			return p.printUsage(u)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	outputFlag(cmd, &output)
 	f.StringVar(&agent, "agent", "", "Show the usage of this agent of the namespace.")
 	f.BoolVar(&subtree, "subtree", false, "Include the thread's descendants.")
 	f.BoolVar(&records, "records", false, "Show the usage of each run, newest first.")
 	f.IntVar(&limit, "limit", limit, "How many records to show.")
 	return cmd
-}
-
-// orEncode prints the result of a call, or returns its error.
-func orEncode(w io.Writer, output string, v any, err error) error {
-	if err != nil {
-		return err
-	}
-	return encode(w, output, v)
 }
 
 func (p *plugin) printUsage(u *runtimev1.Usage) error {

@@ -21,6 +21,7 @@ func newWebhook(p *plugin) *cobra.Command {
 
 func newWebhookDeliveries(p *plugin) *cobra.Command {
 	var page client.DeliveryPage
+	var output string
 	cmd := &cobra.Command{
 		Use:   "deliveries [WEBHOOK]",
 		Short: "List what the Webhooks of the namespace are told, the newest first",
@@ -28,6 +29,9 @@ func newWebhookDeliveries(p *plugin) *cobra.Command {
   kubectl skein webhook deliveries --status dead`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			statuses := []string{runtimev1.DeliveryPending, runtimev1.DeliveryDelivered, runtimev1.DeliveryDead}
 			if page.Status != "" && !slices.Contains(statuses, page.Status) {
 				return fmt.Errorf("--status=%s: it must be one of %s", page.Status, strings.Join(statuses, ", "))
@@ -46,15 +50,19 @@ func newWebhookDeliveries(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if done, err := p.structured(output, list, namesOf(list.Deliveries, func(d *runtimev1.WebhookDelivery) string { return "delivery/" + d.ID })); done {
+				return err
+			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "ID\tWEBHOOK\tEVENT\tTHREAD\tSTATUS\tATTEMPTS\tWHEN\tERROR")
+			fmt.Fprintln(w, wideRow(output, "ID\tWEBHOOK\tEVENT\tTHREAD\tSTATUS\tATTEMPTS\tWHEN\tERROR", "AGENT", "CODE"))
 			for i := range list.Deliveries {
 				d := &list.Deliveries[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", d.ID, d.Webhook, d.Event, orDash(d.ThreadName), d.Status, d.Attempts, dueText(d.CreatedAt), oneLine(d.Error, ""))
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", d.ID, d.Webhook, d.Event, orDash(d.ThreadName), d.Status, d.Attempts, dueText(d.CreatedAt), oneLine(d.Error, "")), d.AgentID, d.Code))
 			}
 			return w.Flush()
 		},
 	}
+	outputFlag(cmd, &output)
 	f := cmd.Flags()
 	f.StringVar(&page.Status, "status", "", "List only deliveries with this status: pending, delivered or dead.")
 	f.IntVar(&page.Limit, "limit", 20, "How many deliveries to list, the newest ones.")

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -61,6 +63,7 @@ var runElsewhere = map[string]string{
 	"kubectl annotate namespace shop skein.dev/tool-private-hosts='orders.shop.svc, *.tools.svc:8080'": "names a Namespace and Services of the reader's; the specs of TOL-02 open theirs",
 	"kubectl annotate namespace shop skein.dev/tool-private-hosts='llm.models.svc:8000'":               "names a Namespace and a Service of the reader's; a spec of AGT-06 opens its own",
 	"npm install --save-dev typescript zod":                                                            "needs the registry of npm; the specs of TOL-03 compile with the same packages",
+	"npm install --prefix shop":                                                                        "needs the registry of npm; the page is followed with the same package",
 	"npx tsc --noEmit":                                                                                 "needs the registry of npm; the specs of TOL-03 compile with the same packages",
 }
 
@@ -73,6 +76,7 @@ var goesOn = []string{
 var pagesToFollow = map[string]followed{
 	"README.md":               {namespace: "demo", prepare: (*reader).quickStart},
 	"docs/backup.md":          {prepare: (*reader).toBackUp},
+	"docs/build.md":           {prepare: (*reader).packages},
 	"docs/conversations.md":   {prepare: (*reader).toExport},
 	"docs/dual-agents.md":     {prepare: (*reader).samples},
 	"docs/effects.md":         {prepare: func(r *reader, ctx SpecContext) { r.echoing(ctx); r.applyPage(ctx, "docs/effects.md") }},
@@ -218,6 +222,14 @@ func (r *reader) toBackUp(ctx SpecContext) {
 	r.echoing(ctx)
 	say(ctx, r.ready(ctx, "orders"), 1, "hello")
 	r.sh(ctx, "kubectl skein env set orders REGION=north --type=text")
+}
+
+// packages installs what docs/build.md has npm install.
+func (r *reader) packages(ctx SpecContext) {
+	GinkgoHelper()
+	out, err := exec.CommandContext(ctx, filepath.Join(harness.Root(), "hack", "npm.sh"), "install", "sample").Output()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.Symlink(filepath.Join(strings.TrimSpace(string(out)), "node_modules"), filepath.Join(r.dir, "node_modules"))).To(Succeed())
 }
 
 func (r *reader) greeter(ctx SpecContext) {

@@ -78,12 +78,22 @@ func importProblems(i sandbox.Import) []Problem {
 	switch {
 	case strings.HasPrefix(i.Specifier, "."), strings.HasPrefix(i.Specifier, "/"):
 		return []Problem{{fmt.Sprintf("%s cannot be imported: a definition is one module without other files beside it; %s", i.Specifier, bundle), near}}
-	case strings.HasPrefix(i.Specifier, "node:"), slices.Contains(nodeModules, strings.SplitN(i.Specifier, "/", 2)[0]):
-		return []Problem{{fmt.Sprintf("%s is not available in sandboxes, which have no Node.js: files, values and variables of the thread are in state", i.Specifier), near}}
+	case NodeModule(i.Specifier):
+		return []Problem{{NoNode(i.Specifier), near}}
 	case strings.Contains(i.Specifier, "://"):
 		return []Problem{{fmt.Sprintf("%s cannot be imported: sandboxes fetch nothing; %s", i.Specifier, bundle), near}}
 	}
 	return []Problem{{fmt.Sprintf("%s is not available in sandboxes, which have %s; %s", i.Specifier, available(), bundle), near}}
+}
+
+// NodeModule reports whether a specifier names a module of Node.js.
+func NodeModule(specifier string) bool {
+	return strings.HasPrefix(specifier, "node:") || slices.Contains(nodeModules, strings.SplitN(specifier, "/", 2)[0])
+}
+
+// NoNode returns the message about a module of Node.js.
+func NoNode(specifier string) string {
+	return specifier + " is not available in sandboxes, which have no Node.js: files, values and variables of the thread are in state"
 }
 
 // available lists the modules of the sandboxes.

@@ -1,0 +1,3 @@
+declare module 'ms' {
+  export default function ms(value: number, options?: { long?: boolean }): string;
+}
