@@ -128,7 +128,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 var _ = Describe("A namespace that floods the manager", Serial, outages, Label("THR-13"), func() {
 	It("keeps no other waiting", func(ctx SpecContext) {
 		flood, quiet := namespace(ctx), namespace(ctx)
-		instead(ctx, harness.ManagerOptions{Dir: GinkgoT().TempDir(), Args: []string{"--workers=5"}})
+		instead(ctx, harness.ManagerOptions{Dir: GinkgoT().TempDir(), Args: []string{"--workers=5", "--tool-private-hosts=127.0.0.1"}})
 		h := newHanging()
 		names := strings.Fields("a b c d e f g h i j k l")
 		hanging(ctx, flood, h, names...)
