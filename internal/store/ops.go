@@ -50,6 +50,9 @@ type Enqueue struct {
 	Unpark           bool // a parked thread continues with this item (MSG-08)
 	Existed          bool
 	Seq              int64
+	// Origin says where the item comes from, when that is not where the operation is applied. It is not stored by itself: package
+	// telemetry adds it to the payload.
+	Origin json.RawMessage
 }
 
 // Dequeue removes inbox items that the run has taken over.

@@ -51,6 +51,15 @@ func (o Origin) With(ctx context.Context) context.Context {
 	return ctx
 }
 
+// Encode returns the origin for store.Enqueue; nil when it says nothing.
+func (o Origin) Encode() json.RawMessage {
+	if o == (Origin{}) {
+		return nil
+	}
+	data, _ := json.Marshal(o) // strings only: cannot fail
+	return data
+}
+
 // originField is the field that AddTo adds to a stored object. Releases that do not know it ignore it.
 const originField = "telemetry"
 

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -33,6 +34,13 @@ func mark(ctx context.Context, ops []store.Op) {
 	for _, op := range ops {
 		enqueue, ok := op.(*store.Enqueue)
 		if !ok {
+			continue
+		}
+		if len(enqueue.Origin) > 0 {
+			var own Origin
+			if json.Unmarshal(enqueue.Origin, &own) == nil {
+				enqueue.Item.Payload = own.AddTo(enqueue.Item.Payload)
+			}
 			continue
 		}
 		if !asked {

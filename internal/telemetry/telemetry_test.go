@@ -169,6 +169,16 @@ func TestInboxItemsCarryWhereTheyComeFrom(t *testing.T) {
 	if err := json.Unmarshal(kept.ops[0].(*store.Enqueue).Item.Payload, &m); err != nil || m.ID != "m" {
 		t.Errorf("the message is %+v: %v", m, err)
 	}
+	own := telemetry.Origin{RequestID: "of the message"}
+	if err := telemetry.NewStore(kept).Apply(ctx, "t", nil, &store.Enqueue{Item: item, Origin: own.Encode()}); err != nil {
+		t.Fatal(err)
+	}
+	if got := telemetry.ReadOrigin(kept.ops[0].(*store.Enqueue).Item.Payload); got != own {
+		t.Errorf("an item with an origin of its own comes from %+v", got)
+	}
+	if err := telemetry.NewStore(kept).Apply(ctx, "t", nil, &store.Enqueue{}, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}}); err != nil {
+		t.Fatal(err)
+	}
 	if p := kept.ops[1].(*store.Enqueue).Item.Payload; len(p) != 0 {
 		t.Errorf("an item without a payload got %s", p)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // Queue puts a message into the inbox, durably and in order (MSG-05). A running thread takes it before its next model
@@ -28,6 +29,7 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 		return nil, err
 	}
 	op.Unpark = n.Unpark || !n.FromSystem
+	op.Origin = telemetry.OriginOf(ctx).Encode() // a message that replaces a run is written by that run
 	commit := n.Commit
 	if commit == nil {
 		commit = func(ctx context.Context, op *store.Enqueue) error { return st.Apply(ctx, op) }
