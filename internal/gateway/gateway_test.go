@@ -33,7 +33,9 @@ func TestRightsHaveARowForEachPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := map[access.Row]bool{{Door: "Gateway", Resource: webhookPath, Verb: http.MethodPost}: true, {Door: "Gateway", Resource: modelsPath, Verb: http.MethodGet}: true}
+	served := map[access.Row]bool{
+		{Door: "Gateway", Resource: webhookPath, Verb: http.MethodPost}: true, {Door: "Gateway", Resource: modelsPath, Verb: http.MethodGet}: true,
+	}
 	for path, p := range paths {
 		served[access.Row{Door: "Gateway", Resource: path, Verb: p.method}] = true
 	}

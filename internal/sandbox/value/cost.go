@@ -50,7 +50,7 @@ func (r *Reader) cost(depth int) (int64, error) {
 	case TagUndefined, TagNull, TagFalse, TagTrue:
 		return 0, nil
 	case TagInt:
-		_, err := r.Int()
+		_, err := r.Integer()
 		return costNumber, err
 	case TagFloat:
 		_, err := r.Float()

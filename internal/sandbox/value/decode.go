@@ -87,6 +87,15 @@ func (r *Reader) Int() (int64, error) {
 	return n, nil
 }
 
+// Integer reads a number that was written as an integer, which both sides can hold exactly.
+func (r *Reader) Integer() (int64, error) {
+	n, err := r.Int()
+	if err == nil && (n > maxSafe || n < -maxSafe) {
+		err = malformed("an integer out of range")
+	}
+	return n, err
+}
+
 // Span reads a length and that many bytes, which remain part of the buffer.
 func (r *Reader) Span() ([]byte, error) {
 	n, err := r.Uint()
@@ -201,10 +210,7 @@ func (r *Reader) value(depth int) (any, error) {
 	case TagTrue:
 		return true, nil
 	case TagInt:
-		n, err := r.Int()
-		if n > maxSafe || n < -maxSafe {
-			return nil, malformed("an integer out of range")
-		}
+		n, err := r.Integer()
 		return float64(n), err
 	case TagFloat:
 		return r.Float()

@@ -105,7 +105,7 @@ func (d *decoder) value(depth int) (Value, error) {
 	case value.TagFalse, value.TagTrue:
 		return Bool(tag == value.TagTrue), nil
 	case value.TagInt:
-		n, err := d.r.Int()
+		n, err := d.r.Integer()
 		if int64(int32(n)) == n {
 			return Int(int32(n)), err
 		}
