@@ -27,7 +27,7 @@ var ErrTypes = errors.New("the types do not fit")
 // CheckTypes has the TypeScript compiler check the files of a folder. With CheckAuto it returns why it did not, where there is
 // no compiler; with CheckAlways that is an error.
 func CheckTypes(ctx context.Context, dir, mode string, files []string) (skipped string, err error) {
-	if mode == CheckNever {
+	if mode == CheckNever || len(files) == 0 {
 		return "", nil
 	}
 	dir, err = projectDir(dir)
@@ -63,9 +63,6 @@ func CheckTypes(ctx context.Context, dir, mode string, files []string) (skipped 
 // typeCheck returns the command that checks the types, or why there is none.
 func typeCheck(dir string, files []string) (args []string, tidy func(), why string, err error) {
 	tidy = func() {}
-	if len(files) == 0 {
-		return []string{"true"}, tidy, "", nil
-	}
 	tsc := inModules(dir, filepath.Join(".bin", "tsc"))
 	if tsc == "" {
 		if tsc, err = exec.LookPath("tsc"); err != nil {
