@@ -37,7 +37,8 @@ var _ = Describe("progress", func() {
 		_, err = in.(io.Seeker).Seek(0, io.SeekStart)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(g.count.Load()).To(BeZero())
-		Expect(g.reader(io.LimitReader(in, 1))).NotTo(BeAssignableToTypeOf(io.Seeker(nil)))
+		_, seeks := g.reader(io.LimitReader(in, 1)).(io.Seeker)
+		Expect(seeks).To(BeFalse())
 	})
 
 	It("shows how much where nobody knows how much there will be, and nothing of what is quick or no terminal's", func() {

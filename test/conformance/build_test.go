@@ -73,8 +73,6 @@ var _ = Describe("A folder of TypeScript", Label("TOL-02", "K8S-04"), func() {
 			Expect(os.Symlink(filepath.Join(strings.TrimSpace(string(installed)), "node_modules", name), filepath.Join(modules, name))).To(Succeed())
 		}
 		Expect(os.Symlink(filepath.Join(npm(ctx, "sample"), "node_modules", "ms"), filepath.Join(modules, "ms"))).To(Succeed())
-		// Declarations of its own come with a tsconfig.json, or with a reference.
-		edit(filepath.Join(dir, "lib", "dates.ts"), "import ms", "/// <reference path=\"./ms.d.ts\" />\nimport ms")
 		out, err := cluster.Plugin(ctx, "build", dir, "--check=always")
 		Expect(err).NotTo(HaveOccurred(), out)
 		edit(filepath.Join(dir, "tools", "delivery-time.ts"), "between(ordered, delivered)", "between(ordered, 5)")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,7 @@ var ErrTypes = errors.New("the types do not fit")
 // CheckTypes has the TypeScript compiler check the files of a folder. With CheckAuto it returns why it did not, where there is
 // no compiler; with CheckAlways that is an error.
 func CheckTypes(ctx context.Context, dir, mode string, files []string) (skipped string, err error) {
-	if mode == CheckNever {
+	if mode == CheckNever || len(files) == 0 {
 		return "", nil
 	}
 	dir, err = projectDir(dir)
@@ -62,9 +63,6 @@ func CheckTypes(ctx context.Context, dir, mode string, files []string) (skipped 
 // typeCheck returns the command that checks the types, or why there is none.
 func typeCheck(dir string, files []string) (args []string, tidy func(), why string, err error) {
 	tidy = func() {}
-	if len(files) == 0 {
-		return []string{"true"}, tidy, "", nil
-	}
 	tsc := inModules(dir, filepath.Join(".bin", "tsc"))
 	if tsc == "" {
 		if tsc, err = exec.LookPath("tsc"); err != nil {
@@ -84,8 +82,14 @@ func typeCheck(dir string, files []string) (args []string, tidy func(), why stri
 		return nil, tidy, "", err
 	}
 	tidy = func() { _ = os.RemoveAll(folder) }
-	include := []string{}
+	include, own, err := declarations(dir)
+	if err != nil {
+		return nil, tidy, "", err
+	}
 	for name, text := range map[string]string{"skein.d.ts": types.Builder, "handlers.d.ts": types.Handlers, "globals.d.ts": types.Globals} {
+		if own[name] { // printed by kubectl skein types
+			continue
+		}
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			return nil, tidy, "", err
 		}
@@ -106,6 +110,23 @@ func typeCheck(dir string, files []string) (args []string, tidy func(), why stri
 	}
 	path := filepath.Join(folder, "tsconfig.json")
 	return []string{tsc, "--noEmit", "--pretty", "false", "-p", path}, tidy, "", os.WriteFile(path, config, 0o644)
+}
+
+// declarations returns the declarations that a project has outside of its packages, by their paths and by their names.
+func declarations(dir string) (paths []string, names map[string]bool, err error) {
+	names = map[string]bool{}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != dir && (d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		case !d.IsDir() && strings.HasSuffix(path, ".d.ts"):
+			paths, names[d.Name()] = append(paths, path), true
+		}
+		return nil
+	})
+	return paths, names, err
 }
 
 func exists(path string) bool {
