@@ -68,8 +68,8 @@ var _ = Describe("A manager with little memory", Serial, Label("K8S-12", "COD-06
 			create(ctx, harness.NewThread(hostile, name, "agent"))
 			runners = append(runners, ready(ctx, cluster.Thread(hostile, name)))
 		}
-		for i := range 24 {
-			_, err := large.Inject(ctx, runtimev1.NewMessage{Role: "user", Content: strings.Repeat(string(rune('a'+i)), 900<<10)})
+		for i := range 80 {
+			_, err := large.Inject(ctx, runtimev1.NewMessage{Role: "user", Content: strings.Repeat(string(rune('a'+i%26)), 250<<10)})
 			Expect(err).NotTo(HaveOccurred())
 		}
 
