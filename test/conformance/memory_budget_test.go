@@ -136,7 +136,7 @@ var _ = Describe("A manager with little memory", Serial, Label("K8S-12", "COD-06
 			Expect(err).NotTo(HaveOccurred(), "round %d: %+v", i, small.Running())
 			Expect(r.Error).To(BeNil())
 			Expect(r.Result).To(MatchJSON("1000"))
-			Expect(last(say(ctx, peaceful, i+1, fmt.Sprint("round ", i)))).To(Equal(fmt.Sprint("round ", i)))
+			Expect(last(say(ctx, peaceful, i+1, fmt.Sprint("round ", i)))).To(Equal(fmt.Sprint("echo: round ", i)))
 			longest = max(longest, time.Since(began))
 		}
 		over()
