@@ -109,7 +109,7 @@ type LogLine struct {
 // StreamClosed is the data of the last server-sent event of a stream, named StreamClosedEvent, when the server ends
 // the stream. The close frame of a WebSocket has the same content. The event has no id and is not in the log.
 type StreamClosed struct {
-	// Reason is ServerStopping, ThreadDeleted, TooSlow, StoreUnavailable or EndOfLog.
+	// Reason is ServerStopping, ThreadDeleted, TooSlow, NoMemory, StoreUnavailable or EndOfLog.
 	Reason string `json:"reason"`
 	// Message is for people.
 	Message string `json:"message"`
