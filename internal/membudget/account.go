@@ -17,8 +17,8 @@ type Account struct {
 	closed bool
 }
 
-// errClosed is for work that goes on after its account was closed. Nobody waits for what it makes.
-var errClosed = errors.New("the work that this memory was for has ended")
+// ErrClosed means that work goes on after its account was closed. Nobody waits for what it makes.
+var ErrClosed = errors.New("the work that this memory was for has ended")
 
 // Open returns an account for work of a namespace. Close must be called.
 func (b *Budget) Open(namespace string) *Account {
@@ -54,7 +54,7 @@ func (a *Account) draw(ctx context.Context, n int64, wait bool) error {
 	defer a.mu.Unlock()
 	if a.closed {
 		a.budget.put(a.namespace, n)
-		return errClosed
+		return ErrClosed
 	}
 	a.held += n
 	return nil

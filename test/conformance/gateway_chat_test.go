@@ -180,7 +180,7 @@ var _ = Describe("The gateway's chat completions", Label("IDS-03"), func() {
 		Expect(said).To(Equal(map[string]int{"fail": 1, "slow": 1}))
 		client := openAI(ns)
 		stream := client.Chat.Completions.NewStreaming(ctx, chatOf(sdk.UserMessage("fail")))
-		for stream.Next() { //nolint:revive // to the end
+		for stream.Next() {
 		}
 		Expect(stream.Err()).To(MatchError(ContainSubstring("could not finish its answer")))
 	}, SpecTimeout(5*time.Minute))

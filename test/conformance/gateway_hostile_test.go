@@ -44,7 +44,9 @@ var _ = Describe("Hostile clients of the gateway", Label("IDS-04"), func() {
 						begun.Add(1)
 					case http.StatusTooManyRequests:
 						refused.Add(1)
-						var b struct{ Error struct{ Reason, Message string } }
+						var b struct {
+							Error struct{ Reason, Message string }
+						}
 						Expect(json.Unmarshal(data, &b)).To(Succeed())
 						Expect(b.Error.Reason).To(Equal("TooMany"))
 						Expect(b.Error.Message).To(ContainSubstring("wait a little"))

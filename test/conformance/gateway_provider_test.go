@@ -43,13 +43,8 @@ func newIDService() *idService {
 	return s
 }
 
-func (s *idService) answers(f func(w http.ResponseWriter, question map[string]any)) { s.answer.Store(&f) }
-
-func (s *idService) text(status int, body string) {
-	s.answers(func(w http.ResponseWriter, _ map[string]any) {
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
-	})
+func (s *idService) answers(f func(w http.ResponseWriter, question map[string]any)) {
+	s.answer.Store(&f)
 }
 
 func (s *idService) last() (question map[string]any, token string) {
@@ -115,8 +110,10 @@ var _ = Describe("A gateway whose ids come from a service", func() {
 			"a dash":         func(w http.ResponseWriter, _ map[string]any) { _, _ = fmt.Fprintf(w, `{"threadId":"thrd_%030d-"}`, 0) },
 			"no id":          func(w http.ResponseWriter, _ map[string]any) { _, _ = fmt.Fprint(w, `{}`) },
 			"no JSON":        func(w http.ResponseWriter, _ map[string]any) { _, _ = fmt.Fprint(w, `<html>`) },
-			"too much":       func(w http.ResponseWriter, _ map[string]any) { _, _ = fmt.Fprintf(w, `{"threadId":"thrd_%030d","x":"%01000000d"}`, 0, 0) },
-			"an error":       func(w http.ResponseWriter, _ map[string]any) { w.WriteHeader(500) },
+			"too much": func(w http.ResponseWriter, _ map[string]any) {
+				_, _ = fmt.Fprintf(w, `{"threadId":"thrd_%030d","x":"%01000000d"}`, 0, 0)
+			},
+			"an error": func(w http.ResponseWriter, _ map[string]any) { w.WriteHeader(500) },
 			"a redirect": func(w http.ResponseWriter, _ map[string]any) {
 				w.Header().Set("Location", "/other")
 				w.WriteHeader(307)

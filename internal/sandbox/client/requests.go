@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -175,6 +176,9 @@ func (i *isolate) outcome(ctx context.Context, o outcome) (any, error) {
 		return nil, o.Err
 	}
 	v, err := decode(ctx, o.Value)
+	if errors.Is(err, membudget.ErrClosed) {
+		return nil, nil // the code has answered before, and what its work after that returns is for nobody
+	}
 	if why := short(err); why != nil {
 		return nil, why
 	}

@@ -34,7 +34,7 @@ func Watch(ctx context.Context, dir, except string, changed func()) error {
 	if w.Watcher, err = fsnotify.NewWatcher(); err != nil {
 		return err
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }() // nothing is written
 	if err := w.add(dir); err != nil {
 		return fmt.Errorf("watch %s: %w", dir, err)
 	}
