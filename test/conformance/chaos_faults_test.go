@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -207,6 +208,46 @@ func (c *chaos) disks() []fault {
 			return true
 		}},
 	}
+}
+
+// ownClock lets a database have a clock of its own, and returns the URL of a client that has it. Each replica measures leases and
+// firings by the database's clock, which it reads with each new connection by the function that this one shadows.
+func ownClock(ctx context.Context, url string) string {
+	GinkgoHelper()
+	for _, statement := range []string{
+		"CREATE SCHEMA skew", "CREATE TABLE skew.ahead (jump interval NOT NULL)", "INSERT INTO skew.ahead VALUES ('0')",
+		"CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() + (SELECT jump FROM skew.ahead)'",
+	} {
+		dictate(ctx, url, statement)
+	}
+	return url + "&search_path=public,skew,pg_catalog"
+}
+
+// dictate has a database do something.
+func dictate(ctx context.Context, url, statement string, args ...any) {
+	GinkgoHelper()
+	db, err := sql.Open("pgx", url)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(db.Close()).To(Succeed()) }()
+	// PostgreSQL may be down for a while, as another fault.
+	Eventually(ctx, func() error {
+		_, err := db.ExecContext(ctx, statement, args...)
+		return err
+	}).WithTimeout(5 * patience).Should(Succeed())
+}
+
+// clocks are the faults of the clock that replicas share.
+func (c *chaos) clocks(calm context.Context) []fault {
+	jump := func(by time.Duration) {
+		dictate(calm, c.rows, "UPDATE skew.ahead SET jump = make_interval(secs => $1)", by.Seconds())
+		c.database.Cut() // the replicas read the clock when they connect
+	}
+	return []fault{{"jump of the database's clock, there and back", func(ctx context.Context, rng *rand.Rand, long time.Duration) bool {
+		jump(time.Duration(rng.Int64N(int64(2*time.Minute))) - time.Minute)
+		lasts(ctx, long/2)
+		jump(0)
+		return true
+	}}}
 }
 
 // giveBack moves a folder back to where it was. What was written meanwhile to a folder of its name stays, too.

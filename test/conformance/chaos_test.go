@@ -67,7 +67,7 @@ func chaotic(ctx context.Context, ns string, worst time.Duration) (c *chaos, cli
 	server, database, options := postgresFor(ctx, ns)
 	c = &chaos{worst: worst, server: server, rows: server.URL(database), struck: map[string]int{}, lasted: map[string]time.Duration{}}
 	var databaseURL, apiserverURL string
-	c.database, databaseURL = link(server.URL(database))
+	c.database, databaseURL = link(ownClock(ctx, c.rows))
 	c.apiserver, apiserverURL = link(cluster.Config.Host)
 	dir := GinkgoT().TempDir()
 	kubeconfig, temporary, disk := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "tmp"), filepath.Join(dir, "disk")
@@ -163,7 +163,7 @@ var _ = Describe("Chaos", Serial, Label("chaos", "K8S-05", "RUN-02", "EFF-04", "
 				c.keep(keeping, v)
 			})
 		}
-		for i, deck := range [][]fault{c.processes(), c.networks(ctx), c.disks()} {
+		for i, deck := range [][]fault{c.processes(), c.networks(ctx), append(c.disks(), c.clocks(ctx)...)} {
 			faults.Go(func() {
 				defer GinkgoRecover()
 				defer calm() // nothing goes on when a fault has failed
@@ -190,10 +190,6 @@ var _ = Describe("Chaos", Serial, Label("chaos", "K8S-05", "RUN-02", "EFF-04", "
 			return
 		}
 		served(ctx)
-		Eventually(ctx, func() []skeinv1.Thread {
-			l.refuse(ctx)
-			return l.waiting(ctx)
-		}).WithTimeout(l.patience).Should(BeEmpty(), "calls wait for approval")
 		l.settle(ctx)
 		l.report()
 		Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.ScheduledEffect{}, client.InNamespace(ns))).To(Succeed())

@@ -74,6 +74,9 @@ func objectsOf(l client.ObjectList) (out []client.Object) {
 }
 
 func (w *trees) problems(ctx context.Context) (p problems, err error) {
+	if w.before != nil {
+		w.before(ctx)
+	}
 	var threads skeinv1.ThreadList
 	var subs skeinv1.SubagentList
 	var effects skeinv1.ScheduledEffectList

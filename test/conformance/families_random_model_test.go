@@ -30,10 +30,11 @@ type trees struct {
 	ns       string
 	clients  []*runtimeclient.Client // one after the other is asked
 	ops      []operation
-	most     int           // threads that there may be about
-	patience time.Duration // how long a request is repeated, and the end is waited for
-	bulk     int           // how often a file repeats its text
-	more     func(ctx context.Context, p *problems, all map[string]*looked) error
+	most     int                                                                  // threads that there may be about
+	patience time.Duration                                                        // how long a request is repeated, and the end is waited for
+	bulk     int                                                                  // how often a file repeats its text
+	before   func(ctx context.Context)                                            // what is done before each look at the end
+	more     func(ctx context.Context, p *problems, all map[string]*looked) error // what else is looked at then
 	asked    atomic.Int64
 	words    atomic.Int64
 	crowded  atomic.Bool // there are as many threads as there may be
