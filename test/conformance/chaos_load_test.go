@@ -77,7 +77,7 @@ func loads(ctx context.Context, ns string, most int) *load {
 		tools: []string{"count", "careful"},
 	})
 	l.bulk = 2000
-	l.before, l.more = l.refuse, l.problems
+	l.before, l.more = l.refuse, l.failings
 	more := func(weight int, do func(context.Context, *rand.Rand, *tree)) {
 		l.ops = append(l.ops, operation{weight, func(_ *trees, ctx context.Context, rng *rand.Rand, t *tree) { do(ctx, rng, t) }})
 	}
@@ -206,8 +206,8 @@ func (l *load) refuse(ctx context.Context) {
 	}
 }
 
-// problems of the load: it looks whether tools were called, effects fired, and values and decisions kept as clients were told.
-func (l *load) problems(ctx context.Context, p *problems, all map[string]*looked) error {
+// failings looks whether tools were called, effects fired, and values and decisions kept as clients were told.
+func (l *load) failings(ctx context.Context, p *problems, all map[string]*looked) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for text, keys := range l.arrived {

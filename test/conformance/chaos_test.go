@@ -170,7 +170,7 @@ var _ = Describe("Chaos", Serial, Label("chaos", "K8S-05", "RUN-02", "EFF-04", "
 				c.rage(raging, rand.New(rand.NewPCG(seed(), uint64(200+i))), deck)
 			})
 		}
-		for i := range max(6, threads/15) {
+		for i := range max(12, threads/10) {
 			users.Go(func() {
 				defer GinkgoRecover()
 				l.work(ctx, rand.New(rand.NewPCG(seed(), uint64(300+i))), func() bool { return raging.Err() == nil })
@@ -190,6 +190,7 @@ var _ = Describe("Chaos", Serial, Label("chaos", "K8S-05", "RUN-02", "EFF-04", "
 			return
 		}
 		served(ctx)
+		l.clients = clients[:1] // some of what is looked at takes rights for the whole cluster
 		l.settle(ctx)
 		l.report()
 		Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.ScheduledEffect{}, client.InNamespace(ns))).To(Succeed())
