@@ -137,7 +137,7 @@ func (l *load) plantAll(ctx context.Context, n int) {
 	planters.Wait()
 }
 
-var _ = Describe("Chaos", Serial, Label("chaos", "K8S-05", "RUN-02", "EFF-04", "MSG-11", "RUN-11", "FIL-01", "KVS-01"), func() {
+var _ = Describe("Chaos", Serial, outages, Label("chaos", "K8S-05", "RUN-02", "EFF-04", "MSG-11", "RUN-11", "FIL-01", "KVS-01"), func() {
 	It("on three replicas loses nothing that was acknowledged, doubles nothing, and leaves nothing over", func(ctx SpecContext) {
 		long, worst := chaosLong()
 		threads := chaosThreads()
