@@ -37,8 +37,8 @@ func (m *Manager) Metric(ctx context.Context, address, name string) (float64, er
 	return 0, fmt.Errorf("%s has no metric %s", address, name)
 }
 
-// Inheritors returns the processes that have a variable in their environment, written NAME=VALUE.
-func Inheritors(variable string) (pids []int, err error) {
+// Inheritors returns the command lines of the processes that have a variable in their environment, written NAME=VALUE.
+func Inheritors(variable string) (commands []string, err error) {
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		return nil, err
@@ -50,14 +50,12 @@ func Inheritors(variable string) (pids []int, err error) {
 		}
 		for one := range bytes.SplitSeq(text, []byte{0}) {
 			if string(one) == variable {
-				pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-				if err != nil {
-					return nil, err
+				if line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")); err == nil && len(line) > 0 {
+					commands = append(commands, string(bytes.TrimSpace(bytes.ReplaceAll(line, []byte{0}, []byte(" ")))))
 				}
-				pids = append(pids, pid)
 				break
 			}
 		}
 	}
-	return pids, nil
+	return commands, nil
 }
