@@ -201,6 +201,15 @@ test-conformance: $(NEEDS) postgres typescript
 test-outages: $(NEEDS) postgres ## Its specs in which managers, databases and networks fail.
 	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m $(if $(FILTER)$(ONLY),,-label-filter outages) outages $(PKG)
 
+# Not part of `make test`, which has a short form of it in its tier outages.
+CHAOS ?= 1h
+THREADS ?= 500
+SEED ?=
+.PHONY: chaos
+chaos: $(NEEDS) postgres ## Faults of all kinds at once, on three replicas [CHAOS=1h THREADS=500 SEED=…].
+	@SKEIN_CHAOS=$(CHAOS) SKEIN_CHAOS_THREADS=$(THREADS) SKEIN_CHAOS_SEED=$(SEED) \
+	$(TESTRUN) tier -reports $(REPORTS)/chaos -v -p 1 -timeout 6h -label-filter chaos outages ./test/conformance
+
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
 	@hack/e2e.sh $(TESTFLAGS) -p 1 -timeout 60m

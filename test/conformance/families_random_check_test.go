@@ -26,15 +26,19 @@ type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// check waits until the threads are as they must be, deletes them, and waits until nothing is left of them.
-func (w *trees) check(ctx context.Context, rows func(context.Context) []string) {
+// settle waits until the threads are as they must be.
+func (w *trees) settle(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, w.problems).WithTimeout(3 * patience).WithPolling(500 * time.Millisecond).Should(BeEmpty())
+	Eventually(ctx, w.problems).WithTimeout(w.patience).WithPolling(500 * time.Millisecond).Should(BeEmpty())
 	var threads skeinv1.ThreadList
 	Expect(cluster.Client.List(ctx, &threads, client.InNamespace(w.ns))).To(Succeed())
 	AddReportEntry("threads in the end", len(threads.Items))
 	GinkgoWriter.Printf("trees: %d threads are left\n", len(threads.Items))
+}
 
+// clear deletes the threads, and waits until nothing is left of them.
+func (w *trees) clear(ctx context.Context, rows func(context.Context) []string) {
+	GinkgoHelper()
 	Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(w.ns))).To(Succeed())
 	Eventually(ctx, func(ctx context.Context) (p problems, err error) {
 		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}} {
@@ -48,7 +52,7 @@ func (w *trees) check(ctx context.Context, rows func(context.Context) []string) 
 			}
 		}
 		return append(p, rows(ctx)...), nil
-	}).WithTimeout(3 * patience).Should(BeEmpty())
+	}).WithTimeout(w.patience).Should(BeEmpty())
 }
 
 func objectsOf(l client.ObjectList) (out []client.Object) {
@@ -70,6 +74,9 @@ func objectsOf(l client.ObjectList) (out []client.Object) {
 }
 
 func (w *trees) problems(ctx context.Context) (p problems, err error) {
+	if w.before != nil {
+		w.before(ctx)
+	}
 	var threads skeinv1.ThreadList
 	var subs skeinv1.SubagentList
 	var effects skeinv1.ScheduledEffectList
@@ -98,6 +105,9 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 		return p, nil
 	}
 	for _, o := range effects.Items {
+		if o.Spec.ThreadRef == nil {
+			continue // nobody's: no thread takes it along
+		}
 		if c := metav1.GetControllerOf(&o); c == nil || !owners[string(c.UID)] {
 			p.add("the effect %s is left over", o.Name)
 		}
@@ -118,6 +128,9 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 	}
 	if len(p) == 0 {
 		err = w.gone(ctx, &p, all)
+	}
+	if err == nil && w.more != nil {
+		err = w.more(ctx, &p, all)
 	}
 	slices.Sort(p)
 	return p[:min(len(p), 40)], err
@@ -305,31 +318,31 @@ func (w *trees) gone(ctx context.Context, p *problems, all map[string]*looked) e
 			if t.kept && !t.deleted {
 				p.add("%s is lost", t.name)
 			}
-			if _, err := w.api.Lookup(ctx, id); !apierrors.IsNotFound(err) {
+			if _, err := w.client().Lookup(ctx, id); !apierrors.IsNotFound(err) {
 				p.add("%s was deleted, and can be looked up: %v", t.name, err)
 			}
 			continue
 		}
 		for _, text := range t.files {
-			r, err := w.api.Thread(w.ns, id).ReadFile(ctx, "/"+text)
+			r, err := w.client().Thread(w.ns, id).ReadFile(ctx, "/"+text)
 			if err != nil {
 				p.add("%s: the file %s: %v", t.name, text, err)
 				continue
 			}
-			if content, err := io.ReadAll(r); err != nil || string(content) != strings.Repeat(text, 20_000) {
+			if content, err := io.ReadAll(r); err != nil || string(content) != strings.Repeat(text, w.bulk) {
 				p.add("%s: the file %s has %d bytes: %v", t.name, text, len(content), err)
 			}
 			_ = r.Close()
 		}
 	}
-	retained, err := w.api.Retained(ctx, w.ns, "", 1000)
+	retained, err := w.client().Retained(ctx, w.ns, "", 1000)
 	if err != nil {
 		return err
 	}
 	for _, r := range retained.Threads {
 		p.add("%s is retained", r.Name)
 	}
-	listed, err := w.api.History(ctx, w.ns, runtimeclient.HistoryOptions{Limit: 1000, Archived: "all"})
+	listed, err := w.client().History(ctx, w.ns, runtimeclient.HistoryOptions{Limit: 1000, Archived: "all"})
 	if err != nil {
 		return err
 	}

@@ -27,17 +27,32 @@ import (
 
 // trees is what clients have done to the threads of a namespace, as far as answers told them.
 type trees struct {
-	ns      string
-	api     *runtimeclient.Client
-	steps   int64 // operations to do
-	most    int   // threads that there may be about
-	step    atomic.Int64
-	words   atomic.Int64
-	crowded atomic.Bool // there are as many threads as there may be
+	ns       string
+	clients  []*runtimeclient.Client // one after the other is asked
+	ops      []operation
+	most     int                                                                  // threads that there may be about
+	patience time.Duration                                                        // how long a request is repeated, and the end is waited for
+	bulk     int                                                                  // how often a file repeats its text
+	before   func(ctx context.Context)                                            // what is done before each look at the end
+	more     func(ctx context.Context, p *problems, all map[string]*looked) error // what else is looked at then
+	asked    atomic.Int64
+	words    atomic.Int64
+	crowded  atomic.Bool // there are as many threads as there may be
 
 	mu      sync.Mutex
 	threads map[string]*tree // by id
 	done    map[string]int   // by operation and outcome
+}
+
+// operation is what clients do to a thread, and how often in relation to the others.
+type operation struct {
+	weight int
+	do     func(*trees, context.Context, *rand.Rand, *tree)
+}
+
+// client returns one of the clients.
+func (w *trees) client() *runtimeclient.Client {
+	return w.clients[w.asked.Add(1)%int64(len(w.clients))]
 }
 
 // tree is one of the threads.
@@ -55,6 +70,9 @@ type tree struct {
 	effects    []string
 	files      []string
 }
+
+// living reports whether a thread has not been asked to end, and nobody has asked to take messages from it.
+func (t *tree) living() bool { return !t.deleted && !t.terminated && !t.ended && t.cut == 0 }
 
 // words are a message that a client sent once.
 type words struct {
@@ -155,7 +173,7 @@ func (w *trees) until(ctx context.Context, what string, request func(context.Con
 			return nil
 		}
 		return err
-	}).WithTimeout(3*patience).WithPolling(200*time.Millisecond).Should(Succeed(), what)
+	}).WithTimeout(w.patience).WithPolling(200*time.Millisecond).Should(Succeed(), what)
 	w.count(what, err)
 	return err == nil, err == nil || tries == 1
 }
@@ -179,7 +197,7 @@ func (w *trees) heard(ctx context.Context, rng *rand.Rand, t *tree) (ms []runtim
 	GinkgoHelper()
 	w.until(ctx, "read", func(ctx context.Context) error {
 		ms = nil
-		for m, err := range w.api.Thread(w.ns, t.id).AllMessages(ctx, runtimeclient.MessageOptions{IncludeSilent: true}) {
+		for m, err := range w.client().Thread(w.ns, t.id).AllMessages(ctx, runtimeclient.MessageOptions{IncludeSilent: true}) {
 			if err != nil {
 				return err
 			}
@@ -213,7 +231,7 @@ type looked struct {
 
 func (w *trees) look(ctx context.Context, o *skeinv1.Thread) (l *looked, err error) {
 	l = &looked{object: o, children: map[string]runtimev1.Child{}}
-	t := w.api.Thread(w.ns, o.Status.ThreadID)
+	t := w.client().Thread(w.ns, o.Status.ThreadID)
 	if l.record, err = t.Get(ctx); err != nil {
 		return nil, err
 	}

@@ -36,9 +36,15 @@ func treeSteps() (steps, threads int) {
 	return steps, min(200, max(20, steps/3))
 }
 
+// growth is what the agents of trees have besides what grow declares.
+type growth struct {
+	steps []skeinv1.ScriptStep
+	tools []string
+}
+
 // grow declares the agents of the trees. A message that begins with "spawn" has its thread start a child, and one that is JSON has
 // it read another thread.
-func grow(ctx context.Context, ns string, steps, most int) *trees {
+func grow(ctx context.Context, ns string, most int, more growth) *trees {
 	GinkgoHelper()
 	read := harness.Calls("read_thread", map[string]any{"thread": "{{ (fromJSON .Last.Content).read }}", "goal": "whatever it says"})
 	spawn := func(kind string) skeinv1.ScriptStep {
@@ -48,49 +54,43 @@ func grow(ctx context.Context, ns string, steps, most int) *trees {
 		return skeinv1.AgentSubagent{Name: name, AgentRef: skeinv1.LocalRef{Name: "agent"}, Description: "does a part", MaxInstances: 20, Blocking: blocking, Resumable: !blocking}
 	}
 	create(ctx,
-		harness.Scripted(ns, "model", spawn("stays"), spawn("once"), harness.On(`^\{"n"`, read), harness.On("^slow ", harness.Slow(time.Second, harness.Answer("at last"))),
-			anyTime(harness.On("^Goal of the new conversation: ", harness.Answer("short"))), always("ok")),
-		harness.Prompt(ns, "prompt", "model", "builtin:subagents", "builtin:threads"),
+		harness.Scripted(ns, "model", append(more.steps, spawn("stays"), spawn("once"), harness.On(`^\{"n"`, read), harness.On("^slow ", harness.Slow(time.Second, harness.Answer("at last"))),
+			anyTime(harness.On("^Goal of the new conversation: ", harness.Answer("short"))), always("ok"))...),
+		harness.Prompt(ns, "prompt", "model", append(more.tools, "builtin:subagents", "builtin:threads")...),
 		harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) {
 			s.ReadThreads = skeinv1.ReadThreadsNamespace
 			s.Subagents = []skeinv1.AgentSubagent{kind("stays", false), kind("once", true)}
 		}),
 		harness.Effect(ns, "note", note))
-	w := &trees{ns: ns, api: api(), steps: int64(steps), most: most, threads: map[string]*tree{}, done: map[string]int{}}
+	w := &trees{ns: ns, clients: []*runtimeclient.Client{api()}, ops: ordinary, most: most, patience: 3 * patience, bulk: 20_000, threads: map[string]*tree{}, done: map[string]int{}}
 	for range 6 {
 		Expect(w.plant(ctx)).To(BeTrue())
 	}
 	return w
 }
 
-// work does operations until there have been enough. A client does one after the other.
-func (w *trees) work(ctx context.Context, rng *rand.Rand, disturb func(n int64)) {
-	ops := []struct {
-		weight int
-		do     func(context.Context, *rand.Rand, *tree)
-	}{
-		{30, w.say}, {10, w.inject}, {10, w.fork}, {5, w.handOff}, {8, w.mention}, {6, w.rerun}, {5, w.terminate},
-		{4, w.remove}, {3, w.orphan}, {8, w.truncate}, {6, w.schedule}, {6, w.write}, {4, w.attach}, {2, w.dismiss},
-	}
+// ordinary is what clients do to the threads of trees.
+var ordinary = []operation{
+	{30, (*trees).say}, {10, (*trees).inject}, {10, (*trees).fork}, {5, (*trees).handOff}, {8, (*trees).mention}, {6, (*trees).rerun}, {5, (*trees).terminate},
+	{4, (*trees).remove}, {3, (*trees).orphan}, {8, (*trees).truncate}, {6, (*trees).schedule}, {6, (*trees).write}, {4, (*trees).attach}, {2, (*trees).dismiss},
+}
+
+// work does operations, one after the other, while next says so.
+func (w *trees) work(ctx context.Context, rng *rand.Rand, next func() bool) {
 	sum := 0
-	for _, o := range ops {
+	for _, o := range w.ops {
 		sum += o.weight
 	}
-	for {
-		n := w.step.Add(1)
-		if n > w.steps {
-			return
-		}
-		disturb(n)
+	for next() {
 		all := w.choices(ctx)
 		if len(all) < 6 || len(all) < w.most/2 && rng.IntN(6) == 0 {
 			w.plant(ctx)
 			continue
 		}
 		pick := rng.IntN(sum)
-		for _, o := range ops {
+		for _, o := range w.ops {
 			if pick -= o.weight; pick < 0 {
-				o.do(ctx, rng, all[rng.IntN(len(all))])
+				o.do(w, ctx, rng, all[rng.IntN(len(all))])
 				break
 			}
 		}
@@ -102,7 +102,7 @@ func (w *trees) plant(ctx context.Context) bool {
 	GinkgoHelper()
 	o := harness.NewThread(w.ns, "root-"+w.text(), "agent")
 	create(ctx, o)
-	Eventually(ctx, func() error { return w.api.Thread(w.ns, o.Name).SetValue(ctx, "k", 1) }).WithTimeout(3 * patience).Should(Succeed())
+	Eventually(ctx, func() error { return w.client().Thread(w.ns, o.Name).SetValue(ctx, "k", 1) }).WithTimeout(w.patience).Should(Succeed())
 	w.keep(w.tree(string(o.UID), o.Name))
 	w.count("plant", nil)
 	return true
@@ -121,9 +121,15 @@ func (w *trees) say(ctx context.Context, rng *rand.Rand, t *tree) {
 		all := w.choices(ctx)
 		text = fmt.Sprintf(`{"n":%q,"read":%q}`, text, all[rng.IntN(len(all))].name)
 	}
+	w.queue(ctx, "say", t, text)
+}
+
+// queue sends a user message to a thread.
+func (w *trees) queue(ctx context.Context, what string, t *tree, text string) {
+	GinkgoHelper()
 	w.sends(t, text, true, func() (bool, bool) {
-		return w.until(ctx, "say", func(ctx context.Context) error {
-			_, err := w.api.Thread(w.ns, t.id).Queue(ctx, runtimev1.NewMessage{Content: text, IdempotencyKey: text})
+		return w.until(ctx, what, func(ctx context.Context) error {
+			_, err := w.client().Thread(w.ns, t.id).Queue(ctx, runtimev1.NewMessage{Content: text, IdempotencyKey: text})
 			return err
 		})
 	})
@@ -133,7 +139,7 @@ func (w *trees) inject(ctx context.Context, _ *rand.Rand, t *tree) {
 	text := w.text()
 	w.sends(t, text, false, func() (bool, bool) {
 		return w.until(ctx, "inject", func(ctx context.Context) error {
-			_, err := w.api.Thread(w.ns, t.id).Inject(ctx, runtimev1.NewMessage{Role: runtimev1.RoleUser, Content: text, Silent: true, IdempotencyKey: text})
+			_, err := w.client().Thread(w.ns, t.id).Inject(ctx, runtimev1.NewMessage{Role: runtimev1.RoleUser, Content: text, Silent: true, IdempotencyKey: text})
 			return err
 		})
 	})
@@ -147,7 +153,7 @@ func (w *trees) fork(ctx context.Context, rng *rand.Rand, t *tree) {
 	title := w.text()
 	var rec *runtimev1.ThreadRecord
 	if ok, _ := w.until(ctx, "fork", func(ctx context.Context) (err error) {
-		rec, err = w.api.Thread(w.ns, t.id).Fork(ctx, runtimev1.NewFork{MessageID: ms[len(ms)-1].ID, Title: title, IdempotencyKey: title})
+		rec, err = w.client().Thread(w.ns, t.id).Fork(ctx, runtimev1.NewFork{MessageID: ms[len(ms)-1].ID, Title: title, IdempotencyKey: title})
 		return err
 	}); ok {
 		f := w.tree(rec.ThreadID, rec.Name)
@@ -163,7 +169,7 @@ func (w *trees) handOff(ctx context.Context, _ *rand.Rand, t *tree) {
 	title := w.text()
 	var made *runtimev1.HandedOff
 	if ok, _ := w.until(ctx, "hand off", func(ctx context.Context) (err error) {
-		made, err = w.api.Thread(w.ns, t.id).HandOff(ctx, runtimev1.ContextHandoff{Goal: "go on", Title: title, IdempotencyKey: title})
+		made, err = w.client().Thread(w.ns, t.id).HandOff(ctx, runtimev1.ContextHandoff{Goal: "go on", Title: title, IdempotencyKey: title})
 		return err
 	}); ok {
 		w.keep(w.tree(made.ThreadID, made.Name))
@@ -174,7 +180,7 @@ func (w *trees) mention(ctx context.Context, rng *rand.Rand, t *tree) {
 	all := w.choices(ctx)
 	if other := all[rng.IntN(len(all))]; other != t {
 		w.until(ctx, "mention", func(ctx context.Context) error {
-			_, err := w.api.Thread(w.ns, t.id).Relate(ctx, runtimev1.Relationship{ThreadID: other.id, Type: "mention", Role: "parent"})
+			_, err := w.client().Thread(w.ns, t.id).Relate(ctx, runtimev1.Relationship{ThreadID: other.id, Type: "mention", Role: "parent"})
 			return err
 		})
 	}
@@ -183,7 +189,7 @@ func (w *trees) mention(ctx context.Context, rng *rand.Rand, t *tree) {
 func (w *trees) rerun(ctx context.Context, rng *rand.Rand, t *tree) {
 	var runs *runtimev1.RunList
 	if ok, _ := w.until(ctx, "read runs", func(ctx context.Context) (err error) {
-		runs, err = w.api.Thread(w.ns, t.id).Runs(ctx, runtimeclient.Page{})
+		runs, err = w.client().Thread(w.ns, t.id).Runs(ctx, runtimeclient.Page{})
 		return err
 	}); !ok || len(runs.Runs) == 0 || w.crowded.Load() {
 		return
@@ -191,7 +197,7 @@ func (w *trees) rerun(ctx context.Context, rng *rand.Rand, t *tree) {
 	text, run := w.text(), runs.Runs[rng.IntN(len(runs.Runs))]
 	var rec *runtimev1.ThreadRecord
 	if ok, _ := w.until(ctx, "rerun", func(ctx context.Context) (err error) {
-		rec, err = w.api.Thread(w.ns, t.id).Rerun(ctx, run.ID, runtimev1.NewRerun{Step: 1, Input: &text, Title: text, IdempotencyKey: text})
+		rec, err = w.client().Thread(w.ns, t.id).Rerun(ctx, run.ID, runtimev1.NewRerun{Step: 1, Input: &text, Title: text, IdempotencyKey: text})
 		return err
 	}); ok {
 		w.keep(w.tree(rec.ThreadID, rec.Name))
@@ -217,7 +223,7 @@ func (w *trees) parent(ctx context.Context, rng *rand.Rand, t *tree) *tree {
 
 func (w *trees) terminate(ctx context.Context, rng *rand.Rand, t *tree) {
 	t = w.parent(ctx, rng, t)
-	if ok, _ := w.until(ctx, "terminate", w.api.Thread(w.ns, t.id).Terminate); ok {
+	if ok, _ := w.until(ctx, "terminate", w.client().Thread(w.ns, t.id).Terminate); ok {
 		w.locked(func() { t.terminated = true })
 	}
 }
@@ -249,7 +255,7 @@ func (w *trees) truncate(ctx context.Context, rng *rand.Rand, t *tree) {
 	}
 	w.cuts(t, texts(ms), func() (bool, bool) {
 		return w.until(ctx, "truncate", func(ctx context.Context) error {
-			_, err := w.api.Thread(w.ns, t.id).Truncate(ctx, runtimev1.Truncate{MessageID: ms[len(ms)-1].ID})
+			_, err := w.client().Thread(w.ns, t.id).Truncate(ctx, runtimev1.Truncate{MessageID: ms[len(ms)-1].ID})
 			return err
 		})
 	})
@@ -258,7 +264,7 @@ func (w *trees) truncate(ctx context.Context, rng *rand.Rand, t *tree) {
 func (w *trees) schedule(ctx context.Context, _ *rand.Rand, t *tree) {
 	text := w.text()
 	if ok, _ := w.until(ctx, "schedule", func(ctx context.Context) error {
-		_, err := w.api.Thread(w.ns, t.id).Schedule(ctx, runtimev1.NewEffect{Name: "note", Args: fmt.Appendf(nil, `{"n":%q}`, text), Delay: time.Hour.Milliseconds(), IdempotencyKey: text})
+		_, err := w.client().Thread(w.ns, t.id).Schedule(ctx, runtimev1.NewEffect{Name: "note", Args: fmt.Appendf(nil, `{"n":%q}`, text), Delay: time.Hour.Milliseconds(), IdempotencyKey: text})
 		return err
 	}); ok {
 		w.locked(func() { t.effects = append(t.effects, text) })
@@ -268,7 +274,7 @@ func (w *trees) schedule(ctx context.Context, _ *rand.Rand, t *tree) {
 func (w *trees) write(ctx context.Context, _ *rand.Rand, t *tree) {
 	text := w.text()
 	if ok, _ := w.until(ctx, "write", func(ctx context.Context) error {
-		_, err := w.api.Thread(w.ns, t.id).WriteFile(ctx, "/"+text, strings.NewReader(strings.Repeat(text, 20_000)), runtimeclient.WriteFileOptions{})
+		_, err := w.client().Thread(w.ns, t.id).WriteFile(ctx, "/"+text, strings.NewReader(strings.Repeat(text, w.bulk)), runtimeclient.WriteFileOptions{})
 		return err
 	}); ok {
 		w.locked(func() { t.files = append(t.files, text) })
@@ -309,24 +315,29 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 		GinkgoHelper()
 		GinkgoWriter.Printf("trees: seed %d, namespace %s\n", seed(), ns)
 		steps, most := treeSteps()
-		w := grow(ctx, ns, steps, most)
+		w := grow(ctx, ns, most, growth{})
 		var one sync.Mutex
-		var disturbed atomic.Int64
+		var step, disturbed atomic.Int64
 		chance := rand.New(rand.NewPCG(seed(), 100))
 		began := time.Now()
 		var clients sync.WaitGroup
 		for i := range 6 {
 			clients.Go(func() {
 				defer GinkgoRecover()
-				w.work(ctx, rand.New(rand.NewPCG(seed(), uint64(i))), func(n int64) {
+				w.work(ctx, rand.New(rand.NewPCG(seed(), uint64(i))), func() bool {
+					n := step.Add(1)
+					if n > int64(steps) {
+						return false
+					}
 					if !one.TryLock() {
-						return // the others go on meanwhile
+						return true // the others go on meanwhile
 					}
 					defer one.Unlock()
-					if n*(disturbances+1)/w.steps > disturbed.Load() && disturbed.Load() < disturbances {
+					if n*(disturbances+1)/int64(steps) > disturbed.Load() && disturbed.Load() < disturbances {
 						disturbed.Add(1)
 						disturb(ctx, chance)
 					}
+					return true
 				})
 			})
 		}
@@ -336,7 +347,8 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 		}
 		AddReportEntry("disturbances", disturbed.Load())
 		GinkgoWriter.Printf("trees: %d operations with %d disturbances in %s: %v\n", steps, disturbed.Load(), time.Since(began), w.done)
-		w.check(ctx, rows)
+		w.settle(ctx)
+		w.clear(ctx, rows)
 		GinkgoWriter.Printf("trees: settled after %s\n", time.Since(began))
 	}
 

@@ -50,6 +50,16 @@ func TestConformance(t *testing.T) {
 	if onV8 && suite.LabelFilter == "" {
 		suite.LabelFilter = rowsOfCode
 	}
+	if os.Getenv(chaosEnv) != "" {
+		suite.Timeout = 6 * time.Hour // longer than the spec may take
+	}
+	if text := os.Getenv(chaosSeedEnv); text != "" {
+		seed, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: write a number: %v", chaosSeedEnv, err)
+		}
+		suite.RandomSeed = seed
+	}
 	RunSpecs(t, "Conformance", suite, reporter)
 }
 

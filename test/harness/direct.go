@@ -34,7 +34,7 @@ func (c *Cluster) Token(ctx context.Context, ns, name string) (string, error) {
 	if err := c.knows(ctx, "system:serviceaccount:"+ns+":"+name, authorizationv1.ResourceAttributes{Namespace: ns, Group: "*", Resource: "*", Verb: "*"}); err != nil {
 		return "", err
 	}
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}}
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(4 * 3600))}}
 	err := c.Client.SubResource("token").Create(ctx, sa, token)
 	return token.Status.Token, err
 }
