@@ -4,7 +4,6 @@ package sandboxpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -143,5 +142,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
-	return result, errors.Join(failed, err)
+	return watches.Outcome(result, failed, err)
 }

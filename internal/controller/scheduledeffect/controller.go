@@ -4,7 +4,6 @@ package scheduledeffect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -184,7 +183,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.RequeueAfter = max(s.due.Sub(r.Clock.Now()), time.Nanosecond)
 		result.Priority = ptr.To(duePriority)
 	}
-	return result, errors.Join(failed, err)
+	return watches.Outcome(result, failed, err)
 }
 
 // decoded reports fields that could not be decoded, and arguments that no handler would get, as a problem. An effect never fires from such

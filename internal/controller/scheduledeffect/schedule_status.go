@@ -2,7 +2,6 @@ package scheduledeffect
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -48,7 +48,7 @@ func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed err
 			result.Priority = ptr.To(duePriority)
 		}
 	}
-	return result, errors.Join(failed, err)
+	return watches.Outcome(result, failed, err)
 }
 
 // compute sets the status of an object with a schedule.

@@ -4,7 +4,6 @@ package subagent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			result = expiry
 		}
 	}
-	return result, errors.Join(failed, err)
+	return watches.Outcome(result, failed, err)
 }
 
 // decoded reports fields that could not be decoded as a problem.

@@ -4,7 +4,6 @@ package thread
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -185,7 +184,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil && failed == nil && result.RequeueAfter == 0 {
 		failed = r.refuse(ctx, s)
 	}
-	return result, errors.Join(failed, err)
+	return watches.Outcome(result, failed, err)
 }
 
 // parentOf maps a Subagent to its parent, whose status mirrors it.

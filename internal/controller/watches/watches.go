@@ -3,6 +3,7 @@ package watches
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,6 +34,16 @@ func Options(workers int) controller.Options {
 		MaxConcurrentReconciles: max(workers, 1),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}
+}
+
+// Outcome returns how a reconcile ended. An error is retried with the backoff of Options, so a time to reconcile again is left out
+// beside one.
+func Outcome(result ctrl.Result, errs ...error) (ctrl.Result, error) {
+	err := errors.Join(errs...)
+	if err != nil {
+		result.RequeueAfter = 0
+	}
+	return result, err
 }
 
 // ByIndex enqueues the objects of a list whose index names the object of the event.
