@@ -56,7 +56,8 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	if err := authority.Load(ctx); err != nil {
 		return nil, err
 	}
-	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
+	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy),
+		UserNamespaces: userNamespaces(mgr.GetCache())}
 	configs := &pki.ClientConfigs{}
 	connections := sandboxclient.NewConnections(authority.Client, configs)
 	port := sandboxes.NewPods(sandboxes.PodsOptions{
