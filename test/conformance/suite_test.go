@@ -98,6 +98,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}).Should(Succeed(), "the aggregation layer reaches the manager")
 }, NodeTimeout(30*time.Minute))
 
+// Without the manager that they share, all later specs would wait in vain, one after the other.
+var _ = BeforeEach(func() {
+	Expect(manager.Ended()).To(BeFalse(), "the manager that the specs share has ended, or could not be started again: its log says why")
+})
+
 // The manager's log goes into the report when something failed.
 var _ = ReportAfterEach(func(r SpecReport) {
 	if r.Failed() && logFile != nil {

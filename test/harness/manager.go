@@ -173,6 +173,21 @@ func (m *Manager) Running() bool {
 	}
 }
 
+// Ended reports whether the process has ended by itself: nobody has stopped it.
+func (m *Manager) Ended() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil {
+		return false
+	}
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // RuntimeAddress is where it serves the runtime API itself.
 func (m *Manager) RuntimeAddress() string { return m.api }
 
