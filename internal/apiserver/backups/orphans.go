@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
@@ -40,13 +39,7 @@ func (h *Orphans) List(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	after := q.Text("after")
-	if id, ok := thread.ParseID(after); ok {
-		after = id
-	} else if after != "" {
-		q.Bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
-	}
+	limit, after := q.PageOfThreads()
 	if err := q.Check(); err != nil {
 		return err
 	}
@@ -54,11 +47,7 @@ func (h *Orphans) List(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
-	for i := range page {
-		list.Threads[i] = *convert.ThreadRecord(&page[i], nil)
-	}
-	return c.WriteJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, convert.RetainedList(page, more))
 }
 
 // Retain answers POST orphans/{id}: the thread is retained from now on, so that a new Thread can adopt it.

@@ -12,6 +12,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // commonParameters may come with any request to a Kubernetes API server.
@@ -114,6 +115,19 @@ const maxOffset = 1 << 30
 // Page reads limit and offset.
 func (q *Query) Page() (limit, offset int) {
 	return q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize), q.Number("offset", 0, 0, maxOffset)
+}
+
+// PageOfThreads returns how many threads a page may have, and the id of the thread that it begins after; "" for the first page.
+func (q *Query) PageOfThreads() (limit int, after string) {
+	limit = q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	if after = q.Text("after"); after == "" {
+		return limit, ""
+	}
+	id, ok := thread.ParseID(after)
+	if !ok {
+		q.Bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
+	}
+	return limit, id
 }
 
 // Check returns the error that answers the request when a parameter was invalid or unknown.

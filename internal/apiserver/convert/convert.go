@@ -12,6 +12,15 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// RetainedList returns a page of threads that have no object.
+func RetainedList(page []store.Thread, more bool) *runtimev1.RetainedList {
+	list := &runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
+	for i := range page {
+		list.Threads[i] = *ThreadRecord(&page[i], nil)
+	}
+	return list
+}
+
 // ThreadRecord returns the record of a thread. last is its newest run, or nil.
 func ThreadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 	r := &runtimev1.ThreadRecord{

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 
-	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
@@ -25,13 +24,7 @@ func (h *Retained) List(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	after := q.Text("after")
-	if id, ok := thread.ParseID(after); ok {
-		after = id
-	} else if after != "" {
-		q.Bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
-	}
+	limit, after := q.PageOfThreads()
 	if err := q.Check(); err != nil {
 		return err
 	}
@@ -46,11 +39,7 @@ func (h *Retained) List(c *call.Call) error {
 	}
 	// Data of an earlier namespace of this name leaves the page shorter.
 	page = slices.DeleteFunc(page, func(t store.Thread) bool { return !t.Within(within) })
-	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
-	for i := range page {
-		list.Threads[i] = *convert.ThreadRecord(&page[i], nil)
-	}
-	return c.WriteJSON(http.StatusOK, list)
+	return c.WriteJSON(http.StatusOK, convert.RetainedList(page, more))
 }
 
 // Purge answers DELETE retained/{id}: it removes the retained data for good.
