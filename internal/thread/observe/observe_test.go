@@ -300,6 +300,13 @@ var _ = Describe("patches", Label("EVT-02"), func() {
 		})
 	})
 
+	It("name no member whose name is empty, which clients would not find", func() {
+		part := func(json string) *Value { return &Value{Parts: map[string]Part{"a": {JSON: []byte(json)}}} }
+		changes, err := difference(part(`{"b":{"":{"c":1}}}`), part(`{"b":{"":{"c":2}}}`))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(patch(1, []string{"a"}, changes))).To(Equal(`{"v":1,"patch":[{"op":"replace","path":"/a","value":{"b":{"":{"c":2}}}}]}`))
+	})
+
 	It("name one removal where the window of a list moves", func() {
 		list := func(ids ...int) *Value {
 			p := Part{List: true}

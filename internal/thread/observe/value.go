@@ -142,6 +142,10 @@ func changes(path string, from, to []byte) (ops [][]byte, err error) {
 		return [][]byte{operation("replace", path, to)}, nil
 	}
 	for _, op := range found {
+		// Common libraries do not find a member whose name is empty, the one of the Go client among them.
+		if strings.Contains(op.Path+"/", "//") {
+			return [][]byte{operation("replace", path, to)}, nil
+		}
 		if op.Operation == "remove" {
 			ops = append(ops, operation(op.Operation, path+op.Path, nil))
 			continue
