@@ -72,7 +72,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	logFile, err = os.Create(filepath.Join(dir, "manager.log"))
 	Expect(err).NotTo(HaveOccurred())
-	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "conformance", AuditLog: os.Getenv(rightsEnv) != "", Log: GinkgoWriter})
+	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: clusterName(), AuditLog: os.Getenv(rightsEnv) != "", Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 	_, err = cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))
@@ -97,6 +97,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	}).Should(Succeed(), "the aggregation layer reaches the manager")
 }, NodeTimeout(30*time.Minute))
+
+// clusterName returns the name of the suite's cluster. The specs of outages run beside the others, in one of their own.
+func clusterName() string {
+	if suite, _ := GinkgoConfiguration(); suite.LabelFilter == "outages" {
+		return "outages"
+	}
+	return "conformance"
+}
 
 // Without the manager that they share, all later specs would wait in vain, one after the other.
 var _ = BeforeEach(func() {
