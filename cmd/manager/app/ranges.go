@@ -29,17 +29,17 @@ type clusterRanges struct {
 	declared []netip.Prefix // by the flag
 }
 
-// onlyRead keeps of a Node what clusterRanges and userNamespaces read.
-func onlyRead(o any) (any, error) {
+// onlyAddresses keeps of a Node what clusterRanges reads.
+func onlyAddresses(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
 	}
 	return &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion},
-		Spec: corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses, RuntimeHandlers: n.Status.RuntimeHandlers}}, nil
+		Spec: corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-func nodeCache() cache.ByObject { return cache.ByObject{Transform: onlyRead} }
+func nodeCache() cache.ByObject { return cache.ByObject{Transform: onlyAddresses} }
 
 // watchRanges begins to follow the cluster's nodes and ranges.
 func (o *Options) watchRanges(ctx context.Context, mgr ctrl.Manager) (*clusterRanges, error) {

@@ -18,7 +18,7 @@ func TestAddressesOfTheClusterAreKnown(t *testing.T) {
 		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.3.0/24", "2600:1f00:1::/64"}},
 		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"large"}}}, Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: "172.18.0.3"}, {Type: corev1.NodeExternalIP, Address: "2600:1f00::3"}, {Type: corev1.NodeHostName, Address: "n"}}}}
-	kept, err := onlyRead(full)
+	kept, err := onlyAddresses(full)
 	g.Expect(err).NotTo(HaveOccurred())
 	node := kept.(*corev1.Node)
 	g.Expect(node.Labels).To(BeEmpty())

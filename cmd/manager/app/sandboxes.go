@@ -56,8 +56,7 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	if err := authority.Load(ctx); err != nil {
 		return nil, err
 	}
-	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy),
-		UserNamespaces: userNamespaces(mgr.GetCache())}
+	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
 	configs := &pki.ClientConfigs{}
 	connections := sandboxclient.NewConnections(authority.Client, configs)
 	port := sandboxes.NewPods(sandboxes.PodsOptions{

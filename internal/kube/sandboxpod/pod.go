@@ -48,17 +48,6 @@ type Settings struct {
 	Image           string
 	V8Image         string // for pools with the v8 engine
 	ImagePullPolicy corev1.PullPolicy
-	// UserNamespaces reports whether every node can give a pod a user namespace of its own. Nil means no.
-	UserNamespaces func() bool
-}
-
-// hostUsers returns the field of that name of a pod. User ids of the pod are then none of the node's, so that a process that
-// breaks out of its container has no rights on the node. A RuntimeClass brings an isolation of its own.
-func (set Settings) hostUsers(pool *skeinv1.SandboxPool) *bool {
-	if pool.Spec.RuntimeClassName != nil || set.UserNamespaces == nil || !set.UserNamespaces() {
-		return nil
-	}
-	return ptr.To(false)
 }
 
 // SecretName returns the name of the Secret with the server certificate of a pool's sandboxes.
@@ -141,7 +130,6 @@ func podSpec(pool *skeinv1.SandboxPool, set Settings) corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
-		HostUsers:                     set.hostUsers(pool),
 		RestartPolicy:                 corev1.RestartPolicyNever, // a sandbox is never reused: a new pod replaces it
 		TerminationGracePeriodSeconds: ptr.To(int64(killAfter / time.Second)),
 		DNSPolicy:                     corev1.DNSDefault, // it may not resolve names anyway

@@ -34,20 +34,6 @@ var _ = Describe("A sandbox pod", func() {
 		Expect(spec.Volumes).To(HaveExactElements(HaveField("Secret.SecretName", "skein-sandbox-p")))
 	})
 
-	It("has a user namespace where every node can give one, unless a RuntimeClass isolates it", Label("COD-08"), func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
-		set, able := settings, false
-		set.UserNamespaces = func() bool { return able }
-		Expect(sandboxpod.New(pool, settings).Spec.HostUsers).To(BeNil())
-		Expect(sandboxpod.New(pool, set).Spec.HostUsers).To(BeNil())
-		before := sandboxpod.TemplateHash(pool, set)
-		able = true
-		Expect(sandboxpod.New(pool, set).Spec.HostUsers).To(HaveValue(BeFalse()))
-		Expect(sandboxpod.TemplateHash(pool, set)).NotTo(Equal(before), "warm pods of the other template are replaced")
-		pool.Spec.RuntimeClassName = ptr.To("gvisor")
-		Expect(sandboxpod.New(pool, set).Spec.HostUsers).To(BeNil())
-	})
-
 	It("has limits even where the pool asks for more than the defaults", func() {
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}}}
