@@ -67,6 +67,12 @@ var _ = Describe("Compaction", Label("MSG-12"), func() {
 		p := harness.Prompt(ns, "prompt", "model")
 		p.Spec.Compaction = policy
 		create(ctx, m, summer, p, harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
+		if window > 0 { // a Prompt is Ready before the model that sums up is
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+				g.Expect(p.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionCompactionReady, metav1.ConditionTrue)))
+			}).Should(Succeed())
+		}
 		return ready(ctx, cluster.Thread(ns, "thread")), server
 	}
 	line := func(n int) string { return fmt.Sprintf("number-%d. %s", n, strings.Repeat("x", 300)) }
