@@ -97,3 +97,17 @@ func TestCallsHaveSpans(t *testing.T) {
 		}
 	}
 }
+
+// A client that is observed still says how much of the window a request fills, on which compaction depends (MSG-12).
+func TestObservedClientsKnowTheirWindow(t *testing.T) {
+	client, err := provider.NewFactory(nil).Client(model.Config{Namespace: "ns", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
+		Provider: skeinv1.ProviderOpenAI, Model: "gpt", Endpoint: "http://127.0.0.1:1/v1", Capabilities: &skeinv1.ModelCapabilities{ContextWindow: 700, MaxOutputTokens: 100},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, room := model.FillOf(client, model.Request{Messages: []model.Message{{Role: model.RoleUser, Content: strings.Repeat("x ", 100)}}})
+	if tokens <= 0 || room <= 0 {
+		t.Errorf("a request fills %d of %d tokens", tokens, room)
+	}
+}
