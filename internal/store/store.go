@@ -27,6 +27,8 @@ var (
 	ErrRetained = errors.New("the thread is retained without an object")
 	// ErrNotRetained means that the thread has an object, so it can be neither adopted nor purged by its id.
 	ErrNotRetained = errors.New("the thread is not retained")
+	// ErrObjectDeleted means that the thread's object is being deleted, or gone.
+	ErrObjectDeleted = errors.New("the Thread object was deleted")
 	// ErrHasParent means that the thread is a child already.
 	ErrHasParent = errors.New("the thread is a child of another")
 	// ErrCycle means that a thread would become its own ancestor, or have a parent in another namespace.
@@ -55,7 +57,8 @@ type Store interface {
 	// CreateThread creates a thread and applies its first ops (files, inbox items), in one transaction. A second create
 	// of the same id changes nothing, applies no op and returns the stored thread with created false. The store sets
 	// RootID and Depth, and fails with ErrNotFound when ParentID names no thread. A child of a terminated parent is
-	// created terminated, and its Enqueue ops are dropped (SUB-08).
+	// created terminated, and its Enqueue ops are dropped (SUB-08). It fails with ErrObjectDeleted after MarkDeleted for
+	// the same id.
 	CreateThread(ctx context.Context, t Thread, ops ...Op) (stored *Thread, created bool, err error)
 	// Thread returns the thread with this id, or ErrNotFound.
 	Thread(ctx context.Context, id string) (*Thread, error)
@@ -84,6 +87,13 @@ type Store interface {
 	// revokes the lease first, and can be repeated when it was interrupted. It returns the bucket objects that nothing
 	// refers to any more, for the caller to remove.
 	PurgeThread(ctx context.Context, id string) (freed []string, err error)
+
+	// MarkDeleted records that the Thread object with a UID is being deleted. From then on CreateThread and Adopt fail with
+	// ErrObjectDeleted for this UID: a replica whose copy of the object is old, or whose request was held up, must not bring
+	// the thread back. When it returns, a thread that was stored for the object before is visible. It can be repeated.
+	MarkDeleted(ctx context.Context, uid string) error
+	// SweepDeleted removes what MarkDeleted recorded before a time, at most limit entries. It returns how many it removed.
+	SweepDeleted(ctx context.Context, before int64, limit int) (removed int64, err error)
 
 	// Apply commits ops on one thread in one transaction, all or nothing. With a fence, the transaction fails with
 	// ErrFenced unless the fence's epoch is still the thread's. Without a fence it is a write from outside a run, which

@@ -18,6 +18,8 @@ const (
 	// keptDeltas is how long the pieces of an answer are kept after the answer itself is stored. A client that resumes its
 	// stream later gets the whole message instead (EVT-03).
 	keptDeltas = 15 * time.Minute
+	// keptDeleted is how long a deleted Thread object is known. No replica's copy of it is older, and no request is held up for longer.
+	keptDeleted = 24 * time.Hour
 	// sweptKeys is how many rows one transaction removes, so that other writers need not wait long.
 	sweptKeys = 1000
 )
@@ -69,6 +71,11 @@ func (s *Service) SweepInboxKeys(ctx context.Context) (removed int64, err error)
 // many it removed.
 func (s *Service) SweepDeltas(ctx context.Context) (removed int64, err error) {
 	return s.sweepOld(ctx, keptDeltas, s.store.SweepDeltas)
+}
+
+// SweepDeleted removes the marks of Thread objects that were deleted more than a day ago, and returns how many it removed.
+func (s *Service) SweepDeleted(ctx context.Context) (removed int64, err error) {
+	return s.sweepOld(ctx, keptDeleted, s.store.SweepDeleted)
 }
 
 func (s *Service) sweepOld(ctx context.Context, age time.Duration, sweep func(ctx context.Context, before int64, limit int) (int64, error)) (removed int64, err error) {

@@ -64,6 +64,7 @@ func (a *ager) Start(ctx context.Context) error {
 func (a *ager) sweep(ctx context.Context) {
 	for what, sweep := range map[string]func(context.Context) (int64, error){
 		"deltas": a.threads.SweepDeltas, "inbox_keys": a.threads.SweepInboxKeys, "idempotency_keys": a.threads.SweepKeys,
+		"deleted_objects": a.threads.SweepDeleted,
 	} {
 		removed, err := sweep(ctx)
 		swept.WithLabelValues(what).Add(float64(removed))

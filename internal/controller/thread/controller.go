@@ -4,6 +4,7 @@ package thread
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -172,6 +173,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !s.object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, failed
+	}
+	if errors.Is(failed, store.ErrObjectDeleted) {
+		return ctrl.Result{}, nil // the copy of the object is old: its deletion, once it is seen here too, reconciles again
 	}
 	if apierrors.IsConflict(failed) {
 		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing

@@ -55,6 +55,9 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 		s.problem = notRetained(o)
 		return false, nil
 	}
+	if errors.Is(err, store.ErrObjectDeleted) {
+		return false, fmt.Errorf("adopt thread %s from an old copy of the object: %w", row.ID, err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("adopt thread %s: %w", row.ID, err)
 	}

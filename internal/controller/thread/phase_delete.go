@@ -22,6 +22,10 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
 		return true, nil
 	}
+	// Another replica may be about to store the thread, from a copy of the object that is older than the deletion.
+	if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID)); err != nil {
+		return true, err
+	}
 	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))
 	switch {
 	case err == nil && row.HeldBy(string(s.object.UID)):

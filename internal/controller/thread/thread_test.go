@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
@@ -518,6 +519,54 @@ var _ = Describe("The thread controller", func() {
 		Expect(apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(t), t))).To(BeTrue())
 		Expect(results(ctx, parent)).To(HaveExactElements(And(HaveField("Status", "terminated"), HaveField("ToolCallID", "call_1"))))
 		Reconcile(ctx, r, t)
+	})
+
+	Describe("of a replica whose copy of the object is older than its deletion", Label("THR-09", "K8S-05"), func() {
+		// late returns a reconciler that sees the object as it was.
+		late := func(t *skeinv1.Thread) *thread.Reconciler {
+			old := interceptor.NewClient(e.Client, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if into, ok := o.(*skeinv1.Thread); ok && key.Name == t.Name {
+					t.DeepCopyInto(into)
+					return nil
+				}
+				return c.Get(ctx, key, o, opts...)
+			}})
+			return thread.New(thread.Options{Client: old, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
+		}
+		for _, was := range []struct {
+			text   string
+			stored bool
+		}{{"was purged", true}, {"was never stored", false}} {
+			It("brings no thread back that "+was.text, func(ctx SpecContext) {
+				e.ReadyAgent(ctx, "a")
+				t := newThread(ctx, "t", func(t *skeinv1.Thread) {
+					t.Finalizers = []string{skeinv1.Finalizer}
+					t.Spec.Message = "hello"
+				})
+				if was.stored {
+					Reconcile(ctx, r, t)
+				}
+				old := Get(ctx, e, t)
+				Expect(e.Client.Delete(ctx, t)).To(Succeed())
+				Reconcile(ctx, r, t)
+				Reconcile(ctx, late(old), t)
+				_, err := e.Store.Thread(ctx, string(t.UID))
+				Expect(err).To(MatchError(store.ErrNotFound))
+			})
+		}
+
+		It("takes no retained data", func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			t := newThread(ctx, "t", func(t *skeinv1.Thread) { t.Spec.DeletionPolicy = skeinv1.DeletionRetain })
+			Reconcile(ctx, r, t)
+			old := Get(ctx, e, t)
+			Expect(e.Client.Delete(ctx, t)).To(Succeed())
+			Reconcile(ctx, r, t)
+			Reconcile(ctx, late(old), t)
+			row, err := e.Store.Thread(ctx, string(t.UID))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(row.RetainedAt).NotTo(BeZero())
+		})
 	})
 
 	// generations creates a thread, its child and its grandchild, each stored and owned.

@@ -23,6 +23,11 @@ func (s *Store) SweepDeltas(ctx context.Context, before int64, limit int) (remov
 	return s.sweep(ctx, "pieces of answers", queries.SweepDeltas, before, limit)
 }
 
+// SweepDeleted implements store.Store.
+func (s *Store) SweepDeleted(ctx context.Context, before int64, limit int) (removed int64, err error) {
+	return s.sweep(ctx, "marks of deleted objects", queries.SweepDeleted, before, limit)
+}
+
 func (s *Store) sweep(ctx context.Context, what, query string, before int64, limit int) (removed int64, err error) {
 	err = s.db.Writer.Do(ctx, func(t *txn.Tx) error {
 		removed, err = t.Exec(t.Ctx, query, before, limit)

@@ -87,7 +87,7 @@ var postgresDialect = &sqldb.Dialect{
 	// Concurrent claims skip each other's rows.
 	Claimable:     queries.Claimable + ` FOR UPDATE SKIP LOCKED`,
 	LeftUnsettled: queries.LeftUnsettled + ` FOR UPDATE OF r SKIP LOCKED`,
-	LockEffect:    `SELECT 1 FROM pg_advisory_xact_lock(hashtextextended(?, 0))`,
+	Lock:          `SELECT 1 FROM pg_advisory_xact_lock(hashtextextended(?, 0))`,
 	Purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
 		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`},
 	ManyWriters:      true,

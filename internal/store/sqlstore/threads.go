@@ -52,6 +52,9 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 	if n.CreatedAt == 0 {
 		n.CreatedAt = t.Now
 	}
+	if err := threads.CheckObject(t, n.ID); err != nil {
+		return err
+	}
 	n.TerminatedAt, n.TerminatedReason = 0, ""
 	if err := lineage(t, &n); err != nil {
 		return err

@@ -2,11 +2,13 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -50,6 +52,52 @@ func describePurge(e *env) {
 
 			Expect(e.store.PurgeThread(ctx, gone)).To(BeEmpty())
 			Expect(e.store.PurgeThread(ctx, kept)).To(ConsistOf(object(2), object(9)))
+		})
+
+		It("creates no thread for an object that is deleted, and lets none adopt one", Label("K8S-05"), func(ctx SpecContext) {
+			Expect(e.store.MarkDeleted(ctx, "object")).To(Succeed())
+			Expect(e.store.MarkDeleted(ctx, "object")).To(Succeed())
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "object", Namespace: "n", Agent: "a"})
+			Expect(err).To(MatchError(store.ErrObjectDeleted))
+			retained := e.thread(ctx)
+			e.apply(ctx, retained, &store.Retain{})
+			Expect(e.store.Apply(ctx, retained, nil, &store.Adopt{ObjectUID: "object", Name: "t", Agent: "a"})).To(MatchError(store.ErrObjectDeleted))
+			e.apply(ctx, retained, &store.Adopt{ObjectUID: "another", Name: "t", Agent: "a"})
+
+			e.clock.Step(time.Minute)
+			Expect(e.store.MarkDeleted(ctx, "later")).To(Succeed())
+			Expect(e.store.SweepDeleted(ctx, e.now(), 10)).To(Equal(int64(1)))
+			_, _, err = e.store.CreateThread(ctx, store.Thread{ID: "later", Namespace: "n", Agent: "a"})
+			Expect(err).To(MatchError(store.ErrObjectDeleted))
+		})
+
+		It("shows each thread that was created before its object was marked", Label("K8S-05"), func(ctx SpecContext) {
+			var group errgroup.Group
+			for i := range 50 {
+				id := fmt.Sprintf("raced-%d", i)
+				ready := make(chan struct{})
+				group.Go(func() error {
+					<-ready
+					_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"})
+					if errors.Is(err, store.ErrObjectDeleted) {
+						err = nil
+					}
+					return err
+				})
+				group.Go(func() error {
+					close(ready)
+					if err := e.store.MarkDeleted(ctx, id); err != nil {
+						return err
+					}
+					_, seen := e.store.Thread(ctx, id)
+					_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"})
+					if there := err == nil; there != (seen == nil) {
+						return fmt.Errorf("thread %s: %v after the mark, and %v later", id, seen, err)
+					}
+					return nil
+				})
+			}
+			Expect(group.Wait()).To(Succeed())
 		})
 
 		It("fences the current holder, also when the id is used again", func(ctx SpecContext) {

@@ -88,6 +88,7 @@ var LeftOut = map[string]string{
 	"webhook":             "the list of Webhook objects, which the controller writes again",
 	"webhook_delivery":    "what servers outside are still to be told: by the UIDs of Webhooks, which a restored one does not have",
 	"orphan_object":       "objects of this bucket that are to be removed",
+	"deleted_object":      "objects of this cluster that were deleted a short time ago",
 	"contents_hold":       "backups that are under way",
 	"restore_row":         "restores that are under way",
 	"lifecycle":           "a feed with cursors of its own: what has happened is in the log of each thread",

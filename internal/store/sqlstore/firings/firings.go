@@ -53,7 +53,7 @@ func record(t *txn.Tx, f *store.Firing) (recorded bool, err error) {
 // RecordFiring implements store.FiringStore.
 func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-		if err := s.lock(t, f.EffectID); err != nil {
+		if err := t.Lock(f.EffectID); err != nil { // so that the effect is not removed meanwhile
 			return err
 		}
 		if recorded, err = record(t, &f); recorded {
@@ -340,7 +340,8 @@ func (s Store) StopEffect(ctx context.Context, effectID string) error {
 
 // stop makes an effect fire no more, and cancels its firings that nobody has claimed.
 func (s Store) stop(t *txn.Tx, effectID string) error {
-	if err := s.lock(t, effectID); err != nil {
+	// RecordDue needs no lock, because it changes the row that RemoveEffect changes.
+	if err := t.Lock(effectID); err != nil {
 		return err
 	}
 	if err := t.Write(t.Ctx, queries.RemoveSchedule, effectID, t.Now); err != nil {
@@ -351,16 +352,6 @@ func (s Store) stop(t *txn.Tx, effectID string) error {
 		changed(t, effectID, "")
 	}
 	return err
-}
-
-// lock keeps an effect from being removed while a firing of it is recorded. RecordDue needs no lock, because it changes the row that
-// RemoveEffect changes.
-func (s Store) lock(t *txn.Tx, effectID string) error {
-	if s.DB.Dialect.LockEffect == "" {
-		return nil
-	}
-	var one int
-	return t.Row(t.Ctx, s.DB.Dialect.LockEffect, []any{effectID}, &one)
 }
 
 // Firing implements store.FiringStore.

@@ -11,4 +11,5 @@ const (
 	// SweepInboxKeys spares the keys of items that still wait.
 	SweepInboxKeys = `DELETE FROM inbox_key WHERE (thread, key) IN (SELECT k.thread, k.key FROM inbox_key k WHERE k.used_at < ?
 		AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.thread = k.thread AND i.seq = k.seq) ORDER BY k.used_at LIMIT ?)`
+	SweepDeleted = `DELETE FROM deleted_object WHERE uid IN (SELECT d.uid FROM deleted_object d WHERE d.deleted_at < ? ORDER BY d.deleted_at LIMIT ?)`
 )

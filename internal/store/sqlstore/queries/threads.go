@@ -23,6 +23,9 @@ const (
 	SetAgent     = `UPDATE thread SET agent = ?, declared_agent = ? WHERE key = ?`
 	SetArchived  = `UPDATE thread_head SET archived = ? WHERE thread = ?`
 	Terminate    = `UPDATE thread SET terminated_at = ?, terminated_reason = ? WHERE key = ?`
+	// MarkDeleted changes nothing when it is repeated.
+	MarkDeleted  = `INSERT INTO deleted_object (uid, deleted_at) VALUES (?, ?) ON CONFLICT (uid) DO NOTHING`
+	Deleted      = `SELECT 1 FROM deleted_object WHERE uid = ?`
 	DeleteThread = `DELETE FROM thread WHERE key = ?`
 
 	HeadColumns = `t.id, t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,

@@ -18,8 +18,9 @@ type Dialect struct {
 	Claimable string
 	// LeftUnsettled is the query that selects runs whose tasks were left undone.
 	LeftUnsettled string
-	// LockEffect is a query that waits until no other transaction has locked the same effect; "" when there is one writer.
-	LockEffect string
+	// Lock is a query that locks a name until the transaction ends, and waits while another transaction has it; "" when there is one
+	// writer.
+	Lock string
 	// Purge removes rows that are not deleted together with the thread's row. Each statement takes the thread's key.
 	Purge []string
 	// Adopt is run once when the store is opened, after the migrations; nil for none.

@@ -175,6 +175,9 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	case retained == 0, owner == purgedOwner, within != "" && op.NamespaceUID != "" && within != op.NamespaceUID:
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrNotRetained)
 	}
+	if err := CheckObject(t, op.ObjectUID); err != nil {
+		return err
+	}
 	if restored != "" {
 		return adoptRestored(t, h, op)
 	}

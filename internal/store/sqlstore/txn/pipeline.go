@@ -289,7 +289,7 @@ var errAsked = errors.New("the transaction must be run with locks")
 func (ps *pipe) run(ctx context.Context, j *job) *Tx {
 	ps.guards, ps.fences, ps.writes = nil, nil, nil
 	ps.sent, ps.asked, ps.failed, ps.assumed = false, false, false, false
-	t := &Tx{session: ps, Ctx: ctx, Now: ps.p.now(), Quotas: ps.p.quotas}
+	t := &Tx{session: ps, Ctx: ctx, Now: ps.p.now(), Quotas: ps.p.quotas, lock: ps.p.dialect.Lock}
 	j.err = t.run(j.fn)
 	if j.err != nil {
 		ps.writes = nil

@@ -102,7 +102,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 		}
 	}
 	ss.wrote, ss.assumed = false, false
-	t := &Tx{session: ss, Ctx: ctx, Now: s.now(), Quotas: s.quotas}
+	t := &Tx{session: ss, Ctx: ctx, Now: s.now(), Quotas: s.quotas, lock: s.dialect.Lock}
 	j.err = t.run(j.fn)
 	switch {
 	case c.Failed:

@@ -42,6 +42,8 @@ type Tx struct {
 	Notifications []store.Notification
 	// Quotas returns the quotas of a namespace (K8S-11).
 	Quotas func(namespace string) store.Quotas
+	// lock is the dialect's query that locks a name.
+	lock string
 }
 
 // run runs fn and flushes. A panic of fn becomes its error, so that it does not end the other callers' transactions.
@@ -55,6 +57,16 @@ func (t *Tx) run(fn func(*Tx) error) (err error) {
 		return err
 	}
 	return t.flush()
+}
+
+// Lock waits until no other transaction has locked the name, and keeps others from locking it until this one ends. It orders
+// transactions of which one depends on a row that is not there, and another one writes that row.
+func (t *Tx) Lock(name string) error {
+	if t.lock == "" {
+		return nil // there is one writer
+	}
+	var one int
+	return t.Row(t.Ctx, t.lock, []any{name}, &one)
 }
 
 // Exists reads the row with a unique key and reports whether it exists. Where the session can detect a repeat by
