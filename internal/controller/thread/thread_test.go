@@ -115,6 +115,9 @@ var _ = Describe("The thread controller", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(*row).To(And(HaveField("Name", "t"), HaveField("Namespace", Namespace), HaveField("Agent", "a"), HaveField("Title", "Greeting"),
 			HaveField("UserID", "ada"), HaveField("TaskID", "task-7"), HaveField("Arguments", MatchJSON(`{"n":1}`)), HaveField("Queued", int64(1))))
+		e.Clock.Step(100 * time.Millisecond) // the first status waits for a short run
+		Reconcile(ctx, r, t)
+		Get(ctx, e, t)
 		Expect(t.Status).To(And(HaveField("Phase", "Idle"), HaveField("ThreadID", string(t.UID)), HaveField("Agent", "a"), HaveField("QueuedMessages", int64(1)),
 			HaveField("ObservedGeneration", int64(1))))
 		Expect(ready(t)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("ObservedGeneration", int64(1)))))
@@ -220,6 +223,44 @@ var _ = Describe("The thread controller", func() {
 			Reconcile(ctx, r, t)
 			e.Clock.Step(time.Minute)
 			e.Writes()
+		})
+
+		Describe("of a new thread", func() {
+			fresh := func(ctx context.Context, message string) *skeinv1.Thread {
+				GinkgoHelper()
+				n := newThread(ctx, "new", func(t *skeinv1.Thread) {
+					t.Finalizers = []string{skeinv1.Finalizer} // as the policy of config/mutation adds it
+					t.Spec.Message = message
+				})
+				e.Writes()
+				return n
+			}
+			It("at once when it has nothing to do", func(ctx SpecContext) {
+				n := fresh(ctx, "")
+				Reconcile(ctx, r, n)
+				Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+			})
+			It("with the end of its first run when that is near", func(ctx SpecContext) {
+				n := fresh(ctx, "hello")
+				Expect(Reconcile(ctx, r, n).RequeueAfter).To(Equal(100 * time.Millisecond))
+				started := e.Clock.Now().UnixMicro()
+				e.Clock.Step(50 * time.Millisecond)
+				run(ctx, n, store.Run{ID: "sess_1", Agent: "a", Status: store.RunSucceeded, StartedAt: started, EndedAt: e.Clock.Now().UnixMicro()})
+				Reconcile(ctx, r, n)
+				Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+				Expect(Get(ctx, e, n).Status).To(And(HaveField("Phase", "Idle"), HaveField("LastRun.Outcome", skeinv1.RunSucceeded)))
+			})
+			It("without the run when that takes longer", func(ctx SpecContext) {
+				n := fresh(ctx, "hello")
+				Reconcile(ctx, r, n)
+				run(ctx, n, store.Run{ID: "sess_1", Agent: "a", Status: store.RunRunning, StartedAt: e.Clock.Now().UnixMicro()})
+				e.Clock.Step(60 * time.Millisecond)
+				Expect(Reconcile(ctx, r, n).RequeueAfter).To(Equal(40 * time.Millisecond))
+				e.Clock.Step(40 * time.Millisecond)
+				Reconcile(ctx, r, n)
+				Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+				Expect(ready(Get(ctx, e, n))).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+			})
 		})
 
 		It("once for a turn that is over within a second", func(ctx SpecContext) {

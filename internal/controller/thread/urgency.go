@@ -12,6 +12,9 @@ import (
 
 // The rules for status writes (docs/adr/0003-thread-status-writes.md). Package statuslimit limits them further.
 const (
+	// firstAfter gathers the first status of a thread that has something to do with the end of its first run, so that a short one
+	// costs one write.
+	firstAfter = 100 * time.Millisecond
 	// showRunAfter is how long a run must last to be shown as running. A shorter run is never shown, so its turn
 	// costs one write.
 	showRunAfter = time.Second
@@ -30,6 +33,7 @@ const (
 	soft                    // counts and times, or the children of a thread that is shown as running
 	familial                // the mirrored children, the relationships, and the first status of a child
 	running                 // a run that is not shown yet
+	first                   // the first status of a thread that has something to do
 	now                     // everything that somebody may wait for
 )
 
@@ -38,9 +42,14 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 	if equality.Semantic.DeepEqual(before, after) {
 		return none
 	}
-	if before.Phase == "" && after.Parent != "" && after.TerminatedAt == 0 && meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionReady) &&
+	if before.Phase == "" && after.TerminatedAt == 0 && meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionReady) &&
 		(after.LastRun == nil || after.LastRun.Outcome == "") {
-		return familial // the first status of a child: its Subagent shows how it is
+		switch {
+		case after.Parent != "":
+			return familial // the first status of a child: its Subagent shows how it is
+		case after.QueuedMessages > 0 || after.LastRun != nil:
+			return first
+		}
 	}
 	if before.Phase == "" || before.ObservedGeneration != after.ObservedGeneration || before.ThreadID != after.ThreadID ||
 		before.TerminatedAt != after.TerminatedAt || before.Parent != after.Parent ||
@@ -76,6 +85,8 @@ func gather(u urgency, run *store.Run, at time.Time) time.Duration {
 		return countsAfter
 	case familial:
 		return familyAfter
+	case first:
+		return firstAfter
 	case running:
 		if run != nil {
 			return max(time.UnixMicro(run.StartedAt).Add(showRunAfter).Sub(at), 0)
