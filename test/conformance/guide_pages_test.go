@@ -57,7 +57,7 @@ var runElsewhere = map[string]string{
 	"kubectl delete threads --all -A      # first: the manager purges stored conversations while it still runs": "other specs have threads here",
 	"make undeploy OVERLAY=persistent":                                                                 "needs nodes that run the manager",
 	"kubectl -n skein-system logs deployment/skein-manager":                                            "needs nodes that run the manager",
-	"kubectl apply -k config/mutation":                                                                "changes all Threads of the cluster; a spec of K8S-07 applies it to its namespace",
+	"kubectl apply -k config/mutation":                                                                 "changes all Threads of the cluster; a spec of K8S-07 applies it to its namespace",
 	"kubectl skein env rotate            # adds a primary key; the manager uses it within 15 seconds":  "changes the key of the whole installation; the specs of ENV-05 rotate it",
 	"kubectl skein env rotate --prune    # later: removes the older keys":                              "works a minute later only; the specs of ENV-05 prune",
 	"kubectl skein send orders \"Pay the invoice\" --wait":                                             "waits until somebody else decides; the specs of RUN-11 decide",
