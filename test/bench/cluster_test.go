@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -34,6 +35,8 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 		Expect(cluster.Install(ctx)).To(Succeed())
+		_, err = cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))
+		Expect(err).NotTo(HaveOccurred())
 		ns = namespace(ctx, cluster)
 		create(ctx, cluster, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
 	}, NodeTimeout(20*time.Minute))
@@ -94,6 +97,28 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		writes, err := cluster.Writes(operator, ns, began)
 		Expect(err).NotTo(HaveOccurred())
 		figure("API writes per turn", "%.2f (budget: at most 1, 0 per message)", float64(len(writes))/(threads*turns))
+	}, SpecTimeout(10*time.Minute))
+
+	It("writes little for a new Thread", func(ctx SpecContext) {
+		const n = 50
+		for _, kind := range []struct{ name, message string }{{"without a message", ""}, {"with a message, one after another", "hello"}} {
+			began := time.Now()
+			for i := range n {
+				name := fmt.Sprintf("new-%d-%d", len(kind.message), i)
+				create(ctx, cluster, harness.NewThread(ns, name, "agent", func(s *skeinv1.ThreadSpec) { s.Message = kind.message }))
+				Eventually(ctx, func(g Gomega) {
+					o, err := cluster.Thread(ns, name).Object(ctx)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(o.Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionReady), HaveField("Status", metav1.ConditionTrue))))
+					if kind.message != "" {
+						g.Expect(o.Status.LastRun).To(HaveValue(HaveField("Outcome", skeinv1.RunSucceeded)))
+					}
+				}).WithPolling(50 * time.Millisecond).Should(Succeed())
+			}
+			writes, err := cluster.Writes(operator, ns, began)
+			Expect(err).NotTo(HaveOccurred())
+			figure("API writes of the manager for a Thread "+kind.name, "%.2f (goal 1)", float64(len(writes))/n)
+		}
 	}, SpecTimeout(10*time.Minute))
 
 	It("is small with idle threads", func(ctx SpecContext) {
