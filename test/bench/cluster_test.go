@@ -119,6 +119,18 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 			figure("API writes of the manager for a Thread "+kind.name, "%.2f (goal 1)", float64(len(writes))/n)
 		}
+		began := time.Now()
+		Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(ns))).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			var l skeinv1.ThreadList
+			g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
+			g.Expect(l.Items).To(BeEmpty())
+		}).Should(Succeed())
+		writes, err := cluster.Writes(operator, ns, began)
+		Expect(err).NotTo(HaveOccurred())
+		refused, err := cluster.Refused(operator, ns, began)
+		Expect(err).NotTo(HaveOccurred())
+		figure("API writes of the manager for its deletion", "%.2f (goal 1), and %.2f refused", float64(len(writes))/(2*n), float64(len(refused))/(2*n))
 	}, SpecTimeout(10*time.Minute))
 
 	It("is small with idle threads", func(ctx SpecContext) {

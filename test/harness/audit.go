@@ -30,6 +30,15 @@ func (c *Cluster) AuditLog() string {
 
 // Writes gives the successful changes that users with this prefix made in a namespace since a time.
 func (c *Cluster) Writes(userPrefix, namespace string, since time.Time) ([]Write, error) {
+	return c.audited(userPrefix, namespace, since, func(code int) bool { return code < 400 })
+}
+
+// Refused gives the changes that users with this prefix tried in vain in a namespace since a time.
+func (c *Cluster) Refused(userPrefix, namespace string, since time.Time) ([]Write, error) {
+	return c.audited(userPrefix, namespace, since, func(code int) bool { return code >= 400 })
+}
+
+func (c *Cluster) audited(userPrefix, namespace string, since time.Time, with func(code int) bool) ([]Write, error) {
 	f, err := os.Open(c.AuditLog())
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +66,7 @@ func (c *Cluster) Writes(userPrefix, namespace string, since time.Time) ([]Write
 		default:
 			continue
 		}
-		if !strings.HasPrefix(e.User.Username, userPrefix) || e.ObjectRef.Namespace != namespace || e.ResponseStatus.Code >= 400 ||
+		if !strings.HasPrefix(e.User.Username, userPrefix) || e.ObjectRef.Namespace != namespace || !with(e.ResponseStatus.Code) ||
 			strings.HasSuffix(e.ObjectRef.Resource, "reviews") || e.ObjectRef.APIGroup == "runtime.skein.dev" {
 			continue
 		}

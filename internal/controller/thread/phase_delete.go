@@ -19,7 +19,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if s.object.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
+	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) || r.released.is(s.req, s.object.UID) {
 		return true, nil
 	}
 	// Another replica may be about to store the thread, from a copy of the object that is older than the deletion.
@@ -37,7 +37,11 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	} // else an earlier attempt purged or kept it, or it never belonged to this object
 	r.notifications.Forget(s.req)
 	r.statusLimit.Forget(s.req)
-	return true, client.IgnoreNotFound(r.release(ctx, s))
+	if err := client.IgnoreNotFound(r.release(ctx, s)); err != nil {
+		return true, err
+	}
+	r.released.add(s.req, s.object.UID)
+	return true, nil
 }
 
 // part ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.

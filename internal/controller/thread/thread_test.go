@@ -596,6 +596,18 @@ var _ = Describe("The thread controller", func() {
 			})
 		}
 
+		It("releases it once", func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			t := newThread(ctx, "t", func(t *skeinv1.Thread) { t.Finalizers = []string{skeinv1.Finalizer, "example.com/keep"} })
+			Reconcile(ctx, r, t)
+			Expect(e.Client.Delete(ctx, t)).To(Succeed())
+			old := late(Get(ctx, e, t))
+			e.Writes()
+			Reconcile(ctx, old, t)
+			Reconcile(ctx, old, t)
+			Expect(e.Writes()).To(Equal(map[string]int{"patch Thread": 1}))
+		})
+
 		It("takes no retained data", func(ctx SpecContext) {
 			e.ReadyAgent(ctx, "a")
 			t := newThread(ctx, "t", func(t *skeinv1.Thread) { t.Spec.DeletionPolicy = skeinv1.DeletionRetain })
