@@ -101,6 +101,11 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 
 	It("writes little for a new Thread", func(ctx SpecContext) {
 		const n = 50
+		Eventually(ctx, func() ([]string, error) {
+			t := harness.NewThread(ns, "probe", "agent")
+			err := cluster.Client.Create(ctx, t, client.DryRunAll)
+			return t.Finalizers, err
+		}).ShouldNot(BeEmpty(), "the API server has the policy of config/mutation")
 		for _, kind := range []struct{ name, message string }{{"without a message", ""}, {"with a message, one after another", "hello"}} {
 			began := time.Now()
 			for i := range n {
@@ -130,7 +135,11 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		refused, err := cluster.Refused(operator, ns, began)
 		Expect(err).NotTo(HaveOccurred())
-		figure("API writes of the manager for its deletion", "%.2f (goal 1), and %.2f refused", float64(len(writes))/(2*n), float64(len(refused))/(2*n))
+		kinds := map[string]int{}
+		for _, w := range refused {
+			kinds[fmt.Sprintf("%s %s %d", w.Verb, w.Resource, w.Code)]++
+		}
+		figure("API writes of the manager for its deletion", "%.2f (goal 1), and %.2f refused: %v", float64(len(writes))/(2*n), float64(len(refused))/(2*n), kinds)
 	}, SpecTimeout(10*time.Minute))
 
 	It("is small with idle threads", func(ctx SpecContext) {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,7 +80,7 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	lost          lostCalls
-	released      released
+	released      *lru.Cache // of UIDs
 	families      families
 }
 
@@ -89,6 +90,7 @@ func New(o Options) *Reconciler {
 		Options:       o,
 		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
 		statusLimit:   statuslimit.New(),
+		released:      lru.New(maxReleased),
 	}
 }
 
@@ -150,7 +152,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		r.families.forget(req)
-		r.released.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error

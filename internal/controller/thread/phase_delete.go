@@ -19,7 +19,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if s.object.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) || r.released.is(s.req, s.object.UID) {
+	if _, done := r.released.Get(s.object.UID); done || !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
 		return true, nil
 	}
 	// Another replica may be about to store the thread, from a copy of the object that is older than the deletion.
@@ -40,7 +40,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if err := client.IgnoreNotFound(r.release(ctx, s)); err != nil {
 		return true, err
 	}
-	r.released.add(s.req, s.object.UID)
+	r.released.Add(s.object.UID, true)
 	return true, nil
 }
 

@@ -6,44 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// released remembers the objects whose finalizer was removed, until the cache has seen them go. The purge causes notifications, and
-// with an old copy of the object each of them would try to remove the finalizer once more. It is safe for concurrent use.
-type released struct {
-	mu   sync.Mutex
-	uids map[ctrl.Request]types.UID
-}
-
-func (r *released) add(req ctrl.Request, uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.uids == nil {
-		r.uids = map[ctrl.Request]types.UID{}
-	}
-	r.uids[req] = uid
-}
-
-func (r *released) is(req ctrl.Request, uid types.UID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.uids[req] == uid
-}
-
-func (r *released) forget(req ctrl.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.uids, req)
-}
+// maxReleased is of how many objects it is remembered that their finalizer was removed. The purge causes notifications, and with an old
+// copy of the object each of them would try to remove the finalizer once more.
+const maxReleased = 10_000
 
 // idOfDeleted returns the id of the stored thread of an object that is being deleted. When spec.threadID could not be
 // decoded, the label says it. A label that names the thread of another object does no harm: its data has another owner.
