@@ -292,7 +292,7 @@ func registry(p *problems, l *looked, subs []skeinv1.Subagent, all map[string]*l
 		}
 		child := all[c.ThreadID]
 		if over := child == nil || child.record.Terminated != nil; over && (c.Status == "running" || c.Status == "pending") {
-			p.add("%s lists its child %s as %s, which has ended", name, s.Name, c.Status)
+			p.add("%s lists its child %s (thread %s) as %s, which has ended; thread: %+v; its Subagent says %+v %+v", name, s.Name, c.ThreadID, c.Status, child, s.Status.Entry, s.Status.Conditions)
 		}
 		if child != nil && child.record.ParentID != l.record.ThreadID {
 			p.add("%s lists the child %s, whose parent is %q", name, s.Name, child.record.ParentID)
