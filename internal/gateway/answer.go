@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +10,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// eventPage is the number of events that are read at once.
-const eventPage = 50
+const (
+	// eventPage is the largest number of events that are read at once.
+	eventPage = 50
+	// firstPage is how many events are read first. Their size says how many the next read may fetch.
+	firstPage = 4
+	// pageBytes is about how many bytes the next reads fetch. It is also what is drawn before a read.
+	pageBytes = 1 << 20
+)
 
 // Statuses of an answer.
 const (
@@ -82,6 +92,9 @@ func (s *Server) await(q *request, to sink, threadID string, after int64, messag
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		a.Status = statusRunning
 		to.end(a, nil)
+	case refusedMemory(err):
+		logr.FromContextOrDiscard(ctx).Info("An answer of the gateway found no memory", "cause", err.Error())
+		to.end(nil, errNoRoom)
 	case err != nil:
 		to.end(nil, outside(q.Context(), err))
 	default:
@@ -100,6 +113,7 @@ type follower struct {
 	threadID string
 	after    int64
 	answer   *Answer
+	page     int // how many events the next read may fetch
 	taken    bool
 	ended    bool
 }
@@ -137,23 +151,43 @@ func (f *follower) follow(ctx context.Context, to sink) error {
 // read handles the events that are there.
 func (f *follower) read(ctx context.Context, to sink) error {
 	for {
-		events, err := f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, eventPage)
-		if errors.Is(err, store.ErrNotFound) {
-			return errEndedWaiting
-		}
-		if err != nil || len(events) == 0 {
+		if more, err := f.readPage(ctx, to); err != nil || !more {
 			return err
-		}
-		for i := range events {
-			f.after = events[i].Seq
-			if err := f.event(&events[i], to); err != nil || f.ended {
-				return err
-			}
 		}
 	}
 }
 
-func (f *follower) event(e *store.Event, to sink) error {
+// readPage handles the next page of events, whose memory is drawn for as long. It reports whether there may be more.
+func (f *follower) readPage(ctx context.Context, to sink) (more bool, err error) {
+	part, done := membudget.Part(ctx)
+	defer done()
+	settle, err := membudget.Reserve(part, pageBytes)
+	if err != nil {
+		return false, err
+	}
+	events, err := f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, cmp.Or(f.page, firstPage))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, errEndedWaiting
+	}
+	if err != nil || len(events) == 0 {
+		return false, err
+	}
+	var size int64
+	for i := range events {
+		size += events[i].Bytes()
+	}
+	settle(2 * size) // once as events, once as they are sent
+	f.page = min(max(int(pageBytes/(size/int64(len(events)))), 1), eventPage)
+	for i := range events {
+		f.after = events[i].Seq
+		if err := f.event(ctx, &events[i], to); err != nil || f.ended {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (f *follower) event(ctx context.Context, e *store.Event, to sink) error {
 	switch {
 	case e.Type == store.EventTerminated, e.Type == store.EventDestroyed:
 		return errEndedWaiting
@@ -171,6 +205,10 @@ func (f *follower) event(e *store.Event, to sink) error {
 			return nil
 		}
 		if m, ok := visible(&stored); ok {
+			// It is kept until the answer is whole, and is in that once more.
+			if err := membudget.From(ctx).Draw(ctx, 2*int64(len(m.Content))); err != nil {
+				return err
+			}
 			f.answer.Messages = append(f.answer.Messages, m)
 			if to.message(m) != nil {
 				return errClient

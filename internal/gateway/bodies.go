@@ -3,14 +3,13 @@ package gateway
 import (
 	"io"
 	"sync/atomic"
+
+	"github.com/skein-dev/skein/internal/membudget"
 )
 
-// Bounds of the bodies that are in memory at once: of all requests, and of those of one gateway, so that a flood at one leaves
-// room for the others.
-const (
-	maxBodies        = 64 << 20
-	maxGatewayBodies = 16 << 20
-)
+// maxGatewayBodies bounds the bodies of one gateway that are in memory at once, so that a flood at one leaves room for the others of its
+// namespace. What all of them take is drawn from the memory of the namespace.
+const maxGatewayBodies = 16 << 20
 
 // budget is a number of bytes that may be in memory.
 type budget struct{ left atomic.Int64 }
@@ -33,18 +32,15 @@ func (b *budget) take(n int64) bool {
 // sent.
 type metered struct {
 	io.Reader
-	all, own *budget
-	taken    int64
+	own    *budget
+	taken  int64
+	memory *membudget.Account // what the body and what is read from it take; nil is without limit
 }
 
 // Read implements io.Reader. It fails with errBodies when there is no room.
 func (m *metered) Read(p []byte) (int, error) {
 	n, err := m.Reader.Read(p)
 	if !m.own.take(int64(n)) {
-		return 0, errBodies
-	}
-	if !m.all.take(int64(n)) {
-		m.own.left.Add(int64(n))
 		return 0, errBodies
 	}
 	m.taken += int64(n)
@@ -57,6 +53,6 @@ func (m *metered) release() {
 		return
 	}
 	m.own.left.Add(m.taken)
-	m.all.left.Add(m.taken)
 	m.taken = 0
+	m.memory.Close()
 }

@@ -81,7 +81,7 @@ func serverOf(edit func(*definitions.Gateway), proxies ...string) *Server {
 	scheme := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 	s := &Server{
-		opts: Options{Gateways: declared{"ns/chat": g}}, limits: newLimiters(), bodies: newBudget(maxBodies), headerTime: headerTime, requestTime: requestTime,
+		opts: Options{Gateways: declared{"ns/chat": g}}, limits: newLimiters(), headerTime: headerTime, requestTime: requestTime,
 		finder: &lookup.Finder{Reader: fake.NewClientBuilder().WithScheme(scheme).Build()},
 	}
 	for _, p := range proxies {

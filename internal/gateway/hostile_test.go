@@ -22,6 +22,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/membudget"
 )
 
 // counting counts the Threads that are created, and creates none.
@@ -167,6 +168,7 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 
 	It("that send many large bodies at once use bounded memory, and other gateways have room", func() {
 		s := serverOf(nil)
+		s.opts.Memory = membudget.New(1<<30, time.Hour)
 		other := *s.opts.Gateways.(declared)["ns/chat"]
 		other.Name = "other"
 		s.opts.Gateways.(declared)["ns/other"] = &other
@@ -187,13 +189,15 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 		}
 		read.Wait()
 		got := chat(100, "chat", strings.NewReader(`{"model":"agent"}`))
-		Expect(got.StatusCode).To(Equal(503))
+		Expect(got.StatusCode).To(Equal(429))
 		Expect(got.Header.Get("Retry-After")).To(Equal("1"))
 		Expect(chat(100, "other", strings.NewReader(`{"model":"agent"}`)).StatusCode).To(Equal(400), "there is room for others")
 		close(end)
 		all.Wait()
 		Expect(chat(101, "chat", strings.NewReader(`{"model":"agent"}`)).StatusCode).To(Equal(400), "there is room again")
-		Expect(s.bodies.left.Load()).To(Equal(int64(maxBodies)))
+		Expect(s.limits.of(&other).bodies.left.Load()).To(Equal(int64(maxGatewayBodies)))
+		Expect(s.limits.of(s.opts.Gateways.(declared)["ns/chat"]).bodies.left.Load()).To(Equal(int64(maxGatewayBodies)))
+		Expect(s.opts.Memory.Used()).To(BeZero())
 	})
 
 	It("that send bodies without end are refused at the bound", func(ctx SpecContext) {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -15,6 +14,8 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/gateway/openai"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -74,10 +75,15 @@ func (s *Server) messages(q *request) error {
 		case err != nil:
 			return err
 		default:
+			settle, err := membudget.Reserve(q.Context(), maxPageBytes)
+			if err != nil {
+				return err
+			}
 			stored, err := st.Messages(q.Context(), store.MessageQuery{Limit: limit, Offset: offset, Order: "desc", MaxBytes: maxPageBytes})
 			if err != nil {
 				return err
 			}
+			settle(2 * stored.Bytes()) // once as messages, once as they are sent
 			for i := len(stored.Messages) - 1; i >= 0; i-- {
 				if m, ok := visible(&stored.Messages[i]); ok {
 					out.Messages = append(out.Messages, m)
@@ -187,20 +193,23 @@ func readBody(q *request, most int32, tooLarge *problem) ([]byte, error) {
 	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, errMedia
 	}
-	q.body = &metered{Reader: http.MaxBytesReader(q.answer, q.Body, int64(most)), all: q.bodies, own: q.limiter.bodies}
-	body, err := io.ReadAll(q.body)
+	part, _ := membudget.Part(q.Context()) // release closes it
+	q.body = &metered{Reader: http.MaxBytesReader(q.answer, q.Body, int64(most)), own: q.limiter.bodies, memory: membudget.From(part)}
+	body, err := membudget.ReadAll(part, q.body.memory, q.body)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, tooLarge
 	case errors.Is(err, errBodies):
 		return nil, errBodies
+	case refusedMemory(err):
+		return nil, err
 	case err != nil:
 		return nil, badRequest("the body did not arrive whole: send it again, and faster")
 	}
 	// The time of a request ends with its body. The answer has a time of its own.
 	_ = http.NewResponseController(q.answer).SetReadDeadline(time.Time{})
-	return body, nil
+	return body, q.body.memory.Draw(part, value.JSONCost(body))
 }
 
 // readMessage reads the body of POST v1/message.

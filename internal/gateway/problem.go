@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/gateway/openai"
+	"github.com/skein-dev/skein/internal/membudget"
 )
 
 // problem is an error that people outside may see. It names no object and nothing of other conversations.
@@ -31,7 +32,9 @@ var (
 	errNoGateway    = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: ask whoever runs this page for the address"}
 	errNoPath       = &problem{status: http.StatusNotFound, reason: "NotFound", message: "this address does not exist: use POST v1/message, GET v1/messages, POST v1/new, or POST v1/chat/completions and GET v1/models"}
 	errChatTooLarge = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", param: "messages", message: "the messages are too long: leave the oldest out"}
-	errBodies       = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "too many large messages arrive at once: send this one again in a moment", retry: 1}
+	errBodies       = &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many large messages arrive at once: send this one again in a moment", retry: 1}
+	errNoMemory     = &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too much is under way here at once: send this again in a moment", retry: 1}
+	errNoRoom       = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "there is no room for the answer at present, and the agent works on: GET v1/messages has it later", retry: 1}
 	errNotInTime    = &problem{status: http.StatusGatewayTimeout, reason: "Timeout", message: "the agent is still at work: its answer is part of this conversation later, and GET v1/messages has it"}
 	errNoKey        = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", code: "invalid_api_key", message: "send a key that is valid here, as Authorization: Bearer KEY"}
 	errUnavailable  = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "the agent cannot answer at present: try again later", retry: 5}
@@ -85,6 +88,11 @@ func outside(ctx context.Context, err error) *problem {
 	if errors.As(err, &p) {
 		return p
 	}
+	var busy *membudget.BusyError
+	if errors.As(err, &busy) {
+		logr.FromContextOrDiscard(ctx).Info("A request of the gateway found no memory", "cause", err.Error())
+		return errNoMemory
+	}
 	switch s := status.Of(ctx, "", err); s.ErrStatus.Code {
 	case http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		logr.FromContextOrDiscard(ctx).Info("A request of the gateway cannot be answered at present", "cause", err.Error())
@@ -102,6 +110,13 @@ func outside(ctx context.Context, err error) *problem {
 	}
 	logr.FromContextOrDiscard(ctx).Error(err, "A request of the gateway failed")
 	return errInternal
+}
+
+// refusedMemory reports whether an error means that there is no memory for something.
+func refusedMemory(err error) bool {
+	var busy *membudget.BusyError
+	var large *membudget.TooLargeError
+	return errors.As(err, &busy) || errors.As(err, &large)
 }
 
 // errorBody is the body of an answer that is a problem: in the form of OpenAI, and with a reason.

@@ -28,9 +28,7 @@ type request struct {
 	// fresh reports that nobody had the id before.
 	fresh bool
 	user  string
-	// bodies is what all bodies may take, and body the one of this request; nil while it is not read.
-	bodies *budget
-	body   *metered
+	body  *metered // nil while it is not read
 }
 
 // paths are what a gateway serves, with the method and who answers.
@@ -66,7 +64,9 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 		return
 	}
 	log := logr.FromContextOrDiscard(r.Context()).WithValues("session", session, "namespace", parts[0], "threadGateway", parts[1])
-	r = r.WithContext(logr.NewContext(r.Context(), log))
+	ctx, done := s.opts.Memory.Begin(logr.NewContext(r.Context(), log), parts[0])
+	defer done()
+	r = r.WithContext(ctx)
 	if parts[2] == webhookPath {
 		w.of("webhookreceiver", parts[0], parts[1], parts[2])
 		s.deliver(w, r, parts[0], parts[1])
@@ -83,7 +83,7 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 		refuse(w, outside(r.Context(), err))
 		return
 	}
-	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g), bodies: s.bodies}
+	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g)}
 	defer func() { q.body.release() }()
 	if err := s.gated(q, parts[2]); err != nil {
 		refuse(w, outside(r.Context(), err))

@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -72,7 +73,9 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// Draining reports whether the replica is stopping. Then requests are refused, and another replica answers them. It may be nil.
 	Draining func() bool
-	Logger   logr.Logger
+	// Memory is what requests draw from. nil is without limit.
+	Memory *membudget.Budget
+	Logger logr.Logger
 }
 
 // Bounds of connections. A client that sends slowly, or that does not read, loses its connection.
@@ -95,7 +98,6 @@ type Server struct {
 	limits   *limiters
 	hooks    rates
 	stopping chan struct{}
-	bodies   *budget
 
 	headerTime, requestTime time.Duration
 }
@@ -109,7 +111,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
 		limits:   newLimiters(),
-		stopping: make(chan struct{}), bodies: newBudget(maxBodies), headerTime: headerTime, requestTime: requestTime,
+		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime,
 	}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/webhook"
@@ -129,17 +129,23 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(to.MaxBytes)))
+	memory := membudget.From(r.Context())
+	body, err := membudget.ReadAll(r.Context(), memory, http.MaxBytesReader(w, r.Body, int64(to.MaxBytes)))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, errLargeHook
+	case refusedMemory(err):
+		return nil, err
 	case err != nil:
 		return nil, badRequest("the body did not arrive whole: send it again, and faster")
 	}
 	id, event, err := checked(to, r.Header, body)
 	if err != nil {
 		return nil, &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: errForged + err.Error()}
+	}
+	if err := memory.Draw(r.Context(), takes(body)); err != nil {
+		return nil, err
 	}
 	return s.store(r.Context(), to, id, event, body)
 }
@@ -201,6 +207,16 @@ const metadataWebhook = "webhook"
 func digestOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
+}
+
+// takes returns about how many bytes the message of a delivery takes besides the body: its content is made, put into a message, and
+// written. A text that is not JSON may need six bytes for each of its own.
+func takes(body []byte) int64 {
+	const copies, escaped = 3, 6
+	if json.Valid(body) {
+		return copies * int64(len(body))
+	}
+	return (1 + copies) * escaped * int64(len(body))
 }
 
 // contentOf returns the content of the message: the delivery as JSON. A body that is not JSON becomes a text in it.

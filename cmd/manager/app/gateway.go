@@ -74,7 +74,7 @@ func (o *Options) addGateway(mgr ctrl.Manager, data *data, eng *engine.Engine, r
 	opts := gateway.Options{
 		Listener: listener, TLS: config, Threads: data.threads, Engine: eng, Gateways: resolver.Gateways,
 		Objects: objects, Receivers: resolver.Webhooks, Received: objects,
-		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, Network: network, TrustedProxies: proxies, Draining: d.is, Logger: o.Logger.WithName("gateway"),
+		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Secrets: o.secrets, Network: network, TrustedProxies: proxies, Draining: d.is, Memory: o.memory, Logger: o.Logger.WithName("gateway"),
 	}
 	if api != nil {
 		opts.Audit, opts.Share = api.Auditor(), api.Flow()
