@@ -77,6 +77,40 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		refused(e.do("GET", at("t", "/files/a.txt"), nil))
 	})
 
+	It("is drawn for exports and imports", func(ctx SpecContext) {
+		_, err := st.Inject(ctx, message("hello"))
+		Expect(err).NotTo(HaveOccurred())
+		e.thread("into")
+		resp, lines := e.do("GET", at("t", "/export"), nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusOK))
+		letGo := hold(64 << 10)
+		refused(e.do("GET", at("t", "/export"), nil))
+		refused(e.do("POST", at("into", "/import"), strings.NewReader(lines)))
+		letGo()
+		letGo = hold(2 << 20)
+		refused(e.do("POST", at("into", "/import"), strings.NewReader(lines+`{"type":"result","x":[`+strings.Repeat("{},", 10_000)+"{}]}\n")))
+		letGo()
+		resp, body := e.do("POST", at("into", "/import"), strings.NewReader(lines))
+		Expect(resp.StatusCode).To(Equal(http.StatusCreated), body)
+		Eventually(budget.Used).Should(BeZero())
+	})
+
+	It("is drawn for backups and restores", Label("K8S-09"), func() {
+		const root = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/"
+		letGo := hold(64 << 10)
+		refused(e.do("GET", root+"backups", nil))
+		rows := strings.Repeat(`{"table":"nothing","row":{}}`+"\n", 1000)
+		refused(e.do("POST", root+"restores/b/rows", strings.NewReader(rows), "Content-Type", "application/json"))
+		refused(e.do("POST", root+"restores", strings.NewReader(`{"backup":"b","x":[`+strings.Repeat("{},", 1000)+`{}]}`), "Content-Type", "application/json"))
+		refused(e.do("PUT", root+"restores/b/contents/"+strings.Repeat("a", 64), strings.NewReader("x")))
+		letGo()
+		resp, body := e.do("POST", root+"restores/b/rows", strings.NewReader(rows), "Content-Type", "application/json")
+		Expect(resp.StatusCode).To(Equal(http.StatusUnprocessableEntity), body)
+		resp, _ = e.do("GET", root+"backups", nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusOK))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
 	It("ends a stream that finds none, which goes on where it ended", func(ctx SpecContext) {
 		_, err := st.Inject(ctx, message("hello"))
 		Expect(err).NotTo(HaveOccurred())

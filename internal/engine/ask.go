@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -56,7 +57,9 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.frame != nil {
 		emit = func(model.Delta) {} // viewers of the conversation see the caller, not a called prompt
 	}
-	call, later := r.allowBackpressure(ctx)
+	answering, over := membudget.Part(ctx) // the answer is part of the conversation afterwards
+	defer over()
+	call, later := r.allowBackpressure(answering)
 	call, done := r.whileWanted(call)
 	res, err := client.Stream(call, req, emit)
 	done()

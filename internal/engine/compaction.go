@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/model/window"
 	"github.com/skein-dev/skein/internal/store"
@@ -227,7 +228,9 @@ func (k *compactor) sumUp(ctx context.Context, before *store.Message, full trans
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, r.engine.opts.CompactionTimeout, errSlowSummary(r.engine.opts.CompactionTimeout))
 	defer cancel()
-	res, err := client.Stream(limited, req, func(model.Delta) {})
+	summing, over := membudget.Part(limited)
+	defer over()
+	res, err := client.Stream(summing, req, func(model.Delta) {})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -55,7 +56,9 @@ func Embed(ctx context.Context, models model.Factory, redact func(namespace, tex
 	for i, text := range texts {
 		said[i] = clip.Runes(redact(a.Namespace, text), maxEmbeddedRunes)
 	}
-	res, err := embedder.Embed(ctx, said)
+	asking, over := membudget.Part(ctx)
+	defer over()
+	res, err := embedder.Embed(asking, said)
 	if err != nil {
 		return nil, err
 	}

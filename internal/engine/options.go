@@ -110,7 +110,7 @@ func (o *Options) setDefaults() {
 		o.Network = outbound.New(outbound.Policy{})
 	}
 	if o.MCP == nil {
-		o.MCP = mcptool.New(mcptool.Options{Network: o.Network, Log: o.Logger, Redact: o.Redact})
+		o.MCP = mcptool.New(mcptool.Options{Network: o.Network, Log: o.Logger, Redact: o.Redact, Memory: o.Memory})
 	}
 	if o.Redact == nil {
 		o.Redact = func(_, text string) string { return text }

@@ -92,7 +92,7 @@ func (s *Server) await(q *request, to sink, threadID string, after int64, messag
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		a.Status = statusRunning
 		to.end(a, nil)
-	case refusedMemory(err):
+	case membudget.Refused(err):
 		logr.FromContextOrDiscard(ctx).Info("An answer of the gateway found no memory", "cause", err.Error())
 		to.end(nil, errNoRoom)
 	case err != nil:

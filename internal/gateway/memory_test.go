@@ -139,7 +139,7 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 
 		held := hoard("ns", 2<<20)
 		_, err = follow()
-		Expect(refusedMemory(err)).To(BeTrue(), "%v", err)
+		Expect(membudget.Refused(err)).To(BeTrue(), "%v", err)
 		held.Close()
 		Expect(budget.Used()).To(BeZero())
 	})

@@ -202,7 +202,7 @@ func readBody(q *request, most int32, tooLarge *problem) ([]byte, error) {
 		return nil, tooLarge
 	case errors.Is(err, errBodies):
 		return nil, errBodies
-	case refusedMemory(err):
+	case membudget.Refused(err):
 		return nil, err
 	case err != nil:
 		return nil, badRequest("the body did not arrive whole: send it again, and faster")

@@ -112,13 +112,6 @@ func outside(ctx context.Context, err error) *problem {
 	return errInternal
 }
 
-// refusedMemory reports whether an error means that there is no memory for something.
-func refusedMemory(err error) bool {
-	var busy *membudget.BusyError
-	var large *membudget.TooLargeError
-	return errors.As(err, &busy) || errors.As(err, &large)
-}
-
 // errorBody is the body of an answer that is a problem: in the form of OpenAI, and with a reason.
 type errorBody struct {
 	Error struct {

@@ -135,7 +135,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	switch {
 	case errors.As(err, &large):
 		return nil, errLargeHook
-	case refusedMemory(err):
+	case membudget.Refused(err):
 		return nil, err
 	case err != nil:
 		return nil, badRequest("the body did not arrive whole: send it again, and faster")

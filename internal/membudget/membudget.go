@@ -9,6 +9,7 @@ package membudget
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,6 +42,13 @@ type TooLargeError struct {
 // Error implements error.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("this takes %s of the manager's memory, more than the %s that a namespace can have: send or ask for less at once", mebibytes(e.Bytes), mebibytes(e.Most))
+}
+
+// Refused reports whether an error means that there is no memory for something.
+func Refused(err error) bool {
+	var busy *BusyError
+	var large *TooLargeError
+	return errors.As(err, &busy) || errors.As(err, &large)
 }
 
 func mebibytes(n int64) string {

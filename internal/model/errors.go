@@ -31,6 +31,8 @@ const (
 	KindFailed Kind = "failed"
 	// KindFiltered: the provider's content filter stopped the answer.
 	KindFiltered Kind = "filtered"
+	// KindNoMemory: the namespace has no memory for the answer.
+	KindNoMemory Kind = "no_memory"
 	// KindConfig: the Model cannot be used as declared.
 	KindConfig Kind = "config"
 )

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"pgregory.net/rapid"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -74,6 +76,38 @@ var _ = Describe("export and import", func() {
 		})
 	})
 
+	It("draw what they have in memory, and return it", Label("K8S-12", "LOG-01", "LOG-02"), func(ctx SpecContext) {
+		e := newEnv(ctx)
+		from, into := e.create(ctx, "from"), e.create(ctx, "into")
+		for range 40 {
+			logged(ctx, from, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: ptr(strings.Repeat("x", 200<<10))}})
+		}
+		budget := membudget.New(16<<20, time.Millisecond)
+		work, done := budget.Begin(ctx, "ns")
+		defer done()
+		most := int64(0)
+		var out bytes.Buffer
+		_, err := from.Export(work, writes(func(p []byte) (int, error) {
+			most = max(most, budget.Used())
+			return out.Write(p)
+		}))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(most).To(And(BeNumerically(">", 400<<10), BeNumerically("<", 5<<20)), "8 MiB were written")
+		Expect(budget.Used()).To(BeZero())
+
+		_, err = into.Import(work, &out)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(budget.Used()).To(BeZero())
+
+		other := budget.Open("ns")
+		Expect(other.TryDraw(6 << 20)).To(Succeed())
+		defer other.Close()
+		bomb := `{"type":"manifest"}` + "\n" + `{"type":"result","x":[` + strings.Repeat("{},", 10_000) + "{}]}\n"
+		_, err = e.create(ctx, "bomb").Import(work, strings.NewReader(bomb))
+		Expect(membudget.Refused(err)).To(BeTrue(), "%v", err)
+		Expect(membudget.From(work).Held()).To(BeZero())
+	})
+
 	It("begin after the last destruction", Label("LOG-01"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t1")
@@ -97,6 +131,10 @@ var _ = Describe("export and import", func() {
 		Expect(lines[2]).To(ContainSubstring(`"turns":77`))
 	})
 })
+
+type writes func(p []byte) (int, error)
+
+func (w writes) Write(p []byte) (int, error) { return w(p) }
 
 func logged(ctx SpecContext, st *thread.State, ops ...store.Op) {
 	GinkgoHelper()

@@ -3,23 +3,33 @@ package thread
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/jsonl"
 )
 
-// exportPage is how many messages or log entries are in memory at once. A message may have a mebibyte.
-const exportPage = 50
+const (
+	// exportPage is the largest number of messages or log entries that are in memory at once. A message may have a mebibyte.
+	exportPage = 50
+	// firstExport is how many are read first. Their size says how many the next read may fetch.
+	firstExport = 4
+	// exportBytes is about how many bytes the next reads fetch. It is also what is drawn before a read.
+	exportBytes = 1 << 20
+)
 
 // Export writes the conversation as lines of JSON (LOG-01, docs/export.md): the manifest, then messages, tool uses,
 // assistant texts and results in the order in which they were written, up to the last one when Export begins. It needs
 // memory for one page of messages, however long the conversation is. wrote is false for an error before anything was
 // written.
 func (st *State) Export(ctx context.Context, w io.Writer) (wrote bool, err error) {
+	ctx, done := membudget.Part(ctx)
+	defer done()
 	info, err := st.Info(ctx)
 	if err != nil {
 		return false, err
@@ -35,10 +45,13 @@ func (st *State) Export(ctx context.Context, w io.Writer) (wrote bool, err error
 	if err != nil {
 		return false, err
 	}
+	if err := e.open(begin); err != nil {
+		return false, err
+	}
 	if err := e.enc.Encode(m); err != nil {
 		return true, err
 	}
-	if err := e.lines(begin); err != nil {
+	if err := e.lines(); err != nil {
 		return true, err
 	}
 	return true, e.out.Flush()
@@ -50,6 +63,8 @@ type exporter struct {
 	last int64 // sequence number of the last entry to export
 	out  *bufio.Writer
 	enc  *json.Encoder
+	said pages[store.Message]
+	log  pages[store.Event]
 }
 
 // manifest returns the first line. Values from an import are kept until something has happened since.
@@ -104,19 +119,33 @@ func (e *exporter) begin(info *store.Thread) (seq int64, err error) {
 // exported are the types of log entries that have lines.
 var exported = []string{store.EventRunEnded, store.EventImportedToolUse, store.EventImportedAssistantText, store.EventImportedResult}
 
-// lines writes messages and log entries after a sequence number, merged by their sequence numbers.
-func (e *exporter) lines(after int64) error {
-	messages := pages[store.Message]{read: e.messages, after: after}
-	entries := pages[store.Event]{read: func(after int64) ([]store.Event, error) {
-		return e.st.svc.store.LogEntries(e.ctx, e.st.id, after, exportPage, exported...)
-	}, seq: func(v *store.Event) int64 { return v.Seq }, after: after}
-	messages.seq = func(m *store.Message) int64 { return m.Seq }
+// open reads the first messages and log entries after a sequence number. An error is still an answer then.
+func (e *exporter) open(after int64) error {
+	e.said = pages[store.Message]{
+		ctx: e.ctx, read: e.messages, after: after,
+		seq: func(m *store.Message) int64 { return m.Seq }, bytes: (*store.Message).Bytes,
+	}
+	e.log = pages[store.Event]{
+		ctx: e.ctx, after: after, read: func(after int64, limit int) ([]store.Event, error) {
+			return e.st.svc.store.LogEntries(e.ctx, e.st.id, after, limit, exported...)
+		},
+		seq: func(v *store.Event) int64 { return v.Seq }, bytes: (*store.Event).Bytes,
+	}
+	_, err := e.said.peek()
+	if err == nil {
+		_, err = e.log.peek()
+	}
+	return err
+}
+
+// lines writes messages and log entries, merged by their sequence numbers.
+func (e *exporter) lines() error {
 	for {
-		m, err := messages.peek()
+		m, err := e.said.peek()
 		if err != nil {
 			return err
 		}
-		v, err := entries.peek()
+		v, err := e.log.peek()
 		if err != nil {
 			return err
 		}
@@ -130,10 +159,10 @@ func (e *exporter) lines(after int64) error {
 		case m == nil && v == nil:
 			return nil
 		case v == nil || m != nil && m.Seq <= v.Seq:
-			messages.next()
+			e.said.next()
 			err = e.message(m)
 		default:
-			entries.next()
+			e.log.next()
 			err = e.entry(v)
 		}
 		if err != nil {
@@ -142,8 +171,8 @@ func (e *exporter) lines(after int64) error {
 	}
 }
 
-func (e *exporter) messages(after int64) ([]store.Message, error) {
-	page, err := e.st.svc.store.Messages(e.ctx, e.st.id, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: exportPage, IncludeSilent: true})
+func (e *exporter) messages(after int64, limit int) ([]store.Message, error) {
+	page, err := e.st.svc.store.Messages(e.ctx, e.st.id, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: limit, IncludeSilent: true})
 	if err != nil {
 		return nil, err
 	}
@@ -218,29 +247,55 @@ func (e *exporter) entry(v *store.Event) error {
 
 // pages reads a list page by page.
 type pages[T any] struct {
-	read  func(after int64) ([]T, error)
+	ctx   context.Context // its account is what pages draw from
+	read  func(after int64, limit int) ([]T, error)
 	seq   func(*T) int64
+	bytes func(*T) int64
 	page  []T
 	after int64
+	limit int   // how many the next page may have
+	drawn int64 // for the page
 	done  bool
 }
 
 // peek returns the next element, or nil at the end.
 func (p *pages[T]) peek() (*T, error) {
 	if len(p.page) == 0 && !p.done {
-		page, err := p.read(p.after)
-		if err != nil {
+		if err := p.fetch(); err != nil {
 			return nil, err
-		}
-		p.page, p.done = page, len(page) < exportPage
-		if len(page) > 0 {
-			p.after = p.seq(&page[len(page)-1])
 		}
 	}
 	if len(p.page) == 0 {
 		return nil, nil
 	}
 	return &p.page[0], nil
+}
+
+// fetch reads the next page. It draws its memory, and returns that of the one before it.
+func (p *pages[T]) fetch() error {
+	membudget.From(p.ctx).Return(p.drawn)
+	p.drawn = 0
+	settle, err := membudget.Reserve(p.ctx, exportBytes)
+	if err != nil {
+		return err
+	}
+	limit := cmp.Or(p.limit, firstExport)
+	p.page, err = p.read(p.after, limit)
+	if err != nil {
+		return err
+	}
+	p.done = len(p.page) < limit
+	var size int64
+	for i := range p.page {
+		size += p.bytes(&p.page[i])
+	}
+	p.drawn = 2 * size // once as it is read, once as it is written
+	settle(p.drawn)
+	if n := len(p.page); n > 0 {
+		p.after = p.seq(&p.page[n-1])
+		p.limit = min(max(int(exportBytes/(size/int64(n))), 1), exportPage)
+	}
+	return nil
 }
 
 func (p *pages[T]) next() { p.page = p.page[1:] }

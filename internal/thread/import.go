@@ -10,6 +10,8 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"github.com/skein-dev/skein/internal/drawn"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/jsonl"
 )
@@ -21,6 +23,9 @@ const (
 	// MaxImportLine limits a line, in bytes.
 	MaxImportLine = 4 << 20
 )
+
+// importBytes is about how much memory an import takes besides its lines.
+const importBytes = 1 << 20
 
 // ImportError says which line of an import is wrong, counted from 1.
 type ImportError struct {
@@ -41,18 +46,28 @@ type ImportResult struct {
 // Import fills an empty thread with a conversation in the form of Export (LOG-02): messages become messages, the other
 // lines become log entries. It is all or nothing. An *ImportError names the line that is wrong, and store.ErrNotEmpty
 // means that the thread already has a conversation. The stream is read to its end, through the bucket, before anything
-// is written, so memory is needed for one line only.
+// is written, so memory is needed for one line only. It is drawn from the account of ctx, that of the largest line before the transaction
+// begins, which must not wait for it.
 func (st *State) Import(ctx context.Context, r io.Reader) (*ImportResult, error) {
 	if info, err := st.Info(ctx); err != nil {
 		return nil, err
 	} else if info.Messages > 0 || info.Queued > 0 {
 		return nil, store.ErrNotEmpty
 	}
+	ctx, done := membudget.Part(ctx)
+	defer done()
+	if err := membudget.From(ctx).Draw(ctx, importBytes); err != nil {
+		return nil, err
+	}
+	lines := &drawn.Body{ReadCloser: io.NopCloser(r), Context: ctx, Account: membudget.From(ctx), Lines: true}
 	temp := newObject() // no file refers to it, so a sweep removes what a crash leaves
 	defer st.svc.blobs.remove(context.WithoutCancel(ctx), temp)
 	in := &importer{svc: st.svc, limit: MaxImportBytes}
-	manifest, err := in.spool(ctx, temp, r)
+	manifest, err := in.spool(ctx, temp, lines)
 	if err != nil {
+		return nil, err
+	}
+	if err := membudget.From(ctx).Draw(ctx, lines.Largest()); err != nil {
 		return nil, err
 	}
 	op := &store.ImportConversation{

@@ -125,6 +125,9 @@ func identity() (string, error) {
 
 // assemble builds the engine, the controllers and the runtime API, and adds them to the manager. It returns the engine.
 func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *codeRunner, d *draining) (drainer, error) {
+	if err := o.openMemory(metrics.Registry); err != nil {
+		return nil, err
+	}
 	models := provider.NewFactory(clock.RealClock{}).WithLimits(modellimit.New(data.store, clock.RealClock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	resolver := definitions.New(mgr.GetCache(), contents, compile.Compile, models)
@@ -143,7 +146,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	resolver.JudgeAddresses(network)
 	models.Through(func(namespace string) http.RoundTripper { return network.ForModels(namespace) })
 	servers := mcptool.New(mcptool.Options{
-		Network: network, Log: o.Logger.WithName("mcp"),
+		Network: network, Memory: o.memory, Log: o.Logger.WithName("mcp"),
 		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)), Redact: o.secrets.Text,
 	})
 	if err := mgr.Add(&closer{closes: []func(){servers.Close, network.Close}}); err != nil {
@@ -160,9 +163,6 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return nil, err
 	}
 	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota).WithQuotas(quotas.Limits)
-	if err := o.openMemory(metrics.Registry); err != nil {
-		return nil, err
-	}
 	eng, err := engine.New(engine.Options{
 		Memory:        o.memory,
 		Threads:       data.threads,
@@ -183,7 +183,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 
 		Logger:  o.Logger.WithName("engine"),
 		Redact:  o.secrets.Text,
-		PostRun: after.Tasks(after.Options{Store: data.store, Definitions: resolver, Models: models, Redact: o.secrets.Text}),
+		PostRun: after.Tasks(after.Options{Store: data.store, Definitions: resolver, Models: models, Redact: o.secrets.Text, Memory: o.memory}),
 	})
 	if err != nil {
 		return nil, err

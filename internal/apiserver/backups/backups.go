@@ -15,6 +15,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -25,6 +26,10 @@ const (
 	// pieceBytes is the least size of a file with rows, but for the last.
 	pieceBytes  = 1 << 20
 	busySeconds = 10
+	// contentsBytes is about how much memory the contents of a file take while they come in or go out. backupBytes is what a backup
+	// takes: its rows are gathered in a buffer that grows, and each is encoded before it is there.
+	contentsBytes = 1 << 20
+	backupBytes   = contentsBytes + 4*pieceBytes
 )
 
 // Backups serves backups.
@@ -56,6 +61,9 @@ func (h *Backups) Read(c *call.Call) error {
 		defer func() { <-h.slots }()
 	default:
 		return apierrors.NewTooManyRequests(fmt.Sprintf("%d backups are being made: try again when one has ended", atOnce), busySeconds)
+	}
+	if err := membudget.From(c.Context()).Draw(c.Context(), backupBytes); err != nil {
+		return err
 	}
 	b, err := h.Threads.BeginBackup(c.Context())
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -86,8 +87,11 @@ func (h *Restores) Begin(c *call.Call) error {
 // body reads a body of a bounded size.
 func (h *Restores) body(c *call.Call, limit int64) ([]byte, error) {
 	in := c.PatientBody(h.TransferTimeout)
-	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	memory := membudget.From(c.Context())
+	data, err := membudget.ReadAll(c.Context(), memory, io.LimitReader(in, limit+1))
 	switch {
+	case membudget.Refused(err):
+		return nil, err
 	case err != nil:
 		return nil, apierrors.NewBadRequest("the body was cut off or came too slowly, and nothing of it was restored: send it again")
 	case int64(len(data)) > limit:
@@ -95,7 +99,10 @@ func (h *Restores) body(c *call.Call, limit int64) ([]byte, error) {
 	case len(data) == 0:
 		return nil, apierrors.NewBadRequest("the body is empty: send what belongs to the restore")
 	}
-	return data, nil
+	if err := memory.Draw(c.Context(), int64(len(data))); err != nil { // its lines are texts of their own
+		return nil, err
+	}
+	return data, c.DrawJSON(data)
 }
 
 // Rows answers POST restores/{backup}/rows.
@@ -128,6 +135,9 @@ func (h *Restores) Contents(c *call.Call) error {
 	}
 	if !digestForm.MatchString(c.Rest()) {
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "digest", fmt.Sprintf("%q is not a SHA-256 in hex", c.Rest()))
+	}
+	if err := membudget.From(c.Context()).Draw(c.Context(), contentsBytes); err != nil {
+		return err
 	}
 	in := c.PatientBody(h.TransferTimeout)
 	err = h.Threads.RestoreContents(c.Context(), r, c.Rest(), in)

@@ -10,6 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -27,6 +28,8 @@ type Options struct {
 	Models      model.Factory
 	// Redact removes the secrets of a namespace from a text. The default returns the text unchanged.
 	Redact func(namespace, text string) string
+	// Memory is what the answers of models are drawn from. nil is without limit.
+	Memory *membudget.Budget
 }
 
 // Tasks returns the tasks for engine.Options.PostRun.
@@ -35,8 +38,17 @@ func Tasks(o Options) []postrun.Task {
 		o.Redact = func(_, text string) string { return text }
 	}
 	return []postrun.Task{
-		{Name: TaskEmbeddings, Due: remembers, Do: o.embed},
-		{Name: TaskTitle, Due: untitled, Do: o.title},
+		{Name: TaskEmbeddings, Due: remembers, Do: o.drawing(o.embed)},
+		{Name: TaskTitle, Due: untitled, Do: o.drawing(o.title)},
+	}
+}
+
+// drawing returns a task whose memory is drawn from that of its namespace, and returned when the task has ended.
+func (o *Options) drawing(do func(context.Context, postrun.Run) error) func(context.Context, postrun.Run) error {
+	return func(ctx context.Context, run postrun.Run) error {
+		ctx, done := o.Memory.Begin(ctx, run.Thread.Namespace)
+		defer done()
+		return do(ctx, run)
 	}
 }
 

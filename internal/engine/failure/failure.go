@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -65,7 +66,7 @@ func OfModel(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) || membudget.Refused(err) {
 		return err
 	}
 	var m *model.Error

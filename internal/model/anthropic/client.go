@@ -93,7 +93,10 @@ func (c *Client) setOptions(config model.Config) error {
 
 // Stream implements model.Client.
 func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	call, done := c.endpoint.Begin(ctx)
+	call, done, err := c.endpoint.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	params, err := c.params(call, req)
 	if err != nil {

@@ -14,7 +14,10 @@ import (
 
 // streamChat makes a call with the chat completions API.
 func (c *Client) streamChat(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	call, done := c.endpoint.Begin(ctx)
+	call, done, err := c.endpoint.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	params, err := c.chatParams(call, req)
 	if err != nil {

@@ -15,7 +15,10 @@ func (c *Client) Embed(ctx context.Context, texts []string) (*model.Embeddings, 
 	if len(texts) == 0 {
 		return &model.Embeddings{}, nil
 	}
-	call, done := c.endpoint.Begin(ctx)
+	call, done, err := c.endpoint.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	var raw *http.Response
 	res, err := c.embeddings.New(call, sdk.EmbeddingNewParams{

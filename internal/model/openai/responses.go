@@ -18,7 +18,10 @@ const metadataReasoning = "openai_reasoning"
 
 // streamResponses makes a call with the responses API.
 func (c *Client) streamResponses(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	call, done := c.endpoint.Begin(ctx)
+	call, done, err := c.endpoint.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer done()
 	params, err := c.responseParams(call, req)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 )
 
@@ -79,9 +80,24 @@ func (e *Endpoint) Shown() string { return e.shown }
 
 var errIdle = errors.New("the model sent nothing for too long")
 
+// leastAnswer is what is drawn before a call is made. So a call whose answer finds no memory is most often not made at all.
+const leastAnswer = 64 << 10
+
 // Begin limits a call. The returned context ends when the call takes too long, or when nothing arrives for too long.
-// Call done at the end.
-func (e *Endpoint) Begin(ctx context.Context) (call context.Context, done func()) {
+// Call done at the end, unless there is an error, which says that there is no memory for an answer.
+func (e *Endpoint) Begin(ctx context.Context) (call context.Context, done func(), err error) {
+	a := membudget.From(ctx)
+	if err := a.Draw(ctx, leastAnswer); err != nil {
+		return nil, nil, err
+	}
+	call, end := e.limit(ctx)
+	return call, func() {
+		end()
+		a.Return(leastAnswer)
+	}, nil
+}
+
+func (e *Endpoint) limit(ctx context.Context) (call context.Context, done func()) {
 	call, cancelTime := context.WithTimeout(ctx, e.timeout)
 	if e.idle <= 0 {
 		return call, cancelTime
@@ -105,6 +121,13 @@ type watchdog struct {
 func (w *watchdog) heard() {
 	if w != nil {
 		w.timer.Reset(w.term)
+	}
+}
+
+// pause stops the watchdog until something is heard: it is not the model that is waited for.
+func (w *watchdog) pause() {
+	if w != nil {
+		w.timer.Stop()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 )
 
@@ -42,10 +43,18 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 	var wrongType *json.UnmarshalTypeError
 	var dns *net.DNSError
 	var redirect *redirectError
+	var busy *membudget.BusyError
+	var large *membudget.TooLargeError
 	var refused interface{ Refused() string } // by the network, before anything was sent
 	switch {
 	case errors.As(f.Err, &refused):
 		return model.Errorf(model.KindUnreachable, "%s", e.Quote(refused.Refused()))
+	case errors.As(f.Err, &busy):
+		out := model.Errorf(model.KindNoMemory, "there is no memory for the answer of the model at %s: %s", e.shown, busy)
+		out.Passing = true
+		return out
+	case errors.As(f.Err, &large):
+		return model.Errorf(model.KindNoMemory, "there is no memory for the answer of the model at %s: %s", e.shown, large)
 	case f.Streamed:
 		out := model.Errorf(model.KindFailed, "the model at %s failed%s", e.shown, e.said(f))
 		out.Code, out.Passing = codeOf(f), f.Passing

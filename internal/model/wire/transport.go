@@ -6,7 +6,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/skein-dev/skein/internal/drawn"
+	"github.com/skein-dev/skein/internal/membudget"
 )
 
 // transport is for models whose Config has none. It is shared by all of them.
@@ -24,7 +28,7 @@ const maxAnswerBytes = 32 << 20
 
 var errAnswerTooLong = errors.New("the answer is too long")
 
-// roundTripper ends answers that exceed the limit, and notifies the call's watchdog of received data.
+// roundTripper ends answers that exceed the limit, draws their memory, and notifies the call's watchdog of received data.
 type roundTripper struct{ next http.RoundTripper }
 
 func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -32,7 +36,10 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil && res.Body != nil {
 		w := watchdogOf(req.Context())
 		w.heard()
-		res.Body = &body{ReadCloser: res.Body, left: maxAnswerBytes, watchdog: w}
+		res.Body = &drawn.Body{
+			ReadCloser: &body{ReadCloser: res.Body, left: maxAnswerBytes, watchdog: w}, Context: req.Context(), Account: membudget.From(req.Context()),
+			Events: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"), Keep: true, OnWait: w.pause,
+		}
 	}
 	return res, err
 }

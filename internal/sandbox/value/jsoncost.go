@@ -2,19 +2,28 @@ package value
 
 // JSONCost returns about how many bytes of memory a decoded JSON text needs besides the text itself, without decoding it.
 func JSONCost(b []byte) int64 {
+	var m JSONMeter
+	return m.Cost(b)
+}
+
+// JSONMeter is JSONCost for a text that comes in pieces. The zero value is at the begin of a text.
+type JSONMeter struct{ quoted, escaped bool }
+
+// Cost returns what the next piece of the text adds.
+func (m *JSONMeter) Cost(b []byte) int64 {
 	var n int64
-	quoted := false
-	for i := 0; i < len(b); i++ {
-		c := b[i]
+	for _, c := range b {
 		switch {
-		case quoted && c == '\\':
-			i++
+		case m.escaped:
+			m.escaped = false
+		case m.quoted && c == '\\':
+			m.escaped = true
 		case c == '"':
-			quoted = !quoted
-			if quoted {
+			m.quoted = !m.quoted
+			if m.quoted {
 				n += costHeader
 			}
-		case quoted:
+		case m.quoted:
 		case c == '{':
 			n += costObject + costGroup
 		case c == '[':

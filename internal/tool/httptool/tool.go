@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -228,7 +230,15 @@ func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted b
 	return t.network.RoundTrip(req)
 }
 
-// read reads a response up to the limit.
+// takes returns about how many bytes of memory an answer takes besides its body.
+func (r *Request) takes(body []byte) int64 {
+	if r.result != nil {
+		return value.JSONCost(body)
+	}
+	return int64(len(body))
+}
+
+// read reads a response up to the limit. What it takes is drawn from the account of the call.
 func (t *httpTool) read(ctx context.Context, resp *http.Response) (*answer, error) {
 	defer func() { _ = resp.Body.Close() }()
 	a := &answer{code: resp.StatusCode, header: resp.Header, redact: t.host.Redacted}
@@ -237,10 +247,16 @@ func (t *httpTool) read(ctx context.Context, resp *http.Response) (*answer, erro
 		limit = min(limit, 2*maxErrorShown)
 	}
 	var err error
-	a.body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	memory := membudget.From(ctx)
+	a.body, err = membudget.ReadAll(ctx, memory, io.LimitReader(resp.Body, limit+1))
+	if err == nil { // it becomes a text once more, or a value
+		err = memory.Draw(ctx, t.spec.Request.takes(a.body))
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case membudget.Refused(err):
+		return nil, fmt.Errorf("the host %s was asked, and there is no memory for its answer: %w", resp.Request.URL.Hostname(), err)
 	case err != nil:
 		return nil, &unansweredError{"the answer broke off: " + outbound.Explain(err, resp.Request.URL.Hostname())}
 	case int64(len(a.body)) > limit && a.code < http.StatusMultipleChoices:

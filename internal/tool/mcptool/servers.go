@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -59,7 +60,9 @@ type Server struct {
 // Options are the options of Servers.
 type Options struct {
 	Network *outbound.Network
-	Log     logr.Logger
+	// Memory is what the messages of servers draw from that no call waits for. nil is without limit.
+	Memory *membudget.Budget
+	Log    logr.Logger
 	// Watch is called when a server has become reachable (err is nil) or unreachable. It may be nil and must not block.
 	Watch func(s *Server, err error)
 	// Redact removes the secrets of a namespace from a text. It must be called before the text is cut. nil leaves texts

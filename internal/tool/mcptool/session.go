@@ -1,9 +1,11 @@
 package mcptool
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -15,6 +17,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/drawn"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -49,7 +53,7 @@ func (v *server) connect(ctx context.Context) (*session, error) {
 		return nil, errors.New("spec.mcp.url is not a URL")
 	}
 	httpClient := &http.Client{
-		Transport: &transport{network: v.owner.opts.Network.For(v.config.Namespace), origin: origin, headers: v.config.Headers},
+		Transport: &transport{network: v.owner.opts.Network.For(v.config.Namespace), memory: v.memory, origin: origin, headers: v.config.Headers},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if !outbound.SameOrigin(req.URL, origin) || len(via) > 5 {
 				return &outbound.RefusedError{Message: fmt.Sprintf("the MCP server redirects to the host %s: give its final URL", req.URL.Hostname())}
@@ -89,9 +93,13 @@ func (v *server) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// memory opens an account for a message that no call waits for.
+func (v *server) memory() *membudget.Account { return v.owner.opts.Memory.Open(v.config.Namespace) }
+
 // transport adds the headers that authenticate requests, and refuses requests to other servers.
 type transport struct {
 	network *outbound.Scope
+	memory  func() *membudget.Account // for what no call waits for
 	origin  *url.URL
 	headers http.Header
 }
@@ -116,18 +124,42 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if ofCall {
 		sent.answered(resp.StatusCode)
 	}
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // the events of a stream are limited one by one
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxMessage)
+	in := &drawn.Body{ReadCloser: resp.Body, Context: req.Context(), Account: membudget.From(req.Context())}
+	if sent != nil {
+		in.OnRefused = sent.refuse
 	}
+	if in.Account == nil {
+		in.Account = t.memory()
+		in.OnClose = in.Account.Close
+	}
+	resp.Body = in
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // the events of a stream are limited one by one
+		in.Events = true
+		return resp, nil
+	}
+	in.ReadCloser = http.MaxBytesReader(nil, in.ReadCloser, maxMessage)
+	if !ofCall {
+		return resp, nil
+	}
+	// The session would end with a body that cannot be read. So it gets one that is there already.
+	body, err := io.ReadAll(in)
+	_ = in.Close()
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
 }
 
-// delivery records what happened to a call on its way: whether any of it was sent, and the status code of the response.
+// delivery records what happened to a call on its way: whether any of it was sent, the status code of the response, and whether there
+// was memory for it.
 // mu guards its fields.
 type delivery struct {
-	mu   sync.Mutex
-	sent bool
-	code int
+	mu      sync.Mutex
+	sent    bool
+	code    int
+	refused error
+	end     context.CancelCauseFunc // of the call
 }
 
 type deliveryKey struct{}
@@ -142,6 +174,21 @@ func (d *delivery) answered(code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.code = code
+}
+
+// refuse ends the call, because there is no memory for its answer.
+func (d *delivery) refuse(err error) {
+	d.mu.Lock()
+	d.refused = err
+	d.mu.Unlock()
+	d.end(err)
+}
+
+// noMemory returns why there is no memory for the answer, or nil.
+func (d *delivery) noMemory() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused
 }
 
 // undone reports whether the call certainly had no effect: it was not sent, or the server does not know the session,

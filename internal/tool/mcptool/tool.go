@@ -69,10 +69,12 @@ func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp
 		}
 		params := &mcp.CallToolParams{Name: t.remote.Remote, Arguments: json.RawMessage(call.Arguments), Meta: mcp.Meta{IdempotencyMeta: key}}
 		params.SetProgressToken(key)
-		way := &delivery{}
+		calling, end := context.WithCancelCause(ctx)
+		way := &delivery{end: end}
 		report := newReporter(ctx, t.host, call)
 		v.follow(key, report.add)
-		res, err := session.CallTool(context.WithValue(ctx, deliveryKey{}, way), params)
+		res, err := session.CallTool(context.WithValue(calling, deliveryKey{}, way), params)
+		end(nil)
 		v.follow(key, nil)
 		report.flush()
 		if err == nil {
@@ -80,6 +82,9 @@ func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if refused := way.noMemory(); refused != nil {
+			return nil, fmt.Errorf("it was called, and there is no memory for its answer: %w", refused)
 		}
 		undone := way.undone()
 		if saidBy(err) != nil && !undone {

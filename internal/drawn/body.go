@@ -1,0 +1,126 @@
+// Package drawn reads answers of others, such as models and MCP servers, whose memory is drawn from the account of the work that
+// they are for as they come.
+package drawn
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// Body is the body of an answer that is JSON, or server-sent events with JSON in them. Reading it draws what it takes: the text, and
+// what the text becomes when it is decoded. Events are decoded one by one, so what an event has taken is returned when the
+// one behind it is whole. The last one stays drawn, and so does a body that is not events, until the account is closed.
+type Body struct {
+	io.ReadCloser
+	// Context bounds how long a draw waits.
+	Context context.Context
+	Account *membudget.Account
+	// Events says that the body is server-sent events.
+	Events bool
+	// Lines says that the body is lines of JSON. They count as events do.
+	Lines bool
+	// Keep says that the text of events is kept by whoever reads them.
+	Keep bool
+	// OnWait is called before a draw that waits. It may be nil.
+	OnWait func()
+	// OnRefused is called once, with why there is no memory. It may be nil.
+	OnRefused func(error)
+	// OnClose is called when the body is closed. It may be nil.
+	OnClose func()
+
+	meter         value.JSONMeter
+	begun         bool  // the present line has some bytes
+	event, before int64 // what is returned of the present event, and of the one before it
+	largest       int64
+	refused       error
+}
+
+// Read implements io.Reader. It returns the error of the draw when there is no memory.
+func (b *Body) Read(p []byte) (int, error) {
+	if b.refused != nil {
+		return 0, b.refused
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.Account == nil || n == 0 {
+		return n, err
+	}
+	if refused := b.draw(p[:n]); refused != nil {
+		b.refused = refused
+		if b.OnRefused != nil {
+			b.OnRefused(refused)
+		}
+		return 0, refused
+	}
+	return n, err
+}
+
+func (b *Body) draw(text []byte) error {
+	for len(text) > 0 {
+		piece, ends := text, false
+		if b.Events || b.Lines {
+			piece, ends = b.upToEnd(text)
+		}
+		cost := b.meter.Cost(piece)
+		if err := b.take(int64(len(piece)) + cost); err != nil {
+			return err
+		}
+		b.event += cost
+		if !b.Keep {
+			b.event += int64(len(piece))
+		}
+		b.largest = max(b.largest, b.event)
+		if ends {
+			b.Account.Return(b.before)
+			b.before, b.event, b.meter = b.event, 0, value.JSONMeter{}
+		}
+		text = text[len(piece):]
+	}
+	return nil
+}
+
+func (b *Body) take(n int64) error {
+	err := b.Account.TryDraw(n)
+	var busy *membudget.BusyError
+	if errors.As(err, &busy) {
+		if b.OnWait != nil {
+			b.OnWait()
+		}
+		err = b.Account.Draw(b.Context, n)
+	}
+	if errors.Is(err, membudget.ErrClosed) {
+		return nil // nobody waits for the rest, which is read and dropped
+	}
+	return err
+}
+
+// Largest returns how many bytes of memory the largest event or line has taken so far.
+func (b *Body) Largest() int64 { return b.largest }
+
+// upToEnd returns the text up to the end of the present event, which is an empty line, and whether it has one.
+func (b *Body) upToEnd(text []byte) (piece []byte, ends bool) {
+	for i, c := range text {
+		switch c {
+		case '\n':
+			if !b.begun || b.Lines {
+				return text[:i+1], true
+			}
+			b.begun = false
+		case '\r':
+		default:
+			b.begun = true
+		}
+	}
+	return text, false
+}
+
+// Close implements io.Closer.
+func (b *Body) Close() error {
+	if b.OnClose != nil {
+		b.OnClose()
+	}
+	return b.ReadCloser.Close()
+}
