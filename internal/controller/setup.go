@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/webhook"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
@@ -77,7 +78,7 @@ const recorderName = "skein.dev/manager"
 // kube.Indexes.
 func Setup(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+		o.Clock = ownclock.Clock{}
 	}
 	recorder := redact.NewRecorder(mgr.GetEventRecorder(recorderName), o.Secrets)
 	c := redact.NewClient(mgr.GetClient(), o.Secrets)

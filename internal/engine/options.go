@@ -10,6 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
@@ -104,7 +105,7 @@ type Limits struct {
 
 func (o *Options) setDefaults() {
 	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+		o.Clock = ownclock.Clock{}
 	}
 	if o.Network == nil {
 		o.Network = outbound.New(outbound.Policy{})

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/gateway/openai"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/jsonl"
@@ -47,7 +47,7 @@ func (s *Server) chat(q *request) error {
 	return s.say(q, &saying{content: in.Said, earlier: in.Earlier, key: key}, func() sink {
 		q.answer.Header().Set(shouldRetry, "false") // from here on the agent has the message
 		a := openai.Answer{
-			ID: "chatcmpl-" + strings.TrimPrefix(sessionOf(q.answer.Header()), "sess_"), Model: q.gateway.Agent, Created: time.Now().Unix(),
+			ID: "chatcmpl-" + strings.TrimPrefix(sessionOf(q.answer.Header()), "sess_"), Model: q.gateway.Agent, Created: ownclock.Now().Unix(),
 		}
 		if in.Stream {
 			return newChatStream(s, q, a, in.Usage)
@@ -93,7 +93,7 @@ func (s *Server) models(q *request, name string) error {
 // recall puts what a client says was said before into its conversation, when that is empty. It is the client's word: it
 // has two roles, the user's and the agent's, and calls no tools.
 func recall(q *request, st *thread.State, earlier []openai.Turn) error {
-	now := jsonl.Time(time.Now().UnixMicro())
+	now := jsonl.Time(ownclock.Now().UnixMicro())
 	var lines bytes.Buffer
 	out := json.NewEncoder(&lines)
 	err := out.Encode(jsonl.Manifest{AgentID: q.gateway.Agent, CreatedAt: now, UpdatedAt: now})

@@ -18,6 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/webhook"
@@ -156,7 +157,7 @@ func checked(to *definitions.Receiver, h http.Header, body []byte) (id, event st
 		id, err = webhook.VerifyGitHub(h, to.Keys, body)
 		return id, h.Get(webhook.HeaderGitHubEvent), err
 	}
-	id, err = webhook.Verify(h, to.Keys, time.Now(), body)
+	id, err = webhook.Verify(h, to.Keys, ownclock.Now(), body)
 	var typed struct{ Type string }
 	_ = json.Unmarshal(body, &typed) // an event without a type has none
 	return id, typed.Type, err

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/ownclock"
 )
 
 const (
@@ -44,7 +46,7 @@ type entry struct{ namespace, name, value string }
 // NewRegistry returns an empty registry. A nil clock means the real clock.
 func NewRegistry(c clock.PassiveClock) *Registry {
 	if c == nil {
-		c = clock.RealClock{}
+		c = ownclock.Clock{}
 	}
 	return &Registry{clock: c, entries: map[entry]time.Time{}, namespaces: map[string]*index{}, all: newIndex(18), swept: c.Now()}
 }

@@ -9,6 +9,7 @@ import (
 	"gocloud.dev/blob"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -53,7 +54,7 @@ type limits struct {
 // NewService returns the domain over a store and a bucket.
 func NewService(o Options) *Service {
 	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+		o.Clock = ownclock.Clock{}
 	}
 	s := &Service{
 		store: o.Store,

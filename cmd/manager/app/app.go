@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -23,6 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
@@ -35,6 +35,9 @@ import (
 // Run runs the manager until ctx ends or a part that it needs fails.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.complete(); err != nil {
+		return err
+	}
+	if err := o.followClock(ctx); err != nil {
 		return err
 	}
 	cfg, err := o.restConfig()
@@ -128,7 +131,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := o.openMemory(metrics.Registry); err != nil {
 		return nil, err
 	}
-	models := provider.NewFactory(clock.RealClock{}).WithLimits(modellimit.New(data.store, clock.RealClock{}))
+	models := provider.NewFactory(ownclock.Clock{}).WithLimits(modellimit.New(data.store, ownclock.Clock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	resolver := definitions.New(mgr.GetCache(), contents, compile.Compile, models)
 	resolver.TellSecrets(o.secrets)
@@ -162,7 +165,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err != nil {
 		return nil, err
 	}
-	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, clock.RealClock{}, quota).WithQuotas(quotas.Limits)
+	effects := kube.NewEffects(written, mgr.GetAPIReader(), data.store, ownclock.Clock{}, quota).WithQuotas(quotas.Limits)
 	eng, err := engine.New(engine.Options{
 		Memory:        o.memory,
 		Threads:       data.threads,
@@ -196,13 +199,13 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	lead, err := o.addLeading(cfg, mgr, d, func(term ctrl.Manager) error {
 		for _, r := range []manager.Runnable{
-			&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")},
-			&sweeper{threads: data.threads, retained: o.RetainedTTL, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
-			&remover{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("remover")},
-			&ager{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")},
-			&statistics{store: data.store, cache: mgr.GetCache(), clock: clock.RealClock{}, log: o.Logger.WithName("statistics")},
-			&quotaSweeper{store: data.store, clock: clock.RealClock{}, log: o.Logger.WithName("quotas")},
-			&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")},
+			&indexer{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("indexer")},
+			&sweeper{threads: data.threads, retained: o.RetainedTTL, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
+			&remover{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("remover")},
+			&ager{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
+			&statistics{store: data.store, cache: mgr.GetCache(), clock: ownclock.Clock{}, log: o.Logger.WithName("statistics")},
+			&quotaSweeper{store: data.store, clock: ownclock.Clock{}, log: o.Logger.WithName("quotas")},
+			&expirer{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,
 		} {
 			if err := term.Add(r); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -59,7 +60,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	log := o.Logger.WithName("env")
 	ring := &envkeys.Keyring{}
 	keys := &kube.EnvKeys{
-		Client: live, Namespace: o.Namespace, Secret: o.EnvKeySecret, Ring: ring, MakeNamespace: !o.inCluster(), Clock: clock.RealClock{}, Logger: log,
+		Client: live, Namespace: o.Namespace, Secret: o.EnvKeySecret, Ring: ring, MakeNamespace: !o.inCluster(), Clock: ownclock.Clock{}, Logger: log,
 		InUse: func(ctx context.Context) (bool, error) {
 			used, err := data.threads.Store().EnvKeys(ctx)
 			return len(used) > 0, err
@@ -68,7 +69,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	keys.Load(ctx)
 	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: definitions.NewEnv(resolver.Variables, labelled), Secrets: data.secrets})
 	return &envWork{
-		resealer: &resealer{threads: data.threads, primary: ring.Primary, clock: clock.RealClock{}, log: log},
+		resealer: &resealer{threads: data.threads, primary: ring.Primary, clock: ownclock.Clock{}, log: log},
 		waker:    &envWaker{threads: data.threads, cache: labelled, log: log},
 	}, mgr.Add(keys)
 }

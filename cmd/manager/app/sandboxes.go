@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/sandboxca"
 	"github.com/skein-dev/skein/internal/kube/sandboxes"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/sandbox"
 	sandboxclient "github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
@@ -64,7 +65,7 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 		Dial:        dialer(authority, configs, connections),
 		Connections: connections,
 		Settings:    settings,
-		Clock:       clock.RealClock{},
+		Clock:       ownclock.Clock{},
 		Logger:      o.Logger.WithName("sandboxes"),
 	})
 	if err := port.Watch(ctx, mgr.GetCache()); err != nil {

@@ -9,6 +9,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -82,6 +83,6 @@ func leaseTerm(c *call.Call) (time.Duration, error) {
 
 func writeLease(c *call.Call, code int, w *thread.Writer, ttl time.Duration) error {
 	return c.WriteJSON(code, runtimev1.Lease{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLease), Token: w.Token(), Epoch: w.Epoch(), ExpiresAt: time.Now().Add(ttl).UnixMicro(),
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLease), Token: w.Token(), Epoch: w.Epoch(), ExpiresAt: ownclock.Now().Add(ttl).UnixMicro(),
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/model/openai"
 	"github.com/skein-dev/skein/internal/model/scripted"
 	"github.com/skein-dev/skein/internal/model/window"
+	"github.com/skein-dev/skein/internal/ownclock"
 )
 
 // maxCached limits the number of cached clients, because Models come and go.
@@ -39,7 +40,7 @@ type entry struct {
 // NewFactory returns a factory whose clients use the given clock; the real clock when nil.
 func NewFactory(clk clock.Clock) *Factory {
 	if clk == nil {
-		clk = clock.RealClock{}
+		clk = ownclock.Clock{}
 	}
 	return &Factory{clock: clk, clients: map[key]entry{}}
 }

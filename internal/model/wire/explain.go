@@ -14,6 +14,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/ownclock"
 )
 
 const (
@@ -187,7 +188,7 @@ func retryAfter(h http.Header) time.Duration {
 	} else if s, err := strconv.ParseFloat(h.Get("Retry-After"), 64); err == nil {
 		d = time.Duration(s * float64(time.Second))
 	} else if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
-		d = time.Until(at)
+		d = ownclock.Until(at)
 	}
 	return min(max(d, 0), maxRetryAfter)
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -49,7 +50,7 @@ type Feed struct {
 // NewFeed returns a Feed.
 func NewFeed(o FeedOptions) *Feed {
 	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+		o.Clock = ownclock.Clock{}
 	}
 	return &Feed{FeedOptions: o, changed: map[string]bool{}, watches: map[*FeedWatch]bool{}}
 }

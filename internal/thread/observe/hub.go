@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -51,7 +52,7 @@ type Hub struct {
 // NewHub returns a Hub.
 func NewHub(o Options) *Hub {
 	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+		o.Clock = ownclock.Clock{}
 	}
 	return &Hub{Options: o, threads: map[string]*observed{}}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -72,7 +73,7 @@ func (t *httpTool) Call(ctx context.Context, call tool.Call) tool.Result {
 		}
 		return tool.Failure(err.Error())
 	case a.code >= http.StatusMultipleChoices:
-		return failed(a.failure(), tool.ServiceFailure{Status: a.code, RetryAfter: retryAfter(a.header, time.Now())})
+		return failed(a.failure(), tool.ServiceFailure{Status: a.code, RetryAfter: retryAfter(a.header, ownclock.Now())})
 	}
 	return t.result(ctx, call.ID, a)
 }
@@ -225,7 +226,7 @@ func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted b
 	// consider itself free to repeat a request that has arrived, and not every server heeds the key.
 	req.Header[strings.ToLower(HeaderIdempotencyKey)] = []string{key}
 	if trusted && t.spec.Request.signing != nil {
-		sign(t.spec.Request.signing, req, out.body, time.Now())
+		sign(t.spec.Request.signing, req, out.body, ownclock.Now())
 	}
 	return t.network.RoundTrip(req)
 }

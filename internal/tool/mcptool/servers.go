@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -231,7 +232,7 @@ func (s *Servers) listed(ctx context.Context, config *Server) ([]Remote, error) 
 		defer v.mu.Unlock()
 		return nil, errForgotten
 	}
-	now := time.Now()
+	now := ownclock.Now()
 	if v.session != nil && !v.stale && now.Sub(v.listedAt) < listTTL {
 		defer v.mu.Unlock()
 		return slices.Clone(v.tools), nil
@@ -281,11 +282,11 @@ func (v *server) refresh() chan struct{} {
 		case v.closed:
 			err = errForgotten
 		case err == nil:
-			v.session, v.tools, v.listedAt = s, tools, time.Now()
+			v.session, v.tools, v.listedAt = s, tools, ownclock.Now()
 			v.failures, v.retryAt = 0, time.Time{}
 		default:
 			v.session, v.stale = nil, true
-			v.retryAt = time.Now().Add(min(lastBackoff, firstBackoff<<min(v.failures, 8)))
+			v.retryAt = ownclock.Now().Add(min(lastBackoff, firstBackoff<<min(v.failures, 8)))
 			v.failures++
 		}
 		turned := !v.told || (v.err == nil) != (err == nil)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/ownclock"
 )
 
 // Clock is the database's clock, so that leases mean the same to replicas whose nodes' clocks differ. The
@@ -18,7 +20,7 @@ type Clock struct {
 var _ clock.PassiveClock = (*Clock)(nil)
 
 // Now implements clock.PassiveClock.
-func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *Clock) Now() time.Time { return ownclock.Now().Add(time.Duration(c.ahead.Load())) }
 
 // Since implements clock.PassiveClock.
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
@@ -26,11 +28,11 @@ func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 // Read measures the offset over a connection. It assumes that the answer was made halfway between question and receipt.
 func (c *Clock) Read(ctx context.Context, db *pgx.Conn) error {
 	var micros int64
-	asked := time.Now()
+	asked := ownclock.Now()
 	if err := db.QueryRow(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").Scan(&micros); err != nil {
 		return err
 	}
-	took := time.Since(asked)
+	took := ownclock.Now().Sub(asked)
 	c.ahead.Store(int64(time.UnixMicro(micros).Sub(asked.Add(took / 2))))
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
@@ -23,7 +24,7 @@ type DB struct {
 // NewDB returns a db without writers and readers. A nil clock stands for the real one.
 func NewDB(d *sqldb.Dialect, c clock.PassiveClock) *DB {
 	if c == nil {
-		c = clock.RealClock{}
+		c = ownclock.Clock{}
 	}
 	return &DB{Dialect: d, clock: c}
 }
