@@ -27,7 +27,6 @@ import (
 type victim struct {
 	*harness.Manager
 	metrics string      // where it serves its metrics
-	clock   string      // the file that says how far its clock is ahead
 	down    atomic.Bool // a fault keeps it from being started again
 }
 
@@ -116,14 +115,6 @@ func (c *chaos) keep(ctx context.Context, v *victim) {
 	}
 }
 
-// moves lets the clock of a replica be ahead. The file is never there in part.
-func (v *victim) moves(by time.Duration) error {
-	if err := os.WriteFile(v.clock+".new", []byte(by.String()), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(v.clock+".new", v.clock)
-}
-
 func (c *chaos) anyone(rng *rand.Rand) *victim { return c.victims[rng.IntN(len(c.victims))] }
 
 // processes are the faults of replicas.
@@ -147,19 +138,8 @@ func (c *chaos) processes() []fault {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 			return true
 		}},
-		{"jump of a replica's clock, there and back", func(ctx context.Context, rng *rand.Rand, long time.Duration) bool {
-			v := c.anyone(rng)
-			// Beyond what leases last, and what the clocks of nodes differ.
-			jump := 30*time.Second + time.Duration(rng.Int64N(int64(30*time.Second)))
-			for _, by := range []time.Duration{jump, -jump} {
-				Expect(v.moves(by)).To(Succeed())
-				lasts(ctx, long/2)
-			}
-			Expect(v.moves(0)).To(Succeed())
-			return v.Running()
-		}},
 		{"the leader's lease taken away", func(ctx context.Context, _ *rand.Rand, _ time.Duration) bool {
-			vacate(ctx)
+			vacate(context.WithoutCancel(ctx)) // also when the chaos ends meanwhile
 			return true
 		}},
 	}

@@ -82,14 +82,13 @@ func chaotic(ctx context.Context, ns string, worst time.Duration) (c *chaos, cli
 	token, err := cluster.Token(ctx, ns, "clients")
 	Expect(err).NotTo(HaveOccurred())
 	clients = append(clients, api())
-	for i := range 3 {
+	for range 3 {
 		port, err := scratch.Port()
 		Expect(err).NotTo(HaveOccurred())
-		v := &victim{metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), clock: filepath.Join(dir, fmt.Sprint("clock-", i))}
-		Expect(v.moves(0)).To(Succeed())
+		v := &victim{metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 		o := options()
 		o.Within = c.room.Within()
-		o.Env = []string{"SKEIN_DATABASE_URL=" + databaseURL, "TMPDIR=" + temporary, "SKEIN_TEST_CLOCK=" + v.clock}
+		o.Env = []string{"SKEIN_DATABASE_URL=" + databaseURL, "TMPDIR=" + temporary}
 		o.Args = append(o.Args, "--kubeconfig="+kubeconfig, "--blob-url=file://"+filepath.Join(disk, "bucket"), "--metrics-bind-address="+v.metrics)
 		v.Manager, err = cluster.NewManager(o)
 		Expect(err).NotTo(HaveOccurred())
