@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -186,28 +185,15 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 	recordCalls(m, res.ToolCalls)
 	if res.Usage != nil {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
-		r.usage.Usage = r.usage.Add(*res.Usage)
+		r.usage.Count(res.Usage)
 		r.engine.quotas.Used(r.thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
 	}
 	if r.side().Handler == nil { // a handler asks any number of models, and counts them itself
-		r.countModel(cmp.Or(res.Model, r.side().Model.Name))
+		r.usage.CountModel(cmp.Or(res.Model, r.side().Model.Name))
 	}
-	r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
+	r.record.Usage = r.usage.Encode()
 	return m
 }
 
-// countModel records that a Model has answered in this run.
-func (r *run) countModel(name string) {
-	if !slices.Contains(r.usage.Models, name) {
-		r.usage.Models = append(r.usage.Models, name)
-		slices.Sort(r.usage.Models)
-	}
-}
-
-// runUsage is the content of Run.Usage: what the model calls of a run used, and which Models answered.
-type runUsage struct {
-	model.Usage
-	Models []string `json:"models,omitempty"`
-}
-
+// parallel reports whether the calls of a step may be made at once.
 func (r *role) parallel() bool { return r.side().Prompt.Spec.ParallelToolCalls }

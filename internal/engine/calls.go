@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
@@ -196,8 +197,8 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	r.engine.fault("call.before")
 	ctx, over := membudget.Part(ctx) // what the tool answers is part of the conversation afterwards
 	defer over()
-	ctx, observed := r.observeCall(ctx, how, call)
-	defer func() { observed(&o) }()
+	ctx, observed := runtrace.Call(ctx, r.engine.opts.Clock, r.thread, call, how.set.Has(call.Name))
+	defer func() { observed(&o.result, o.panicked) }()
 	calling, done := codeexec.Lasting(ctx, how.code)
 	defer done()
 	o.result = how.set.Call(how.broker.At(r.hooks.Causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})

@@ -8,6 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -108,14 +109,12 @@ func (k *compactor) count(ctx context.Context, by *definition.Model, res *model.
 func (k *compactor) countIn(s *step, id string, by *definition.Model, res *model.Response) {
 	r := k.run
 	if r.record.ID == "" {
-		s.add(&store.AddTaskUsage{Task: "compaction " + id, Agent: r.agent.Name, Usage: UsageOf(by, res.Usage)})
+		s.add(&store.AddTaskUsage{Task: "compaction " + id, Agent: r.agent.Name, Usage: usage.Of(by, res.Usage)})
 		return
 	}
-	if res.Usage != nil {
-		r.usage.Usage = r.usage.Add(*res.Usage)
-	}
-	r.countModel(cmp.Or(res.Model, by.Name))
-	r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
+	r.usage.Count(res.Usage)
+	r.usage.CountModel(cmp.Or(res.Model, by.Name))
+	r.record.Usage = r.usage.Encode()
 	r.countTime()
 	s.checkpoint(r.record)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -138,7 +139,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
-	observeEnd(r.thread, &record, r.checkpoint.Telemetry)
+	runtrace.Ended(r.thread, &record, r.checkpoint.Telemetry)
 	if r.endsWithResult() {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
 		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {

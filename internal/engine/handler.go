@@ -64,7 +64,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 			r.trimmed(trimmed)
 		}
 		for _, name := range names {
-			r.countModel(name)
+			r.usage.CountModel(name)
 		}
 		return r.recordAnswer(ctx, id, &model.Response{Content: text, Usage: usage})
 	}
@@ -179,13 +179,11 @@ func (r *run) countHandlers() {
 			r.trimmed(trimmed)
 		}
 		for _, name := range names {
-			r.countModel(name)
+			r.usage.CountModel(name)
 		}
-		if usage != nil {
-			r.usage.Usage = r.usage.Add(*usage)
-		}
+		r.usage.Count(usage)
 		if len(names) > 0 {
-			r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
+			r.record.Usage = r.usage.Encode()
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -62,22 +63,7 @@ func Embed(ctx context.Context, models model.Factory, redact func(namespace, tex
 	if len(res.Vectors) != len(texts) {
 		return nil, fmt.Errorf("model %s returned %d vectors for %d texts", m.Name, len(res.Vectors), len(texts))
 	}
-	return &Embedded{Space: m.Name + "/" + m.Spec.Model, Vectors: res.Vectors, Usage: UsageOf(m, res.Usage)}, nil
-}
-
-// UsageOf returns what one call of a model used, as the store counts it. u may be nil.
-func UsageOf(m *definition.Model, u *model.Usage) store.RunUsage {
-	out := store.RunUsage{Models: []string{m.Name}}
-	if u == nil {
-		return out
-	}
-	cost := u.Cost
-	if cost == 0 {
-		cost, _ = model.Price(m.Spec.Pricing, *u) // the check of the Model reports prices that cannot be read
-	}
-	out.InputTokens, out.OutputTokens, out.CachedTokens, out.ReasoningTokens = u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens
-	out.Cost = float64(cost) / 1e9
-	return out
+	return &Embedded{Space: m.Name + "/" + m.Spec.Model, Vectors: res.Vectors, Usage: usage.Of(m, res.Usage)}, nil
 }
 
 // SearchMemory returns messages of the threads that have the agent and the user of t, or no user if t has none (RUN-08). The

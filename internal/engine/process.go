@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -199,7 +200,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		}
 	} else {
 		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
-		r.checkpoint.Telemetry = beginTelemetry(items)
+		r.checkpoint.Telemetry = runtrace.Begin(items)
 	}
 	ctx = r.checkpoint.Telemetry.With(ctx)
 	r.log = r.log.WithValues(r.checkpoint.Telemetry.LogValues()...)
@@ -266,12 +267,12 @@ func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 
 // endTerminated records that a run ended because its thread was terminated.
 func (e *Engine) endTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
-	span := telemetryOf(r)
+	span := runtrace.Of(r)
 	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
 	if err := e.store.Apply(ctx, t.ID, fence, &store.PutRun{Run: *r}); err != nil {
 		return err
 	}
-	observeEnd(t, r, span)
+	runtrace.Ended(t, r, span)
 	if postrun.Marked(r) {
 		e.postRun.Add(store.RunRef{ThreadID: t.ID, RunID: r.ID})
 	}

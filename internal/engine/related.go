@@ -8,6 +8,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/related"
+	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -20,7 +21,7 @@ func (e *Engine) newRelated() *related.Service {
 	}
 	return related.New(related.Options{
 		Threads: e.threads, Definitions: e.opts.Definitions, Models: e.opts.Models, Objects: e.opts.ThreadObjects, Redact: e.opts.Redact,
-		Usage: UsageOf, Told: e.ThreadCreated, Accepts: acceptsNoArguments, Fault: e.fault,
+		Usage: usage.Of, Told: e.ThreadCreated, Accepts: acceptsNoArguments, Fault: e.fault,
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -92,7 +93,7 @@ func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 	if err := step.commit(ctx); err != nil {
 		return err
 	}
-	observeEnd(r.thread, &record, r.checkpoint.Telemetry)
+	runtrace.Ended(r.thread, &record, r.checkpoint.Telemetry)
 	r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	if session := r.scopes(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))

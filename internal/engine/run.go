@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -45,7 +46,7 @@ type run struct {
 	shortened    int                      // number of results that the last request had only a part of
 	spawned      bool                     // immediate subagents were looked for
 	asked        bool                     // a model call was made, so the definitions may be out of date
-	usage        runUsage
+	usage        usage.Run
 	limits       limits
 	quiet        bool            // the parent's run that waited for this run has ended
 	over         map[string]bool // with quiet: the parent's calls that nobody waits for any more

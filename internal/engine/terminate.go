@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/telemetry"
 	"github.com/skein-dev/skein/internal/thread"
@@ -73,7 +74,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		return err
 	}
 	if last != nil && last.Status == store.RunWaiting {
-		span = telemetryOf(last)
+		span = runtrace.Of(last)
 		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, failure.ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
 		ops = append(ops, &store.PutRun{Run: *last})
 		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
@@ -97,7 +98,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		return err
 	}
 	if len(ended) > 0 {
-		observeEnd(t, last, span)
+		runtrace.Ended(t, last, span)
 	}
 	e.postRun.Add(ended...)
 	return nil

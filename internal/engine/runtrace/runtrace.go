@@ -1,4 +1,5 @@
-package engine
+// Package runtrace has the spans and the metrics of runs and of their tool calls.
+package runtrace
 
 import (
 	"context"
@@ -8,16 +9,18 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/metrics"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/telemetry"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// beginTelemetry chooses the span of a new run: below the span that caused the first of its items.
-func beginTelemetry(items []store.InboxItem) telemetry.Run {
+// Begin chooses the span of a new run: below the span that caused the first of its items.
+func Begin(items []store.InboxItem) telemetry.Run {
 	for _, item := range items {
 		if o := telemetry.ReadOrigin(item.Payload); o != (telemetry.Origin{}) {
 			return telemetry.BeginRun(o)
@@ -26,8 +29,8 @@ func beginTelemetry(items []store.InboxItem) telemetry.Run {
 	return telemetry.BeginRun(telemetry.Origin{})
 }
 
-// telemetryOf returns the span of a run that is not executed here.
-func telemetryOf(r *store.Run) telemetry.Run {
+// Of returns the span of a run that is not executed here.
+func Of(r *store.Run) telemetry.Run {
 	state, err := checkpoint.Read(r)
 	if err != nil {
 		return telemetry.Run{} // of a newer release: then the run has no span
@@ -35,8 +38,8 @@ func telemetryOf(r *store.Run) telemetry.Run {
 	return state.Telemetry
 }
 
-// observeEnd counts a run that has ended, and makes its span. The end of the run is in the store.
-func observeEnd(t *store.Thread, r *store.Run, span telemetry.Run) {
+// Ended counts a run that has ended, and makes its span. The end of the run is in the store.
+func Ended(t *store.Thread, r *store.Run, span telemetry.Run) {
 	began, ended := time.UnixMicro(r.StartedAt), time.UnixMicro(r.EndedAt)
 	metrics.RunEnded(t.Namespace, string(r.Status), ended.Sub(began))
 	if span.Traceparent == "" {
@@ -54,42 +57,43 @@ func observeEnd(t *store.Thread, r *store.Run, span telemetry.Run) {
 	if span.RequestID != "" {
 		attrs = append(attrs, attribute.String("skein.request.id", span.RequestID))
 	}
-	var usage runUsage
-	if len(r.Usage) > 0 && json.Unmarshal(r.Usage, &usage) == nil {
-		attrs = append(attrs, semconv.GenAIUsageInputTokens(int(usage.InputTokens)), semconv.GenAIUsageOutputTokens(int(usage.OutputTokens)))
+	var used usage.Run
+	if len(r.Usage) > 0 && json.Unmarshal(r.Usage, &used) == nil {
+		attrs = append(attrs, semconv.GenAIUsageInputTokens(int(used.InputTokens)), semconv.GenAIUsageOutputTokens(int(used.OutputTokens)))
 	}
 	span.End("invoke_agent "+r.Agent, t.Namespace, began, ended, failed, r.Message, attrs...)
 }
 
-// observeCall begins the span of a tool call. done ends it, and counts the call.
-func (r *run) observeCall(ctx context.Context, how making, call store.ToolCall) (_ context.Context, done func(o *outcome)) {
-	ctx, span := telemetry.StartWithin(ctx, "execute_tool "+call.Name, trace.SpanKindInternal, r.thread.Namespace,
+// Call begins the span of a tool call. known reports whether there is a tool of that name: models invent names without
+// end. done ends the span, and counts the call.
+func Call(ctx context.Context, clk clock.PassiveClock, t *store.Thread, call store.ToolCall, known bool) (_ context.Context, done func(result *tool.Result, panicked bool)) {
+	ctx, span := telemetry.StartWithin(ctx, "execute_tool "+call.Name, trace.SpanKindInternal, t.Namespace,
 		semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(call.Name), semconv.GenAIToolCallID(call.ID), semconv.GenAIToolType("function"),
-		semconv.GenAIConversationID(r.thread.ID), attribute.String("skein.namespace", r.thread.Namespace), attribute.String("skein.thread.name", r.thread.Name))
+		semconv.GenAIConversationID(t.ID), attribute.String("skein.namespace", t.Namespace), attribute.String("skein.thread.name", t.Name))
 	span.SetContent(semconv.GenAIToolCallArgumentsKey, call.Arguments)
-	began := r.engine.opts.Clock.Now()
-	return ctx, func(o *outcome) {
+	began := clk.Now()
+	return ctx, func(result *tool.Result, panicked bool) {
 		name := call.Name
-		if !how.set.Has(name) {
-			name = "" // models invent names without end
+		if !known {
+			name = ""
 		}
-		status := string(o.result.Status)
+		status := string(result.Status)
 		switch {
-		case o.panicked:
+		case panicked:
 			status = "panic"
-		case o.result.Wait != nil:
+		case result.Wait != nil:
 			status = "waits"
-		case o.result.Prompt != nil:
+		case result.Prompt != nil:
 			status = "prompt"
 		case status == "":
 			status = "interrupted"
 		}
-		metrics.ToolCalled(r.thread.Namespace, name, status, r.engine.opts.Clock.Since(began))
+		metrics.ToolCalled(t.Namespace, name, status, clk.Since(began))
 		span.Set(attribute.String("skein.tool.status", status))
-		if status == string(tool.StatusError) || o.panicked {
-			span.Fail("tool_error", o.result.Content)
+		if status == string(tool.StatusError) || panicked {
+			span.Fail("tool_error", result.Content)
 		}
-		span.SetContent(semconv.GenAIToolCallResultKey, o.result.Content)
+		span.SetContent(semconv.GenAIToolCallResultKey, result.Content)
 		span.End()
 	}
 }
