@@ -155,7 +155,7 @@ type lifecycleOf struct {
 }
 
 func (l *lifecycleOf) Terminate(ctx context.Context) error {
-	return l.engine.Terminate(ctx, l.thread.ID, skeinv1.ReasonTerminatedByRequest)
+	return l.engine.stops.Terminate(ctx, l.thread.ID, skeinv1.ReasonTerminatedByRequest)
 }
 
 // statusNotification is the status kind of messages that a child sends with notifyParent.

@@ -59,7 +59,7 @@ func (k *compactor) write(ctx context.Context, m *store.Message, by *definition.
 	s.appendMessage(m)
 	if whole && len(k.orders) > 0 {
 		done.Requests = k.requests()
-		s.add(dequeueOf(k.orders))
+		s.add(runlog.DequeueOf(k.orders))
 	}
 	s.add(runlog.Event(r.record.ID, store.EventContextCompacted, m.ID, done))
 	k.countIn(s, m.ID, by, res)
@@ -89,7 +89,7 @@ func (k *compactor) reload(ctx context.Context, id string) error {
 func (k *compactor) refuse(ctx context.Context, not *noCompaction) error {
 	r := k.run
 	s := r.newStep("compact")
-	s.add(dequeueOf(k.orders), runlog.Event(r.record.ID, store.EventCompactionFailed, "", k.failure(not)))
+	s.add(runlog.DequeueOf(k.orders), runlog.Event(r.record.ID, store.EventCompactionFailed, "", k.failure(not)))
 	if err := s.commit(ctx); err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (e *Engine) unregister(ctx context.Context, id string, a *held.Active) {
 	defer cancel()
 	if stopped := ending.StopOf(cause); stopped != nil {
 		if !stopped.Written && stopped.Err == nil {
-			if _, err := e.stopElsewhere(ctx, id, stopped); err != nil {
+			if _, err := e.stops.EndElsewhere(ctx, id, stopped); err != nil {
 				stopped.Err = err
 				e.log.Error(err, "cannot stop a run", "thread", id)
 			}
@@ -167,7 +167,7 @@ func (e *Engine) unregister(ctx context.Context, id string, a *held.Active) {
 		return
 	}
 	if errors.Is(cause, ending.ErrTerminal) {
-		if err := e.endTerminatedRun(ctx, id); err != nil {
+		if err := e.stops.EndTerminatedRun(ctx, id); err != nil {
 			e.log.Error(err, "cannot end the run of a terminated thread", "thread", id)
 		}
 		return

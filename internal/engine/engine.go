@@ -28,6 +28,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/related"
 	"github.com/skein-dev/skein/internal/engine/schedule"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
@@ -50,6 +51,7 @@ type Engine struct {
 	related   *related.Service // nil where no threads can be made
 	timers    *schedule.Timers
 	quotas    *quota.Quotas
+	stops     *stop.Service
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
 	// stopped queues threads that another replica may have terminated, purged or stopped, as a notification says.
@@ -115,6 +117,10 @@ func New(o Options) (*Engine, error) {
 		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Redact: o.Redact, Fault: e.fault,
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
+	e.stops = stop.New(stop.Options{
+		Store: e.store, Definitions: o.Definitions, Children: o.Children, Runs: endings{engine: e}, Held: e.held, Leases: e.leases, PostRun: e.postRun,
+		Log: e.log, Owner: o.Owner, ContextMessages: o.Limits.ContextMessages, Now: e.now, Fault: e.fault,
+	})
 	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
 	e.hooks = hooks.New(hooks.Options{
 		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,

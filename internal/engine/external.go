@@ -94,11 +94,6 @@ func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
 	}
 }
 
-// Stopping reports whether the run of a thread that is under way on this replica is being ended.
-func (e *Engine) Stopping(threadID string) bool {
-	return e.held.Ending(threadID)
-}
-
 // DefinitionNames returns the names of the definitions of a kind in a namespace. kind is "agent", "prompt" or "model"
 // (AGT-07).
 func (e *Engine) DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -87,7 +87,7 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	case stopped != nil:
 		return r.stop(ctx, stopped)
 	case errors.Is(cause, ending.ErrTerminal):
-		return r.engine.endTerminated(ctx, r.thread, r.fence, &r.record)
+		return r.engine.stops.EndTerminated(ctx, r.thread, r.fence, &r.record)
 	case errors.Is(cause, ending.ErrAborted), errors.Is(cause, ending.ErrDestroyed):
 		return nil
 	}
@@ -125,7 +125,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if record.Reason == failure.ReasonStoppedByUser && !r.endsWithResult() {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
-			park = parkOnly(r.over)
+			park = stop.ParkOnly(r.over)
 		}
 		s.add(park)
 	}
@@ -142,7 +142,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	runtrace.Ended(r.thread, &record, r.checkpoint.Telemetry)
 	if r.endsWithResult() {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
-		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
+		if err := r.engine.stops.TerminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
 		}
 		if point != "stop" {
@@ -195,7 +195,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 			return nil, err
 		}
 		for i, call := range replies {
-			ops = append(ops, resultOp(r.thread, fmt.Sprintf("child:%s:%s:%d", r.thread.ID, r.record.ID, i), store.ChildResult{
+			ops = append(ops, runlog.ResultOp(r.thread, fmt.Sprintf("child:%s:%s:%d", r.thread.ID, r.record.ID, i), store.ChildResult{
 				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: c.Name, ToolCallID: call,
 				Status: status, Content: text + note, Attachments: copied,
 			}))
@@ -205,16 +205,6 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 		ops = append(ops, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})
 	}
 	return ops, nil
-}
-
-// resultOp returns the operation that queues a child's result on its parent.
-func resultOp(child *store.Thread, key string, r store.ChildResult) *store.Enqueue {
-	payload, _ := json.Marshal(r) // strings and numbers only: cannot fail
-	return &store.Enqueue{
-		To:               child.ParentID,
-		Item:             store.InboxItem{Key: key, Kind: store.InboxChildResult, Payload: payload},
-		IgnoreTerminated: true,
-	}
 }
 
 // handUp copies files of a child to its parent (FIL-07). When they cannot be copied, the note says why, and the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -126,8 +127,8 @@ func (r *run) unanswered(ctx context.Context) (ops []store.Op, err error) {
 		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
 			continue
 		}
-		for i, call := range repliesOf(&m) {
-			ops = append(ops, resultOp(r.thread, fmt.Sprintf("child:%s:%s:left:%d:%d", r.thread.ID, r.record.ID, item.Seq, i), store.ChildResult{
+		for i, call := range runlog.RepliesOf(&m) {
+			ops = append(ops, runlog.ResultOp(r.thread, fmt.Sprintf("child:%s:%s:left:%d:%d", r.thread.ID, r.record.ID, item.Seq, i), store.ChildResult{
 				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: r.thread.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
 				Content: "the subagent ended with its answer to the previous message, so this message has no answer",
 			}))

@@ -100,7 +100,7 @@ func (in *intake) item(item store.InboxItem) error {
 		if err := json.Unmarshal(item.Payload, &m); err != nil {
 			return fmt.Errorf("not a message: %w", err)
 		}
-		in.checkpoint.ReplyTo = append(in.checkpoint.ReplyTo[:len(in.checkpoint.ReplyTo):len(in.checkpoint.ReplyTo)], repliesOf(&m)...)
+		in.checkpoint.ReplyTo = append(in.checkpoint.ReplyTo[:len(in.checkpoint.ReplyTo):len(in.checkpoint.ReplyTo)], runlog.RepliesOf(&m)...)
 		depth, _ := m.Metadata[runlog.MetadataHookDepth].(float64)
 		in.checkpoint.HookDepth = int(depth)
 		in.message(m)

@@ -48,7 +48,7 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 	t, err := e.store.Thread(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		e.Abort(ctx, id, "the thread is gone")
+		e.stops.Abort(id, "the thread is gone")
 		return nil
 	case err != nil:
 		return err
@@ -57,7 +57,7 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 		e.held.Cancel(id, ending.ErrTerminal)
 		return nil
 	}
-	if err := e.checkStopRequests(ctx, id); err != nil {
+	if err := e.stops.Check(ctx, id); err != nil {
 		return err
 	}
 	// A stop, or the end of the conversation, revokes the lease of the replica that executes the run.

@@ -10,12 +10,11 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
-	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -135,7 +134,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	switch {
 	case t.TerminatedAt != 0:
 		if under {
-			return false, e.endTerminated(ctx, t, fence, last)
+			return false, e.stops.EndTerminated(ctx, t, fence, last)
 		}
 		return false, nil
 	case t.RetainedAt != 0:
@@ -143,8 +142,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	case under && e.newer.run(id, last):
 		return false, nil
 	}
-	if stops, calls, rest := splitStopRequests(items); len(stops) > 0 {
-		return true, e.applyStopRequests(ctx, t, fence, active, last, stops, rest, calls)
+	if stops, calls, rest := stop.Split(items); len(stops) > 0 {
+		return true, e.stops.Apply(ctx, t, fence, active, last, stops, rest, calls)
 	}
 	var held []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
@@ -170,12 +169,12 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return true, e.drop(ctx, id, fence, items)
 	}
 	if first {
-		calls, err := e.abandoned(ctx, t, last, items)
+		calls, err := e.stops.Abandoned(ctx, t, last, items)
 		if err != nil {
 			return false, err
 		}
 		if calls != nil {
-			return true, e.applyStopRequests(ctx, t, fence, active, last, nil, items, calls)
+			return true, e.stops.Apply(ctx, t, fence, active, last, nil, items, calls)
 		}
 	}
 	var going *store.Run
@@ -241,42 +240,7 @@ func startsRun(items []store.InboxItem) bool {
 
 // drop removes items from the inbox.
 func (e *Engine) drop(ctx context.Context, id string, fence *store.Fence, items []store.InboxItem) error {
-	return e.store.Apply(ctx, id, fence, dequeueOf(items))
-}
-
-func dequeueOf(items []store.InboxItem) *store.Dequeue {
-	gone := &store.Dequeue{}
-	for _, item := range items {
-		gone.Seqs = append(gone.Seqs, item.Seq)
-	}
-	return gone
-}
-
-// endTerminatedRun ends the run that a terminated thread has left and that nobody executes.
-func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
-	last, err := e.store.Run(ctx, id, "")
-	if err != nil || last.Status.Ended() {
-		return store.IgnoreNotFound(err)
-	}
-	t, err := e.store.Thread(ctx, id)
-	if err != nil {
-		return store.IgnoreNotFound(err)
-	}
-	return store.IgnoreNotFound(e.endTerminated(ctx, t, nil, last))
-}
-
-// endTerminated records that a run ended because its thread was terminated.
-func (e *Engine) endTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
-	span := runtrace.Of(r)
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
-	if err := e.store.Apply(ctx, t.ID, fence, &store.PutRun{Run: *r}); err != nil {
-		return err
-	}
-	runtrace.Ended(t, r, span)
-	if postrun.Marked(r) {
-		e.postRun.Add(store.RunRef{ThreadID: t.ID, RunID: r.ID})
-	}
-	return nil
+	return e.store.Apply(ctx, id, fence, runlog.DequeueOf(items))
 }
 
 // passOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a

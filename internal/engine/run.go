@@ -18,6 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/store"
@@ -233,9 +234,9 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if items != nil {
 		r.compactions, items = splitCompactions(items)
 	}
-	stops, unawaited, items := splitStopRequests(items)
+	stops, unawaited, items := stop.Split(items)
 	if r.checkpoint.RepliesToAny(unawaited) {
-		return false, awaitedStop(r.record.ID)
+		return false, stop.AwaitedStop(r.record.ID)
 	}
 	if r.current = len(stops) == 0; !r.current {
 		r.known = 0 // the stop requests may be about what is taken in now, so read them again

@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"github.com/skein-dev/skein/internal/engine/plan"
-)
+import "github.com/skein-dev/skein/internal/engine/plan"
 
 // beginTurn updates the state that code sees of the run, before the calls of a step are made.
 func (r *run) beginTurn() {

@@ -1,4 +1,4 @@
-package engine
+package stop
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/held"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -24,25 +25,26 @@ import (
 // replica crashes. The replica that ended the run also stops them at once. A child whose thread did not exist at that
 // moment checks, when it begins, whether its parent's run still waits.
 
-// awaitedStop returns the stop of a child's run that nobody waits for any more. The parent is not told, because it
+// AwaitedStop returns the stop of a child's run that nobody waits for any more. The parent is not told, because it
 // does not wait.
-func awaitedStop(runID string) *ending.Stop {
+func AwaitedStop(runID string) *ending.Stop {
 	return &ending.Stop{Reason: "the run that waited for it was ended", Quiet: true, RunID: runID}
 }
 
-// awaitedChild is a child that works, or will work, on calls of its parent.
-type awaitedChild struct {
+// AwaitedChild is a child that works, or will work, on calls of its parent.
+type AwaitedChild struct {
 	thread *store.Thread
 	by     string // the id of the parent's run
 	calls  []string
 }
 
-// awaited returns the children that the run waits for or will wait for: those that work on its calls. Children that
-// work independently are not included.
-func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
-	children, err := r.engine.store.Children(ctx, r.thread.ID)
+// Awaited returns the children that a run waits for or will wait for: those that work on its calls. Children that work
+// independently are not included. waits are what the calls of the run wait for. conv is the conversation of the run; nil when
+// the caller ends the run without executing it.
+func (s *Service) Awaited(ctx context.Context, t *store.Thread, runID string, waits map[string]tool.Wait, conv *transcript.Conversation) ([]AwaitedChild, error) {
+	children, err := s.opts.Store.Children(ctx, t.ID)
 	if err != nil {
-		return nil, fmt.Errorf("list the children of thread %s: %w", r.thread.ID, err)
+		return nil, fmt.Errorf("list the children of thread %s: %w", t.ID, err)
 	}
 	children = slices.DeleteFunc(children, func(c store.Thread) bool {
 		return c.Child == nil || !c.Child.Blocking || c.TerminatedAt != 0
@@ -50,53 +52,52 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 	if len(children) == 0 {
 		return nil, nil
 	}
-	conv := r.conv
-	if conv == nil { // the caller ends the run without executing it
-		if conv, err = transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
+	if conv == nil {
+		if conv, err = transcript.Load(ctx, s.opts.Store, t, s.opts.ContextMessages); err != nil {
 			return nil, err
 		}
 	}
 	open := map[string]bool{}
-	for id := range r.checkpoint.Waits {
+	for id := range waits {
 		open[id] = true
 	}
-	for _, call := range conv.Outstanding(r.record.ID) {
+	for _, call := range conv.Outstanding(runID) {
 		open[call.ID] = true
 	}
-	var out []awaitedChild
+	var out []AwaitedChild
 	for i := range children {
 		c := &children[i]
-		last, err := r.engine.newestRun(ctx, c.ID)
+		last, err := s.newestRun(ctx, c.ID)
 		if err != nil {
 			return nil, err
 		}
-		replies, err := r.engine.openReplies(ctx, c, last)
+		replies, err := s.openReplies(ctx, c, last)
 		if err != nil {
 			return nil, err
 		}
 		replies = slices.DeleteFunc(replies, func(call string) bool {
 			// Calls that a called prompt made are not among the calls of the conversation.
-			own := c.Child.SpawnGroupID == r.record.ID && call == c.Child.ToolCallID
+			own := c.Child.SpawnGroupID == runID && call == c.Child.ToolCallID
 			return call == "" || !open[call] && !own
 		})
 		if len(replies) > 0 {
-			out = append(out, awaitedChild{thread: c, by: r.record.ID, calls: replies})
+			out = append(out, AwaitedChild{thread: c, by: runID, calls: replies})
 		}
 	}
 	return out, nil
 }
 
 // newestRun returns the newest run of a thread; nil when there is none.
-func (e *Engine) newestRun(ctx context.Context, threadID string) (*store.Run, error) {
-	last, err := e.store.Run(ctx, threadID, "")
+func (s *Service) newestRun(ctx context.Context, threadID string) (*store.Run, error) {
+	last, err := s.opts.Store.Run(ctx, threadID, "")
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	return last, err
 }
 
-// stopChildOps returns the stop requests for children, for the transaction that ends the run which waited for them.
-func stopChildOps(children []awaitedChild) []store.Op {
+// ChildOps returns the stop requests for children, for the transaction that ends the run which waited for them.
+func ChildOps(children []AwaitedChild) []store.Op {
 	var ops []store.Op
 	for _, c := range children {
 		payload, _ := json.Marshal(store.StopOrder{Calls: c.calls}) // strings only: cannot fail
@@ -108,18 +109,18 @@ func stopChildOps(children []awaitedChild) []store.Op {
 	return ops
 }
 
-// stopAwaited ends the runs of children that have a stop request, on any replica, and returns when they have ended.
-func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error {
+// StopAwaited ends the runs of children that have a stop request, on any replica, and returns when they have ended.
+func (s *Service) StopAwaited(ctx context.Context, children []AwaitedChild) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(terminators)
 	for _, c := range children {
 		group.Go(func() error {
-			last, err := e.newestRun(ctx, c.thread.ID)
+			last, err := s.newestRun(ctx, c.thread.ID)
 			if err == nil && last == nil {
-				err = e.dropUnbegun(ctx, c.thread)
+				err = s.dropUnbegun(ctx, c.thread)
 			}
 			if err == nil { // a run may be about to begin
-				_, err = e.endRun(ctx, c.thread.ID, awaitedStop(""))
+				_, err = s.endRun(ctx, c.thread.ID, AwaitedStop(""))
 			}
 			return store.IgnoreNotFound(err)
 		})
@@ -128,46 +129,46 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 }
 
 // dropUnbegun ends a child that has not begun, and removes the stop requests for it from its inbox.
-func (e *Engine) dropUnbegun(ctx context.Context, t *store.Thread) error {
-	work, err := e.store.Work(ctx, t.ID)
+func (s *Service) dropUnbegun(ctx context.Context, t *store.Thread) error {
+	work, err := s.opts.Store.Work(ctx, t.ID)
 	if err != nil {
 		return err
 	}
-	stops, calls, rest := splitStopRequests(work.Inbox)
+	stops, calls, rest := Split(work.Inbox)
 	if len(stops) == 0 || !calls[t.Child.ToolCallID] {
 		return nil // another replica has handled it
 	}
-	err = e.store.Apply(ctx, t.ID, nil, append([]store.Op{dequeueOf(stops)}, endUnbegunOps(work.Thread, rest, calls)...)...)
+	err = s.opts.Store.Apply(ctx, t.ID, nil, append([]store.Op{runlog.DequeueOf(stops)}, endUnbegunOps(work.Thread, rest, calls)...)...)
 	if errors.Is(err, store.ErrConflict) {
 		return nil // the stop request stays, and the next holder of the child handles it
 	}
 	return err
 }
 
-// finishStopRequests returns the operation that removes the stop requests from the inbox together with the end of the
-// run that they are about. The thread may be parked then, and nothing would look at them. It also returns the calls
+// Finish returns the operation that removes the stop requests from the inbox together with the end of the
+// run that they are about, which replies to the parent's calls replyTo. The thread may be parked then, and nothing would look at them. It also returns the calls
 // that nobody waits for any more.
-func (r *run) finishStopRequests(ctx context.Context) (ops []store.Op, over map[string]bool, err error) {
-	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
+func (s *Service) Finish(ctx context.Context, threadID string, replyTo []string) (ops []store.Op, over map[string]bool, err error) {
+	items, err := s.opts.Store.Inbox(ctx, threadID)
 	if err != nil {
 		return nil, nil, err
 	}
-	stops, over, _ := splitStopRequests(items)
+	stops, over, _ := Split(items)
 	if len(stops) > 0 {
-		ops = append(ops, dequeueOf(stops))
+		ops = append(ops, runlog.DequeueOf(stops))
 	} else {
 		over = map[string]bool{}
 	}
-	for _, call := range r.checkpoint.ReplyTo {
+	for _, call := range replyTo {
 		over[call] = true
 	}
 	return ops, over, nil
 }
 
-// parkOnly returns the operation that parks a child, unless its inbox has a message that is about none of the calls.
+// ParkOnly returns the operation that parks a child, unless its inbox has a message that is about none of the calls.
 // The child works on such a message, even if it arrives at this very moment, since its sender may wait for the
 // answer.
-func parkOnly(calls map[string]bool) *store.Park {
+func ParkOnly(calls map[string]bool) *store.Park {
 	return &store.Park{Unless: func(item store.InboxItem) bool { return saidSince(item, calls) }}
 }
 
@@ -199,9 +200,9 @@ func endUnbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]boo
 	}
 }
 
-// splitStopRequests splits inbox items into stop requests and the rest, and returns the calls that the stop requests
+// Split splits inbox items into stop requests and the rest, and returns the calls that the stop requests
 // name.
-func splitStopRequests(items []store.InboxItem) (stops []store.InboxItem, calls map[string]bool, rest []store.InboxItem) {
+func Split(items []store.InboxItem) (stops []store.InboxItem, calls map[string]bool, rest []store.InboxItem) {
 	for i, item := range items {
 		if item.Kind != store.InboxStop {
 			if stops != nil {
@@ -225,29 +226,29 @@ func splitStopRequests(items []store.InboxItem) (stops []store.InboxItem, calls 
 	return stops, calls, rest
 }
 
-// applyStopRequests applies pending stop requests to a thread and removes them from its inbox. The caller holds the
+// Apply applies pending stop requests to a thread and removes them from its inbox. The caller holds the
 // lease. The run that they are about ends, and work that has not begun does not begin. Runs that began after a stop
 // request arrived are not affected.
-func (e *Engine) applyStopRequests(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
+func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
 		kept, err := checkpoint.Read(last)
 		if err != nil {
 			return err
 		}
 		if kept.RepliesToAny(calls) {
-			return e.stopHeld(ctx, t, fence, active, last, awaitedStop(last.ID))
+			return s.opts.Runs.End(ctx, t, fence, active, last, AwaitedStop(last.ID))
 		}
-		return e.drop(ctx, t.ID, fence, stops)
+		return s.opts.Store.Apply(ctx, t.ID, fence, runlog.DequeueOf(stops))
 	}
-	ops := []store.Op{dequeueOf(stops)}
+	ops := []store.Op{runlog.DequeueOf(stops)}
 	switch {
 	case t.Child == nil:
 	case last == nil && calls[t.Child.ToolCallID]:
 		ops = append(ops, endUnbegunOps(t, rest, calls)...)
 	case slices.ContainsFunc(rest, func(item store.InboxItem) bool { return asks(item, calls) }):
-		ops = append(ops, parkOnly(calls))
+		ops = append(ops, ParkOnly(calls))
 	}
-	err := e.store.Apply(ctx, t.ID, fence, ops...)
+	err := s.opts.Store.Apply(ctx, t.ID, fence, ops...)
 	if errors.Is(err, store.ErrConflict) && len(stops) > 0 {
 		return nil // the stop requests are still there and are looked at again
 	}
@@ -260,13 +261,13 @@ func asks(item store.InboxItem, calls map[string]bool) bool {
 	if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
 		return false
 	}
-	return slices.ContainsFunc(repliesOf(&m), func(call string) bool { return calls[call] })
+	return slices.ContainsFunc(runlog.RepliesOf(&m), func(call string) bool { return calls[call] })
 }
 
-// abandoned returns the call that a child works for, or will begin to work for, when the parent's run was stopped;
+// Abandoned returns the call that a child works for, or will begin to work for, when the parent's run was stopped;
 // nil otherwise. The caller that stopped the run may not have seen the child, which was created at that moment. A
 // child that has got a second message begins with it all the same.
-func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run, items []store.InboxItem) (calls map[string]bool, err error) {
+func (s *Service) Abandoned(ctx context.Context, t *store.Thread, last *store.Run, items []store.InboxItem) (calls map[string]bool, err error) {
 	c := t.Child
 	if c == nil || !c.Blocking || c.ToolCallID == "" || c.SpawnGroupID == "" || t.ParentID == "" {
 		return nil, nil
@@ -288,33 +289,33 @@ func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run
 			return nil, err
 		}
 	}
-	by, err := e.store.Run(ctx, t.ParentID, c.SpawnGroupID)
+	by, err := s.opts.Store.Run(ctx, t.ParentID, c.SpawnGroupID)
 	if err != nil || by.Status != store.RunStopped {
 		return nil, store.IgnoreNotFound(err)
 	}
 	return calls, nil
 }
 
-// checkStopRequests ends the run of a thread on this replica when a stop request names its calls.
-func (e *Engine) checkStopRequests(ctx context.Context, id string) error {
-	if !e.held.Here(id) || e.Stopping(id) {
+// Check ends the run of a thread on this replica when a stop request names its calls.
+func (s *Service) Check(ctx context.Context, id string) error {
+	if !s.opts.Held.Here(id) || s.opts.Held.Ending(id) {
 		return nil
 	}
-	items, err := e.store.Inbox(ctx, id)
+	items, err := s.opts.Store.Inbox(ctx, id)
 	if err != nil {
 		return store.IgnoreNotFound(err)
 	}
-	stops, calls, _ := splitStopRequests(items)
+	stops, calls, _ := Split(items)
 	if len(stops) == 0 {
 		return nil
 	}
-	last, err := e.newestRun(ctx, id)
+	last, err := s.newestRun(ctx, id)
 	if err != nil || last == nil || last.Status.Ended() {
 		return err
 	}
 	kept, err := checkpoint.Read(last)
 	if err == nil && kept.RepliesToAny(calls) {
-		e.held.Cancel(id, awaitedStop(last.ID))
+		s.opts.Held.Cancel(id, AwaitedStop(last.ID))
 	}
 	return err
 }

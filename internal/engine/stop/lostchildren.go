@@ -1,4 +1,4 @@
-package engine
+package stop
 
 import (
 	"context"
@@ -13,17 +13,17 @@ import (
 // OpenReplies returns the calls of a parent that wait for a child: those that the child's run replies to, those of messages
 // in its inbox and, before its first run, the call that created it. If no call waits for a child that works, it returns one
 // empty id, so that a message tells the parent of the child's end.
-func (e *Engine) OpenReplies(ctx context.Context, child *store.Thread) ([]string, error) {
-	last, err := e.store.Run(ctx, child.ID, "")
+func (s *Service) OpenReplies(ctx context.Context, child *store.Thread) ([]string, error) {
+	last, err := s.opts.Store.Run(ctx, child.ID, "")
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	return e.openReplies(ctx, child, last)
+	return s.openReplies(ctx, child, last)
 }
 
 // AnswerForLost answers the calls of a waiting run that wait for children which do not exist, because somebody deleted them
 // before their threads were stored. A child with a stored thread tells its parent itself.
-func (e *Engine) AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error {
+func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error {
 	if run.Status != store.RunWaiting {
 		return nil
 	}
@@ -35,23 +35,23 @@ func (e *Engine) AnswerForLost(ctx context.Context, t *store.Thread, run *store.
 		if w.Kind != tool.WaitChild || w.Reference == "" {
 			continue
 		}
-		if _, err := e.store.Child(ctx, t.ID, w.Reference); !errors.Is(err, store.ErrNotFound) {
+		if _, err := s.opts.Store.Child(ctx, t.ID, w.Reference); !errors.Is(err, store.ErrNotFound) {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		exists, err := e.opts.Children.Exists(ctx, t, w.Reference)
+		exists, err := s.opts.Children.Exists(ctx, t, w.Reference)
 		if err != nil {
 			return err
 		}
 		if exists {
 			continue
 		}
-		if err := e.store.ReleaseChild(ctx, t.ID, w.Reference); err != nil {
+		if err := s.opts.Store.ReleaseChild(ctx, t.ID, w.Reference); err != nil {
 			return err
 		}
-		err = e.store.Apply(ctx, t.ID, nil, thread.ChildLostResult(t.ID, store.ChildResult{
+		err = s.opts.Store.Apply(ctx, t.ID, nil, thread.ChildLostResult(t.ID, store.ChildResult{
 			Reference: w.Reference, ThreadID: w.ThreadID, ToolCallID: call, Status: tool.ChildTerminated,
 			Content: "the subagent was deleted before it began",
 		}))
