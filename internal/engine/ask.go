@@ -26,7 +26,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err := r.overLimit(); err != nil {
 		return false, err
 	}
-	if err := r.overQuota(ctx); err != nil {
+	if err := r.engine.quotas.Refuse(ctx, r.thread.Namespace); err != nil {
 		return false, err
 	}
 	if r.side().Handler != nil {

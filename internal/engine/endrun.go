@@ -114,5 +114,5 @@ func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, a
 
 // LetGo implements stop.Runs.
 func (n endings) LetGo(ctx context.Context, threadID string, active *held.Active) {
-	n.engine.unregister(ctx, threadID, active)
+	n.engine.dispatch.LetGo(ctx, threadID, active)
 }

@@ -10,20 +10,20 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
+	"github.com/skein-dev/skein/internal/engine/newer"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/related"
@@ -52,17 +52,11 @@ type Engine struct {
 	timers    *schedule.Timers
 	quotas    *quota.Quotas
 	stops     *stop.Service
+	dispatch  *dispatch.Dispatcher
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
-	// stopped queues threads that another replica may have terminated, purged or stopped, as a notification says.
-	// observed queues all threads from time to time, since a notification can be lost.
-	stopped, observed workqueue.TypedInterface[string]
-	elsewhere         elsewhere
-	sweepNow          chan struct{}
 	// newer is the store of the engine, which leaves out what only a newer release knows.
-	newer *newer
-	// refused are threads that the search for lost work leaves out for a while.
-	refused *schedule.Refused
+	newer *newer.Store
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life  context.Context
 	die   context.CancelFunc
@@ -87,22 +81,18 @@ func New(o Options) (*Engine, error) {
 		opts:    o,
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
-		newer:   newNewer(o.Threads.Store(), o.Logger.WithName("engine")),
+		newer:   newer.New(o.Threads.Store(), o.Logger.WithName("engine")),
 
 		recent: transcript.NewCache(cacheBytes(o.Memory)),
 
-		held:     held.New(),
-		stopped:  workqueue.NewTyped[string](),
-		observed: workqueue.NewTyped[string](),
-		sweepNow: make(chan struct{}, 1),
-		drain:    drain{started: make(chan struct{})},
+		held:  held.New(),
+		drain: drain{started: make(chan struct{})},
 	}
 	e.store = e.newer
 	e.life, e.die = context.WithCancel(context.Background())
 	e.queue = schedule.NewQueue(schedule.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,
 	})
-	e.refused = schedule.NewRefused(o.Clock, refusedSweeps*o.SweepInterval)
 	e.leases = schedule.NewLeases(e.store, o.Clock, o.LeaseTTL, e.log)
 	e.effects = effects.NewWorker(effects.Options{
 		Store: e.store, Definitions: o.Definitions, Runner: &effectCode{engine: e}, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
@@ -122,6 +112,11 @@ func New(o Options) (*Engine, error) {
 		Log: e.log, Owner: o.Owner, ContextMessages: o.Limits.ContextMessages, Now: e.now, Fault: e.fault,
 	})
 	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
+	e.dispatch = dispatch.New(dispatch.Options{
+		Store: e.store, Newer: e.newer, Queue: e.queue, Leases: e.leases, Held: e.held, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
+		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
+		Run: e.runNext, Interrupted: e.interrupted, Fault: e.fault,
+	})
 	e.hooks = hooks.New(hooks.Options{
 		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
 		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
@@ -141,8 +136,6 @@ func cacheBytes(b *membudget.Budget) int {
 }
 
 const (
-	// releaseTimeout bounds the writes with which a run releases its thread after its own context has ended.
-	releaseTimeout = 5 * time.Second
 	// maxDescribed is how many schemas of tools' code are kept in memory.
 	maxDescribed = 4096
 )
@@ -153,17 +146,17 @@ func (e *Engine) NeedLeaderElection() bool { return false }
 // Start runs threads until ctx ends. It returns when this replica has released all of them. Another replica, or the next
 // process, continues the runs that were under way.
 func (e *Engine) Start(ctx context.Context) error {
-	stop := e.store.Subscribe(e.notify)
+	stop := e.store.Subscribe(e.dispatch.Notify)
 	defer stop()
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.observeLoop, e.elsewhereLoop,
+		e.leases.Run, e.dispatch.Sweep, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.dispatch.Observe, e.dispatch.TakeUp,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Go(func() { e.resumeHandoffs(ctx) })
-	e.drain.working.Go(func() { e.dispatchLoop(ctx) })
+	e.drain.working.Go(func() { e.dispatch.Dispatch(ctx) })
 	// Runs that end while this replica drains hand over their tasks themselves.
 	e.drain.working.Go(func() { e.postRun.Run(ctx) })
 	close(e.drain.started)
@@ -177,12 +170,13 @@ func (e *Engine) Start(ctx context.Context) error {
 }
 
 // Wake queues a thread that may have work, for example because its definitions became ready.
-func (e *Engine) Wake(threadID string) {
-	e.queue.ForgetWait(threadID)
-	e.queue.Delay(threadID, false)
-	e.queue.Forget(threadID)
-	e.queue.Add(threadID)
-}
+func (e *Engine) Wake(threadID string) { e.dispatch.Wake(threadID) }
+
+// Load returns how many threads this replica runs, and how many wait for a worker.
+func (e *Engine) Load() (running, waiting int) { return e.queue.Load() }
+
+// NewerMetrics returns the metric of what is left for newer replicas.
+func (e *Engine) NewerMetrics() prometheus.Collector { return e.newer.Metrics() }
 
 // ServeEndpoint runs the ThreadEndpoint that a request to a thread belongs to (END-01), and sends its answer. Its errors are
 // those of endpoints.Service.Serve.

@@ -78,7 +78,7 @@ func (r *run) fail(ctx context.Context, f *failure.Error) error {
 
 // cancelled ends a run whose context has ended, in the way that its cause requires.
 func (r *run) cancelled(ctx context.Context, cause error) error {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ending.ReleaseTimeout)
 	defer cancel()
 	if r.record.Status.Ended() {
 		return nil

@@ -2,14 +2,11 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/runlog"
@@ -18,95 +15,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-// process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests.
-func (e *Engine) process(ctx context.Context, id string) (err error) {
-	if err := e.interrupted(); err != nil {
-		return err
-	}
-	// A notification may be about something that this replica leaves for another one.
-	if !e.queue.TakeNotified(id) || e.newer.has(id) {
-		if work, err := e.hasWork(ctx, id); err != nil || !work {
-			return err
-		}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	active := held.NewActive(cancel)
-	if !e.held.Register(id, active) {
-		return nil
-	}
-	defer e.unregister(ctx, id, active)
-
-	fence, release, err := e.leases.Acquire(ctx, id, e.opts.Owner, cancel)
-	if err != nil {
-		return store.IgnoreNotFound(err)
-	}
-	err = e.runAll(ctx, id, fence, active)
-	if cause := context.Cause(ctx); cause != nil {
-		err = interruption(cause)
-	}
-	if err != nil {
-		// Releasing the lease sends a notification about the work that is left. The delay keeps this replica from
-		// taking it up at once.
-		e.queue.Delay(id, true)
-	}
-	release()
-	e.quotas.Rested(active.Namespace)
-	return err
-}
-
-// interruption returns the error that remains after a thread was cancelled for cause. It is nil when the run was
-// ended on purpose.
-func interruption(cause error) error {
-	if ending.StopOf(cause) != nil || errors.Is(cause, ending.ErrTerminal) || errors.Is(cause, ending.ErrAborted) || errors.Is(cause, ending.ErrDestroyed) {
-		return nil
-	}
-	return cause
-}
-
-// runAll executes run after run until the thread rests or waits.
-func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, active *held.Active) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	e.fault("lease.acquired")
-	for first := true; ; first = false {
-		more, err := e.runNext(ctx, id, fence, active, first)
-		if err != nil || !more || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// hasWork reports, without the lease, whether the thread may have something to do.
-func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
-	items, err := e.store.Inbox(ctx, id)
-	if err != nil {
-		return false, store.IgnoreNotFound(err)
-	}
-	work := e.isWork(items)
-	if work && !e.newer.has(id) {
-		return true, nil
-	}
-	r, err := e.store.Run(ctx, id, "")
-	if err != nil {
-		return work && errors.Is(err, store.ErrNotFound), store.IgnoreNotFound(err)
-	}
-	return (work || r.Status == store.RunRunning || e.isDue(r)) && !e.newer.run(id, r), nil
-}
-
-// isWork reports whether any inbox item can be processed now.
-func (e *Engine) isWork(items []store.InboxItem) bool {
-	for _, item := range items {
-		if item.HeldUntil <= e.now() {
-			return true
-		}
-	}
-	return false
-}
 
 // newRun returns a run of a thread that is not begun or resumed yet.
 func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active, log logr.Logger) *run {
@@ -139,7 +47,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return false, nil
 	case t.RetainedAt != 0:
 		return false, nil // inbox items stay
-	case under && e.newer.run(id, last):
+	case under && e.newer.HasRun(id, last):
 		return false, nil
 	}
 	if stops, calls, rest := stop.Split(items); len(stops) > 0 {
@@ -163,7 +71,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	switch {
 	case t.Parked && !under:
 		return false, nil // inbox items stay
-	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !e.isDue(last)):
+	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !dispatch.Due(last, e.now())):
 		return false, nil
 	case !under && !startsRun(items): // items that an ended run was waiting for
 		return true, e.drop(ctx, id, fence, items)
@@ -187,7 +95,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err != nil {
 		return false, err
 	}
-	if err := e.admitRun(ctx, t, fence, active, under); err != nil {
+	if err := e.quotas.Admit(ctx, t, fence, active, under); err != nil {
 		return false, err
 	}
 	r := e.newRun(t, fence, active, e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id))
@@ -215,7 +123,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		r.known = t.LastSeq
 	}
 	e.held.IsAt(active, r.record.ID)
-	e.followEnded(active) // the lease now belongs to the next run
+	e.postRun.Add(active.TakeEnded()...) // the lease now belongs to the next run
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
@@ -250,7 +158,7 @@ func (e *Engine) passOver(active *held.Active, hooks []store.InboxItem, t *store
 	if hooks[0].HeldUntil == 0 {
 		return false
 	}
-	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !e.isDue(last) || !under && (t.Parked || !startsRun(rest)) {
+	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !dispatch.Due(last, e.now()) || !under && (t.Parked || !startsRun(rest)) {
 		return false
 	}
 	newest := int64(1) // the run is due by its time, without an item

@@ -15,11 +15,6 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// isDue reports whether the time that a parked run waits for has come.
-func (e *Engine) isDue(r *store.Run) bool {
-	return r.Status == store.RunWaiting && r.WakeAt != 0 && r.WakeAt <= e.now()
-}
-
 // timeIsUp reports whether the time of any wait of the run has come.
 func (r *run) timeIsUp() bool {
 	at := r.checkpoint.WakeAt()

@@ -3,6 +3,7 @@ package ending
 
 import (
 	"errors"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -14,6 +15,9 @@ var (
 	ErrDestroyed = errors.New("the conversation was destroyed")
 	ErrTerminal  = errors.New("the thread was terminated")
 )
+
+// ReleaseTimeout bounds the writes with which a run releases its thread after its own context has ended.
+const ReleaseTimeout = 5 * time.Second
 
 // Kind is how a stop request ends a run.
 type Kind int

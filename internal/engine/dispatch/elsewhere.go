@@ -1,4 +1,4 @@
-package engine
+package dispatch
 
 import (
 	"context"
@@ -37,9 +37,9 @@ func (s *elsewhere) drop(ids []string) {
 	}
 }
 
-// elsewhereLoop takes up such threads when their holder is lost, earlier than the sweep would, until ctx ends.
-func (e *Engine) elsewhereLoop(ctx context.Context) {
-	ticker := e.opts.Clock.NewTicker(e.opts.LeaseTTL / 3)
+// TakeUp takes up the threads with work whose lease another replica held when their holder is lost, earlier than the sweep would, until ctx ends.
+func (d *Dispatcher) TakeUp(ctx context.Context) {
+	ticker := d.opts.Clock.NewTicker(d.opts.LeaseTTL / 3)
 	defer ticker.Stop()
 	for {
 		select {
@@ -47,14 +47,14 @@ func (e *Engine) elsewhereLoop(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		ids := e.elsewhere.all()
+		ids := d.elsewhere.all()
 		if len(ids) == 0 {
 			continue
 		}
-		free, held, err := e.store.Free(ctx, ids)
+		free, held, err := d.opts.Store.Free(ctx, ids)
 		if err != nil {
 			if ctx.Err() == nil {
-				e.log.Error(err, "cannot look for threads whose holder is lost; the next look tries again")
+				d.opts.Log.Error(err, "cannot look for threads whose holder is lost; the next look tries again")
 			}
 			continue
 		}
@@ -62,9 +62,9 @@ func (e *Engine) elsewhereLoop(ctx context.Context) {
 		for _, id := range held {
 			stay[id] = true
 		}
-		e.elsewhere.drop(slices.DeleteFunc(ids, func(id string) bool { return stay[id] }))
+		d.elsewhere.drop(slices.DeleteFunc(ids, func(id string) bool { return stay[id] }))
 		for _, id := range free {
-			e.queue.Add(id)
+			d.opts.Queue.Add(id)
 		}
 	}
 }

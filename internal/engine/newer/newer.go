@@ -1,4 +1,5 @@
-package engine
+// Package newer leaves alone what only a newer release knows: inbox items, and runs.
+package newer
 
 import (
 	"context"
@@ -22,9 +23,9 @@ import (
 // maxNewer is how many threads and items with something of a newer release are kept in memory.
 const maxNewer = 16384
 
-// newer is a store that leaves out inbox items that this release cannot handle. The engine does not see them, and so it neither handles
+// Store is a store that leaves out inbox items that this release cannot handle. The engine does not see them, and so it neither handles
 // nor removes them.
-type newer struct {
+type Store struct {
 	store.Store
 	log logr.Logger
 	// threads have inbox items that this release cannot handle, and runs such a run. The values are nil.
@@ -34,8 +35,9 @@ type newer struct {
 	left *prometheus.CounterVec
 }
 
-func newNewer(s store.Store, log logr.Logger) *newer {
-	return &newer{
+// New returns a Store over s.
+func New(s store.Store, log logr.Logger) *Store {
+	return &Store{
 		Store: s, log: log, threads: lru.New(maxNewer), runs: lru.New(maxNewer), told: lru.New(maxNewer),
 		left: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_engine_newer_items_total",
@@ -44,24 +46,24 @@ func newNewer(s store.Store, log logr.Logger) *newer {
 	}
 }
 
-// NewerMetrics returns the metric of what is left for newer replicas.
-func (e *Engine) NewerMetrics() prometheus.Collector { return e.newer.left }
+// Metrics returns the metric of what is left for newer replicas.
+func (n *Store) Metrics() prometheus.Collector { return n.left }
 
-// has reports whether a thread had something that this release cannot handle when it was read last.
-func (n *newer) has(threadID string) bool {
+// Has reports whether a thread had something that this release cannot handle when it was read last.
+func (n *Store) Has(threadID string) bool {
 	_, items := n.threads.Get(threadID)
 	_, run := n.runs.Get(threadID)
 	return items || run
 }
 
 // Inbox implements store.Store.
-func (n *newer) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
+func (n *Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
 	items, err := n.Store.Inbox(ctx, threadID)
 	return n.known(threadID, items), err
 }
 
 // Work implements store.Store.
-func (n *newer) Work(ctx context.Context, threadID string) (*store.Work, error) {
+func (n *Store) Work(ctx context.Context, threadID string) (*store.Work, error) {
 	w, err := n.Store.Work(ctx, threadID)
 	if err != nil {
 		return nil, err
@@ -71,7 +73,7 @@ func (n *newer) Work(ctx context.Context, threadID string) (*store.Work, error) 
 }
 
 // known returns the items that this release can handle.
-func (n *newer) known(threadID string, items []store.InboxItem) []store.InboxItem {
+func (n *Store) known(threadID string, items []store.InboxItem) []store.InboxItem {
 	left := false
 	known := slices.DeleteFunc(items, func(item store.InboxItem) bool {
 		err := readable(item)
@@ -90,7 +92,7 @@ func (n *newer) known(threadID string, items []store.InboxItem) []store.InboxIte
 }
 
 // leave logs and counts, once, what this replica leaves.
-func (n *newer) leave(threadID, what, kind string, why error) {
+func (n *Store) leave(threadID, what, kind string, why error) {
 	key := threadID + "\x00" + what
 	if _, told := n.told.Get(key); told {
 		return
@@ -101,8 +103,8 @@ func (n *newer) leave(threadID, what, kind string, why error) {
 		"thread", threadID, "kind", kind, "seq", what, "reason", why.Error())
 }
 
-// run reports whether a newer release has left the newest run of a thread in a state that this release cannot continue.
-func (n *newer) run(threadID string, r *store.Run) bool {
+// HasRun reports whether a newer release has left the newest run of a thread in a state that this release cannot continue.
+func (n *Store) HasRun(threadID string, r *store.Run) bool {
 	var needs *checkpoint.NewerError
 	if _, err := checkpoint.Read(r); r.Status.Ended() || !errors.As(err, &needs) {
 		n.runs.Remove(threadID)
