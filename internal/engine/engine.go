@@ -18,11 +18,14 @@ import (
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
+	"github.com/skein-dev/skein/internal/engine/effectcode"
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/executions"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
+	"github.com/skein-dev/skein/internal/engine/memory"
 	"github.com/skein-dev/skein/internal/engine/newer"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/quota"
@@ -53,6 +56,9 @@ type Engine struct {
 	quotas    *quota.Quotas
 	stops     *stop.Service
 	dispatch  *dispatch.Dispatcher
+	memory    *memory.Service
+	// executions makes executions of code and tools, in runs and outside of them.
+	executions *executions.Service
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
 	// newer is the store of the engine, which leaves out what only a newer release knows.
@@ -94,10 +100,6 @@ func New(o Options) (*Engine, error) {
 		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,
 	})
 	e.leases = schedule.NewLeases(e.store, o.Clock, o.LeaseTTL, e.log)
-	e.effects = effects.NewWorker(effects.Options{
-		Store: e.store, Definitions: o.Definitions, Runner: &effectCode{engine: e}, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
-		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
-	})
 	e.env = &codeexec.Environment{
 		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Sandboxes: o.Sandboxes, Network: o.Network, MCP: o.MCP, Clock: o.Clock, Log: e.log,
 		Schemas: lru.New(maxDescribed), Memory: o.Memory, Redact: o.Redact, Fault: e.fault,
@@ -112,17 +114,33 @@ func New(o Options) (*Engine, error) {
 		Log: e.log, Owner: o.Owner, ContextMessages: o.Limits.ContextMessages, Now: e.now, Fault: e.fault,
 	})
 	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
+	e.hooks = hooks.New(hooks.Options{
+		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
+		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
+	})
+	e.related = e.newRelated()
+	e.memory = memory.New(memory.Options{Store: e.store, Definitions: o.Definitions, Models: o.Models, Redact: o.Redact, Log: e.log})
+	e.executions = executions.New(executions.Options{
+		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Children: o.Children, Effects: o.Effects, Env: e.env, Hooks: e.hooks, Held: e.held,
+		Memory: e.memory, Related: e.related, Clock: o.Clock, Log: e.log, Redact: o.Redact, Terminate: e.stops.Terminate, Now: e.now, Fault: e.fault,
+		Limits: executions.Limits{
+			Depth: o.Limits.Depth, Children: o.Limits.Children, NamespaceChildren: o.Limits.NamespaceChildren, Handoffs: o.Limits.Handoffs, HookDepth: o.Limits.HookDepth,
+		},
+	})
+	e.endpoints = endpoints.New(endpoints.Options{Store: e.store, Definitions: o.Definitions, Executions: e.executions, Log: e.log})
+	runner := effectcode.New(effectcode.Options{
+		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Env: e.env, Executions: e.executions, Held: e.held, Clock: o.Clock, Redact: o.Redact,
+		Queue: e.stops.Queue, Fault: e.fault,
+	})
+	e.effects = effects.NewWorker(effects.Options{
+		Store: e.store, Definitions: o.Definitions, Runner: runner, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
+		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
+	})
 	e.dispatch = dispatch.New(dispatch.Options{
 		Store: e.store, Newer: e.newer, Queue: e.queue, Leases: e.leases, Held: e.held, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
 		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
 		Run: e.runNext, Interrupted: e.interrupted, Fault: e.fault,
 	})
-	e.hooks = hooks.New(hooks.Options{
-		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
-		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
-	})
-	e.endpoints = endpoints.New(endpoints.Options{Store: e.store, Definitions: o.Definitions, Executions: apart{engine: e}, Log: e.log})
-	e.related = e.newRelated()
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil
 }

@@ -2,46 +2,23 @@ package engine
 
 import (
 	"context"
-	"errors"
 
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
 
-// hookExecutions implements hooks.Executions.
+// hookExecutions implements hooks.Executions. The service of executions needs the hooks, so it is made after them.
 type hookExecutions struct{ engine *Engine }
 
 // Outside implements hooks.Executions.
 func (h hookExecutions) Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
-	e := h.engine
-	ctx, leave := e.held.Attach(ctx, t.ID)
-	defer leave()
-	x, err := e.external(ctx, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	defer x.Close()
-	ops, err := do(x)
-	if err != nil {
-		return nil, err
-	}
-	return ops, x.SaveOutside(ctx)
+	return h.engine.executions.Outside(ctx, t, do)
 }
 
 // AtRest implements hooks.Executions.
 func (h hookExecutions) AtRest(ctx context.Context, t *store.Thread, fence *store.Fence, agent *definition.Agent) (*codeexec.Execution, error) {
-	e := h.engine
-	var unreadable *thread.EnvUnreadableError
-	if _, err := e.threads.LoadEnv(ctx, t); err != nil && !errors.As(err, &unreadable) {
-		return nil, err
-	}
-	st, err := e.threads.Open(ctx, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	return e.newExecution(ctx, t, st.WithFence(fence), agent, ""), nil
+	return h.engine.executions.AtRest(ctx, t, fence, agent)
 }
 
 // hooksPort implements hooks.Port with a run.

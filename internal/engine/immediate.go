@@ -3,17 +3,14 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
 
 // spawnImmediate adds the calls that start the agent's immediate subagents, before the first model step of the thread
@@ -69,19 +66,3 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 }
 
 func isImmediate(kind skeinv1.AgentSubagent) bool { return kind.Immediate }
-
-// switchedOn reports whether the variable that a kind of subagent depends on has a value that stands for yes.
-func switchedOn(ctx context.Context, st *thread.State, name string) (bool, error) {
-	v, err := st.EnvValue(ctx, name)
-	if errors.Is(err, thread.ErrEnvUnknown) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	switch strings.ToLower(strings.TrimSpace(v.Value)) {
-	case "true", "yes", "on", "1":
-		return true, nil
-	}
-	return false, nil
-}

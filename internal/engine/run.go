@@ -334,8 +334,8 @@ func (r *run) execution(ctx context.Context) (*codeexec.Execution, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
-	r.exec.Host.Handoffs = &handoffsOf{engine: r.engine, thread: r.thread, agent: r.agent, made: r.checkpoint.Handoffs}
+	r.exec = r.engine.executions.New(r.life, r.thread, st, r.agent, r.record.ID)
+	r.exec.Host.Handoffs = r.engine.executions.Handoffs(r.thread, r.agent, r.checkpoint.Handoffs)
 	if r.lines == nil {
 		r.lines = r.exec.Code.Lines
 	}

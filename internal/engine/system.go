@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -12,7 +11,6 @@ import (
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
-	"github.com/skein-dev/skein/internal/tool"
 )
 
 // system returns the system prompt of the next step: the current text of the side's prompt with the thread's arguments
@@ -23,7 +21,7 @@ func (r *run) system(ctx context.Context) (string, error) {
 	if p.Text == nil { // the side is a handler
 		return "", nil
 	}
-	if err := CheckArguments(&p.Spec, r.arguments()); err != nil {
+	if err := definition.CheckArguments(&p.Spec, r.arguments()); err != nil {
 		return "", failure.New(skeinv1.ReasonInvalidArguments, "the arguments of this thread do not fit what the prompt %s requires: %v. Create a new thread with others", p.Name, err)
 	}
 	text := p.Text
@@ -65,34 +63,4 @@ func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Tem
 		out += "\n\nThis conversation belongs to the task " + t.TaskID + "."
 	}
 	return out, nil
-}
-
-// CheckArguments checks the arguments of a thread, or of a call of a prompt, against the prompt's requiredSchema. The
-// error says what is wrong, with one clause for each place. An invalid schema is a mistake in the definition and rejects
-// nothing.
-func CheckArguments(p *skeinv1.PromptSpec, arguments json.RawMessage) error {
-	if p.RequiredSchema == nil {
-		return nil
-	}
-	schema, err := tool.CompileSchema(p.RequiredSchema.Raw)
-	if err != nil {
-		return nil
-	}
-	if len(arguments) == 0 || string(arguments) == "null" {
-		arguments = json.RawMessage("{}")
-	}
-	return schema.Validate(string(arguments))
-}
-
-// checkChildArguments checks the arguments of a child before it is created against what the prompts of its agent require.
-func checkChildArguments(a *definition.Agent, arguments json.RawMessage) error {
-	for _, side := range []*definition.Side{a.A, a.B} {
-		if side == nil {
-			continue
-		}
-		if err := CheckArguments(&side.Prompt.Spec, arguments); err != nil {
-			return fmt.Errorf("the arguments do not fit what the agent %s requires: %w. Start it again with corrected arguments", a.Name, err)
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package effectcode
 
 import (
 	"context"
@@ -21,10 +21,10 @@ import (
 )
 
 // runWithoutThread runs an effect of the cluster: in a sandbox of its own pool, with the variables that its object names.
-func (c *effectCode) runWithoutThread(ctx context.Context, call effects.Call) error {
-	e, f, effect := c.engine, call.Firing, call.Effect
-	state := &code.Threadless{Env: map[string]string{}, Secret: map[string]bool{}, Definitions: &definitionsOf{engine: e, namespace: f.Namespace}}
-	values, err := e.opts.Definitions.EffectEnv(ctx, f.Namespace, call.Target.Env)
+func (c *Runner) runWithoutThread(ctx context.Context, call effects.Call) error {
+	f, effect := call.Firing, call.Effect
+	state := &code.Threadless{Env: map[string]string{}, Secret: map[string]bool{}, Definitions: c.opts.Executions.Definitions(f.Namespace)}
+	values, err := c.opts.Definitions.EffectEnv(ctx, f.Namespace, call.Target.Env)
 	if err != nil {
 		return err // a *definition.NotReadyError waits
 	}
@@ -37,9 +37,9 @@ func (c *effectCode) runWithoutThread(ctx context.Context, call effects.Call) er
 	}
 	// The sandbox belongs to the ScheduledEffect, under whose id it is claimed.
 	owner := &store.Thread{ID: f.EffectID, Namespace: f.Namespace, Name: f.Name, Threadless: true}
-	host := codeexec.NewHost(ctx, e.env, owner, pool, state)
+	host := codeexec.NewHost(ctx, c.opts.Env, owner, pool, state)
 	host.Lines = codelog.New(codelog.Options{
-		Clock: e.opts.Clock, Redact: func(text string) string { return e.opts.Redact(f.Namespace, text) },
+		Clock: c.opts.Clock, Redact: func(text string) string { return c.opts.Redact(f.Namespace, text) },
 		Write:  func(context.Context, ...store.Op) error { return nil },
 		Failed: func(error) {},
 	})
@@ -58,9 +58,9 @@ func (c *effectCode) runWithoutThread(ctx context.Context, call effects.Call) er
 		timeout = call.Target.Timeout
 	}
 	host.Add(module, effect.Module, timeout)
-	e.fault("effect.handler.before")
+	c.fault("effect.handler.before")
 	_, err = host.Invoke(ctx, call.Key, module, call.Args, timeout)
-	e.fault("effect.handler.after")
+	c.fault("effect.handler.after")
 	if errors.Is(err, codeexec.ErrNoSandbox) {
 		return &effects.WaitError{Err: err}
 	}
@@ -71,15 +71,15 @@ func (c *effectCode) runWithoutThread(ctx context.Context, call effects.Call) er
 }
 
 // CallTool calls a Tool over HTTP or MCP without a thread.
-func (c *effectCode) CallTool(ctx context.Context, call effects.Call) error {
-	e, f, ref := c.engine, call.Firing, call.Target.Tool
-	t, err := e.opts.Definitions.Tool(ctx, f.Namespace, ref.Name)
+func (c *Runner) CallTool(ctx context.Context, call effects.Call) error {
+	f, ref := call.Firing, call.Target.Tool
+	t, err := c.opts.Definitions.Tool(ctx, f.Namespace, ref.Name)
 	if err != nil {
 		return err // a *definition.NotReadyError waits
 	}
 	host := &tool.Host{
-		Thread: &store.Thread{ID: f.EffectID, Namespace: f.Namespace, Name: f.Name, Threadless: true}, Threads: e.threads,
-		Redact: func(text string) string { return e.opts.Redact(f.Namespace, text) },
+		Thread: &store.Thread{ID: f.EffectID, Namespace: f.Namespace, Name: f.Name, Threadless: true}, Threads: c.opts.Threads,
+		Redact: func(text string) string { return c.opts.Redact(f.Namespace, text) },
 	}
 	made, err := c.tool(ctx, t, ref.Method, host)
 	if err != nil {
@@ -116,23 +116,23 @@ func toolFailed(t *effects.Target, f *tool.ServiceFailure, text string) error {
 const maxToolAnswer = 4 << 10
 
 // tool returns the tool of a Tool object, or the tool of its MCP server that method names.
-func (c *effectCode) tool(ctx context.Context, t *definition.Tool, method string, host *tool.Host) (tool.Tool, error) {
+func (c *Runner) tool(ctx context.Context, t *definition.Tool, method string, host *tool.Host) (tool.Tool, error) {
 	switch {
 	case t.HTTP != nil:
 		return httptool.New(httptool.Spec{
 			Name: t.Name, Description: t.Spec.Description, Parameters: codeexec.Raw(t.Spec.Parameters), Timeout: codeexec.TimeoutOf(&t.Spec), Request: t.HTTP,
-		}, host, c.engine.env.Network), nil
+		}, host, c.opts.Env.Network), nil
 	case t.MCP == nil:
 		return nil, &effects.FinalError{Text: fmt.Sprintf("Tool %q is code, which needs a thread: use effect for code without one, or queueTool for a tool of a thread's agent", t.ObjectName)}
 	}
-	list, err := c.engine.env.MCP.Tools(ctx, t.MCP)
+	list, err := c.opts.Env.MCP.Tools(ctx, t.MCP)
 	if err != nil {
 		return nil, err
 	}
 	names := []string{}
 	for _, r := range list {
 		if r.Remote == method {
-			return c.engine.env.MCP.Tool(t.MCP, r, host), nil
+			return c.opts.Env.MCP.Tool(t.MCP, r, host), nil
 		}
 		names = append(names, r.Remote)
 	}

@@ -1,4 +1,5 @@
-package engine
+// Package effectcode carries out firings of effects: it calls their code, queues their messages and tool calls, and calls their tools.
+package effectcode
 
 import (
 	"context"
@@ -6,42 +7,70 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/utils/clock"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/causation"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/executions"
+	"github.com/skein-dev/skein/internal/engine/held"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// effectCode implements effects.Runner: it carries out firings with the engine's means.
-type effectCode struct{ engine *Engine }
+// Options of a Runner.
+type Options struct {
+	Threads     *thread.Service
+	Store       store.Store
+	Definitions ports.Definitions
+	Env         *codeexec.Environment
+	Executions  *executions.Service
+	Held        *held.Threads
+	Clock       clock.WithTickerAndDelayedExecution
+	// Redact removes the secrets of a namespace from a text.
+	Redact func(namespace, text string) string
+	// Queue queues a message on a thread.
+	Queue func(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+	// Fault marks a point around an outside call, for crash tests.
+	Fault func(point string)
+}
+
+// Runner implements effects.Runner: it carries out firings of effects.
+type Runner struct{ opts Options }
+
+// New returns a runner.
+func New(o Options) *Runner { return &Runner{opts: o} }
+
+func (c *Runner) fault(point string) { c.opts.Fault(point) }
 
 // RunEffect runs the effect's code in an isolate of its own in the thread's sandbox.
-func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
+func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	if call.Thread == nil {
 		return c.runWithoutThread(ctx, call)
 	}
-	e, t, effect := c.engine, call.Thread, call.Effect
-	st, err := e.threads.Open(ctx, t.ID)
+	t, effect := call.Thread, call.Effect
+	st, err := c.opts.Threads.Open(ctx, t.ID)
 	if err != nil {
 		return err
 	}
-	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
+	if _, err := c.opts.Threads.LoadEnv(ctx, t); err != nil {
 		return err
 	}
 	// Without an agent the sandbox comes from the default pool, and there are no tools to call.
-	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	agent, err := c.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	var notReady *definition.NotReadyError
 	if err != nil && !errors.As(err, &notReady) {
 		return err
 	}
-	ctx, leave := e.held.Attach(ctx, t.ID)
+	ctx, leave := c.opts.Held.Attach(ctx, t.ID)
 	defer leave()
-	x := e.newExecution(ctx, t, st, agent, "")
+	x := c.opts.Executions.New(ctx, t, st, agent, "")
 	defer x.Close()
 	module, timeout := "effects/"+effect.ObjectName, time.Duration(0)
 	if effect.Spec.Timeout != nil {
@@ -51,9 +80,9 @@ func (c *effectCode) RunEffect(ctx context.Context, call effects.Call) error {
 		timeout = call.Target.Timeout
 	}
 	x.Code.Add(module, effect.Module, timeout)
-	e.fault("effect.handler.before")
+	c.fault("effect.handler.before")
 	_, err = x.Host.Code.Invoke(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, module, call.Args, timeout)
-	e.fault("effect.handler.after")
+	c.fault("effect.handler.after")
 	if err == nil {
 		return x.SaveOutside(ctx)
 	}
@@ -81,13 +110,13 @@ func handlerFailed(err error) error {
 }
 
 // QueueMessage queues the message of a firing under the firing's key, so that a repeat has no effect.
-func (c *effectCode) QueueMessage(ctx context.Context, call effects.Call) error {
-	st, err := c.engine.threads.Open(ctx, call.Thread.ID)
+func (c *Runner) QueueMessage(ctx context.Context, call effects.Call) error {
+	st, err := c.opts.Threads.Open(ctx, call.Thread.ID)
 	if err != nil {
 		return err
 	}
 	m := call.Target.Message
-	_, err = c.engine.Queue(ctx, st, call.Thread, thread.NewMessage{IdempotencyKey: call.Key, Content: &m.Content, Silent: m.Silent}, "")
+	_, err = c.opts.Queue(ctx, st, call.Thread, thread.NewMessage{IdempotencyKey: call.Key, Content: &m.Content, Silent: m.Silent}, "")
 	if errors.Is(err, store.ErrQueueFull) {
 		return &effects.WaitError{Err: err}
 	}
@@ -95,8 +124,8 @@ func (c *effectCode) QueueMessage(ctx context.Context, call effects.Call) error 
 }
 
 // QueueTool queues a call of a tool on the firing's thread.
-func (c *effectCode) QueueTool(ctx context.Context, call effects.Call) error {
-	e, args := c.engine, call.Firing.Args
+func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
+	args := call.Firing.Args
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
@@ -104,7 +133,7 @@ func (c *effectCode) QueueTool(ctx context.Context, call effects.Call) error {
 	if err != nil {
 		return err
 	}
-	return final(e.store.Apply(ctx, call.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Key: "tool:" + call.Key, Kind: store.InboxTool, Payload: payload}}))
+	return final(c.opts.Store.Apply(ctx, call.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Key: "tool:" + call.Key, Kind: store.InboxTool, Payload: payload}}))
 }
 
 // final makes an error final that no further attempt would mend.

@@ -1,4 +1,4 @@
-package engine
+package executions
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 //   - store.ErrTerminated for a terminated thread
 //   - a *NotReadyError for an agent that is not ready
 //   - an *UnknownError for a tool that the agent does not have
-func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error) {
-	ctx, leave := e.held.Attach(ctx, threadID)
+func (s *Service) InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error) {
+	ctx, leave := s.opts.Held.Attach(ctx, threadID)
 	defer leave()
-	x, err := e.external(ctx, threadID)
+	x, err := s.External(ctx, threadID)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -44,10 +44,10 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 
 // QueueTool queues a call of a tool and does not wait for it (TOL-01). The run under way makes the call, or a new run
 // starts. A repeat under the same key is called once. It returns the same errors as InvokeTool.
-func (e *Engine) QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error {
-	ctx, leave := e.held.Attach(ctx, threadID)
+func (s *Service) QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error {
+	ctx, leave := s.opts.Held.Attach(ctx, threadID)
 	defer leave()
-	x, err := e.external(ctx, threadID)
+	x, err := s.External(ctx, threadID)
 	if err != nil {
 		return err
 	}
@@ -57,12 +57,12 @@ func (e *Engine) QueueTool(ctx context.Context, threadID, key, name string, args
 
 // NotifyParent queues a silent message on the parent of a thread (SUB-05). A repeat under the same key is queued
 // once. It returns store.ErrTerminated when the thread is terminated, and ErrParentTerminated when its parent is.
-func (e *Engine) NotifyParent(ctx context.Context, threadID, key, content string) error {
-	t, st, err := e.living(ctx, threadID)
+func (s *Service) NotifyParent(ctx context.Context, threadID, key, content string) error {
+	t, st, err := s.Living(ctx, threadID)
 	if err != nil {
 		return err
 	}
-	err = (&lifecycleOf{engine: e, thread: t, state: st}).NotifyParent(ctx, runlog.Keyed(threadID, key), content)
+	err = (&lifecycleOf{service: s, thread: t, state: st}).NotifyParent(ctx, runlog.Keyed(threadID, key), content)
 	if errors.Is(err, store.ErrTerminated) {
 		return ErrParentTerminated
 	}
@@ -77,12 +77,12 @@ const statusTries = 20
 
 // SetStatus changes the status that the parent's registry shows for a thread (SUB-05). It returns store.ErrTerminated
 // when the thread is terminated. The registry then keeps what it shows.
-func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
+func (s *Service) SetStatus(ctx context.Context, threadID, status string) error {
 	if err := checkStatus(status); err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
-		t, st, err := e.living(ctx, threadID)
+		t, st, err := s.Living(ctx, threadID)
 		if err != nil {
 			return err
 		}
@@ -94,25 +94,13 @@ func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
 	}
 }
 
-// DefinitionNames returns the names of the definitions of a kind in a namespace. kind is "agent", "prompt" or "model"
-// (AGT-07).
-func (e *Engine) DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error) {
-	return e.opts.Definitions.Names(ctx, namespace, kind)
-}
-
-// Definition returns a definition of a namespace as plain JSON without secrets, or an *UnknownError when there is
-// none.
-func (e *Engine) Definition(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
-	return e.opts.Definitions.Load(ctx, namespace, kind, name)
-}
-
 // RunCode runs code in the thread's sandbox, in an isolate of its own (COD-01). It returns the same errors as
 // InvokeTool, and an error when no sandbox is available. Everything that goes wrong within a sandbox is in the
 // Result.
-func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error) {
-	ctx, leave := e.held.Attach(ctx, threadID)
+func (s *Service) RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error) {
+	ctx, leave := s.opts.Held.Attach(ctx, threadID)
 	defer leave()
-	x, err := e.external(ctx, threadID)
+	x, err := s.External(ctx, threadID)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -120,25 +108,25 @@ func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeR
 	return x.Host.Code.RunCode(ctx, req)
 }
 
-// external returns an execution that is not part of a run. Its writes are not fenced.
-func (e *Engine) external(ctx context.Context, threadID string) (*codeexec.Execution, error) {
-	t, st, err := e.living(ctx, threadID)
+// External returns an execution that is not part of a run. Its writes are not fenced.
+func (s *Service) External(ctx context.Context, threadID string) (*codeexec.Execution, error) {
+	t, st, err := s.Living(ctx, threadID)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	agent, err := s.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
+	if _, err := s.opts.Threads.LoadEnv(ctx, t); err != nil {
 		return nil, err
 	}
-	return e.newExecution(ctx, t, st, agent, ""), nil
+	return s.New(ctx, t, st, agent, ""), nil
 }
 
-// living returns a thread that is neither terminated nor retained, and its opened state.
-func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *thread.State, error) {
-	t, err := e.store.Thread(ctx, threadID)
+// Living returns a thread that is neither terminated nor retained, and its opened state.
+func (s *Service) Living(ctx context.Context, threadID string) (*store.Thread, *thread.State, error) {
+	t, err := s.opts.Store.Thread(ctx, threadID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,6 +136,6 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 	if t.RetainedAt != 0 {
 		return nil, nil, store.ErrRetained
 	}
-	st, err := e.threads.Open(ctx, threadID)
+	st, err := s.opts.Threads.Open(ctx, threadID)
 	return t, st, err
 }

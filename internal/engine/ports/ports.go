@@ -1,4 +1,6 @@
-package engine
+// Package ports has the interfaces through which the engine uses everything around it. internal/kube implements them with custom
+// resources and pods. Tests of the engine implement them in memory.
+package ports
 
 import (
 	"context"
@@ -12,9 +14,6 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
-
-// The ports are the interfaces through which the engine uses everything around it. internal/kube implements them with
-// custom resources and pods. Tests of the engine implement them in memory.
 
 // Definitions resolves the definitions that a run uses. Every lookup reads a cache and is cheap. A missing or unready
 // object is a *definition.NotReadyError that says which object it is and what to do.

@@ -1,4 +1,4 @@
-package engine
+package executions
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -18,12 +19,12 @@ import (
 
 // childrenOf implements the operations on the children of a thread for tools (SUB-03).
 type childrenOf struct {
-	engine *Engine
-	thread *store.Thread
-	state  *thread.State
-	agent  *definition.Agent // may be nil
-	side   func() *definition.Side
-	runID  string
+	service *Service
+	thread  *store.Thread
+	state   *thread.State
+	agent   *definition.Agent // may be nil
+	side    func() *definition.Side
+	runID   string
 }
 
 // Kinds leaves out those that a variable of the thread does not switch on (SUB-07).
@@ -46,15 +47,15 @@ func (c *childrenOf) Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error)
 }
 
 func (c *childrenOf) Living(ctx context.Context) (map[string]int, error) {
-	return c.engine.store.LivingChildren(ctx, c.thread.ID)
+	return c.service.opts.Store.LivingChildren(ctx, c.thread.ID)
 }
 
 func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {
-	return c.engine.opts.Children.List(ctx, c.thread)
+	return c.service.opts.Children.List(ctx, c.thread)
 }
 
 func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv1.ChildStatus, error) {
-	if limits := c.engine.opts.Limits; c.thread.Depth+1 > limits.Depth {
+	if limits := c.service.opts.Limits; c.thread.Depth+1 > limits.Depth {
 		return nil, fmt.Errorf("subagents may nest %d levels deep, and this conversation is at level %d: do this task yourself", limits.Depth, c.thread.Depth)
 	}
 	for _, path := range req.Attachments {
@@ -73,7 +74,7 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 	if err != nil {
 		return nil, err
 	}
-	child, err := c.declare(ctx, ChildRequest{
+	child, err := c.declare(ctx, ports.ChildRequest{
 		Cause: req.Cause, RunID: c.runID, Subagent: req.Kind, Title: req.Title, Message: req.Message,
 		Arguments: req.Arguments, Attachments: req.Attachments, Limits: limits,
 	})
@@ -90,7 +91,7 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 		if err != nil {
 			return child, err
 		}
-		ops = append(ops, c.engine.hooks.Queue(ctx, c.side(), c.runID, child.Reference, store.HookCall{
+		ops = append(ops, c.service.opts.Hooks.Queue(ctx, c.side(), c.runID, child.Reference, store.HookCall{
 			Hook: string(skeinv1.HookAfterSubagentCreated), Subagent: entry,
 		})...)
 	}
@@ -105,7 +106,7 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 	if child.TerminatedAt != 0 {
 		return nil, fmt.Errorf("the subagent %s has ended: start another with subagent_create", req.Reference)
 	}
-	st, err := c.engine.threads.Open(ctx, child.ID)
+	st, err := c.service.opts.Threads.Open(ctx, child.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 
 // find returns the child of the thread with a reference.
 func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread, error) {
-	child, err := c.engine.store.Child(ctx, c.thread.ID, reference)
+	child, err := c.service.opts.Store.Child(ctx, c.thread.ID, reference)
 	if err == nil && child.Child != nil {
 		return child, nil
 	}
@@ -149,13 +150,13 @@ func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread,
 
 // lifecycleOf implements the operations on the life of a thread for tools.
 type lifecycleOf struct {
-	engine *Engine
-	thread *store.Thread
-	state  *thread.State
+	service *Service
+	thread  *store.Thread
+	state   *thread.State
 }
 
 func (l *lifecycleOf) Terminate(ctx context.Context) error {
-	return l.engine.stops.Terminate(ctx, l.thread.ID, skeinv1.ReasonTerminatedByRequest)
+	return l.service.opts.Terminate(ctx, l.thread.ID, skeinv1.ReasonTerminatedByRequest)
 }
 
 // statusNotification is the status kind of messages that a child sends with notifyParent.
@@ -166,7 +167,7 @@ func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) err
 		return errors.New("this thread has no parent: notifyParent is for subagents")
 	}
 	m := store.Message{
-		ID: "queued-" + key, Role: store.RoleUser, CreatedAt: l.engine.now(), Silent: true, Content: &content, Name: l.name(),
+		ID: "queued-" + key, Role: store.RoleUser, CreatedAt: l.service.opts.Now(), Silent: true, Content: &content, Name: l.name(),
 		Metadata: map[string]any{thread.MetadataSubagent: l.thread.Reference, thread.MetadataStatusKind: statusNotification},
 	}
 	payload, err := json.Marshal(m)
@@ -206,4 +207,20 @@ func checkStatus(status string) error {
 		return &thread.InvalidError{Field: "status", Message: "give UTF-8 text without NUL that is not empty"}
 	}
 	return nil
+}
+
+// switchedOn reports whether the variable that a kind of subagent depends on has a value that stands for yes.
+func switchedOn(ctx context.Context, st *thread.State, name string) (bool, error) {
+	v, err := st.EnvValue(ctx, name)
+	if errors.Is(err, thread.ErrEnvUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch strings.ToLower(strings.TrimSpace(v.Value)) {
+	case "true", "yes", "on", "1":
+		return true, nil
+	}
+	return false, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package executions
 
 import (
 	"context"
@@ -7,43 +7,49 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/causation"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
 // definitionsOf implements reading the definitions of a namespace for tools.
 type definitionsOf struct {
-	engine    *Engine
+	service   *Service
 	namespace string
 }
 
+// Definitions returns what tools may read of the definitions of a namespace.
+func (s *Service) Definitions(namespace string) tool.Definitions {
+	return &definitionsOf{service: s, namespace: namespace}
+}
+
 func (d *definitionsOf) Names(ctx context.Context, kind string) ([]string, error) {
-	return d.engine.opts.Definitions.Names(ctx, d.namespace, kind)
+	return d.service.opts.Definitions.Names(ctx, d.namespace, kind)
 }
 
 func (d *definitionsOf) Load(ctx context.Context, kind, name string) (json.RawMessage, error) {
-	return d.engine.opts.Definitions.Load(ctx, d.namespace, kind, name)
+	return d.service.opts.Definitions.Load(ctx, d.namespace, kind, name)
 }
 
 // effectsOf implements the operations on the effects of a thread for tools.
 type effectsOf struct {
-	engine *Engine
-	thread *store.Thread
+	service *Service
+	thread  *store.Thread
 }
 
 func (f *effectsOf) Schedule(ctx context.Context, cause, name string, args json.RawMessage, delay time.Duration) (string, error) {
 	depth := causation.OfEffect(causation.Of(ctx), delay)
-	if limit := f.engine.opts.Limits.HookDepth; depth >= limit {
+	if limit := f.service.opts.Limits.HookDepth; depth >= limit {
 		return "", errors.New(causation.EffectTooDeep(limit))
 	}
-	f.engine.fault("effect.schedule.before")
-	id, err := f.engine.opts.Effects.Schedule(ctx, f.thread, EffectRequest{Cause: cause, Name: name, Args: args, Delay: delay, HookDepth: depth})
-	f.engine.fault("effect.schedule.after")
+	f.service.fault("effect.schedule.before")
+	id, err := f.service.opts.Effects.Schedule(ctx, f.thread, ports.EffectRequest{Cause: cause, Name: name, Args: args, Delay: delay, HookDepth: depth})
+	f.service.fault("effect.schedule.after")
 	return id, err
 }
 
 func (f *effectsOf) List(ctx context.Context, name string) ([]tool.ScheduledEffect, error) {
-	list, err := f.engine.opts.Effects.List(ctx, f.thread, name)
+	list, err := f.service.opts.Effects.List(ctx, f.thread, name)
 	out := make([]tool.ScheduledEffect, 0, len(list))
 	for _, s := range list {
 		out = append(out, tool.ScheduledEffect(s))
@@ -52,5 +58,5 @@ func (f *effectsOf) List(ctx context.Context, name string) ([]tool.ScheduledEffe
 }
 
 func (f *effectsOf) Remove(ctx context.Context, id string) (bool, error) {
-	return f.engine.opts.Effects.Remove(ctx, f.thread, id)
+	return f.service.opts.Effects.Remove(ctx, f.thread, id)
 }
