@@ -20,17 +20,17 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	blocked := false
 	for _, call := range calls {
 		need := r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
-		d, decided := r.checkpoint.Decisions[call.ID]
-		if need == nil || decided || r.codeWaits() {
+		d, decided := r.Checkpoint.Decisions[call.ID]
+		if need == nil || decided || r.CodeWaits() {
 			if !blocked {
-				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.parallel()) {
+				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.Parallel()) {
 					started = append(started, runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
 				}
 			}
 			continue
 		}
 		asked = append(asked, r.askApproval(call, need))
-		blocked = blocked || !r.parallel()
+		blocked = blocked || !r.Parallel()
 	}
 	if len(asked)+len(started) == 0 {
 		return now, nil
@@ -38,7 +38,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	s := r.newStep("approval")
 	s.add(asked...)
 	if len(asked) > 0 {
-		r.record.State = r.checkpoint.Encode()
+		r.record.State = r.Checkpoint.Encode()
 		s.checkpoint(r.record)
 	}
 	s.add(started...)
@@ -47,7 +47,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 
 // asksFirst reports whether a call of the newest answer needs approval before it starts.
 func (r *run) asksFirst(call store.ToolCall) bool {
-	return r.tools != nil && !r.codeWaits() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
+	return r.tools != nil && !r.CodeWaits() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
 }
 
 // maxKeptSchema is the longest schema that the checkpoint keeps with a waiting call, in bytes.

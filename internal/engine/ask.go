@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/request"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
@@ -20,22 +22,22 @@ import (
 // session, and that the end of the run is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
-	if limit := r.maxSteps(); r.record.Steps-r.checkpoint.Turn.Before >= limit {
+	if limit := r.MaxSteps(); r.record.Steps-r.Checkpoint.Turn.Before >= limit {
 		return false, failure.New(failure.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if err := r.overLimit(); err != nil {
 		return false, err
 	}
-	if err := r.engine.quotas.Refuse(ctx, r.thread.Namespace); err != nil {
+	if err := r.engine.quotas.Refuse(ctx, r.Thread.Namespace); err != nil {
 		return false, err
 	}
-	if r.side().Handler != nil {
+	if r.Side().Handler != nil {
 		return r.askHandler(ctx)
 	}
 	if err := r.buildTools(ctx); err != nil {
 		return false, err
 	}
-	m := &r.side().Model
+	m := &r.Side().Model
 	client, err := r.client(m)
 	if err != nil {
 		return false, failure.OfModel(ctx, err)
@@ -44,19 +46,19 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.goOnWith(&req, m)
+	r.requests.Continue(&req, m, r.conv)
 	id := runlog.NewMessageID()
 	deltas := newDeltas(ctx, r, id)
 	emit, exclude := deltas.emit, req.Reasoning != nil && req.Reasoning.Exclude
 	if exclude {
-		emit = withoutReasoning(emit)
+		emit = request.WithoutReasoning(emit)
 	}
 	r.engine.fault("model.before")
-	if r.frame != nil {
+	if r.Frame != nil {
 		emit = func(model.Delta) {} // viewers of the conversation see the caller, not a called prompt
 	}
 	call, later := r.allowBackpressure(ctx)
-	call, done := r.whileWanted(call)
+	call, done := r.WhileWanted(call)
 	res, err := client.Stream(call, req, emit)
 	done()
 	if lost := deltas.stop(); lost != nil {
@@ -72,7 +74,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if res.Model != "" {
 		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
-	res.Metadata = r.noted(&req, m, res)
+	res.Metadata = r.requests.Noted(&req, m, res)
 	r.trimmed(res)
 	if exclude {
 		res.Reasoning = ""
@@ -82,7 +84,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 
 // client returns a client for a model of the agent.
 func (r *run) client(m *definition.Model) (model.Client, error) {
-	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
+	return r.engine.opts.Models.Client(m.Config(r.Agent.Namespace))
 }
 
 // request returns what the model is to read. It sums up older messages first when there are too many of them.
@@ -91,13 +93,13 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	if err != nil {
 		return req, err
 	}
-	conv = r.chosen(conv)
-	system, err := r.system(ctx)
+	conv = r.requests.Chosen(conv, r.record.ID)
+	system, err := r.requests.System(ctx, r.record.ID)
 	if err != nil {
 		return req, err
 	}
 	for n := 0; ; n++ {
-		messages, err := r.hooks.Prefiltered(ctx, r.assembled(system, conv), r.record.Steps)
+		messages, err := r.hooks.Prefiltered(ctx, r.requests.Assembled(system, conv, r.conv, r.record.Steps), r.record.Steps)
 		if err != nil {
 			return req, err
 		}
@@ -106,7 +108,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 		if err := r.buildTools(ctx); err != nil {
 			return req, err
 		}
-		if req, err = r.read(ctx, messages); err != nil || n == maxCompactions {
+		if req, err = r.requests.Read(ctx, r.conv, messages, r.tools); err != nil || n == maxCompactions {
 			return req, err
 		}
 		if more, err := r.compact(ctx, conv, req); err != nil || !more {
@@ -120,23 +122,23 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 // else the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
 	m := r.answer(id, res)
-	r.place(m)
+	r.Place(m)
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return false, err
 	}
 	r.takeDecisions()
 	r.record.Steps++
-	if r.checkpoint.Turn.Side == definition.SideB {
-		r.checkpoint.Turn.StepsB++
-		r.record.State = r.checkpoint.Encode()
+	if r.Checkpoint.Turn.Side == definition.SideB {
+		r.Checkpoint.Turn.StepsB++
+		r.record.State = r.Checkpoint.Encode()
 	}
 	r.countTime()
 	if len(m.ToolCalls) == 0 {
-		if end := plan.EndOf(r.conv, m, r.side().Spec); end != nil {
-			if wrong := r.misfit(m); wrong != "" && !res.Refused {
+		if end := plan.EndOf(r.conv, m, r.Side().Spec); end != nil {
+			if wrong := r.requests.Misfit(m); wrong != "" && !res.Refused {
 				return false, r.recordMisfit(ctx, m, wrong)
 			}
-			if r.frame == nil { // the answer of a called prompt is an ordinary message
+			if r.Frame == nil { // the answer of a called prompt is an ordinary message
 				end.Text = transcript.ContentOf(m)
 				return r.endTurn(ctx, end, m)
 			}
@@ -147,7 +149,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	s.createMessage(ctx, m)
 	s.checkpoint(r.record)
 	for i, call := range m.ToolCalls {
-		if (i == 0 || r.parallel()) && !r.asksFirst(call) {
+		if (i == 0 || r.Parallel()) && !r.asksFirst(call) {
 			s.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
@@ -164,7 +166,7 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	s.createMessage(ctx, m)
 	s.checkpoint(r.record)
 	if told != nil {
-		r.place(told)
+		r.Place(told)
 		s.appendMessage(told)
 	}
 	if err := s.commit(ctx); err != nil {
@@ -177,23 +179,45 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 func (r *run) answer(id string, res *model.Response) *store.Message {
 	m := &store.Message{
 		ID: id, Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
-		Metadata: res.Metadata, ReasoningContent: res.Reasoning, Side: r.mark(),
+		Metadata: res.Metadata, ReasoningContent: res.Reasoning, Side: r.Mark(),
 	}
 	if content := strings.ToValidUTF8(res.Content, "\uFFFD"); content != "" || len(res.ToolCalls) == 0 {
 		m.Content = &content
 	}
-	recordCalls(m, res.ToolCalls)
+	request.RecordCalls(m, res.ToolCalls)
 	if res.Usage != nil {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
 		r.usage.Count(res.Usage)
-		r.engine.quotas.Used(r.thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
+		r.engine.quotas.Used(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
 	}
-	if r.side().Handler == nil { // a handler asks any number of models, and counts them itself
-		r.usage.CountModel(cmp.Or(res.Model, r.side().Model.Name))
+	if r.Side().Handler == nil { // a handler asks any number of models, and counts them itself
+		r.usage.CountModel(cmp.Or(res.Model, r.Side().Model.Name))
 	}
 	r.record.Usage = r.usage.Encode()
 	return m
 }
 
-// parallel reports whether the calls of a step may be made at once.
-func (r *role) parallel() bool { return r.side().Prompt.Spec.ParallelToolCalls }
+// trimmed records in the log what was left out of the request to fit the model's window, if that has changed.
+func (r *run) trimmed(res *model.Response) {
+	if op := r.requests.Trimmed(r.record.ID, res); op != nil {
+		r.hooks.Record(op)
+	}
+}
+
+// repair returns the message that tells the model what is wrong with its answer, so that it can answer again. The caller
+// writes it in the same step as the answer. The second time in a turn repair returns a *failure.Error.
+func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err error) {
+	if r.Checkpoint.Turn.Repairs > 0 {
+		m.Status = store.MessageFailed
+		return nil, failure.New(failure.ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
+			r.Side().Prompt.Name, wrong)
+	}
+	r.Checkpoint.Turn.Repairs++
+	r.Checkpoint.Turn.After = m.ID
+	r.record.State = r.Checkpoint.Encode()
+	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
+	return &store.Message{
+		ID: runlog.NewMessageID(), Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		Content: &text, Silent: true, Side: r.Mark(), Metadata: map[string]any{transcript.MetadataRepairs: m.ID},
+	}, nil
+}

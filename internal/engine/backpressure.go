@@ -9,10 +9,10 @@ import (
 // allowBackpressure returns a context with which the model may turn away the call of a step (see package schedule). In a called
 // prompt it returns ctx and a nil later: that call waits for its turn, since other calls may be under way beside it.
 func (r *run) allowBackpressure(ctx context.Context) (call context.Context, later *model.Later) {
-	if r.frame != nil {
+	if r.Frame != nil {
 		return ctx, nil
 	}
-	later = r.engine.queue.ExpectResume(r.thread.ID)
+	later = r.engine.queue.ExpectResume(r.Thread.ID)
 	return model.MayComeLater(ctx, later), later
 }
 
@@ -22,7 +22,7 @@ func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
 	if r.exec != nil {
 		r.snapshotContext(ctx)
 		r.countTime()
-		r.record.State = r.checkpoint.Encode()
+		r.record.State = r.Checkpoint.Encode()
 		if err := r.newStep("park").save(ctx); err != nil {
 			return err
 		}

@@ -35,8 +35,8 @@ type making struct {
 // The results keep the order of the calls (TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.current = false
-	if caller := r.conv.SideOf(calls[0].ID); caller != "" && r.frame == nil {
-		defer r.actAs(r.agent.Side(caller))()
+	if caller := r.conv.SideOf(calls[0].ID); caller != "" && r.Frame == nil {
+		defer r.actAs(r.Agent.Side(caller))()
 	}
 	if err := r.buildTools(ctx); err != nil {
 		return err
@@ -50,15 +50,15 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 		return err
 	}
 	r.beginTurn()
-	how := making{set: set, decided: maps.Clone(r.checkpoint.Decisions), repeat: r.resumed}
+	how := making{set: set, decided: maps.Clone(r.Checkpoint.Decisions), repeat: r.resumed}
 	r.resumed = false // calls after these are new
-	if r.frame != nil {
-		how.code = r.frame.code
+	if r.Frame != nil {
+		how.code = r.Frame.Code
 	}
 	broker, closeBroker := r.openBroker()
 	defer closeBroker()
 	how.broker = broker
-	if !r.parallel() || len(calls) == 1 {
+	if !r.Parallel() || len(calls) == 1 {
 		for i, call := range calls {
 			if err := r.interrupted(); err != nil {
 				return err
@@ -77,7 +77,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 			if err := r.recordResult(ctx, call, o, next); err != nil {
 				return err
 			}
-			if w, waits := r.checkpoint.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
+			if w, waits := r.Checkpoint.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
 				return nil // the next calls are made after this one
 			}
 		}
@@ -197,7 +197,7 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	r.engine.fault("call.before")
 	ctx, over := membudget.Part(ctx) // what the tool answers is part of the conversation afterwards
 	defer over()
-	ctx, observed := runtrace.Call(ctx, r.engine.opts.Clock, r.thread, call, how.set.Has(call.Name))
+	ctx, observed := runtrace.Call(ctx, r.engine.opts.Clock, r.Thread, call, how.set.Has(call.Name))
 	defer func() { observed(&o.result, o.panicked) }()
 	calling, done := codeexec.Lasting(ctx, how.code)
 	defer done()
@@ -219,22 +219,22 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	case o.result.Wait != nil:
 		r.waits(call, *o.result.Wait)
 		return nil
-	case o.result.Handoff != "" && r.isHanded():
-		o.result = tool.Failure("the conversation passes to the agent " + r.next + " already")
+	case o.result.Handoff != "" && r.IsHanded():
+		o.result = tool.Failure("the conversation passes to the agent " + r.Next + " already")
 	}
-	content := r.engine.opts.Redact(r.thread.Namespace, o.result.Content)
+	content := r.engine.opts.Redact(r.Thread.Namespace, o.result.Content)
 	m := &store.Message{
 		ID: runlog.NewMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,
-		Side: r.mark(),
+		Side: r.Mark(),
 	}
-	r.place(m)
-	waited := r.checkpoint.RemoveWait(call.ID)
-	changed := r.checkpoint.MarkDecision(call, m) || waited
+	r.Place(m)
+	waited := r.Checkpoint.RemoveWait(call.ID)
+	changed := r.Checkpoint.MarkDecision(call, m) || waited
 	if err := r.hooks.BeforeResult(ctx, call, m); err != nil {
 		return err
 	}
-	content = r.clip(r.redacted(transcript.ContentOf(m))) // a hook may have added secrets
+	content = r.clip(r.requests.Redacted(transcript.ContentOf(m))) // a hook may have added secrets
 	m.Content = &content
 	r.hooks.AfterResult(ctx, call, m)
 	s := r.newStep("result")
@@ -244,7 +244,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		s.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
 	if changed = r.decided() || changed; changed {
-		r.record.State = r.checkpoint.Encode()
+		r.record.State = r.Checkpoint.Encode()
 		s.checkpoint(r.record)
 	}
 	if o.result.Handoff != "" {
@@ -255,7 +255,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		return err
 	}
 	if o.result.Handoff != "" {
-		r.next = o.result.Handoff
+		r.Next = o.result.Handoff
 	}
 	return nil
 }

@@ -12,12 +12,12 @@ import (
 // openBroker lets the code of calls ask for prompts until shut is called. It returns nil when the agent has no
 // prompts to call, or the run has no code.
 func (r *run) openBroker() (d *codeexec.Broker, shut func()) {
-	if r.exec == nil || len(r.agent.Prompts) == 0 {
+	if r.exec == nil || len(r.Agent.Prompts) == 0 {
 		return nil, func() {}
 	}
-	d = &codeexec.Broker{Execution: r.exec, Side: r.side(), Reader: r.reader(), Asks: make(chan *codeexec.Ask), Closed: make(chan struct{})}
-	if r.frame != nil {
-		d.Within = r.frame.side
+	d = &codeexec.Broker{Execution: r.exec, Side: r.Side(), Reader: r.Reader(), Asks: make(chan *codeexec.Ask), Closed: make(chan struct{})}
+	if r.Frame != nil {
+		d.Within = r.Frame.Side
 	}
 	return d, func() { close(d.Closed) }
 }
@@ -69,31 +69,6 @@ func (r *run) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, er
 	res, err := r.callPrompt(ctx, a.Call, a.Prompt, a.Repeat, a)
 	r.beginTurn() // code reads the state of the run itself again
 	return res, err
-}
-
-// codeWaits reports whether code waits for what the run is doing.
-func (r *role) codeWaits() bool { return r.frame != nil && len(r.frame.code) > 0 }
-
-// deserted reports whether code that waits for what the run is doing has ended.
-func (r *role) deserted() bool {
-	if r.frame == nil {
-		return false
-	}
-	for _, life := range r.frame.code {
-		if life.Err() != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// whileWanted returns a context that ends with ctx, or as soon as code that waits for what the run is doing has
-// ended.
-func (r *role) whileWanted(ctx context.Context) (context.Context, func()) {
-	if r.frame == nil {
-		return ctx, func() {}
-	}
-	return codeexec.Lasting(ctx, r.frame.code)
 }
 
 // refuse returns the result of a call that is not made because code waits for it; nil for a call that is made.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/clip"
@@ -75,45 +74,14 @@ type compactor struct {
 	room int
 }
 
-// compactionOf returns the policy of a prompt.
-func compactionOf(p *skeinv1.PromptSpec) skeinv1.PromptCompaction {
-	c := skeinv1.PromptCompaction{Mode: skeinv1.CompactionManual}
-	if p.Compaction != nil {
-		c = *p.Compaction
-		if c.Mode == "" {
-			c.Mode = skeinv1.CompactionAuto
-		}
-	}
-	if c.Threshold == nil {
-		c.Threshold = ptr.To[int32](skeinv1.DefaultCompactionThreshold)
-	}
-	if c.Keep == nil {
-		c.Keep = ptr.To[int32](skeinv1.DefaultCompactionKeep)
-	}
-	return c
-}
-
-// summaryOf returns the summary that a side reads, of the conversation c of the log; nil for none.
-func (r *role) summaryOf(c *transcript.Conversation, s *definition.Side) *store.Message {
-	if s.Handler != nil || compactionOf(&s.Prompt.Spec).Mode == skeinv1.CompactionNever {
-		return nil
-	}
-	return c.SummaryFor(r.readerOf(s))
-}
-
-// readerOf returns for whom a summary for a side is.
-func (r *role) readerOf(s *definition.Side) transcript.Reader {
-	return transcript.Reader{Agent: r.agent.Name, Side: r.agent.MessageSide(s), Prompt: s.Prompt.Name}
-}
-
 // compact sums up older messages of c if a request has filled the window of the model far enough, or if somebody has asked
 // for it. more reports that the request has to be made again.
 func (r *run) compact(ctx context.Context, c *transcript.Conversation, req model.Request) (more bool, err error) {
-	if r.frame != nil {
+	if r.Frame != nil {
 		return false, nil // a called prompt is left to what fits
 	}
-	k := &compactor{run: r, policy: compactionOf(&r.side().Prompt.Spec), conv: c, orders: r.ordersFor(r.side())}
-	client, err := r.client(&r.side().Model)
+	k := &compactor{run: r, policy: definition.CompactionOf(&r.Side().Prompt.Spec), conv: c, orders: r.ordersFor(r.Side())}
+	client, err := r.client(&r.Side().Model)
 	if err != nil {
 		return false, nil // the call reports it
 	}
@@ -150,14 +118,14 @@ func (k *compactor) attempt(ctx context.Context) (more bool, err error) {
 
 // once writes one summary. A *noCompaction says why there is none.
 func (k *compactor) once(ctx context.Context) error {
-	r, side := k.run, k.run.side()
+	r, side := k.run, k.run.Side()
 	switch {
 	case side.Handler != nil:
 		return &noCompaction{compactionNoModel, "the side is code and reads no summaries"}
 	case k.policy.Mode == skeinv1.CompactionNever:
 		return &noCompaction{compactionOff, fmt.Sprintf("Prompt %s has spec.compaction.mode: never; set it to auto or manual", side.Prompt.Name)}
 	}
-	before := r.summaryOf(r.conv, side)
+	before := r.SummaryOf(r.conv, side)
 	size := k.sizes()
 	whole := k.room
 	if len(k.orders) > 0 {
@@ -187,7 +155,7 @@ func (k *compactor) worth(cut transcript.Cut, size func(*store.Message) int) boo
 
 // sizes returns a function that estimates the tokens that the side's model reads of a message.
 func (k *compactor) sizes() func(*store.Message) int {
-	side := k.run.side().Name
+	side := k.run.Side().Name
 	return func(m *store.Message) int {
 		out := model.Message{Content: transcript.ContentOf(m)}
 		for i := range m.Attachments {
@@ -209,7 +177,7 @@ func (k *compactor) sizes() func(*store.Message) int {
 
 // sumUp has a model sum up a cut, or as much of it as the model reads, and writes the summary.
 func (k *compactor) sumUp(ctx context.Context, before *store.Message, full transcript.Cut) error {
-	r, side := k.run, k.run.side()
+	r, side := k.run, k.run.Side()
 	by := side.Compactor
 	switch {
 	case side.CompactorErr != nil:
@@ -236,7 +204,7 @@ func (k *compactor) sumUp(ctx context.Context, before *store.Message, full trans
 	case err != nil:
 		return failedBy(by, err)
 	}
-	text := strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(r.redacted(res.Content), "\uFFFD"), "\x00", "\uFFFD"))
+	text := strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(r.requests.Redacted(res.Content), "\uFFFD"), "\x00", "\uFFFD"))
 	if text == "" || res.Refused {
 		if err := k.count(ctx, by, res); err != nil {
 			return err
@@ -295,7 +263,7 @@ func (k *compactor) requestOf(ctx context.Context, before *store.Message, cut tr
 	for i := cut.Begin; i < cut.End; i++ {
 		part.Append(k.conv.Messages[i])
 	}
-	read, err := r.hooks.Prefiltered(ctx, r.voiced("", part), r.record.Steps)
+	read, err := r.hooks.Prefiltered(ctx, r.requests.Voiced("", part), r.record.Steps)
 	if err != nil {
 		return model.Request{}, err
 	}
@@ -307,7 +275,7 @@ func (k *compactor) requestOf(ctx context.Context, before *store.Message, cut tr
 	if system == "" {
 		system = compactionPrompt
 	}
-	return model.Request{Arguments: r.arguments(), Messages: []model.Message{{Role: model.RoleSystem, Content: system}, {Role: model.RoleUser, Content: text}}}, nil
+	return model.Request{Arguments: r.Arguments(), Messages: []model.Message{{Role: model.RoleSystem, Content: system}, {Role: model.RoleUser, Content: text}}}, nil
 }
 
 // message returns the message of a summary. Its id derives from what it stands for and for whom, so that a repeat adds no
@@ -315,15 +283,15 @@ func (k *compactor) requestOf(ctx context.Context, before *store.Message, cut tr
 func (k *compactor) message(before *store.Message, cut transcript.Cut, by *definition.Model, text string) *store.Message {
 	r := k.run
 	first, last := &k.conv.Messages[cut.Begin], &k.conv.Messages[cut.End-1]
-	reader := r.readerOf(r.side())
+	reader := r.ReaderOf(r.Side())
 	s := &store.Summary{From: first.ID, To: last.ID, Messages: cut.End - cut.Begin, Agent: reader.Agent, Side: reader.Side, Prompt: reader.Prompt, Model: by.Name}
 	if before != nil {
 		s.From, s.Of = before.Summary.From, before.ID
 		s.Messages += before.Summary.Messages
 	}
-	cause := strings.Join([]string{r.thread.ID, "compaction", s.Agent, s.Side, s.Prompt, s.Of, s.From, s.To}, "\x00")
+	cause := strings.Join([]string{r.Thread.ID, "compaction", s.Agent, s.Side, s.Prompt, s.Of, s.From, s.To}, "\x00")
 	return &store.Message{
 		ID: "msg_" + uuid.NewSHA1(runlog.KeySpace, []byte(cause)).String(), Role: store.RoleSystem, Silent: true, Content: &text, CreatedAt: r.engine.now(),
-		Status: store.MessageCompleted, RunID: r.record.ID, Side: r.mark(), Summary: s,
+		Status: store.MessageCompleted, RunID: r.record.ID, Side: r.Mark(), Summary: s,
 	}
 }

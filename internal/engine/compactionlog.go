@@ -42,8 +42,8 @@ func (k *compactor) requests() (ids []string) {
 }
 
 func (k *compactor) failure(not *noCompaction) compactionFailure {
-	text := clip.Text(k.run.redacted(not.Message), maxRunMessage)
-	return compactionFailure{Reason: not.Reason, Message: text, Side: k.run.mark(), Prompt: k.run.side().Prompt.Name, Requests: k.requests()}
+	text := clip.Text(k.run.requests.Redacted(not.Message), runlog.MaxMessage)
+	return compactionFailure{Reason: not.Reason, Message: text, Side: k.run.Mark(), Prompt: k.run.Side().Prompt.Name, Requests: k.requests()}
 }
 
 // write records a summary, what it used, and that the requests for it are carried out, in one step.
@@ -77,7 +77,7 @@ func (k *compactor) write(ctx context.Context, m *store.Message, by *definition.
 
 // reload adds a stored summary to the memory of the run.
 func (k *compactor) reload(ctx context.Context, id string) error {
-	m, err := k.run.engine.store.Message(ctx, k.run.thread.ID, id)
+	m, err := k.run.engine.store.Message(ctx, k.run.Thread.ID, id)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (k *compactor) count(ctx context.Context, by *definition.Model, res *model.
 func (k *compactor) countIn(s *step, id string, by *definition.Model, res *model.Response) {
 	r := k.run
 	if r.record.ID == "" {
-		s.add(&store.AddTaskUsage{Task: "compaction " + id, Agent: r.agent.Name, Usage: usage.Of(by, res.Usage)})
+		s.add(&store.AddTaskUsage{Task: "compaction " + id, Agent: r.Agent.Name, Usage: usage.Of(by, res.Usage)})
 		return
 	}
 	r.usage.Count(res.Usage)

@@ -47,7 +47,7 @@ func sideOf(order store.InboxItem) string {
 // ordersFor returns the requests for a side.
 func (r *run) ordersFor(s *definition.Side) (orders []store.InboxItem) {
 	for _, o := range r.compactions {
-		if r.agent.Side(sideOf(o)).Name == s.Name {
+		if r.Agent.Side(sideOf(o)).Name == s.Name {
 			orders = append(orders, o)
 		}
 	}
@@ -88,7 +88,7 @@ func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *stor
 		}
 	}()
 	for _, side := range agent.Sides() {
-		r.checkpoint = checkpoint.State{Turn: checkpoint.Turn{Side: definition.ShortName(side)}}
+		r.Checkpoint = checkpoint.State{Turn: checkpoint.Turn{Side: definition.ShortName(side)}}
 		r.useSide()
 		for n := 0; n < maxCompactions && len(r.ordersFor(side)) > 0; n++ {
 			if err := r.compactNow(ctx, side); err != nil {
@@ -109,13 +109,13 @@ func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *stor
 
 // compactNow writes one summary for a side that has requests for it.
 func (r *run) compactNow(ctx context.Context, side *definition.Side) error {
-	k := &compactor{run: r, policy: compactionOf(&side.Prompt.Spec), orders: r.ordersFor(side), conv: transcript.New()}
+	k := &compactor{run: r, policy: definition.CompactionOf(&side.Prompt.Spec), orders: r.ordersFor(side), conv: transcript.New()}
 	if side.Handler == nil {
 		filtered, err := r.hooks.Filtered(ctx, transcript.WithoutSummaries(r.conv), 0)
 		if err != nil {
 			return err
 		}
-		k.conv = r.chosen(filtered)
+		k.conv = r.requests.Chosen(filtered, r.record.ID)
 		if client, err := r.client(&side.Model); err == nil {
 			_, k.room = model.FillOf(client, model.Request{})
 		}
@@ -146,7 +146,7 @@ func (e *Engine) Compact(ctx context.Context, threadID, key, side string) (reque
 		return "", &thread.InvalidError{Field: "side", Message: fmt.Sprintf("the agent %s has no side %q: leave side out, or give a, or b for a dual_ai agent", agent.Name, side)}
 	case s.Handler != nil:
 		return "", &thread.InvalidError{Field: "side", Message: fmt.Sprintf("side %s of the agent %s is code, which reads no summaries", s.Name, agent.Name)}
-	case compactionOf(&s.Prompt.Spec).Mode == skeinv1.CompactionNever:
+	case definition.CompactionOf(&s.Prompt.Spec).Mode == skeinv1.CompactionNever:
 		return "", &thread.InvalidError{Field: "side", Message: fmt.Sprintf("Prompt %s has spec.compaction.mode: never: set it to auto or manual", s.Prompt.Name)}
 	}
 	payload, err := json.Marshal(store.CompactOrder{Side: side})

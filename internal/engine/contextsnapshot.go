@@ -15,19 +15,19 @@ func (r *run) snapshotContext(ctx context.Context) (changed bool) {
 		return false
 	}
 	kept, known := r.exec.Code.Snapshot(ctx)
-	if !known || bytes.Equal(kept, r.checkpoint.Context) {
+	if !known || bytes.Equal(kept, r.Checkpoint.Context) {
 		return false
 	}
-	r.checkpoint.Context = kept
+	r.Checkpoint.Context = kept
 	return true
 }
 
 // restoreContext sets state.context of an execution to what the run has carried over.
 func (r *run) restoreContext(x *codeexec.Execution) {
-	if len(r.checkpoint.Context) == 0 {
+	if len(r.Checkpoint.Context) == 0 {
 		return
 	}
-	v, err := value.Decode(r.checkpoint.Context)
+	v, err := value.Decode(r.Checkpoint.Context)
 	if err != nil {
 		r.log.Error(err, "the run continues without its state.context", "run", r.record.ID)
 		return

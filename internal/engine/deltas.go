@@ -99,7 +99,7 @@ func (d *deltas) flush() {
 	raw, _ := json.Marshal(data) // strings only: cannot fail
 	d.run.engine.fault("delta.before")
 	mark := &store.Mark{}
-	err := d.run.engine.store.Apply(d.ctx, d.run.thread.ID, d.run.fence, &store.AppendEvent{Event: store.Event{
+	err := d.run.engine.store.Apply(d.ctx, d.run.Thread.ID, d.run.fence, &store.AppendEvent{Event: store.Event{
 		Type: store.EventDelta, RunID: d.run.record.ID, MessageID: d.msgID, Data: raw,
 	}}, mark)
 	if err == nil && d.known == mark.Before {

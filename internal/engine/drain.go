@@ -57,7 +57,7 @@ func (e *Engine) interrupted() error {
 
 // interrupted is Engine.interrupted for a step within the run. Code that waits for the step is under way, so it may go on.
 func (r *run) interrupted() error {
-	if r.codeWaits() {
+	if r.CodeWaits() {
 		return nil
 	}
 	return r.engine.interrupted()

@@ -28,12 +28,12 @@ func (r *run) stop(ctx context.Context, s *ending.Stop) error {
 	}
 	r.quiet = s.Quiet
 	r.hooks.DropCut()
-	awaited, err := r.engine.stops.Awaited(ctx, r.thread, r.record.ID, r.checkpoint.Waits, r.conv)
+	awaited, err := r.engine.stops.Awaited(ctx, r.Thread, r.record.ID, r.Checkpoint.Waits, r.conv)
 	if err == nil {
 		r.childStops = stop.ChildOps(awaited)
 		if s.Quiet {
 			var done []store.Op
-			done, r.over, err = r.engine.stops.Finish(ctx, r.thread.ID, r.checkpoint.ReplyTo)
+			done, r.over, err = r.engine.stops.Finish(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
 			r.childStops = append(r.childStops, done...)
 		}
 	}
@@ -65,21 +65,21 @@ func (r *run) stopFor(ctx context.Context, s *ending.Stop) error {
 func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, failure.ReasonInterrupted, s.Reason
-	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.thread, r.agent)
+	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.Thread, r.Agent)
 	step := r.newStep("stop")
 	if s.Kind == ending.Rollback {
-		gone, taken, err := r.engine.stops.TakeBack(ctx, &r.record, r.checkpoint.Waits)
+		gone, taken, err := r.engine.stops.TakeBack(ctx, &r.record, r.Checkpoint.Waits)
 		if err != nil {
 			return err
 		}
-		record.Reason, record.Message = failure.ReasonRolledBack, clip.Text(taken.String(), maxRunMessage)
+		record.Reason, record.Message = failure.ReasonRolledBack, clip.Text(taken.String(), runlog.MaxMessage)
 		step.add(gone...)
 		step.add(runlog.Event(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {
 		step.createMessage(ctx, r.note(interruptedText, store.MessageCompleted, nil))
 	}
 	step.saveScopes(true)
-	if err := stop.HandOn(s.With, r.checkpoint.ReplyTo); err != nil {
+	if err := stop.HandOn(s.With, r.Checkpoint.ReplyTo); err != nil {
 		return err
 	}
 	step.checkpoint(record)
@@ -88,8 +88,8 @@ func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 	if err := step.commit(ctx); err != nil {
 		return err
 	}
-	runtrace.Ended(r.thread, &record, r.checkpoint.Telemetry)
-	r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
+	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
+	r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
 	if session := r.scopes(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))
 	}
@@ -104,11 +104,11 @@ func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, a
 	e := n.engine
 	r := e.newRun(t, fence, active, e.log.WithValues("thread", t.ID))
 	r.record = *last
-	if r.checkpoint, err = checkpoint.Read(last); err != nil {
+	if r.Checkpoint, err = checkpoint.Read(last); err != nil {
 		return err
 	}
 	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.
-	r.agent, _ = e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	r.Agent, _ = e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), how)
 }
 

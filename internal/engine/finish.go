@@ -87,21 +87,18 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	case stopped != nil:
 		return r.stop(ctx, stopped)
 	case errors.Is(cause, ending.ErrTerminal):
-		return r.engine.stops.EndTerminated(ctx, r.thread, r.fence, &r.record)
+		return r.engine.stops.EndTerminated(ctx, r.Thread, r.fence, &r.record)
 	case errors.Is(cause, ending.ErrAborted), errors.Is(cause, ending.ErrDestroyed):
 		return nil
 	}
 	return cause // the run stays as it is in the log
 }
 
-// maxRunMessage bounds the message that a run ends with, in bytes, because custom resources contain it.
-const maxRunMessage = 1000
-
 // note returns an assistant message that the model did not write.
 func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
 	return &store.Message{
 		ID: runlog.NewMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
-		Content: &text, Metadata: metadata, Side: r.mark(),
+		Content: &text, Metadata: metadata, Side: r.Mark(),
 	}
 }
 
@@ -113,8 +110,8 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	}
 	record := r.record
 	record.EndedAt = r.engine.now()
-	record.State = r.engine.postRun.Mark(r.thread, r.agent)
-	record.Message = clip.Text(record.Message, maxRunMessage)
+	record.State = r.engine.postRun.Mark(r.Thread, r.Agent)
+	record.Message = clip.Text(record.Message, runlog.MaxMessage)
 	s := r.newStep(point)
 	s.clear()
 	if m != nil {
@@ -122,7 +119,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	}
 	s.saveScopes(true)
 	s.checkpoint(record)
-	if record.Reason == failure.ReasonStoppedByUser && !r.endsWithResult() {
+	if record.Reason == failure.ReasonStoppedByUser && !r.EndsWithResult() {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = stop.ParkOnly(r.over)
@@ -139,10 +136,10 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
-	runtrace.Ended(r.thread, &record, r.checkpoint.Telemetry)
-	if r.endsWithResult() {
+	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
+	if r.EndsWithResult() {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
-		if err := r.engine.stops.TerminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
+		if err := r.engine.stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
 		}
 		if point != "stop" {
@@ -150,7 +147,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		}
 	}
 	if postrun.Marked(&record) {
-		r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
+		r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
 	}
 	if session := r.scopes(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))
@@ -158,31 +155,28 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	return nil
 }
 
-// endsWithResult reports whether the thread is a child that ends with its result (SUB-02).
-func (r *role) endsWithResult() bool { return r.thread.Child != nil && !r.thread.Child.Resumable }
-
 // childOps returns the operations that tell the parent how the child's session ended (SUB-04).
 func (r *run) childOps(ctx context.Context, text string, attachments []string) ([]store.Op, error) {
-	c := r.thread.Child
-	if c == nil || r.thread.ParentID == "" {
+	c := r.Thread.Child
+	if c == nil || r.Thread.ParentID == "" {
 		return nil, nil
 	}
 	status := tool.ChildCompleted
 	if r.record.Status != store.RunSucceeded {
 		status = tool.ChildFailed
 	}
-	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.thread, status, r.record.ID)}
+	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.Thread, status, r.record.ID)}
 	if r.record.Reason == failure.ReasonMaxSessionTurnsReached {
 		text += "\n[" + r.record.Message + "]" // the parent must know that the answer may be cut off
 	}
-	replies := r.checkpoint.ReplyTo
+	replies := r.Checkpoint.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""} // nobody waits, so the result becomes a message
 	}
 	if r.quiet {
 		replies = nil
 	}
-	if r.endsWithResult() && r.withholds {
+	if r.EndsWithResult() && r.withholds {
 		unanswered, err := r.unanswered(ctx)
 		if err != nil {
 			return nil, err
@@ -190,18 +184,18 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 		ops = append(ops, unanswered...)
 	}
 	if len(replies) > 0 {
-		copied, note, err := r.engine.handUp(ctx, r.thread, attachments)
+		copied, note, err := r.engine.handUp(ctx, r.Thread, attachments)
 		if err != nil {
 			return nil, err
 		}
 		for i, call := range replies {
-			ops = append(ops, runlog.ResultOp(r.thread, fmt.Sprintf("child:%s:%s:%d", r.thread.ID, r.record.ID, i), store.ChildResult{
-				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: c.Name, ToolCallID: call,
+			ops = append(ops, runlog.ResultOp(r.Thread, fmt.Sprintf("child:%s:%s:%d", r.Thread.ID, r.record.ID, i), store.ChildResult{
+				Reference: r.Thread.Reference, ThreadID: r.Thread.ID, Name: c.Name, ToolCallID: call,
 				Status: status, Content: text + note, Attachments: copied,
 			}))
 		}
 	}
-	if r.endsWithResult() {
+	if r.EndsWithResult() {
 		ops = append(ops, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})
 	}
 	return ops, nil

@@ -30,7 +30,7 @@ const handlerListeners = 10 * time.Second
 
 // askHandler does what ask does, for a side that is code.
 func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
-	side := r.side()
+	side := r.Side()
 	conv, err := r.hooks.Filtered(ctx, r.conv, r.record.Steps)
 	if err != nil {
 		return false, err
@@ -136,7 +136,7 @@ func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *ha
 			call.Write("error", message, map[string]any{"stack": code.Explain(err)})
 		}
 	}
-	message = r.redacted(message)
+	message = r.requests.Redacted(message)
 	r.log.Info("a handler failed", "run", r.record.ID, "side", side.Name, "reason", reason)
 	if reason == failure.ReasonHandlerFailed {
 		message = "the handler failed: " + message
@@ -195,10 +195,10 @@ type modelsPort struct{ *run }
 func (p modelsPort) Client(m *definition.Model) (model.Client, error) { return p.client(m) }
 
 // MaxSteps implements handlers.ModelsPort.
-func (p modelsPort) MaxSteps() int { return p.maxSteps() }
+func (p modelsPort) MaxSteps() int { return p.MaxSteps() }
 
 // Arguments implements handlers.ModelsPort.
-func (p modelsPort) Arguments() json.RawMessage { return p.thread.Arguments }
+func (p modelsPort) Arguments() json.RawMessage { return p.Thread.Arguments }
 
 // Fault implements handlers.ModelsPort.
 func (p modelsPort) Fault() func(point string) { return p.engine.fault }

@@ -26,10 +26,10 @@ const withheldFor = time.Minute
 // would start a run by themselves stay in the inbox too.
 func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.InboxItem, error) {
 	r.withholds = false
-	if r.side().Handler == nil || r.frame != nil {
+	if r.Side().Handler == nil || r.Frame != nil {
 		return items, nil
 	}
-	full := r.checkpoint.Input != "" || r.checkpoint.Handoffs > 0
+	full := r.Checkpoint.Input != "" || r.Checkpoint.Handoffs > 0
 	var now []store.InboxItem
 	var later []store.Op
 	for _, item := range items {
@@ -64,7 +64,7 @@ func (r *run) asMessage(item store.InboxItem) bool {
 		if json.Unmarshal(item.Payload, &result) != nil {
 			return false
 		}
-		_, waits := r.checkpoint.Waits[result.ToolCallID]
+		_, waits := r.Checkpoint.Waits[result.ToolCallID]
 		return !waits && !slices.ContainsFunc(r.conv.Outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
 	}
 	return false
@@ -73,11 +73,11 @@ func (r *run) asMessage(item store.InboxItem) bool {
 // answersNothing reports whether a handler has no message to answer: the run began with a queued tool call, or the message
 // was deleted before the handler was called.
 func (r *run) answersNothing() bool {
-	if r.side().Handler == nil || r.frame != nil || r.checkpoint.Turn.Over > 0 || r.checkpoint.Handoffs > 0 {
+	if r.Side().Handler == nil || r.Frame != nil || r.Checkpoint.Turn.Over > 0 || r.Checkpoint.Handoffs > 0 {
 		return false
 	}
-	if r.checkpoint.Input != "" {
-		return r.conv.Message(r.checkpoint.Input) == nil
+	if r.Checkpoint.Input != "" {
+		return r.conv.Message(r.Checkpoint.Input) == nil
 	}
 	for i := range r.conv.Messages {
 		if m := &r.conv.Messages[i]; m.RunID == r.record.ID && m.Metadata[transcript.MetadataQueuedTool] != nil {
@@ -90,12 +90,12 @@ func (r *run) answersNothing() bool {
 // handlerInput returns the message that a handler answers: in the first turn of a session the message that the run took in,
 // and in later turns what the other side has said.
 func (r *run) handlerInput(c *transcript.Conversation, side *definition.Side) *store.Message {
-	turn := r.checkpoint.Turn
-	if turn.Over > 0 && r.agent.Dual() {
+	turn := r.Checkpoint.Turn
+	if turn.Over > 0 && r.Agent.Dual() {
 		if m := c.Message(turn.After); m != nil && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
 			return m
 		}
-	} else if m := c.Message(r.checkpoint.Input); m != nil {
+	} else if m := c.Message(r.Checkpoint.Input); m != nil {
 		return m
 	}
 	return newestInput(c, side)
@@ -118,7 +118,7 @@ func newestInput(c *transcript.Conversation, side *definition.Side) *store.Messa
 // unanswered returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
 // The results say that the messages get no answer.
 func (r *run) unanswered(ctx context.Context) (ops []store.Op, err error) {
-	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
+	items, err := r.engine.store.Inbox(ctx, r.Thread.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func (r *run) unanswered(ctx context.Context) (ops []store.Op, err error) {
 			continue
 		}
 		for i, call := range runlog.RepliesOf(&m) {
-			ops = append(ops, runlog.ResultOp(r.thread, fmt.Sprintf("child:%s:%s:left:%d:%d", r.thread.ID, r.record.ID, item.Seq, i), store.ChildResult{
-				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: r.thread.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
+			ops = append(ops, runlog.ResultOp(r.Thread, fmt.Sprintf("child:%s:%s:left:%d:%d", r.Thread.ID, r.record.ID, item.Seq, i), store.ChildResult{
+				Reference: r.Thread.Reference, ThreadID: r.Thread.ID, Name: r.Thread.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
 				Content: "the subagent ended with its answer to the previous message, so this message has no answer",
 			}))
 		}

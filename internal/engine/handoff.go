@@ -32,13 +32,10 @@ func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run)
 	return agent, nil
 }
 
-// isHanded reports whether the thread was handed over to an agent other than the run's.
-func (r *role) isHanded() bool { return r.next != r.agent.Name }
-
 // follow continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
 // true if that agent needs variables first: the run is parked then.
 func (r *run) follow(ctx context.Context) (waits bool, err error) {
-	t, err := r.engine.store.Thread(ctx, r.thread.ID)
+	t, err := r.engine.store.Thread(ctx, r.Thread.ID)
 	if err != nil {
 		return false, err
 	}
@@ -49,12 +46,12 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	if err := r.leaveExecution(ctx); err != nil {
 		return false, err
 	}
-	r.checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.checkpoint.Turn.StepsB}
+	r.Checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
 	if last := r.conv.LastAnswer(r.record.ID); last != nil {
-		r.checkpoint.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
+		r.Checkpoint.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
 	}
-	r.checkpoint.Handoffs++
-	r.record.Agent, r.record.State = agent.Name, r.checkpoint.Encode()
+	r.Checkpoint.Handoffs++
+	r.record.Agent, r.record.State = agent.Name, r.Checkpoint.Encode()
 	if err := r.newStep("handoff").save(ctx); err != nil {
 		return false, err
 	}
@@ -66,7 +63,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own := *t
 	own.Agent = agent.Name // code of that agent reads it
-	r.thread, r.agent, r.next = &own, agent, t.Agent
+	r.Thread, r.Agent, r.Next = &own, agent, t.Agent
 	r.tools, r.envLoaded, r.current = nil, false, false
 	r.hooks.TakeAgent()
 }

@@ -25,24 +25,24 @@ func (h hookExecutions) AtRest(ctx context.Context, t *store.Thread, fence *stor
 type hooksPort struct{ *run }
 
 // Agent implements hooks.Port.
-func (p hooksPort) Agent() *definition.Agent { return p.agent }
+func (p hooksPort) Agent() *definition.Agent { return p.run.Agent }
 
 // Side implements hooks.Port.
 func (p hooksPort) Side() *definition.Side {
-	if p.agent == nil {
+	if p.run.Agent == nil {
 		return nil
 	}
-	return p.side()
+	return p.run.Side()
 }
 
 // Thread implements hooks.Port.
-func (p hooksPort) Thread() *store.Thread { return p.thread }
+func (p hooksPort) Thread() *store.Thread { return p.run.Thread }
 
 // RunID implements hooks.Port.
 func (p hooksPort) RunID() string { return p.record.ID }
 
 // HookDepth implements hooks.Port.
-func (p hooksPort) HookDepth() int { return p.checkpoint.HookDepth }
+func (p hooksPort) HookDepth() int { return p.Checkpoint.HookDepth }
 
 // Life implements hooks.Port.
 func (p hooksPort) Life() context.Context { return p.life }
@@ -62,4 +62,6 @@ func (p hooksPort) Calling() { p.beginTurn() }
 func (p hooksPort) Called() { p.current = false }
 
 // System implements hooks.Port.
-func (p hooksPort) System(ctx context.Context) (string, error) { return p.system(ctx) }
+func (p hooksPort) System(ctx context.Context) (string, error) {
+	return p.requests.System(ctx, p.record.ID)
+}

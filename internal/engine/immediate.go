@@ -17,15 +17,15 @@ import (
 // (SUB-07). They are in the log like calls of the model, so that a crash neither loses nor repeats them, and a subagent that
 // blocks makes the run wait. It reports whether there are any.
 func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
-	if r.spawned || r.record.Steps > 0 || r.frame != nil || !slices.ContainsFunc(r.agent.Spec.Subagents, isImmediate) {
+	if r.spawned || r.record.Steps > 0 || r.Frame != nil || !slices.ContainsFunc(r.Agent.Spec.Subagents, isImmediate) {
 		return false, nil
 	}
 	r.spawned = true
-	id := "immediate-" + r.thread.ID
+	id := "immediate-" + r.Thread.ID
 	if r.conv.Message(id) != nil {
 		return false, nil
 	}
-	runs, err := r.engine.store.Runs(ctx, r.thread.ID, 2, 0)
+	runs, err := r.engine.store.Runs(ctx, r.Thread.ID, 2, 0)
 	if err != nil || len(runs) > 1 {
 		return false, err
 	}
@@ -39,7 +39,7 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 	}
 	m := &store.Message{
 		ID: id, RunID: r.record.ID, CreatedAt: r.engine.now(), Role: store.RoleAssistant, Status: store.MessageCompleted,
-		Metadata: map[string]any{transcript.MetadataQueuedTool: true, codeexec.MetadataImmediate: true}, Side: r.mark(),
+		Metadata: map[string]any{transcript.MetadataQueuedTool: true, codeexec.MetadataImmediate: true}, Side: r.Mark(),
 	}
 	s := r.newStep("spawn")
 	for _, kind := range kinds {

@@ -42,7 +42,7 @@ func (r *run) tellLast(ctx context.Context) {
 // reachLast ensures that hooks can be called after the end of the run: in the run's isolate while it is open, else in
 // one that does not end with the run. For held hooks it waits for that isolate as long as a thread at rest would.
 func (r *run) reachLast(ctx context.Context) error {
-	if !r.agent.HasHooks() {
+	if !r.Agent.HasHooks() {
 		return nil // the hook calls are dropped
 	}
 	if r.exec == nil || r.life.Err() != nil || !r.exec.Code.Opened() {

@@ -52,7 +52,7 @@ func lower[T ~int | ~int64](to *T, v T) {
 
 // loadLimits reads the current limits of the run.
 func (r *run) loadLimits(ctx context.Context) error {
-	rules, err := r.engine.opts.Definitions.Rules(ctx, r.thread.Namespace, r.thread.Name, r.thread.Agent)
+	rules, err := r.engine.opts.Definitions.Rules(ctx, r.Thread.Namespace, r.Thread.Name, r.Thread.Agent)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (r *run) keepTime(cancel context.CancelCauseFunc) (stop func()) {
 	if r.limits.duration == 0 {
 		return func() {}
 	}
-	left := r.limits.duration - time.Duration(r.checkpoint.Worked)*time.Microsecond
+	left := r.limits.duration - time.Duration(r.Checkpoint.Worked)*time.Microsecond
 	timer := r.engine.opts.Clock.AfterFunc(max(left, 0), func() { cancel(errOverTime) })
 	return func() { timer.Stop() }
 }
@@ -99,9 +99,9 @@ func (r *run) countTime() {
 		return
 	}
 	now := r.engine.now()
-	r.checkpoint.Worked += now - r.since
+	r.Checkpoint.Worked += now - r.since
 	r.since = now
-	r.record.State = r.checkpoint.Encode()
+	r.record.State = r.Checkpoint.Encode()
 }
 
 // overTime returns the failure of a run that took too long.

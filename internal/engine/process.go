@@ -9,6 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
+	"github.com/skein-dev/skein/internal/engine/request"
+	"github.com/skein-dev/skein/internal/engine/role"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/stop"
@@ -18,8 +20,9 @@ import (
 
 // newRun returns a run of a thread that is not begun or resumed yet.
 func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active, log logr.Logger) *run {
-	r := &run{engine: e, log: log, role: role{thread: t}, fence: fence, active: active}
+	r := &run{engine: e, log: log, Role: role.Role{Thread: t}, fence: fence, active: active}
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
+	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Log: &r.log, Redact: e.opts.Redact, State: r.state}, &r.Role)
 	return r
 }
 
@@ -102,15 +105,15 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	r.takeOver(t, agent)
 	if under {
 		r.record, r.resumed = *last, true
-		if r.checkpoint, err = checkpoint.Read(last); err != nil {
+		if r.Checkpoint, err = checkpoint.Read(last); err != nil {
 			return false, err
 		}
 	} else {
 		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
-		r.checkpoint.Telemetry = runtrace.Begin(items)
+		r.Checkpoint.Telemetry = runtrace.Begin(items)
 	}
-	ctx = r.checkpoint.Telemetry.With(ctx)
-	r.log = r.log.WithValues(r.checkpoint.Telemetry.LogValues()...)
+	ctx = r.Checkpoint.Telemetry.With(ctx)
+	r.log = r.log.WithValues(r.Checkpoint.Telemetry.LogValues()...)
 	if r.conv = e.recent.Take(work); r.conv == nil {
 		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 			return false, err

@@ -18,6 +18,8 @@ import (
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/request"
+	"github.com/skein-dev/skein/internal/engine/role"
 	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/engine/usage"
@@ -27,12 +29,10 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-const defaultMaxSteps = 50
-
 // run is one execution of a thread, from wake-up to rest, or the part of it that this replica executes. It belongs to
 // the goroutine that executes the run, except where a field says otherwise.
 type run struct {
-	role
+	role.Role
 	engine *Engine
 	log    logr.Logger
 	fence  *store.Fence
@@ -43,10 +43,7 @@ type run struct {
 	sessionState json.RawMessage          // of a resumed run, as it was saved
 	resumed      bool                     // the run was under way before: calls without a result may have been made
 	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
-	leftOut      int                      // number of messages left out of the last request, to fit the model's context window
-	shortened    int                      // number of results that the last request had only a part of
 	spawned      bool                     // immediate subagents were looked for
-	asked        bool                     // a model call was made, so the definitions may be out of date
 	usage        usage.Run
 	limits       limits
 	quiet        bool            // the parent's run that waited for this run has ended
@@ -72,6 +69,8 @@ type run struct {
 	// seen is the sequence number up to which the conversation shows all edits and removals.
 	seen  int64
 	hooks hooks.Run
+	// requests makes the requests to models.
+	requests *request.Maker
 	// compactions are the requests to sum up older messages that the inbox holds.
 	compactions []store.InboxItem
 	// compactFrom is the step from which on a compaction is tried again that has failed.
@@ -153,7 +152,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.takeDecisions()
-		d := r.turned(plan.Next(r.conv, r.record.ID, r.side(), r.checkpoint.Turn.After, r.checkpoint.Waits, r.parallel()))
+		d := r.turned(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()))
 		switch d.Action {
 		case plan.EndSession:
 			return r.finish(ctx, d.End, nil)
@@ -168,7 +167,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			}
 			continue
 		case plan.Ask:
-			if r.isHanded() {
+			if r.IsHanded() {
 				if waits, err := r.follow(ctx); waits || err != nil {
 					return err
 				}
@@ -214,7 +213,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		return false, nil
 	}
 	r.active.Dirty.Store(false)
-	at, err := r.engine.store.Position(ctx, r.thread.ID)
+	at, err := r.engine.store.Position(ctx, r.Thread.ID)
 	if err != nil {
 		return false, err
 	}
@@ -224,18 +223,18 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		if news, err = r.reread(ctx, at, edited); err != nil {
 			return news, err
 		}
-		if items, err = r.engine.store.Inbox(ctx, r.thread.ID); err != nil {
+		if items, err = r.engine.store.Inbox(ctx, r.Thread.ID); err != nil {
 			return news, err
 		}
 		r.known = at.LastSeq
 	}
-	r.next = at.Agent
-	news = news || r.isHanded()
+	r.Next = at.Agent
+	news = news || r.IsHanded()
 	if items != nil {
 		r.compactions, items = splitCompactions(items)
 	}
 	stops, unawaited, items := stop.Split(items)
-	if r.checkpoint.RepliesToAny(unawaited) {
+	if r.Checkpoint.RepliesToAny(unawaited) {
 		return false, stop.AwaitedStop(r.record.ID)
 	}
 	if r.current = len(stops) == 0; !r.current {
@@ -254,19 +253,19 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 // message was changed, by the run's own code (edited) or by anyone else.
 func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news bool, err error) {
 	if !edited {
-		last, err := r.engine.store.LastEdit(ctx, r.thread.ID, r.seen)
+		last, err := r.engine.store.LastEdit(ctx, r.Thread.ID, r.seen)
 		if err != nil {
 			return false, err
 		}
 		if last == 0 {
-			news, err = r.conv.Refresh(ctx, r.engine.store, r.thread.ID)
+			news, err = r.conv.Refresh(ctx, r.engine.store, r.Thread.ID)
 			if err == nil {
 				r.seen = at.LastSeq
 			}
 			return news, err
 		}
 	}
-	conv, err := transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
+	conv, err := transcript.Load(ctx, r.engine.store, r.Thread, r.engine.opts.Limits.ContextMessages)
 	if err != nil {
 		return false, err
 	}
@@ -282,22 +281,15 @@ func (r *run) park(ctx context.Context) error {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
-	r.record.Reason, r.record.Message = r.waitsFor(r.checkpoint)
-	r.record.WakeAt = r.checkpoint.WakeAt()
+	r.record.Reason, r.record.Message = r.waitsFor(r.Checkpoint)
+	r.record.WakeAt = r.Checkpoint.WakeAt()
 	r.countTime()
-	r.record.State = r.checkpoint.Encode()
+	r.record.State = r.Checkpoint.Encode()
 	if err := r.newStep("park").save(ctx); err != nil {
 		return err
 	}
 	r.engine.timers.Expect(r.record.WakeAt)
 	return nil
-}
-
-func (r *role) maxSteps() int {
-	if n := int(r.side().Spec.MaxSteps); n > 0 {
-		return n
-	}
-	return defaultMaxSteps
 }
 
 // buildTools builds the current tools of the side. It does nothing when they are built and cannot have changed.
@@ -307,7 +299,7 @@ func (r *run) buildTools(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if !hasTools(r.side()) {
+	if !hasTools(r.Side()) {
 		r.tools, err = tool.NewSet()
 		return err
 	}
@@ -334,8 +326,8 @@ func (r *run) execution(ctx context.Context) (*codeexec.Execution, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.exec = r.engine.executions.New(r.life, r.thread, st, r.agent, r.record.ID)
-	r.exec.Host.Handoffs = r.engine.executions.Handoffs(r.thread, r.agent, r.checkpoint.Handoffs)
+	r.exec = r.engine.executions.New(r.life, r.Thread, st, r.Agent, r.record.ID)
+	r.exec.Host.Handoffs = r.engine.executions.Handoffs(r.Thread, r.Agent, r.Checkpoint.Handoffs)
 	if r.lines == nil {
 		r.lines = r.exec.Code.Lines
 	}
@@ -346,7 +338,7 @@ func (r *run) execution(ctx context.Context) (*codeexec.Execution, error) {
 		r.log.Error(err, "cannot restore the state of the session: the run continues without it", "run", r.record.ID)
 	}
 	if r.exec.Turn != nil { // nil while no run is under way
-		r.exec.Turn.Resume(r.checkpoint.Turn)
+		r.exec.Turn.Resume(r.Checkpoint.Turn)
 	}
 	r.useSide()
 	r.restoreContext(r.exec)
@@ -360,9 +352,9 @@ func hasTools(s *definition.Side) bool {
 
 // state returns the thread's state with the fence of the run.
 func (r *run) state(ctx context.Context) (*thread.State, error) {
-	st, err := r.engine.threads.Open(ctx, r.thread.ID)
+	st, err := r.engine.threads.Open(ctx, r.Thread.ID)
 	if err != nil {
 		return nil, err
 	}
-	return st.WithFence(r.fence).WithReader(func(context.Context) thread.EnvReader { return r.reader() }), nil
+	return st.WithFence(r.fence).WithReader(func(context.Context) thread.EnvReader { return r.Reader() }), nil
 }

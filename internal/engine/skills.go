@@ -11,7 +11,7 @@ import (
 
 // skillsChanged reports whether the active skills are not those that the tools of the side were made for.
 func (r *run) skillsChanged(ctx context.Context) (bool, error) {
-	now, err := r.engine.env.ActiveSkills(ctx, r.side(), r.thread.ID)
+	now, err := r.engine.env.ActiveSkills(ctx, r.Side(), r.Thread.ID)
 	return err == nil && !slices.Equal(now, r.tools.Skills()), err
 }
 

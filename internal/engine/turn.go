@@ -5,7 +5,7 @@ import "github.com/skein-dev/skein/internal/engine/plan"
 // beginTurn updates the state that code sees of the run, before the calls of a step are made.
 func (r *run) beginTurn() {
 	if r.exec != nil && r.exec.Turn != nil {
-		r.exec.Turn.Begin(r.record.Steps, r.checkpoint.Turn.StepsB, r.conv.Messages)
+		r.exec.Turn.Begin(r.record.Steps, r.Checkpoint.Turn.StepsB, r.conv.Messages)
 	}
 }
 
@@ -19,8 +19,8 @@ func (r *run) decided() bool {
 	if !news {
 		return false
 	}
-	r.checkpoint.Turn.Ends, r.checkpoint.Turn.Passes, r.checkpoint.Turn.Again = asked.Ends, asked.Passes, asked.Again
-	r.record.State = r.checkpoint.Encode()
+	r.Checkpoint.Turn.Ends, r.Checkpoint.Turn.Passes, r.Checkpoint.Turn.Again = asked.Ends, asked.Passes, asked.Again
+	r.record.State = r.Checkpoint.Encode()
 	return true
 }
 
@@ -29,7 +29,7 @@ func (r *run) turned(d plan.Decision) plan.Decision {
 	if d.Action != plan.Ask {
 		return d
 	}
-	switch t := r.checkpoint.Turn; {
+	switch t := r.Checkpoint.Turn; {
 	case t.Ends:
 		return plan.Decision{Action: plan.EndSession, End: &plan.Ending{}}
 	case t.Passes:

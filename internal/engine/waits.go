@@ -17,7 +17,7 @@ import (
 
 // timeIsUp reports whether the time of any wait of the run has come.
 func (r *run) timeIsUp() bool {
-	at := r.checkpoint.WakeAt()
+	at := r.Checkpoint.WakeAt()
 	return at != 0 && at <= r.engine.now()
 }
 
@@ -71,7 +71,7 @@ func (r *run) waitsFor(s checkpoint.State) (reason, message string) {
 	switch {
 	case len(approvals) > 0:
 		return skeinv1.ReasonWaitingForApproval, clip.Text(fmt.Sprintf("calls wait for approval: %s; decide with kubectl skein approve %s CALL, or refuse",
-			strings.Join(approvals, ", "), r.thread.Name), maxRunMessage)
+			strings.Join(approvals, ", "), r.Thread.Name), runlog.MaxMessage)
 	case delay != 0:
 		return skeinv1.ReasonWaitingForTime, "it continues at " + time.UnixMicro(delay).UTC().Format(time.RFC3339)
 	}

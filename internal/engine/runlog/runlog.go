@@ -18,6 +18,9 @@ const (
 	MetadataHookDepth = "hook_depth"
 )
 
+// MaxMessage bounds the message that a run ends with, in bytes, because custom resources contain it.
+const MaxMessage = 1000
+
 // NewRunID returns a new id of a run: sess_ and 32 hex digits.
 func NewRunID() string {
 	return "sess_" + strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "")

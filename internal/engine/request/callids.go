@@ -1,4 +1,4 @@
-package engine
+package request
 
 import (
 	"fmt"
@@ -17,11 +17,11 @@ const (
 	maxProviderCallID = 200
 )
 
-// recordCalls adds tool calls to an answer, with new ids. The ids of the provider are not used in the log, because some
+// RecordCalls adds tool calls to an answer, with new ids. The ids of the provider are not used in the log, because some
 // providers number the calls of each answer anew, and an id in the log must stay unique for ever. The keys of all that a
 // call causes derive from its id, and so does the key of a decision on it, even when the call itself is gone from the
 // conversation (RUN-02, RUN-11).
-func recordCalls(m *store.Message, calls []model.ToolCall) {
+func RecordCalls(m *store.Message, calls []model.ToolCall) {
 	theirs := map[string]any{}
 	for i, call := range calls {
 		id := fmt.Sprintf("%s-%d", strings.TrimPrefix(m.ID, "msg_"), i+1)

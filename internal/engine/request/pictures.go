@@ -1,4 +1,4 @@
-package engine
+package request
 
 import (
 	"context"
@@ -27,14 +27,14 @@ const (
 
 // pictured returns the messages with the images that are attached to the newest of them, if the model can see images
 // (AGT-05). All other images are only named, like other files.
-func (r *run) pictured(ctx context.Context, messages []model.Message) ([]model.Message, error) {
-	s := r.side()
+func (k *Maker) pictured(ctx context.Context, conv *transcript.Conversation, messages []model.Message) ([]model.Message, error) {
+	s := k.role.Side()
 	recent := int(ptr.Deref(s.Prompt.Spec.RecentImageThreshold, defaultImageThreshold))
-	files := transcript.PicturePaths(r.conv)
+	files := transcript.PicturePaths(conv)
 	if recent == 0 || len(files) == 0 || !s.Model.Spec.Capabilities.Sees() {
 		return messages, nil
 	}
-	st, err := r.state(ctx)
+	st, err := k.opts.State(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package engine
+package request
 
 import (
 	"context"
@@ -13,31 +13,31 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// system returns the system prompt of the next step: the current text of the side's prompt with the thread's arguments
+// System returns the system prompt of the next step: the current text of the side's prompt with the thread's arguments
 // and variables, and the task that the thread is bound to (RUN-01). It contains values of secrets, so it goes to the model
 // and nowhere else.
-func (r *run) system(ctx context.Context) (string, error) {
-	p := &r.side().Prompt
+func (k *Maker) System(ctx context.Context, runID string) (string, error) {
+	p := &k.role.Side().Prompt
 	if p.Text == nil { // the side is a handler
 		return "", nil
 	}
-	if err := definition.CheckArguments(&p.Spec, r.arguments()); err != nil {
+	if err := definition.CheckArguments(&p.Spec, k.role.Arguments()); err != nil {
 		return "", failure.New(skeinv1.ReasonInvalidArguments, "the arguments of this thread do not fit what the prompt %s requires: %v. Create a new thread with others", p.Name, err)
 	}
 	text := p.Text
-	if r.asked {
+	if k.asked {
 		// The prompt, or one that it includes, may have been edited since the run began.
-		switch fresh, err := r.engine.opts.Definitions.PromptText(ctx, r.agent.Namespace, p.Name); {
+		switch fresh, err := k.opts.Definitions.PromptText(ctx, k.role.Agent.Namespace, p.Name); {
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
 		case err != nil:
-			r.log.Error(err, "cannot read the current text of a prompt; the run continues with the text that it had", "run", r.record.ID, "prompt", p.Name)
+			k.opts.Log.Error(err, "cannot read the current text of a prompt; the run continues with the text that it had", "run", runID, "prompt", p.Name)
 		default:
 			text = fresh
 		}
 	}
-	r.asked = true
-	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.reader(), r.arguments())
+	k.asked = true
+	return renderPrompt(ctx, k.opts.Threads, text, k.role.Thread, k.role.Reader(), k.role.Arguments())
 }
 
 // renderPrompt returns the text of a prompt with arguments and with the variables of a thread as reader sees them. It adds

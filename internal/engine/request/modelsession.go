@@ -1,4 +1,4 @@
-package engine
+package request
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -32,18 +34,18 @@ const (
 	metadataRefused = "refused"
 )
 
-// goOnWith makes a request continue the provider's conversation when that conversation knows exactly what the log
+// Continue makes a request continue the provider's conversation when that conversation knows exactly what the log
 // says. With another model, agent or thread, or after a message was changed or removed, a new conversation begins.
-func (r *run) goOnWith(req *model.Request, m *definition.Model) {
-	of := r.sessionOf(m)
-	for i := len(r.conv.Messages) - 1; i >= 0; i-- {
-		msg := &r.conv.Messages[i]
+func (k *Maker) Continue(req *model.Request, m *definition.Model, conv *transcript.Conversation) {
+	of := k.sessionOf(m)
+	for i := len(conv.Messages) - 1; i >= 0; i-- {
+		msg := &conv.Messages[i]
 		if msg.Role != store.RoleAssistant {
 			continue
 		}
 		s, ok := msg.Metadata[metadataSession].(map[string]any)
-		if ok && r.takesImported(m) {
-			if id, agent := thread.ImportedSession(r.conv.Messages[:i+1]); id != "" && agent == r.agent.Name {
+		if ok && k.takesImported(m) {
+			if id, agent := thread.ImportedSession(conv.Messages[:i+1]); id != "" && agent == k.role.Agent.Name {
 				goOnWithImported(req, id)
 				return
 			}
@@ -63,8 +65,8 @@ func (r *run) goOnWith(req *model.Request, m *definition.Model) {
 }
 
 // takesImported reports whether the side in use may continue a provider's conversation that came with an import.
-func (r *role) takesImported(m *definition.Model) bool {
-	return r.frame == nil && !r.agent.Dual() && keepsSessions(&m.Spec)
+func (k *Maker) takesImported(m *definition.Model) bool {
+	return k.role.Frame == nil && !k.role.Agent.Dual() && keepsSessions(&m.Spec)
 }
 
 // keepsSessions reports whether the provider of a Model keeps conversations. By default only OpenAI's own server for
@@ -87,8 +89,8 @@ func goOnWithImported(req *model.Request, id string) {
 	}
 }
 
-// noted returns the metadata of an answer.
-func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response) map[string]any {
+// Noted returns the metadata of an answer.
+func (k *Maker) Noted(req *model.Request, m *definition.Model, res *model.Response) map[string]any {
 	out := maps.Clone(res.Metadata)
 	set := func(key string, value any) {
 		if out == nil {
@@ -102,13 +104,13 @@ func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response
 			read, without = res.Read, res.Trimmed.LeftOut
 		}
 		known := slices.Concat(read, []model.Message{{Role: model.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls}})
-		set(metadataSession, map[string]any{"id": res.Session, "of": r.sessionOf(m), "messages": float64(len(known)), "digest": digestOf(known), "left_out": float64(without)})
+		set(metadataSession, map[string]any{"id": res.Session, "of": k.sessionOf(m), "messages": float64(len(known)), "digest": digestOf(known), "left_out": float64(without)})
 	}
 	if res.Model != "" {
 		set(metadataModel, res.Model)
 		failures := make([]any, 0, len(res.Failures))
 		for _, f := range res.Failures {
-			failures = append(failures, clip.Text(r.redacted(f), maxRunMessage))
+			failures = append(failures, clip.Text(k.Redacted(f), runlog.MaxMessage))
 		}
 		set(metadataFailures, failures)
 	}
@@ -125,8 +127,8 @@ func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response
 
 // sessionOf returns the digest that identifies the participants of a provider's conversation. The version of the
 // Model covers its endpoint and key.
-func (r *role) sessionOf(m *definition.Model) string {
-	return digest(r.thread.ID, r.agent.Name, r.side().Name, m.Name, m.Version)
+func (k *Maker) sessionOf(m *definition.Model) string {
+	return digest(k.role.Thread.ID, k.role.Agent.Name, k.role.Side().Name, m.Name, m.Version)
 }
 
 // digestOf returns a digest of what a model reads of messages. It leaves out the system prompt at the front, which
