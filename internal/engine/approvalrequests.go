@@ -23,7 +23,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 		d, decided := r.Checkpoint.Decisions[call.ID]
 		if need == nil || decided || r.CodeWaits() {
 			if !blocked {
-				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.Parallel()) {
+				if now = append(now, call); d.Approved && !r.Checkpoint.Entered(call.ID) && (len(now) == 1 || r.Parallel()) {
 					started = append(started, runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
 				}
 			}
@@ -65,7 +65,7 @@ func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 	if m := r.conv.Caller(call.ID); m != nil {
 		w.MessageID = m.ID
 	}
-	r.waits(call, w)
+	r.Checkpoint.AddWait(call.ID, w, r.CallID(), r.engine.now())
 	return runlog.Event(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
 }
 

@@ -25,7 +25,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if limit := r.MaxSteps(); r.record.Steps-r.Checkpoint.Turn.Before >= limit {
 		return false, failure.New(failure.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
-	if err := r.overLimit(); err != nil {
+	if err := r.limits.Over(r.record.Steps, &r.usage); err != nil {
 		return false, err
 	}
 	if err := r.engine.quotas.Refuse(ctx, r.Thread.Namespace); err != nil {

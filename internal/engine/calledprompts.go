@@ -52,7 +52,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	}
 	leave := r.enter(call, p, called, a)
 	defer leave()
-	if err := r.beginPrompt(ctx, p, repeat || r.entered(call.ID)); err != nil {
+	if err := r.beginPrompt(ctx, p, repeat || r.Checkpoint.Entered(call.ID)); err != nil {
 		return tool.Result{}, err
 	}
 	r.resumed = repeat
@@ -137,7 +137,7 @@ func (r *run) loadFrame(ctx context.Context) error {
 	if r.Frame.Parent != nil {
 		after = r.Frame.Parent.Seq
 	}
-	conv, err := r.framesMessages(ctx, after, func(m *store.Message) bool { return role.Within(m) == r.Frame.Call.ID })
+	conv, err := transcript.Called(ctx, r.engine.store, r.Thread.ID, after, func(m *store.Message) bool { return role.Within(m) == r.Frame.Call.ID })
 	if err == nil {
 		r.conv = conv
 	}

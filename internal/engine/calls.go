@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
-	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
@@ -217,7 +217,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	case o.panicked:
 		return failure.New(failure.ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
 	case o.result.Wait != nil:
-		r.waits(call, *o.result.Wait)
+		r.Checkpoint.AddWait(call.ID, *o.result.Wait, r.CallID(), r.engine.now())
 		return nil
 	case o.result.Handoff != "" && r.IsHanded():
 		o.result = tool.Failure("the conversation passes to the agent " + r.Next + " already")
@@ -234,7 +234,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if err := r.hooks.BeforeResult(ctx, call, m); err != nil {
 		return err
 	}
-	content = r.clip(r.requests.Redacted(transcript.ContentOf(m))) // a hook may have added secrets
+	content = clip.Result(r.requests.Redacted(transcript.ContentOf(m)), r.engine.opts.Limits.ToolResultBytes) // a hook may have added secrets
 	m.Content = &content
 	r.hooks.AfterResult(ctx, call, m)
 	s := r.newStep("result")
@@ -258,15 +258,4 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		r.Next = o.result.Handoff
 	}
 	return nil
-}
-
-// clip returns what a model gets to read of a result: at most Limits.ToolResultBytes bytes, and a note when the rest
-// is cut.
-func (r *run) clip(content string) string {
-	limit := r.engine.opts.Limits.ToolResultBytes
-	content = strings.ReplaceAll(content, "\x00", "\uFFFD")
-	if len(content) <= limit {
-		return strings.ToValidUTF8(content, "\uFFFD")
-	}
-	return strings.ToValidUTF8(content[:limit], "") + fmt.Sprintf("\n[cut: the result has %d bytes, this is the first %d]", len(content), limit)
 }

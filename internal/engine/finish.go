@@ -177,7 +177,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 		replies = nil
 	}
 	if r.EndsWithResult() && r.withholds {
-		unanswered, err := r.unanswered(ctx)
+		unanswered, err := r.engine.stops.Unanswered(ctx, r.Thread, r.record.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		text, call, pieces, err := r.callHandler(ctx, x, side, id, r.handlerInput(conv, side))
+		text, call, pieces, err := r.callHandler(ctx, x, side, id, handlers.Input(&r.Role, conv, side))
 		var gone *sandbox.IsolateGoneError
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost together with what the code did to its state. Repeat the call as after a crash.

@@ -73,7 +73,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 			in.checkpoint.Context = r.Checkpoint.Context
 			record.State = in.checkpoint.Encode()
 		}
-		record.Reason, record.Message = r.waitsFor(in.checkpoint)
+		record.Reason, record.Message = in.checkpoint.WaitsFor(r.Thread.Name)
 		record.WakeAt = in.checkpoint.WakeAt()
 	}
 	if len(in.seqs) > 0 {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/skein-dev/skein/internal/engine/role"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -18,57 +17,16 @@ import (
 // parked returns the result of a call of a prompt that can do nothing at present.
 func parked() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitPrompt}} }
 
-// entered reports whether a call is the call of a prompt that began to work and then waited.
-func (r *run) entered(callID string) bool {
-	return r.Checkpoint.Waits[callID].Kind == tool.WaitPrompt
-}
-
-// waits records in the checkpoint that a call waits. The log has that once the run is parked. After a crash before that
-// the call is repeated.
-func (r *run) waits(call store.ToolCall, w tool.Wait) {
-	if w.Kind == tool.WaitDelay {
-		w.Until = r.engine.now() + w.For.Microseconds()
-	}
-	if r.Frame != nil {
-		w.Within = r.Frame.Call.ID
-	}
-	if r.Checkpoint.Waits == nil {
-		r.Checkpoint.Waits = map[string]tool.Wait{}
-	}
-	r.Checkpoint.Waits[call.ID] = w
-}
-
-// framesMessages returns, in order, the messages of called prompts after a sequence number of the log for which wanted
-// returns true.
-func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*store.Message) bool) (*transcript.Conversation, error) {
-	c := transcript.New()
-	for {
-		page, err := r.engine.store.Messages(ctx, r.Thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: transcript.PageSize, IncludeSilent: true, AllDepths: true})
-		if err != nil {
-			return nil, fmt.Errorf("read the messages of a called prompt: %w", err)
-		}
-		for i := range page.Messages {
-			m := &page.Messages[i]
-			if after = m.Seq; wanted(m) {
-				c.Add(*m)
-			}
-		}
-		if len(page.Messages) < transcript.PageSize {
-			return c, nil
-		}
-	}
-}
-
 // readInner reads the messages of called prompts whose calls have no result yet. It reads nothing if neither the items nor
 // the waits that are due can concern them.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
 	outstanding := r.conv.Outstanding(r.record.ID)
-	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.Checkpoint.InPrompt() || len(items) == 0 && !r.timeIsUp() {
+	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.Checkpoint.InPrompt() || len(items) == 0 && !r.Checkpoint.IsDue(r.engine.now()) {
 		return nil
 	}
 	after := r.conv.Caller(outstanding[0].ID).Seq
-	in.inner, err = r.framesMessages(ctx, after, func(m *store.Message) bool {
+	in.inner, err = transcript.Called(ctx, r.engine.store, r.Thread.ID, after, func(m *store.Message) bool {
 		return m.RunID == r.record.ID && role.Within(m) != ""
 	})
 	return err

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
+	"github.com/skein-dev/skein/internal/engine/limits"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/request"
 	"github.com/skein-dev/skein/internal/engine/role"
@@ -45,11 +46,10 @@ type run struct {
 	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
 	spawned      bool                     // immediate subagents were looked for
 	usage        usage.Run
-	limits       limits
+	limits       limits.Run
 	quiet        bool            // the parent's run that waited for this run has ended
 	over         map[string]bool // with quiet: the parent's calls that nobody waits for any more
 	childStops   []store.Op      // stop requests to awaited children, written with the end of the run
-	since        int64           // when working time was last counted, in microseconds
 
 	exec *codeexec.Execution // created when it is first needed
 	// session is the session of an execution that a handoff has ended. It belongs to the run, not to the agent.
@@ -108,6 +108,35 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	return err
 }
 
+// withinTime executes the run within its time limit.
+func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.life = ctx
+	rules, err := r.engine.opts.Definitions.Rules(ctx, r.Thread.Namespace, r.Thread.Name, r.Thread.Agent)
+	if err != nil {
+		return err
+	}
+	if r.limits, err = limits.Of(rules.Limits); err != nil {
+		return failure.New(failure.ReasonInvalidLimits, "%v", err)
+	}
+	defer r.limits.KeepTime(r.engine.opts.Clock, r.Checkpoint.Worked, cancel)()
+	err = r.loop(ctx, items)
+	parked := err == nil && r.record.Status == store.RunWaiting // a parked run that could not continue returns an error
+	if errors.Is(context.Cause(ctx), limits.ErrOverTime) && !r.record.Status.Ended() && !parked {
+		return r.limits.OverTime()
+	}
+	return err
+}
+
+// countTime adds the time that the run has worked since the last count to its checkpoint, if the time is limited. The next
+// step writes it with the run's row, so that it survives waits and crashes.
+func (r *run) countTime() {
+	if r.limits.CountTime(r.engine.now(), &r.Checkpoint.Worked) {
+		r.record.State = r.Checkpoint.Encode()
+	}
+}
+
 // guard calls fn and turns a panic into a failure of the run.
 func (r *run) guard(fn func() error) (err error) {
 	defer func() {
@@ -152,7 +181,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.takeDecisions()
-		d := r.turned(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()))
+		d := plan.Turned(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()), r.Checkpoint.Turn)
 		switch d.Action {
 		case plan.EndSession:
 			return r.finish(ctx, d.End, nil)
@@ -192,7 +221,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if d.Action == plan.Wait {
 			return r.park(ctx)
 		}
-		if r.answersNothing() {
+		if handlers.AnswersNothing(&r.Role, r.conv, r.record.ID) {
 			if ended, err := r.endTurn(ctx, &plan.Ending{}, nil); ended || err != nil {
 				return err
 			}
@@ -243,7 +272,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if items, err = r.admit(ctx, r.hooks.TakeDue(items)); err != nil {
 		return news, err
 	}
-	if len(items) == 0 && !r.timeIsUp() {
+	if len(items) == 0 && !r.Checkpoint.IsDue(r.engine.now()) {
 		return news || r.hooks.CanTell(), nil
 	}
 	return true, r.takeIn(ctx, items)
@@ -281,7 +310,7 @@ func (r *run) park(ctx context.Context) error {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
-	r.record.Reason, r.record.Message = r.waitsFor(r.Checkpoint)
+	r.record.Reason, r.record.Message = r.Checkpoint.WaitsFor(r.Thread.Name)
 	r.record.WakeAt = r.Checkpoint.WakeAt()
 	r.countTime()
 	r.record.State = r.Checkpoint.Encode()

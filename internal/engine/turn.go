@@ -1,7 +1,5 @@
 package engine
 
-import "github.com/skein-dev/skein/internal/engine/plan"
-
 // beginTurn updates the state that code sees of the run, before the calls of a step are made.
 func (r *run) beginTurn() {
 	if r.exec != nil && r.exec.Turn != nil {
@@ -22,20 +20,6 @@ func (r *run) decided() bool {
 	r.Checkpoint.Turn.Ends, r.Checkpoint.Turn.Passes, r.Checkpoint.Turn.Again = asked.Ends, asked.Passes, asked.Again
 	r.record.State = r.Checkpoint.Encode()
 	return true
-}
-
-// turned returns the decision d, replaced where code has ended or passed on the turn.
-func (r *run) turned(d plan.Decision) plan.Decision {
-	if d.Action != plan.Ask {
-		return d
-	}
-	switch t := r.Checkpoint.Turn; {
-	case t.Ends:
-		return plan.Decision{Action: plan.EndSession, End: &plan.Ending{}}
-	case t.Passes:
-		return plan.Decision{Action: plan.EndTurn, End: &plan.Ending{}}
-	}
-	return d
 }
 
 // takeDecisions takes over what hooks have requested for the turn. It reaches the log with the row of the run, which

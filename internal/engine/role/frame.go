@@ -45,6 +45,14 @@ func (r *Role) Arguments() json.RawMessage {
 	return r.Frame.Arguments
 }
 
+// CallID returns the id of the call that the called prompt at work answers, or "".
+func (r *Role) CallID() string {
+	if r.Frame == nil {
+		return ""
+	}
+	return r.Frame.Call.ID
+}
+
 // Place sets the depth, parent and call of a message that a called prompt writes.
 func (r *Role) Place(m *store.Message) {
 	if r.Frame == nil {
