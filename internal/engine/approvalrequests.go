@@ -19,7 +19,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	var now []store.ToolCall
 	blocked := false
 	for _, call := range calls {
-		need := r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
+		need := r.code.Tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
 		d, decided := r.Checkpoint.Decisions[call.ID]
 		if need == nil || decided || r.CodeWaits() {
 			if !blocked {
@@ -47,7 +47,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 
 // asksFirst reports whether a call of the newest answer needs approval before it starts.
 func (r *run) asksFirst(call store.ToolCall) bool {
-	return r.tools != nil && !r.CodeWaits() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
+	return r.code.Tools != nil && !r.CodeWaits() && r.code.Tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
 }
 
 // maxKeptSchema is the longest schema that the checkpoint keeps with a waiting call, in bytes.
@@ -56,7 +56,7 @@ const maxKeptSchema = 64 << 10
 // askApproval records in the checkpoint that a call waits for approval, and returns the operation that announces it.
 func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 	w := tool.Wait{Kind: tool.WaitApproval, Since: r.engine.now(), Name: call.Name}
-	if p := r.tools.Parameters(call.Name); len(p) <= maxKeptSchema {
+	if p := r.code.Tools.Parameters(call.Name); len(p) <= maxKeptSchema {
 		w.Parameters = p
 	}
 	if need.Timeout > 0 {

@@ -34,7 +34,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.Side().Handler != nil {
 		return r.askHandler(ctx)
 	}
-	if err := r.buildTools(ctx); err != nil {
+	if err := r.code.BuildTools(ctx); err != nil {
 		return false, err
 	}
 	m := &r.Side().Model
@@ -105,10 +105,10 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 		}
 		// The first code of the run may have been a hook. Then the execution exists only now, and tools are built with
 		// it.
-		if err := r.buildTools(ctx); err != nil {
+		if err := r.code.BuildTools(ctx); err != nil {
 			return req, err
 		}
-		if req, err = r.requests.Read(ctx, r.conv, messages, r.tools); err != nil || n == maxCompactions {
+		if req, err = r.requests.Read(ctx, r.conv, messages, r.code.Tools); err != nil || n == maxCompactions {
 			return req, err
 		}
 		if more, err := r.compact(ctx, conv, req); err != nil || !more {
@@ -126,7 +126,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return false, err
 	}
-	r.takeDecisions()
+	_ = r.code.Decided() // what hooks have requested; it reaches the log with the row of the run
 	r.record.Steps++
 	if r.Checkpoint.Turn.Side == definition.SideB {
 		r.Checkpoint.Turn.StepsB++

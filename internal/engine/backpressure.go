@@ -19,8 +19,8 @@ func (r *run) allowBackpressure(ctx context.Context) (call context.Context, late
 // giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others
 // still see the run as under way. The error is model.ErrLater after success. Any other error says why nothing was written.
 func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
-	if r.exec != nil {
-		r.snapshotContext(ctx)
+	if r.code.Exec != nil {
+		r.code.SnapshotContext(ctx)
 		r.countTime()
 		r.record.State = r.Checkpoint.Encode()
 		if err := r.newStep("park").save(ctx); err != nil {

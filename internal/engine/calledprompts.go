@@ -95,16 +95,16 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 		f.Code = append(f.Code, a.Life)
 	}
 	f.Path = append(f.Path, p.Prompt)
-	before, conv, tools, repairs := r.Frame, r.conv, r.tools, r.Checkpoint.Turn.Repairs
+	before, conv, tools, repairs := r.Frame, r.conv, r.code.Tools, r.Checkpoint.Turn.Repairs
 	r.Checkpoint.Turn.Repairs = 0
-	r.Frame, r.conv, r.tools = f, transcript.New(), nil
-	r.exec.ActWithin(f.Side, f.Path)
+	r.Frame, r.conv, r.code.Tools = f, transcript.New(), nil
+	r.code.Exec.ActWithin(f.Side, f.Path)
 	return func() {
-		r.Frame, r.conv, r.tools, r.Checkpoint.Turn.Repairs = before, conv, tools, repairs
+		r.Frame, r.conv, r.code.Tools, r.Checkpoint.Turn.Repairs = before, conv, tools, repairs
 		if before != nil {
-			r.exec.ActWithin(before.Side, before.Path)
+			r.code.Exec.ActWithin(before.Side, before.Path)
 		} else {
-			r.exec.ActWithin(nil, nil)
+			r.code.Exec.ActWithin(nil, nil)
 		}
 		r.current = false
 	}

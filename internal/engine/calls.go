@@ -38,7 +38,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	if caller := r.conv.SideOf(calls[0].ID); caller != "" && r.Frame == nil {
 		defer r.actAs(r.Agent.Side(caller))()
 	}
-	if err := r.buildTools(ctx); err != nil {
+	if err := r.code.BuildTools(ctx); err != nil {
 		return err
 	}
 	calls, err := r.approvals(ctx, calls)
@@ -49,7 +49,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	if err != nil {
 		return err
 	}
-	r.beginTurn()
+	r.code.BeginTurn(r.conv)
 	how := making{set: set, decided: maps.Clone(r.Checkpoint.Decisions), repeat: r.resumed}
 	r.resumed = false // calls after these are new
 	if r.Frame != nil {
@@ -89,13 +89,13 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 // offer returns the tools for calls: those of the side and, for queued calls, also agents that its prompt does not
 // list.
 func (r *run) offer(ctx context.Context, calls []store.ToolCall) (*tool.Set, error) {
-	set := r.tools
+	set := r.code.Tools
 	for _, call := range calls {
 		m := r.conv.Caller(call.ID)
 		if set.Has(call.Name) || m == nil || m.Metadata[transcript.MetadataQueuedTool] == nil {
 			continue
 		}
-		x, err := r.execution(ctx)
+		x, err := r.code.Execution(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +243,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if next != nil {
 		s.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
-	if changed = r.decided() || changed; changed {
+	if changed = r.code.Decided() || changed; changed {
 		r.record.State = r.Checkpoint.Encode()
 		s.checkpoint(r.record)
 	}

@@ -12,10 +12,10 @@ import (
 // openBroker lets the code of calls ask for prompts until shut is called. It returns nil when the agent has no
 // prompts to call, or the run has no code.
 func (r *run) openBroker() (d *codeexec.Broker, shut func()) {
-	if r.exec == nil || len(r.Agent.Prompts) == 0 {
+	if r.code.Exec == nil || len(r.Agent.Prompts) == 0 {
 		return nil, func() {}
 	}
-	d = &codeexec.Broker{Execution: r.exec, Side: r.Side(), Reader: r.Reader(), Asks: make(chan *codeexec.Ask), Closed: make(chan struct{})}
+	d = &codeexec.Broker{Execution: r.code.Exec, Side: r.Side(), Reader: r.Reader(), Asks: make(chan *codeexec.Ask), Closed: make(chan struct{})}
 	if r.Frame != nil {
 		d.Within = r.Frame.Side
 	}
@@ -67,7 +67,7 @@ func (r *run) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, er
 		return tool.Result{}, nil // nobody waits for the result any more
 	}
 	res, err := r.callPrompt(ctx, a.Call, a.Prompt, a.Repeat, a)
-	r.beginTurn() // code reads the state of the run itself again
+	r.code.BeginTurn(r.conv) // code reads the state of the run itself again
 	return res, err
 }
 

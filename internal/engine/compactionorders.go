@@ -75,29 +75,25 @@ func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *stor
 	}
 	r := e.newRun(t, fence, active, e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", t.ID))
 	r.takeOver(t, agent)
-	r.life, r.compactions = ctx, orders
+	r.code.Life, r.compactions = ctx, orders
 	if last != nil && !last.Status.Ended() {
 		r.waiting = last.ID
 	}
 	if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 		return err
 	}
-	defer func() {
-		if r.exec != nil {
-			r.exec.Close()
-		}
-	}()
+	defer r.code.Close()
 	for _, side := range agent.Sides() {
 		r.Checkpoint = checkpoint.State{Turn: checkpoint.Turn{Side: definition.ShortName(side)}}
-		r.useSide()
+		r.code.UseSide()
 		for n := 0; n < maxCompactions && len(r.ordersFor(side)) > 0; n++ {
 			if err := r.compactNow(ctx, side); err != nil {
 				return err
 			}
 		}
 	}
-	if r.exec != nil {
-		if err := r.exec.SaveOutside(ctx); err != nil {
+	if r.code.Exec != nil {
+		if err := r.code.Exec.SaveOutside(ctx); err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 	}
 	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
 	r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
-	if session := r.scopes(); session != nil {
+	if session := r.code.Session(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil

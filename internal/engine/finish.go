@@ -47,7 +47,7 @@ func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) er
 
 // answerOf returns the message of an answer that is the argument of a call.
 func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, error) {
-	st, err := r.state(ctx)
+	st, err := r.code.State(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func (r *run) note(text string, status store.MessageStatus, metadata map[string]
 // end writes the end of the run in one transaction: its last message, its row and, for a child, the result for the
 // parent.
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
-	if r.lines != nil {
-		r.lines.Flush() // lines of code precede the end
+	if r.code.Lines != nil {
+		r.code.Lines.Flush() // lines of code precede the end
 	}
 	record := r.record
 	record.EndedAt = r.engine.now()
@@ -149,7 +149,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if postrun.Marked(&record) {
 		r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
 	}
-	if session := r.scopes(); session != nil {
+	if session := r.code.Session(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil

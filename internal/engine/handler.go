@@ -37,7 +37,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 	}
 	id := runlog.NewMessageID()
 	for again := false; ; again = true {
-		x, err := r.execution(ctx)
+		x, err := r.code.Execution(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -46,7 +46,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost together with what the code did to its state. Repeat the call as after a crash.
 			x.Close()
-			r.exec, r.tools = nil, nil
+			r.code.Forget()
 			pieces.emit(model.Delta{Reset: true})
 			continue
 		}
@@ -57,7 +57,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 			r.countHandlers()
 			return false, r.handlerFailed(ctx, side, call, err)
 		}
-		r.decided() // goes into the row of the run, which is written with the answer
+		r.code.Decided() // goes into the row of the run, which is written with the answer
 		r.destroys = call.DestroysNow()
 		usage, names, trimmed := call.Models.Take()
 		if trimmed != nil {
@@ -79,7 +79,7 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 	x.Code.Handle(invocation, call)
 	r.handlers = append(r.handlers, models)
 	r.completes(x, side)
-	r.beginTurn()
+	r.code.BeginTurn(r.conv)
 	r.engine.fault("handler.before")
 	args := map[string]any{"event": "call", "text": "", "message": nil}
 	if input != nil {

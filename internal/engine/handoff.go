@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -43,7 +42,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("agent %s, to which thread %s was handed over: %w", t.Agent, t.ID, err)
 	}
-	if err := r.leaveExecution(ctx); err != nil {
+	if err := r.code.Leave(ctx); err != nil {
 		return false, err
 	}
 	r.Checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
@@ -64,25 +63,6 @@ func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own := *t
 	own.Agent = agent.Name // code of that agent reads it
 	r.Thread, r.Agent, r.Next = &own, agent, t.Agent
-	r.tools, r.envLoaded, r.current = nil, false, false
+	r.code.Tools, r.code.EnvLoaded, r.current = nil, false, false
 	r.hooks.TakeAgent()
-}
-
-// leaveExecution closes the isolate of the previous agent, because the next one has code of its own. The session
-// continues, and so does the part of state.context that can be carried over.
-func (r *run) leaveExecution(ctx context.Context) error {
-	if r.exec == nil {
-		return nil
-	}
-	wait, cancel := context.WithTimeoutCause(ctx, codeexec.AfterResponse, codeexec.ErrSlowWork)
-	defer cancel()
-	if err := r.exec.Host.Session.Wait(wait); err != nil && !errors.Is(err, codeexec.ErrSlowWork) {
-		return err
-	}
-	r.snapshotContext(ctx)
-	r.edited = r.exec.TakeEdited() || r.edited
-	r.session = r.exec.Host.Session
-	r.exec.Close()
-	r.exec = nil
-	return nil
 }

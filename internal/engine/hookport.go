@@ -45,18 +45,18 @@ func (p hooksPort) RunID() string { return p.record.ID }
 func (p hooksPort) HookDepth() int { return p.Checkpoint.HookDepth }
 
 // Life implements hooks.Port.
-func (p hooksPort) Life() context.Context { return p.life }
+func (p hooksPort) Life() context.Context { return p.code.Life }
 
 // Opened implements hooks.Port.
-func (p hooksPort) Opened() *codeexec.Execution { return p.exec }
+func (p hooksPort) Opened() *codeexec.Execution { return p.code.Exec }
 
 // Execution implements hooks.Port.
 func (p hooksPort) Execution(ctx context.Context) (*codeexec.Execution, error) {
-	return p.execution(ctx)
+	return p.code.Execution(ctx)
 }
 
 // Calling implements hooks.Port.
-func (p hooksPort) Calling() { p.beginTurn() }
+func (p hooksPort) Calling() { p.code.BeginTurn(p.conv) }
 
 // Called implements hooks.Port.
 func (p hooksPort) Called() { p.current = false }

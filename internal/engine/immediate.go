@@ -29,7 +29,7 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 	if err != nil || len(runs) > 1 {
 		return false, err
 	}
-	x, err := r.execution(ctx)
+	x, err := r.code.Execution(ctx)
 	if err != nil {
 		return false, err
 	}

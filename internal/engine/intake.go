@@ -69,7 +69,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	record.Reason, record.Message = "", "" // they said why the run waited
 	if len(in.checkpoint.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
 		record.Status = store.RunWaiting // other calls still wait
-		if r.snapshotContext(ctx) {      // hooks have changed it just now, and are not asked again
+		if r.code.SnapshotContext(ctx) { // hooks have changed it just now, and are not asked again
 			in.checkpoint.Context = r.Checkpoint.Context
 			record.State = in.checkpoint.Encode()
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/ending"
-	"github.com/skein-dev/skein/internal/engine/hooks"
 )
 
 // lastWordsTime bounds how long the hooks for the final messages of a terminated thread may take.
@@ -36,28 +35,5 @@ func (r *run) tellLast(ctx context.Context) {
 	}
 	ctx, cancel := r.engine.pastTermination(ctx)
 	defer cancel()
-	r.hooks.TellLast(ctx, r.reachLast)
-}
-
-// reachLast ensures that hooks can be called after the end of the run: in the run's isolate while it is open, else in
-// one that does not end with the run. For held hooks it waits for that isolate as long as a thread at rest would.
-func (r *run) reachLast(ctx context.Context) error {
-	if !r.Agent.HasHooks() {
-		return nil // the hook calls are dropped
-	}
-	if r.exec == nil || r.life.Err() != nil || !r.exec.Code.Opened() {
-		if r.life = ctx; r.exec != nil {
-			r.session = r.exec.Host.Session
-			r.exec.Close()
-			r.exec = nil
-		}
-	}
-	x, err := r.execution(ctx)
-	if err != nil || r.hooks.Pending()[0].HeldUntil == 0 || x.Code.Opened() {
-		return err
-	}
-	wait, cancel := context.WithTimeout(ctx, hooks.RetryWait)
-	defer cancel()
-	_, _, err = x.Code.Isolate(wait, false)
-	return err
+	r.hooks.TellLast(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
 }

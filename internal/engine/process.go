@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/request"
 	"github.com/skein-dev/skein/internal/engine/role"
+	"github.com/skein-dev/skein/internal/engine/runcode"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/stop"
@@ -21,8 +22,9 @@ import (
 // newRun returns a run of a thread that is not begun or resumed yet.
 func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active, log logr.Logger) *run {
 	r := &run{engine: e, log: log, Role: role.Role{Thread: t}, fence: fence, active: active}
+	r.code = runcode.New(runcode.Options{Executions: e.executions, Env: e.env, Threads: e.threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
-	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Log: &r.log, Redact: e.opts.Redact, State: r.state}, &r.Role)
+	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Log: &r.log, Redact: e.opts.Redact, State: r.code.State}, &r.Role)
 	return r
 }
 

@@ -9,9 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/skein-dev/skein/internal/engine/codeexec"
-	"github.com/skein-dev/skein/internal/engine/codelog"
-	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/handlers"
@@ -21,13 +18,11 @@ import (
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/request"
 	"github.com/skein-dev/skein/internal/engine/role"
+	"github.com/skein-dev/skein/internal/engine/runcode"
 	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
-	"github.com/skein-dev/skein/internal/thread/scopes"
-	"github.com/skein-dev/skein/internal/tool"
 )
 
 // run is one execution of a thread, from wake-up to rest, or the part of it that this replica executes. It belongs to
@@ -39,26 +34,16 @@ type run struct {
 	fence  *store.Fence
 	active *held.Active // shared with the engine, which may cancel it
 
-	life         context.Context          // the context of the run, with which its code ends
-	record       store.Run                // the row of the run, as the next checkpoint writes it
-	sessionState json.RawMessage          // of a resumed run, as it was saved
-	resumed      bool                     // the run was under way before: calls without a result may have been made
-	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
-	spawned      bool                     // immediate subagents were looked for
-	usage        usage.Run
-	limits       limits.Run
-	quiet        bool            // the parent's run that waited for this run has ended
-	over         map[string]bool // with quiet: the parent's calls that nobody waits for any more
-	childStops   []store.Op      // stop requests to awaited children, written with the end of the run
+	record     store.Run                // the row of the run, as the next checkpoint writes it
+	resumed    bool                     // the run was under way before: calls without a result may have been made
+	conv       *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
+	spawned    bool                     // immediate subagents were looked for
+	usage      usage.Run
+	limits     limits.Run
+	quiet      bool            // the parent's run that waited for this run has ended
+	over       map[string]bool // with quiet: the parent's calls that nobody waits for any more
+	childStops []store.Op      // stop requests to awaited children, written with the end of the run
 
-	exec *codeexec.Execution // created when it is first needed
-	// session is the session of an execution that a handoff has ended. It belongs to the run, not to the agent.
-	session *scopes.Session
-	// edited reports that code of that execution has changed messages that have not been read again.
-	edited bool
-	// envLoaded reports that the variables of the thread have been resolved.
-	envLoaded bool
-	tools     *tool.Set // the tools of the acting side; nil when they must be built
 	// current reports that nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	// known is the sequence number up to which everything in the thread is in the conversation or was taken out of
@@ -67,7 +52,9 @@ type run struct {
 	// withholds reports that the run leaves messages in the inbox for later runs.
 	withholds bool
 	// seen is the sequence number up to which the conversation shows all edits and removals.
-	seen  int64
+	seen int64
+	// code is the code of the run, and the tools of the acting side.
+	code  *runcode.Code
 	hooks hooks.Run
 	// requests makes the requests to models.
 	requests *request.Maker
@@ -77,8 +64,6 @@ type run struct {
 	compactFrom int
 	// waiting is the id of the run that waits while this one, which has no record, only sums up.
 	waiting string
-	// lines receives the log lines of the run's code; nil before there was any code.
-	lines *codelog.Lines
 	// destroys reports that a handler asked to clear the conversation with its answer.
 	destroys bool
 	// handlers holds the model calls of the run's handlers.
@@ -88,12 +73,8 @@ type run struct {
 // execute executes the run until it ends or is parked, and records how it ended. An error means that the run was
 // interrupted: it stays as it is in the log, and will be resumed.
 func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
-	defer func() {
-		if r.exec != nil {
-			r.exec.Close()
-		}
-	}()
-	r.sessionState, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
+	defer r.code.Close()
+	r.code.Saved, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
 	err := r.guard(func() error { return r.withinTime(ctx, items) })
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
@@ -112,7 +93,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.life = ctx
+	r.code.Life = ctx
 	rules, err := r.engine.opts.Definitions.Rules(ctx, r.Thread.Namespace, r.Thread.Name, r.Thread.Agent)
 	if err != nil {
 		return err
@@ -169,7 +150,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if waits, err := r.awaitEnv(ctx, items); waits || err != nil {
 		return err
 	}
-	r.useSide()
+	r.code.UseSide()
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -180,7 +161,9 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if err := r.hooks.Tell(ctx); err != nil {
 			return err
 		}
-		r.takeDecisions()
+		// What hooks have requested for the turn reaches the log with the row of the run, which is written before the run acts on
+		// it. Until then the hooks are called again after a crash.
+		_ = r.code.Decided()
 		d := plan.Turned(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()), r.Checkpoint.Turn)
 		switch d.Action {
 		case plan.EndSession:
@@ -236,8 +219,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 // catchUp adds to the conversation what others have written since it was read, and what waits in the inbox. news
 // reports whether there was anything.
 func (r *run) catchUp(ctx context.Context) (news bool, err error) {
-	edited := r.edited || r.exec != nil && r.exec.TakeEdited()
-	r.edited = false
+	edited := r.code.TakeEdited()
 	if r.current && !edited {
 		return false, nil
 	}
@@ -306,7 +288,7 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
 // lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
-	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.Owes() && !r.owesScopes() {
+	if changed := r.code.SnapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.Owes() && !r.code.OwesState() {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
@@ -319,71 +301,4 @@ func (r *run) park(ctx context.Context) error {
 	}
 	r.engine.timers.Expect(r.record.WakeAt)
 	return nil
-}
-
-// buildTools builds the current tools of the side. It does nothing when they are built and cannot have changed.
-func (r *run) buildTools(ctx context.Context) (err error) {
-	if r.tools != nil && (r.exec == nil || !r.exec.ToolsChange()) {
-		if changed, err := r.skillsChanged(ctx); !changed || err != nil {
-			return err
-		}
-	}
-	if !hasTools(r.Side()) {
-		r.tools, err = tool.NewSet()
-		return err
-	}
-	x, err := r.execution(ctx)
-	if err != nil {
-		return err
-	}
-	r.tools, err = x.BuildTools(ctx)
-	return err
-}
-
-// execution returns the execution of the run's code, and creates it when it is first needed. The variables are
-// resolved before any code runs.
-func (r *run) execution(ctx context.Context) (*codeexec.Execution, error) {
-	if r.exec != nil {
-		return r.exec, nil
-	}
-	if !r.envLoaded {
-		if _, err := r.loadEnv(ctx); err != nil {
-			return nil, err
-		}
-	}
-	st, err := r.state(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.exec = r.engine.executions.New(r.life, r.Thread, st, r.Agent, r.record.ID)
-	r.exec.Host.Handoffs = r.engine.executions.Handoffs(r.Thread, r.Agent, r.Checkpoint.Handoffs)
-	if r.lines == nil {
-		r.lines = r.exec.Code.Lines
-	}
-	r.exec.Code.Lines = r.lines // the limits on log lines apply to the whole run
-	if r.session != nil {
-		r.exec.Host.Session = r.session
-	} else if err := r.exec.Host.Session.Restore(r.sessionState); err != nil {
-		r.log.Error(err, "cannot restore the state of the session: the run continues without it", "run", r.record.ID)
-	}
-	if r.exec.Turn != nil { // nil while no run is under way
-		r.exec.Turn.Resume(r.Checkpoint.Turn)
-	}
-	r.useSide()
-	r.restoreContext(r.exec)
-	return r.exec, nil
-}
-
-// hasTools reports whether a side has any tools at all.
-func hasTools(s *definition.Side) bool {
-	return len(s.Prompt.Spec.Tools) > 0 || len(s.Prompt.Skills) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
-}
-
-// state returns the thread's state with the fence of the run.
-func (r *run) state(ctx context.Context) (*thread.State, error) {
-	st, err := r.engine.threads.Open(ctx, r.Thread.ID)
-	if err != nil {
-		return nil, err
-	}
-	return st.WithFence(r.fence).WithReader(func(context.Context) thread.EnvReader { return r.Reader() }), nil
 }

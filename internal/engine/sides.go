@@ -19,18 +19,10 @@ func (r *run) actAs(s *definition.Side) (back func()) {
 		return func() {}
 	}
 	r.Acting = s
-	r.useSide()
+	r.code.UseSide()
 	return func() {
 		r.Acting = nil
-		r.useSide()
-	}
-}
-
-// useSide discards the tools, so that they are built anew, and tells code whose turn it is.
-func (r *run) useSide() {
-	r.tools = nil
-	if r.exec != nil {
-		r.exec.Use(r.Side())
+		r.code.UseSide()
 	}
 }
 
@@ -74,10 +66,10 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 	if err := s.commit(ctx); err != nil {
 		return false, err
 	}
-	if r.exec != nil && r.exec.Turn != nil {
-		r.exec.Turn.Given()
+	if r.code.Exec != nil && r.code.Exec.Turn != nil {
+		r.code.Exec.Turn.Given()
 	}
-	r.useSide()
+	r.code.UseSide()
 	return false, nil
 }
 

@@ -56,7 +56,7 @@ func (s *step) clear() {
 // exception is what parallel calls, and code that waits for a prompt, had changed when a step beside or within theirs was
 // committed (docs/adr/0035-what-code-waits-for.md).
 func (s *step) saveScopes(final bool) {
-	if session := s.run.scopes(); session != nil {
+	if session := s.run.code.Session(); session != nil {
 		s.scopes = session.Save(final)
 		s.add(s.scopes.Ops...)
 	}
@@ -128,7 +128,7 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 	}
 	if s.scopes != nil {
 		if s.scopes.State != nil {
-			r.sessionState = s.scopes.State // for an execution that replaces a lost one
+			r.code.Saved = s.scopes.State // for an execution that replaces a lost one
 		}
 		s.scopes.Done()
 	}
