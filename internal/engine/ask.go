@@ -149,7 +149,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	s.createMessage(ctx, m)
 	s.checkpoint(r.record)
 	for i, call := range m.ToolCalls {
-		if (i == 0 || r.Parallel()) && !r.asksFirst(call) {
+		if (i == 0 || r.Parallel()) && !r.code.AsksFirst(call) {
 			s.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}

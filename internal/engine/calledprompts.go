@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/calls"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
@@ -25,15 +26,15 @@ import (
 
 // prompted executes the prompt that an outcome asks for, and returns the outcome of its call. Any other outcome is
 // returned as it is.
-func (r *run) prompted(ctx context.Context, call store.ToolCall, o outcome, repeat bool) (outcome, error) {
-	p := o.result.Prompt
+func (r *run) prompted(ctx context.Context, call store.ToolCall, o calls.Outcome, repeat bool) (calls.Outcome, error) {
+	p := o.Result.Prompt
 	if p == nil {
 		return o, nil
 	}
 	start := r.engine.opts.Clock.Now()
 	var err error
-	o.result, err = r.callPrompt(ctx, call, p, repeat, nil)
-	o.duration = r.engine.opts.Clock.Since(start).Milliseconds()
+	o.Result, err = r.callPrompt(ctx, call, p, repeat, nil)
+	o.Duration = r.engine.opts.Clock.Since(start).Milliseconds()
 	return o, err
 }
 
@@ -72,6 +73,16 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 		return tool.Result{}, err
 	}
 	return tool.Success(report(r.conv, p, text)), nil
+}
+
+// callForCode calls a prompt for code, on the goroutine of the run. An error ends the run.
+func (r *run) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, error) {
+	if a.Life.Err() != nil {
+		return tool.Result{}, nil // nobody waits for the result any more
+	}
+	res, err := r.callPrompt(ctx, a.Call, a.Prompt, a.Repeat, a)
+	r.code.BeginTurn(r.conv) // code reads the state of the run itself again
+	return res, err
 }
 
 // enter makes the run act as a called prompt until leave is called.

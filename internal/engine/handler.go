@@ -195,7 +195,7 @@ type modelsPort struct{ *run }
 func (p modelsPort) Client(m *definition.Model) (model.Client, error) { return p.client(m) }
 
 // MaxSteps implements handlers.ModelsPort.
-func (p modelsPort) MaxSteps() int { return p.MaxSteps() }
+func (p modelsPort) MaxSteps() int { return p.run.MaxSteps() }
 
 // Arguments implements handlers.ModelsPort.
 func (p modelsPort) Arguments() json.RawMessage { return p.Thread.Arguments }
