@@ -69,7 +69,7 @@ func (r *run) underWay() string { return cmp.Or(r.record.ID, r.waiting) }
 func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, orders []store.InboxItem) error {
 	ctx, done := e.opts.Memory.Begin(ctx, t.Namespace)
 	defer done()
-	agent, err := e.agentOf(ctx, t, nil)
+	agent, err := definition.ForRun(ctx, e.opts.Definitions, t, nil)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *stor
 	if len(r.compactions) == 0 {
 		return nil
 	}
-	return e.drop(ctx, t.ID, fence, r.compactions) // what is left was too much for one go: its summaries are there
+	return e.store.Apply(ctx, t.ID, fence, runlog.DequeueOf(r.compactions)) // what is left was too much for one go: its summaries are there
 }
 
 // compactNow writes one summary for a side that has requests for it.

@@ -110,7 +110,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
 	e.stops = stop.New(stop.Options{
-		Store: e.store, Definitions: o.Definitions, Children: o.Children, Runs: endings{engine: e}, Held: e.held, Leases: e.leases, PostRun: e.postRun,
+		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Children: o.Children, Runs: endings{engine: e}, Held: e.held, Leases: e.leases, PostRun: e.postRun,
 		Log: e.log, Owner: o.Owner, ContextMessages: o.Limits.ContextMessages, Now: e.now, Fault: e.fault,
 	})
 	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
@@ -118,7 +118,7 @@ func New(o Options) (*Engine, error) {
 		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
 		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
 	})
-	e.related = e.newRelated()
+	e.related = newRelated(o, e.hooks.ThreadCreated, e.fault)
 	e.memory = memory.New(memory.Options{Store: e.store, Definitions: o.Definitions, Models: o.Models, Redact: o.Redact, Log: e.log})
 	e.executions = executions.New(executions.Options{
 		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Children: o.Children, Effects: o.Effects, Env: e.env, Hooks: e.hooks, Held: e.held,
@@ -139,7 +139,7 @@ func New(o Options) (*Engine, error) {
 	e.dispatch = dispatch.New(dispatch.Options{
 		Store: e.store, Newer: e.newer, Queue: e.queue, Leases: e.leases, Held: e.held, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
 		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
-		Run: e.runNext, Interrupted: e.interrupted, Fault: e.fault,
+		Run: e.runNext, Interrupted: e.drain.interrupted, Fault: e.fault,
 	})
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil

@@ -17,7 +17,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
-	"github.com/skein-dev/skein/internal/tool"
 )
 
 // finish ends the session with an answer. m is the message of the answer when it is not in the log yet.
@@ -119,14 +118,16 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	}
 	s.saveScopes(true)
 	s.checkpoint(record)
-	if record.Reason == failure.ReasonStoppedByUser && !r.EndsWithResult() {
+	if record.Reason == failure.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = stop.ParkOnly(r.over)
 		}
 		s.add(park)
 	}
-	child, err := r.childOps(ctx, text, attachments)
+	child, err := r.engine.stops.ResultOps(ctx, stop.Ended{
+		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
+	})
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
-	if r.EndsWithResult() {
+	if stop.WithResult(r.Thread) {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
 		if err := r.engine.stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
@@ -153,73 +154,6 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil
-}
-
-// childOps returns the operations that tell the parent how the child's session ended (SUB-04).
-func (r *run) childOps(ctx context.Context, text string, attachments []string) ([]store.Op, error) {
-	c := r.Thread.Child
-	if c == nil || r.Thread.ParentID == "" {
-		return nil, nil
-	}
-	status := tool.ChildCompleted
-	if r.record.Status != store.RunSucceeded {
-		status = tool.ChildFailed
-	}
-	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.Thread, status, r.record.ID)}
-	if r.record.Reason == failure.ReasonMaxSessionTurnsReached {
-		text += "\n[" + r.record.Message + "]" // the parent must know that the answer may be cut off
-	}
-	replies := r.Checkpoint.ReplyTo
-	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
-		replies = []string{""} // nobody waits, so the result becomes a message
-	}
-	if r.quiet {
-		replies = nil
-	}
-	if r.EndsWithResult() && r.withholds {
-		unanswered, err := r.engine.stops.Unanswered(ctx, r.Thread, r.record.ID)
-		if err != nil {
-			return nil, err
-		}
-		ops = append(ops, unanswered...)
-	}
-	if len(replies) > 0 {
-		copied, note, err := r.engine.handUp(ctx, r.Thread, attachments)
-		if err != nil {
-			return nil, err
-		}
-		for i, call := range replies {
-			ops = append(ops, runlog.ResultOp(r.Thread, fmt.Sprintf("child:%s:%s:%d", r.Thread.ID, r.record.ID, i), store.ChildResult{
-				Reference: r.Thread.Reference, ThreadID: r.Thread.ID, Name: c.Name, ToolCallID: call,
-				Status: status, Content: text + note, Attachments: copied,
-			}))
-		}
-	}
-	if r.EndsWithResult() {
-		ops = append(ops, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})
-	}
-	return ops, nil
-}
-
-// handUp copies files of a child to its parent (FIL-07). When they cannot be copied, the note says why, and the
-// result is sent without them.
-func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string) (copied []store.Attachment, note string, err error) {
-	if len(paths) == 0 {
-		return nil, "", nil
-	}
-	from, err := e.threads.Open(ctx, child.ID)
-	if err != nil {
-		return nil, "", err
-	}
-	parent, err := e.threads.Open(ctx, child.ParentID)
-	if err != nil {
-		return nil, "", store.IgnoreNotFound(err)
-	}
-	copied, err = parent.CopyFilesFrom(ctx, from, paths)
-	if thread.IsInvalid(err) {
-		return nil, "\n[attachments could not be handed over: " + err.Error() + "]", nil
-	}
-	return copied, "", err
 }
 
 // recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about
@@ -239,4 +173,14 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 		}
 	}
 	return nil, r.hooks.Tell(ctx)
+}
+
+// tellLast calls the hooks for the final messages of a thread that ends with them.
+func (r *run) tellLast(ctx context.Context) {
+	if len(r.hooks.Pending()) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), ending.ErrTerminal) {
+		return
+	}
+	ctx, cancel := ending.PastTermination(ctx, r.engine.life)
+	defer cancel()
+	r.hooks.TellLast(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
 }

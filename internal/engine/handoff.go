@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
@@ -13,23 +12,6 @@ import (
 // A handoff (AGT-03) changes the agent in the thread's row, no matter what causes it. A run follows the row between two
 // steps. The agent that asked for the calls of a step also makes them. The run keeps the name of that agent until all of
 // the calls have their results, so that a run that was cut off knows whose calls they are.
-
-// agentOf resolves the agent with which a run continues: the one whose step is under way, or the thread's agent if that
-// one is no longer ready.
-func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run) (*definition.Agent, error) {
-	if under != nil && under.Agent != "" && under.Agent != t.Agent {
-		agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, under.Agent)
-		var notReady *definition.NotReadyError
-		if err == nil || !errors.As(err, &notReady) {
-			return agent, err
-		}
-	}
-	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	if err != nil {
-		return nil, fmt.Errorf("agent %s of thread %s: %w", t.Agent, t.ID, err)
-	}
-	return agent, nil
-}
 
 // follow continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
 // true if that agent needs variables first: the run is parked then.

@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
@@ -31,7 +32,7 @@ func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
 // waits.
 func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *held.Active, first bool) (more bool, err error) {
-	if err := e.interrupted(); err != nil {
+	if err := e.drain.interrupted(); err != nil {
 		return false, err
 	}
 	active.Dirty.Store(false)
@@ -62,7 +63,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if !under || last.Status == store.RunWaiting {
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
 		due, rest := hooks.Split(items)
-		if len(due) > 0 && !e.hooks.AreHeld(due) && !e.passOver(active, due, t, last, rest) {
+		if len(due) > 0 && !e.hooks.AreHeld(due) && !dispatch.PassOver(active, due, t, last, rest, e.now()) {
 			return true, e.hooks.TellAtRest(ctx, t, fence, active.WhenDirty, due)
 		}
 		held, items = due, rest
@@ -78,8 +79,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return false, nil // inbox items stay
 	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !dispatch.Due(last, e.now())):
 		return false, nil
-	case !under && !startsRun(items): // items that an ended run was waiting for
-		return true, e.drop(ctx, id, fence, items)
+	case !under && !dispatch.StartsRun(items): // items that an ended run was waiting for
+		return true, e.store.Apply(ctx, id, fence, runlog.DequeueOf(items))
 	}
 	if first {
 		calls, err := e.stops.Abandoned(ctx, t, last, items)
@@ -96,7 +97,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	ctx, done := e.opts.Memory.Begin(ctx, t.Namespace)
 	defer done()
-	agent, err := e.agentOf(ctx, t, going)
+	agent, err := definition.ForRun(ctx, e.opts.Definitions, t, going)
 	if err != nil {
 		return false, err
 	}
@@ -139,40 +140,4 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
 	// lease sends another one.
 	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds || len(r.compactions) > 0), err
-}
-
-// startsRun reports whether any inbox item starts a run of a thread at rest.
-func startsRun(items []store.InboxItem) bool {
-	for _, item := range items {
-		if item.Kind != store.InboxResume && item.Kind != store.InboxApproval {
-			return true
-		}
-	}
-	return false
-}
-
-// drop removes items from the inbox.
-func (e *Engine) drop(ctx context.Context, id string, fence *store.Fence, items []store.InboxItem) error {
-	return e.store.Apply(ctx, id, fence, runlog.DequeueOf(items))
-}
-
-// passOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
-// sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
-// hooks from their turn.
-func (e *Engine) passOver(active *held.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
-	if hooks[0].HeldUntil == 0 {
-		return false
-	}
-	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !dispatch.Due(last, e.now()) || !under && (t.Parked || !startsRun(rest)) {
-		return false
-	}
-	newest := int64(1) // the run is due by its time, without an item
-	if len(rest) > 0 {
-		newest = rest[len(rest)-1].Seq
-	}
-	if newest <= active.PassedOver {
-		return false
-	}
-	active.PassedOver = newest
-	return true
 }

@@ -7,16 +7,17 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/related"
 	"github.com/skein-dev/skein/internal/engine/usage"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 // newRelated returns the service for other threads. It returns nil if no objects of threads can be declared.
-func (e *Engine) newRelated() *related.Service {
-	if e.opts.ThreadObjects == nil {
+func newRelated(o Options, told func(ctx context.Context, namespace, agent string) []store.InboxItem, fault func(point string)) *related.Service {
+	if o.ThreadObjects == nil {
 		return nil
 	}
 	return related.New(related.Options{
-		Threads: e.threads, Definitions: e.opts.Definitions, Models: e.opts.Models, Objects: e.opts.ThreadObjects, Redact: e.opts.Redact,
-		Usage: usage.Of, Told: e.ThreadCreated, Accepts: acceptsNoArguments, Fault: e.fault,
+		Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Objects: o.ThreadObjects, Redact: o.Redact,
+		Usage: usage.Of, Told: told, Accepts: acceptsNoArguments, Fault: fault,
 	})
 }
 

@@ -100,3 +100,34 @@ func isWork(items []store.InboxItem, now int64) bool {
 func Due(r *store.Run, now int64) bool {
 	return r.Status == store.RunWaiting && r.WakeAt != 0 && r.WakeAt <= now
 }
+
+// StartsRun reports whether any inbox item starts a run of a thread at rest.
+func StartsRun(items []store.InboxItem) bool {
+	for _, item := range items {
+		if item.Kind != store.InboxResume && item.Kind != store.InboxApproval {
+			return true
+		}
+	}
+	return false
+}
+
+// PassOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
+// sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
+// hooks from their turn.
+func PassOver(active *held.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem, now int64) bool {
+	if hooks[0].HeldUntil == 0 {
+		return false
+	}
+	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !Due(last, now) || !under && (t.Parked || !StartsRun(rest)) {
+		return false
+	}
+	newest := int64(1) // the run is due by its time, without an item
+	if len(rest) > 0 {
+		newest = rest[len(rest)-1].Seq
+	}
+	if newest <= active.PassedOver {
+		return false
+	}
+	active.PassedOver = newest
+	return true
+}

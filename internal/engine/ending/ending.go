@@ -2,6 +2,7 @@
 package ending
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -52,4 +53,24 @@ func StopOf(cause error) *Stop {
 	var s *Stop
 	errors.As(cause, &s)
 	return s
+}
+
+// lastWordsTime bounds how long the hooks for the final messages of a terminated thread may take.
+const lastWordsTime = 2 * time.Minute
+
+// PastTermination returns a context like ctx that survives the termination of the thread, which its final messages
+// bring about. It ends with life, that of the engine, since ctx no longer shows that once the thread was terminated.
+func PastTermination(ctx, life context.Context) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(context.Cause(ctx), ErrTerminal) {
+			cancel()
+		}
+	})
+	stopEnding := context.AfterFunc(life, cancel)
+	return out, func() {
+		stop()
+		stopEnding()
+		cancel()
+	}
 }

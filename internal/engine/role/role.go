@@ -99,9 +99,6 @@ func (r *Role) Following() *definition.Side {
 // IsHanded reports whether the thread was handed over to an agent other than the run's.
 func (r *Role) IsHanded() bool { return r.Next != r.Agent.Name }
 
-// EndsWithResult reports whether the thread is a child that ends with its result (SUB-02).
-func (r *Role) EndsWithResult() bool { return r.Thread.Child != nil && !r.Thread.Child.Resumable }
-
 // SummaryOf returns the summary that a side reads, of the conversation c of the log; nil for none.
 func (r *Role) SummaryOf(c *transcript.Conversation, s *definition.Side) *store.Message {
 	if s.Handler != nil || definition.CompactionOf(&s.Prompt.Spec).Mode == skeinv1.CompactionNever {

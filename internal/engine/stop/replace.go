@@ -188,25 +188,3 @@ func (s *Service) CancelRun(ctx context.Context, threadID, runID, reason string)
 	_, err = s.endRun(ctx, threadID, &ending.Stop{Kind: ending.Cancel, Reason: reason, RunID: runID})
 	return err
 }
-
-// Unanswered returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
-// The results say that the messages get no answer.
-func (s *Service) Unanswered(ctx context.Context, t *store.Thread, runID string) (ops []store.Op, err error) {
-	items, err := s.opts.Store.Inbox(ctx, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range items {
-		var m store.Message
-		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
-			continue
-		}
-		for i, call := range runlog.RepliesOf(&m) {
-			ops = append(ops, runlog.ResultOp(t, fmt.Sprintf("child:%s:%s:left:%d:%d", t.ID, runID, item.Seq, i), store.ChildResult{
-				Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
-				Content: "the subagent ended with its answer to the previous message, so this message has no answer",
-			}))
-		}
-	}
-	return ops, nil
-}

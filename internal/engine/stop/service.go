@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Definitions is what the service needs of definitions.
@@ -38,6 +39,7 @@ type Runs interface {
 // Options of a Service.
 type Options struct {
 	Store       store.Store
+	Threads     *thread.Service
 	Definitions Definitions
 	Children    Children
 	Runs        Runs
