@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/request"
@@ -48,8 +50,8 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	}
 	r.requests.Continue(&req, m, r.conv)
 	id := runlog.NewMessageID()
-	deltas := newDeltas(ctx, r, id)
-	emit, exclude := deltas.emit, req.Reasoning != nil && req.Reasoning.Exclude
+	pieces := r.newDeltas(ctx, id)
+	emit, exclude := pieces.Emit, req.Reasoning != nil && req.Reasoning.Exclude
 	if exclude {
 		emit = request.WithoutReasoning(emit)
 	}
@@ -61,7 +63,8 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	call, done := r.WhileWanted(call)
 	res, err := client.Stream(call, req, emit)
 	done()
-	if lost := deltas.stop(); lost != nil {
+	var lost error
+	if r.known, lost = pieces.Stop(); lost != nil {
 		return false, lost
 	}
 	if errors.Is(err, model.ErrLater) {
@@ -80,6 +83,13 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		res.Reasoning = ""
 	}
 	return r.recordAnswer(ctx, id, res)
+}
+
+// newDeltas returns the stream of an answer of the run.
+func (r *run) newDeltas(ctx context.Context, id string) *deltas.Stream {
+	return deltas.New(ctx, deltas.Options{
+		Store: r.engine.store, Clock: r.engine.opts.Clock, ThreadID: r.Thread.ID, Fence: r.fence, RunID: r.record.ID, Fault: r.engine.fault,
+	}, id, r.known)
 }
 
 // client returns a client for a model of the agent.
@@ -108,10 +118,10 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 		if err := r.code.BuildTools(ctx); err != nil {
 			return req, err
 		}
-		if req, err = r.requests.Read(ctx, r.conv, messages, r.code.Tools); err != nil || n == maxCompactions {
+		if req, err = r.requests.Read(ctx, r.conv, messages, r.code.Tools); err != nil || n == compaction.Most {
 			return req, err
 		}
-		if more, err := r.compact(ctx, conv, req); err != nil || !more {
+		if more, err := r.compactor.Compact(ctx, conv, req); err != nil || !more {
 			return req, err
 		}
 		conv = transcript.WithoutSummaries(conv) // it may be the conversation of the run, which has one more now

@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/held"
@@ -26,6 +27,9 @@ func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active
 	r.code = runcode.New(runcode.Options{Executions: e.executions, Env: e.env, Threads: e.threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
 	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Log: &r.log, Redact: e.opts.Redact, State: r.code.State}, &r.Role)
+	r.compactor = compaction.New(compaction.Options{
+		Port: compactionPort{r}, Role: &r.Role, Requests: r.requests, Store: e.store, Log: &r.log, Timeout: e.opts.CompactionTimeout, Now: e.now,
+	})
 	return r
 }
 
@@ -68,7 +72,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		}
 		held, items = due, rest
 	}
-	if orders, rest := splitCompactions(items); len(orders) > 0 {
+	if orders, rest := compaction.Split(items); len(orders) > 0 {
 		if !under || last.Status == store.RunWaiting {
 			return true, e.compactAtRest(ctx, t, fence, active, last, orders)
 		}
@@ -139,5 +143,5 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
 	// lease sends another one.
-	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds || len(r.compactions) > 0), err
+	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds || len(r.compactor.Pending()) > 0), err
 }

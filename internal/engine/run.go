@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/handlers"
@@ -58,10 +59,8 @@ type run struct {
 	hooks hooks.Run
 	// requests makes the requests to models.
 	requests *request.Maker
-	// compactions are the requests to sum up older messages that the inbox holds.
-	compactions []store.InboxItem
-	// compactFrom is the step from which on a compaction is tried again that has failed.
-	compactFrom int
+	// compactor sums up older messages.
+	compactor *compaction.Compactor
 	// waiting is the id of the run that waits while this one, which has no record, only sums up.
 	waiting string
 	// destroys reports that a handler asked to clear the conversation with its answer.
@@ -242,7 +241,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	r.Next = at.Agent
 	news = news || r.IsHanded()
 	if items != nil {
-		r.compactions, items = splitCompactions(items)
+		items = r.compactor.Take(items)
 	}
 	stops, unawaited, items := stop.Split(items)
 	if r.Checkpoint.RepliesToAny(unawaited) {

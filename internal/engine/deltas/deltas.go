@@ -1,4 +1,5 @@
-package engine
+// Package deltas streams answers under way into the log, for those who watch a thread.
+package deltas
 
 import (
 	"context"
@@ -23,13 +24,13 @@ const (
 	deltaBytes = 4 << 10
 )
 
-// deltas streams an answer under way into the log, in batches. If an answer is complete within the first interval, nothing
+// Stream streams an answer under way into the log, in batches. If an answer is complete within the first interval, nothing
 // is written: its message follows at once and has everything.
 //
 // The goroutine of the model call and the timer's goroutine share it. mu guards the fields below it.
-type deltas struct {
+type Stream struct {
 	ctx   context.Context
-	run   *run
+	opts  Options
 	msgID string
 
 	mu        sync.Mutex
@@ -37,10 +38,21 @@ type deltas struct {
 	reasoning strings.Builder
 	reset     bool
 	written   bool
-	known     int64 // see run.known
+	known     int64 // see New
 	timer     clock.Timer
 	stopped   bool
 	err       error // the run must not continue, because its lease or its thread is lost
+}
+
+// Options of a Stream.
+type Options struct {
+	Store    store.Store
+	Clock    clock.WithDelayedExecution
+	ThreadID string
+	Fence    *store.Fence
+	RunID    string
+	// Fault marks a point around a write, for crash tests.
+	Fault func(point string)
 }
 
 type deltaData struct {
@@ -50,12 +62,15 @@ type deltaData struct {
 	Reset bool `json:"reset,omitempty"`
 }
 
-func newDeltas(ctx context.Context, r *run, msgID string) *deltas {
-	return &deltas{ctx: ctx, run: r, msgID: msgID, known: r.known}
+// New returns the stream of the answer msgID. known is the sequence number up to which the run knows its thread, or 0.
+func New(ctx context.Context, o Options, msgID string, known int64) *Stream {
+	return &Stream{ctx: ctx, opts: o, msgID: msgID, known: known}
 }
 
-// emit adds one piece.
-func (d *deltas) emit(p model.Delta) {
+func (d *Stream) fault(point string) { d.opts.Fault(point) }
+
+// Emit adds one piece.
+func (d *Stream) Emit(p model.Delta) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p.Reset {
@@ -70,12 +85,12 @@ func (d *deltas) emit(p model.Delta) {
 		d.flush()
 	}
 	if d.timer == nil && !d.stopped {
-		d.timer = d.run.engine.opts.Clock.AfterFunc(deltaInterval, d.tick)
+		d.timer = d.opts.Clock.AfterFunc(deltaInterval, d.tick)
 	}
 }
 
-// tick writes what has come in an interval. The next emit starts the next interval.
-func (d *deltas) tick() {
+// tick writes what has come in an interval. The next Emit starts the next interval.
+func (d *Stream) tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer func() { // nothing else on this goroutine would recover a panic
@@ -91,16 +106,16 @@ func (d *deltas) tick() {
 
 // flush writes the pieces that wait. The caller holds mu, so further pieces wait, and the stream gets no faster than the
 // store.
-func (d *deltas) flush() {
+func (d *Stream) flush() {
 	data := deltaData{Text: strings.ToValidUTF8(d.text.String(), ""), Reasoning: strings.ToValidUTF8(d.reasoning.String(), ""), Reset: d.reset}
 	if data == (deltaData{}) || d.err != nil {
 		return
 	}
 	raw, _ := json.Marshal(data) // strings only: cannot fail
-	d.run.engine.fault("delta.before")
+	d.fault("delta.before")
 	mark := &store.Mark{}
-	err := d.run.engine.store.Apply(d.ctx, d.run.Thread.ID, d.run.fence, &store.AppendEvent{Event: store.Event{
-		Type: store.EventDelta, RunID: d.run.record.ID, MessageID: d.msgID, Data: raw,
+	err := d.opts.Store.Apply(d.ctx, d.opts.ThreadID, d.opts.Fence, &store.AppendEvent{Event: store.Event{
+		Type: store.EventDelta, RunID: d.opts.RunID, MessageID: d.msgID, Data: raw,
 	}}, mark)
 	if err == nil && d.known == mark.Before {
 		d.known = mark.After
@@ -115,17 +130,16 @@ func (d *deltas) flush() {
 	d.text.Reset()
 	d.reasoning.Reset()
 	d.reset, d.written = false, true
-	d.run.engine.fault("delta.after")
+	d.fault("delta.after")
 }
 
-// stop ends the streaming. It returns an error if the run must not continue.
-func (d *deltas) stop() error {
+// Stop ends the streaming. It returns up to where the run now knows its thread, and an error if the run must not continue.
+func (d *Stream) Stop() (known int64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stopped = true
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	d.run.known = d.known
-	return d.err
+	return d.known, d.err
 }
