@@ -3,10 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -40,7 +37,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	m := &r.Side().Model
-	client, err := r.client(m)
+	client, err := r.requests.Client(m)
 	if err != nil {
 		return false, failure.OfModel(ctx, err)
 	}
@@ -59,7 +56,11 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.Frame != nil {
 		emit = func(model.Delta) {} // viewers of the conversation see the caller, not a called prompt
 	}
-	call, later := r.allowBackpressure(ctx)
+	call, later := ctx, (*model.Later)(nil)
+	if r.Frame == nil { // a called prompt waits for its turn, since other calls may be under way beside it
+		later = r.engine.queue.ExpectResume(r.Thread.ID)
+		call = model.MayComeLater(ctx, later) // the model may turn away the call (see package schedule)
+	}
 	call, done := r.WhileWanted(call)
 	res, err := client.Stream(call, req, emit)
 	done()
@@ -90,11 +91,6 @@ func (r *run) newDeltas(ctx context.Context, id string) *deltas.Stream {
 	return deltas.New(ctx, deltas.Options{
 		Store: r.engine.store, Clock: r.engine.opts.Clock, ThreadID: r.Thread.ID, Fence: r.fence, RunID: r.record.ID, Fault: r.engine.fault,
 	}, id, r.known)
-}
-
-// client returns a client for a model of the agent.
-func (r *run) client(m *definition.Model) (model.Client, error) {
-	return r.engine.opts.Models.Client(m.Config(r.Agent.Namespace))
 }
 
 // request returns what the model is to read. It sums up older messages first when there are too many of them.
@@ -131,7 +127,15 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 // recordAnswer puts an answer into the log. When it is the last one, the end of the turn or of the run goes with it,
 // else the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
-	m := r.answer(id, res)
+	m := r.requests.Answer(id, r.record.ID, res, r.engine.now())
+	if res.Usage != nil {
+		r.usage.Count(res.Usage)
+		r.engine.quotas.Used(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
+	}
+	if r.Side().Handler == nil { // a handler asks any number of models, and counts them itself
+		r.usage.CountModel(cmp.Or(res.Model, r.Side().Model.Name))
+	}
+	r.record.Usage = r.usage.Encode()
 	r.Place(m)
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return false, err
@@ -170,7 +174,10 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 // recordMisfit puts an answer that does not fit its schema into the log, with the message that tells the model so. It
 // returns a *failure.Error when the model was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
-	told, failed := r.repair(m, wrong)
+	told, failed := r.requests.Repair(m, wrong, r.record.ID, r.engine.now())
+	if failed == nil {
+		r.record.State = r.Checkpoint.Encode()
+	}
 	s := r.newStep("answer")
 	s.clear()
 	s.createMessage(ctx, m)
@@ -185,28 +192,6 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	return failed
 }
 
-// answer returns the message of a model's response, and counts its usage.
-func (r *run) answer(id string, res *model.Response) *store.Message {
-	m := &store.Message{
-		ID: id, Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
-		Metadata: res.Metadata, ReasoningContent: res.Reasoning, Side: r.Mark(),
-	}
-	if content := strings.ToValidUTF8(res.Content, "\uFFFD"); content != "" || len(res.ToolCalls) == 0 {
-		m.Content = &content
-	}
-	request.RecordCalls(m, res.ToolCalls)
-	if res.Usage != nil {
-		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
-		r.usage.Count(res.Usage)
-		r.engine.quotas.Used(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
-	}
-	if r.Side().Handler == nil { // a handler asks any number of models, and counts them itself
-		r.usage.CountModel(cmp.Or(res.Model, r.Side().Model.Name))
-	}
-	r.record.Usage = r.usage.Encode()
-	return m
-}
-
 // trimmed records in the log what was left out of the request to fit the model's window, if that has changed.
 func (r *run) trimmed(res *model.Response) {
 	if op := r.requests.Trimmed(r.record.ID, res); op != nil {
@@ -214,20 +199,17 @@ func (r *run) trimmed(res *model.Response) {
 	}
 }
 
-// repair returns the message that tells the model what is wrong with its answer, so that it can answer again. The caller
-// writes it in the same step as the answer. The second time in a turn repair returns a *failure.Error.
-func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err error) {
-	if r.Checkpoint.Turn.Repairs > 0 {
-		m.Status = store.MessageFailed
-		return nil, failure.New(failure.ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
-			r.Side().Prompt.Name, wrong)
+// giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others
+// still see the run as under way. The error is model.ErrLater after success. Any other error says why nothing was written.
+func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
+	if r.code.Exec != nil {
+		r.code.SnapshotContext(ctx)
+		r.countTime()
+		r.record.State = r.Checkpoint.Encode()
+		if err := r.newStep("park").save(ctx); err != nil {
+			return err
+		}
 	}
-	r.Checkpoint.Turn.Repairs++
-	r.Checkpoint.Turn.After = m.ID
-	r.record.State = r.Checkpoint.Encode()
-	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
-	return &store.Message{
-		ID: runlog.NewMessageID(), Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
-		Content: &text, Silent: true, Side: r.Mark(), Metadata: map[string]any{transcript.MetadataRepairs: m.ID},
-	}, nil
+	r.engine.queue.WaitForModel(later)
+	return model.ErrLater
 }

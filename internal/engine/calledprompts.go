@@ -125,7 +125,16 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 // the prompt answers, under an id that derives from the call.
 func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
 	if repeat {
-		if err := r.loadFrame(ctx); err != nil || len(r.conv.Messages) > 0 {
+		var after int64
+		if r.Frame.Parent != nil {
+			after = r.Frame.Parent.Seq
+		}
+		own := func(m *store.Message) bool { return role.Within(m) == r.Frame.Call.ID }
+		conv, err := transcript.Called(ctx, r.engine.store, r.Thread.ID, after, own)
+		if err == nil {
+			r.conv = conv
+		}
+		if err != nil || len(r.conv.Messages) > 0 {
 			_, r.Checkpoint.Turn.Repairs = r.conv.Repaired()
 			return err
 		}
@@ -140,19 +149,6 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	s := r.newStep("prompt")
 	s.createMessage(ctx, m)
 	return s.commit(ctx)
-}
-
-// loadFrame loads the messages of the call.
-func (r *run) loadFrame(ctx context.Context) error {
-	var after int64
-	if r.Frame.Parent != nil {
-		after = r.Frame.Parent.Seq
-	}
-	conv, err := transcript.Called(ctx, r.engine.store, r.Thread.ID, after, func(m *store.Message) bool { return role.Within(m) == r.Frame.Call.ID })
-	if err == nil {
-		r.conv = conv
-	}
-	return err
 }
 
 // converse executes the called prompt until it has answered, or can only wait.

@@ -89,9 +89,6 @@ func (p compactionPort) Steps() int { return p.of.record.Steps }
 // Conversation implements compaction.Port.
 func (p compactionPort) Conversation() *transcript.Conversation { return p.of.conv }
 
-// Client implements compaction.Port.
-func (p compactionPort) Client(m *definition.Model) (model.Client, error) { return p.of.client(m) }
-
 // Filtered implements compaction.Port.
 func (p compactionPort) Filtered(ctx context.Context, c *transcript.Conversation) (*transcript.Conversation, error) {
 	return p.of.hooks.Filtered(ctx, c, p.of.record.Steps)

@@ -57,7 +57,7 @@ func (r *run) stopFor(ctx context.Context, s *ending.Stop) error {
 	case ending.ByUser:
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.Reason
-	return r.end(ctx, "stop", r.note(text, store.MessageCompleted, nil), text, nil)
+	return r.end(ctx, "stop", r.Note(r.record.ID, r.engine.now(), text, store.MessageCompleted, nil), text, nil)
 }
 
 // giveWay ends the run and queues the message that replaces it, in one transaction (RUN-09). A parent that waits for
@@ -76,7 +76,7 @@ func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 		step.add(gone...)
 		step.add(runlog.Event(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {
-		step.createMessage(ctx, r.note(interruptedText, store.MessageCompleted, nil))
+		step.createMessage(ctx, r.Note(r.record.ID, r.engine.now(), interruptedText, store.MessageCompleted, nil))
 	}
 	step.saveScopes(true)
 	if err := stop.HandOn(s.With, r.Checkpoint.ReplyTo); err != nil {

@@ -50,7 +50,7 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 	if err != nil {
 		return nil, err
 	}
-	m := r.note(end.Text, store.MessageCompleted, nil)
+	m := r.Note(r.record.ID, r.engine.now(), end.Text, store.MessageCompleted, nil)
 	for _, path := range end.Attachments {
 		rec, err := st.StatFile(ctx, path)
 		if err != nil && !thread.IsInvalid(err) {
@@ -72,7 +72,7 @@ func (r *run) fail(ctx context.Context, f *failure.Error) error {
 	r.log.Info("run failed", "run", r.record.ID, "reason", f.Reason)
 	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.Reason, f.Message
 	text := "(error: " + f.Message + ")"
-	return r.end(ctx, "fail", r.note(text, store.MessageFailed, f.Metadata), text, nil)
+	return r.end(ctx, "fail", r.Note(r.record.ID, r.engine.now(), text, store.MessageFailed, f.Metadata), text, nil)
 }
 
 // cancelled ends a run whose context has ended, in the way that its cause requires.
@@ -91,14 +91,6 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 		return nil
 	}
 	return cause // the run stays as it is in the log
-}
-
-// note returns an assistant message that the model did not write.
-func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
-	return &store.Message{
-		ID: runlog.NewMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
-		Content: &text, Metadata: metadata, Side: r.Mark(),
-	}
 }
 
 // end writes the end of the run in one transaction: its last message, its row and, for a child, the result for the

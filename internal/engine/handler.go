@@ -120,7 +120,7 @@ func (r *run) countHandlers() {
 type modelsPort struct{ *run }
 
 // Client implements handlers.ModelsPort.
-func (p modelsPort) Client(m *definition.Model) (model.Client, error) { return p.client(m) }
+func (p modelsPort) Client(m *definition.Model) (model.Client, error) { return p.requests.Client(m) }
 
 // MaxSteps implements handlers.ModelsPort.
 func (p modelsPort) MaxSteps() int { return p.run.MaxSteps() }

@@ -19,7 +19,7 @@ import (
 func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 	r.current = false
 	if caller := r.conv.SideOf(made[0].ID); caller != "" && r.Frame == nil {
-		defer r.actAs(r.Agent.Side(caller))()
+		defer r.code.ActAs(r.Agent.Side(caller))()
 	}
 	if err := r.code.BuildTools(ctx); err != nil {
 		return err

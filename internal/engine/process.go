@@ -26,7 +26,7 @@ func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active
 	r := &run{engine: e, log: log, Role: role.Role{Thread: t}, fence: fence, active: active}
 	r.code = runcode.New(runcode.Options{Executions: e.executions, Env: e.env, Threads: e.threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
-	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Log: &r.log, Redact: e.opts.Redact, State: r.code.State}, &r.Role)
+	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Models: e.opts.Models, Log: &r.log, Redact: e.opts.Redact, State: r.code.State}, &r.Role)
 	r.compactor = compaction.New(compaction.Options{
 		Port: compactionPort{r}, Role: &r.Role, Requests: r.requests, Store: e.store, Log: &r.log, Timeout: e.opts.CompactionTimeout, Now: e.now,
 	})

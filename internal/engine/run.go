@@ -74,7 +74,7 @@ type run struct {
 func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	defer r.code.Close()
 	r.code.Saved, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
-	err := r.guard(func() error { return r.withinTime(ctx, items) })
+	err := guard(r.log, r.record.ID, func() error { return r.withinTime(ctx, items) })
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
 	}
@@ -118,11 +118,11 @@ func (r *run) countTime() {
 }
 
 // guard calls fn and turns a panic into a failure of the run.
-func (r *run) guard(fn func() error) (err error) {
+func guard(log logr.Logger, runID string, fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", r.record.ID, "stack", string(debug.Stack()))
-			err = failure.New(failure.ReasonInternalError, "internal error: see the manager's log for run %s", r.record.ID)
+			log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", runID, "stack", string(debug.Stack()))
+			err = failure.New(failure.ReasonInternalError, "internal error: see the manager's log for run %s", runID)
 		}
 	}()
 	return fn()
@@ -230,7 +230,8 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	var items []store.InboxItem
 	if edited || at.LastSeq != r.known || r.withholds {
 		r.known = 0
-		if news, err = r.reread(ctx, at, edited); err != nil {
+		r.conv, news, err = transcript.Reread(ctx, r.engine.store, r.Thread, r.conv, &r.seen, at, edited, r.engine.opts.Limits.ContextMessages)
+		if err != nil {
 			return news, err
 		}
 		if items, err = r.engine.store.Inbox(ctx, r.Thread.ID); err != nil {
@@ -257,31 +258,6 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		return news || r.hooks.CanTell(), nil
 	}
 	return true, r.takeIn(ctx, items)
-}
-
-// reread updates the conversation to a position of the thread. It reads what was added, or everything when an earlier
-// message was changed, by the run's own code (edited) or by anyone else.
-func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news bool, err error) {
-	if !edited {
-		last, err := r.engine.store.LastEdit(ctx, r.Thread.ID, r.seen)
-		if err != nil {
-			return false, err
-		}
-		if last == 0 {
-			news, err = r.conv.Refresh(ctx, r.engine.store, r.Thread.ID)
-			if err == nil {
-				r.seen = at.LastSeq
-			}
-			return news, err
-		}
-	}
-	conv, err := transcript.Load(ctx, r.engine.store, r.Thread, r.engine.opts.Limits.ContextMessages)
-	if err != nil {
-		return false, err
-	}
-	r.conv.Release()
-	r.conv, r.seen = conv, at.LastSeq
-	return true, nil
 }
 
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither

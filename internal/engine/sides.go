@@ -11,21 +11,6 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// actAs makes the run act as the side s while calls of s are made. It may not be the turn of s: a call that code of s
-// queued may be taken in when the turn has passed to the other side. Call back to restore the side once the calls are
-// made.
-func (r *run) actAs(s *definition.Side) (back func()) {
-	if s == r.Side() {
-		return func() {}
-	}
-	r.Acting = s
-	r.code.UseSide()
-	return func() {
-		r.Acting = nil
-		r.code.UseSide()
-	}
-}
-
 // endTurn ends the turn. The session then ends, or continues with the next turn, whose start is in the log together
 // with the end of this one (AGT-02). m is the answer when it is not in the log yet.
 func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (ended bool, err error) {

@@ -76,8 +76,6 @@ type Port interface {
 	Steps() int
 	// Conversation returns the conversation of the run.
 	Conversation() *transcript.Conversation
-	// Client returns a client for a model of the agent.
-	Client(m *definition.Model) (model.Client, error)
 	// Filtered and Prefiltered pass what a model is to read to the hooks of the agent.
 	Filtered(ctx context.Context, c *transcript.Conversation) (*transcript.Conversation, error)
 	Prefiltered(ctx context.Context, messages []model.Message) ([]model.Message, error)
@@ -138,7 +136,7 @@ func (m *Compactor) Compact(ctx context.Context, c *transcript.Conversation, req
 	}
 	side := m.opts.Role.Side()
 	k := &attempt{of: m, policy: definition.CompactionOf(&side.Prompt.Spec), conv: c, orders: m.OrdersFor(side)}
-	client, err := m.opts.Port.Client(&side.Model)
+	client, err := m.opts.Requests.Client(&side.Model)
 	if err != nil {
 		return false, nil // the call reports it
 	}
@@ -241,7 +239,7 @@ func (k *attempt) sumUp(ctx context.Context, before *store.Message, full transcr
 	case by == nil:
 		by = &side.Model
 	}
-	client, err := k.of.opts.Port.Client(by)
+	client, err := k.of.opts.Requests.Client(by)
 	if err != nil {
 		return failedBy(by, err)
 	}

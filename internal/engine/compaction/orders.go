@@ -76,7 +76,7 @@ func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error
 			return err
 		}
 		k.conv = m.opts.Requests.Chosen(filtered, m.opts.Port.RunID())
-		if client, err := m.opts.Port.Client(&side.Model); err == nil {
+		if client, err := m.opts.Requests.Client(&side.Model); err == nil {
 			_, k.room = model.FillOf(client, model.Request{})
 		}
 	}

@@ -1,10 +1,15 @@
 package request
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -39,4 +44,37 @@ func unfenced(text string) string {
 		return strings.TrimSpace(body)
 	}
 	return text
+}
+
+// Repair returns the message that tells the model what is wrong with its answer, so that it can answer again. The caller
+// writes it in the same step as the answer. The second time in a turn Repair returns a *failure.Error.
+func (k *Maker) Repair(m *store.Message, wrong, runID string, now int64) (repair *store.Message, err error) {
+	if k.role.Checkpoint.Turn.Repairs > 0 {
+		m.Status = store.MessageFailed
+		return nil, failure.New(failure.ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
+			k.role.Side().Prompt.Name, wrong)
+	}
+	k.role.Checkpoint.Turn.Repairs++
+	k.role.Checkpoint.Turn.After = m.ID
+	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
+	return &store.Message{
+		ID: runlog.NewMessageID(), Role: store.RoleUser, CreatedAt: now, Status: store.MessageCompleted, RunID: runID,
+		Content: &text, Silent: true, Side: k.role.Mark(), Metadata: map[string]any{transcript.MetadataRepairs: m.ID},
+	}, nil
+}
+
+// Answer returns the message of a model's response, in the run with the id runID.
+func (k *Maker) Answer(id, runID string, res *model.Response, now int64) *store.Message {
+	m := &store.Message{
+		ID: id, Role: store.RoleAssistant, CreatedAt: now, Status: store.MessageCompleted, RunID: runID,
+		Metadata: res.Metadata, ReasoningContent: res.Reasoning, Side: k.role.Mark(),
+	}
+	if content := strings.ToValidUTF8(res.Content, "\uFFFD"); content != "" || len(res.ToolCalls) == 0 {
+		m.Content = &content
+	}
+	RecordCalls(m, res.ToolCalls)
+	if res.Usage != nil {
+		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
+	}
+	return m
 }

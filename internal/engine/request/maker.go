@@ -7,7 +7,9 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/role"
+	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -22,6 +24,7 @@ type Definitions interface {
 type Options struct {
 	Threads     *thread.Service
 	Definitions Definitions
+	Models      model.Factory
 	Log         *logr.Logger // of the run
 	// Redact removes the secrets of a namespace from a text.
 	Redact func(namespace, text string) string
@@ -42,3 +45,8 @@ type Maker struct {
 
 // NewMaker returns a Maker for a run in which r says who acts.
 func NewMaker(o Options, r *role.Role) *Maker { return &Maker{opts: o, role: r} }
+
+// Client returns a client for a model of the agent.
+func (k *Maker) Client(m *definition.Model) (model.Client, error) {
+	return k.opts.Models.Client(m.Config(k.role.Agent.Namespace))
+}

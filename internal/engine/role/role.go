@@ -5,6 +5,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -110,4 +111,12 @@ func (r *Role) SummaryOf(c *transcript.Conversation, s *definition.Side) *store.
 // ReaderOf returns for whom a summary for a side is.
 func (r *Role) ReaderOf(s *definition.Side) transcript.Reader {
 	return transcript.Reader{Agent: r.Agent.Name, Side: r.Agent.MessageSide(s), Prompt: s.Prompt.Name}
+}
+
+// Note returns an assistant message that the model did not write.
+func (r *Role) Note(runID string, now int64, text string, status store.MessageStatus, metadata map[string]any) *store.Message {
+	return &store.Message{
+		ID: runlog.NewMessageID(), Role: store.RoleAssistant, CreatedAt: now, Status: status, RunID: runID,
+		Content: &text, Metadata: metadata, Side: r.Mark(),
+	}
 }

@@ -1,6 +1,9 @@
 package runcode
 
-import "github.com/skein-dev/skein/internal/engine/transcript"
+import (
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/transcript"
+)
 
 // BeginTurn updates the state that code sees of the run, before the calls of a step are made.
 func (c *Code) BeginTurn(conv *transcript.Conversation) {
@@ -22,4 +25,19 @@ func (c *Code) Decided() bool {
 	c.role.Checkpoint.Turn.Ends, c.role.Checkpoint.Turn.Passes, c.role.Checkpoint.Turn.Again = asked.Ends, asked.Passes, asked.Again
 	c.run.State = c.role.Checkpoint.Encode()
 	return true
+}
+
+// ActAs makes the run act as the side s while calls of s are made. It may not be the turn of s: a call that code of s
+// queued may be taken in when the turn has passed to the other side. Call back to restore the side once the calls are
+// made.
+func (c *Code) ActAs(s *definition.Side) (back func()) {
+	if s == c.role.Side() {
+		return func() {}
+	}
+	c.role.Acting = s
+	c.UseSide()
+	return func() {
+		c.role.Acting = nil
+		c.UseSide()
+	}
 }
