@@ -56,12 +56,10 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.Frame != nil {
 		emit = func(model.Delta) {} // viewers of the conversation see the caller, not a called prompt
 	}
-	call, later := ctx, (*model.Later)(nil)
 	if r.Frame == nil { // a called prompt waits for its turn, since other calls may be under way beside it
-		later = r.engine.queue.ExpectResume(r.Thread.ID)
-		call = model.MayComeLater(ctx, later) // the model may turn away the call (see package schedule)
+		req.Later = r.engine.queue.ExpectResume(r.Thread.ID) // the model may turn away the call (see package schedule)
 	}
-	call, done := r.WhileWanted(call)
+	call, done := r.WhileWanted(ctx)
 	res, err := client.Stream(call, req, emit)
 	done()
 	var lost error
@@ -69,7 +67,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		return false, lost
 	}
 	if errors.Is(err, model.ErrLater) {
-		return false, r.giveWorkerBack(ctx, later)
+		return false, r.giveWorkerBack(ctx, req.Later)
 	}
 	if err != nil {
 		return false, failure.OfModel(ctx, err)
