@@ -47,7 +47,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	}
 	r.requests.Continue(&req, m, r.conv)
 	id := runlog.NewMessageID()
-	pieces := r.newDeltas(ctx, id)
+	pieces := deltas.New(ctx, r.streams, id, r.known)
 	emit, exclude := pieces.Emit, req.Reasoning != nil && req.Reasoning.Exclude
 	if exclude {
 		emit = request.WithoutReasoning(emit)
@@ -77,18 +77,11 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
 	res.Metadata = r.requests.Noted(&req, m, res)
-	r.trimmed(res)
+	r.hooks.Record(r.requests.Trimmed(r.record.ID, res)...)
 	if exclude {
 		res.Reasoning = ""
 	}
 	return r.recordAnswer(ctx, id, res)
-}
-
-// newDeltas returns the stream of an answer of the run.
-func (r *run) newDeltas(ctx context.Context, id string) *deltas.Stream {
-	return deltas.New(ctx, deltas.Options{
-		Store: r.engine.store, Clock: r.engine.opts.Clock, ThreadID: r.Thread.ID, Fence: r.fence, RunID: r.record.ID, Fault: r.engine.fault,
-	}, id, r.known)
 }
 
 // request returns what the model is to read. It sums up older messages first when there are too many of them.
@@ -188,13 +181,6 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 		return err
 	}
 	return failed
-}
-
-// trimmed records in the log what was left out of the request to fit the model's window, if that has changed.
-func (r *run) trimmed(res *model.Response) {
-	if op := r.requests.Trimmed(r.record.ID, res); op != nil {
-		r.hooks.Record(op)
-	}
 }
 
 // giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others

@@ -157,7 +157,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 		if ctx.Err() != nil {
 			return "", false, context.Cause(ctx)
 		}
-		if err := r.interrupted(); err != nil {
+		if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
 			return "", false, err
 		}
 		if r.Deserted() {

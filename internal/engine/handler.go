@@ -56,7 +56,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		r.destroys = call.DestroysNow()
 		usage, names, trimmed := call.Models.Take()
 		if trimmed != nil {
-			r.trimmed(trimmed)
+			r.hooks.Record(r.requests.Trimmed(r.record.ID, trimmed)...)
 		}
 		for _, name := range names {
 			r.usage.CountModel(name)
@@ -67,7 +67,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 
 // callHandler makes the call and returns the text of the answer.
 func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *definition.Side, id string, input *store.Message) (string, *handlers.Call, *deltas.Stream, error) {
-	pieces := r.newDeltas(ctx, id)
+	pieces := deltas.New(ctx, r.streams, id, r.known)
 	models := handlers.NewModelCalls(modelsPort{r}, side)
 	call := handlers.NewCall(x.Code.Lines, pieces.Emit, func() { x.Host.Session.Thread.State.Clear() }, models)
 	invocation := fmt.Sprintf("%s%d", handlers.Prefix(r.record.ID), r.record.Steps)
@@ -104,7 +104,7 @@ func (r *run) countHandlers() {
 	for _, m := range r.handlers {
 		usage, names, trimmed := m.Take()
 		if trimmed != nil {
-			r.trimmed(trimmed)
+			r.hooks.Record(r.requests.Trimmed(r.record.ID, trimmed)...)
 		}
 		for _, name := range names {
 			r.usage.CountModel(name)

@@ -45,7 +45,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 	}
 	if !r.Parallel() || len(made) == 1 {
 		for i, call := range made {
-			if err := r.interrupted(); err != nil {
+			if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
 				return err
 			}
 			var next *store.ToolCall

@@ -8,6 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
@@ -27,6 +28,7 @@ func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active
 	r.code = runcode.New(runcode.Options{Executions: e.executions, Env: e.env, Threads: e.threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
 	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Models: e.opts.Models, Log: &r.log, Redact: e.opts.Redact, State: r.code.State}, &r.Role)
+	r.streams = deltas.Options{Store: e.store, Clock: e.opts.Clock, Fence: fence, Run: &r.record, Fault: e.fault}
 	r.compactor = compaction.New(compaction.Options{
 		Port: compactionPort{r}, Role: &r.Role, Requests: r.requests, Store: e.store, Log: &r.log, Timeout: e.opts.CompactionTimeout, Now: e.now,
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/compaction"
+	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/handlers"
@@ -59,6 +60,8 @@ type run struct {
 	hooks hooks.Run
 	// requests makes the requests to models.
 	requests *request.Maker
+	// streams is where answers under way are streamed to.
+	streams deltas.Options
 	// compactor sums up older messages.
 	compactor *compaction.Compactor
 	// waiting is the id of the run that waits while this one, which has no record, only sums up.
@@ -154,7 +157,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.interrupted(); err != nil {
+		if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
 			return err
 		}
 		if err := r.hooks.Tell(ctx); err != nil {

@@ -46,11 +46,10 @@ type Stream struct {
 
 // Options of a Stream.
 type Options struct {
-	Store    store.Store
-	Clock    clock.WithDelayedExecution
-	ThreadID string
-	Fence    *store.Fence
-	RunID    string
+	Store store.Store
+	Clock clock.WithDelayedExecution
+	Fence *store.Fence
+	Run   *store.Run
 	// Fault marks a point around a write, for crash tests.
 	Fault func(point string)
 }
@@ -114,8 +113,8 @@ func (d *Stream) flush() {
 	raw, _ := json.Marshal(data) // strings only: cannot fail
 	d.fault("delta.before")
 	mark := &store.Mark{}
-	err := d.opts.Store.Apply(d.ctx, d.opts.ThreadID, d.opts.Fence, &store.AppendEvent{Event: store.Event{
-		Type: store.EventDelta, RunID: d.opts.RunID, MessageID: d.msgID, Data: raw,
+	err := d.opts.Store.Apply(d.ctx, d.opts.Run.ThreadID, d.opts.Fence, &store.AppendEvent{Event: store.Event{
+		Type: store.EventDelta, RunID: d.opts.Run.ID, MessageID: d.msgID, Data: raw,
 	}}, mark)
 	if err == nil && d.known == mark.Before {
 		d.known = mark.After

@@ -60,15 +60,15 @@ type contextTrimmed struct {
 	Model         string `json:"model,omitempty"`
 }
 
-// Trimmed returns the event of what was left out of the request that led to a response, to fit the model's window. It returns nil
+// Trimmed returns the event of what was left out of the request that led to a response, to fit the model's window. There is none
 // if the numbers are those of the last request.
-func (k *Maker) Trimmed(runID string, res *model.Response) store.Op {
+func (k *Maker) Trimmed(runID string, res *model.Response) []store.Op {
 	now := trimmedOf(res)
 	if now.LeftOut == k.leftOut && now.Shortened == k.shortened {
 		return nil
 	}
 	k.leftOut, k.shortened = now.LeftOut, now.Shortened
-	return runlog.Event(runID, store.EventContextTrimmed, "", now)
+	return []store.Op{runlog.Event(runID, store.EventContextTrimmed, "", now)}
 }
 
 // trimmedOf returns what was left out of the request that led to a response.
