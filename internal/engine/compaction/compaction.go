@@ -119,6 +119,7 @@ func New(o Options) *Compactor { return &Compactor{opts: o} }
 // attempt is an attempt to write one summary for the side of a run.
 type attempt struct {
 	of     *Compactor
+	opts   Options
 	policy skeinv1.PromptCompaction
 	// conv is what the side reads before a summary takes the place of any of it.
 	conv *transcript.Conversation
@@ -135,7 +136,7 @@ func (m *Compactor) Compact(ctx context.Context, c *transcript.Conversation, req
 		return false, nil // a called prompt is left to what fits
 	}
 	side := m.opts.Role.Side()
-	k := &attempt{of: m, policy: definition.CompactionOf(&side.Prompt.Spec), conv: c, orders: m.OrdersFor(side)}
+	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), conv: c, orders: m.OrdersFor(side)}
 	client, err := m.opts.Requests.Client(&side.Model)
 	if err != nil {
 		return false, nil // the call reports it
@@ -164,22 +165,22 @@ func (k *attempt) try(ctx context.Context) (more bool, err error) {
 	case not.Reason == compactionNothing:
 		return false, nil // the newest turn alone fills the window
 	}
-	k.of.from = k.of.opts.Port.Steps() + compactionPause
-	k.of.opts.Log.Info("cannot sum up older messages; the run goes on without", "run", k.of.opts.Port.RunID(), "reason", not.Reason, "message", not.Message)
-	k.of.opts.Port.Record(runlog.Event(k.of.opts.Port.RunID(), store.EventCompactionFailed, "", k.failure(not)))
+	k.of.from = k.opts.Port.Steps() + compactionPause
+	k.opts.Log.Info("cannot sum up older messages; the run goes on without", "run", k.opts.Port.RunID(), "reason", not.Reason, "message", not.Message)
+	k.opts.Port.Record(runlog.Event(k.opts.Port.RunID(), store.EventCompactionFailed, "", k.failure(not)))
 	return false, nil
 }
 
 // once writes one summary. A *noCompaction says why there is none.
 func (k *attempt) once(ctx context.Context) error {
-	r, side := k.of.opts.Role, k.of.opts.Role.Side()
+	r, side := k.opts.Role, k.opts.Role.Side()
 	switch {
 	case side.Handler != nil:
 		return &noCompaction{compactionNoModel, "the side is code and reads no summaries"}
 	case k.policy.Mode == skeinv1.CompactionNever:
 		return &noCompaction{compactionOff, fmt.Sprintf("Prompt %s has spec.compaction.mode: never; set it to auto or manual", side.Prompt.Name)}
 	}
-	before := r.SummaryOf(k.of.opts.Port.Conversation(), side)
+	before := r.SummaryOf(k.opts.Port.Conversation(), side)
 	size := k.sizes()
 	whole := k.room
 	if len(k.orders) > 0 {
@@ -191,7 +192,7 @@ func (k *attempt) once(ctx context.Context) error {
 			whole = min(whole, k.room)
 		}
 	}
-	cut, ok := k.conv.Cut(before, k.of.opts.Port.UnderWay(), whole*int(*k.policy.Keep)/100, size)
+	cut, ok := k.conv.Cut(before, k.opts.Port.UnderWay(), whole*int(*k.policy.Keep)/100, size)
 	if !ok || len(k.orders) == 0 && !k.worth(cut, size) {
 		return &noCompaction{compactionNothing, "there are no older messages that a summary could stand for: the newest ones are kept as they are"}
 	}
@@ -209,7 +210,7 @@ func (k *attempt) worth(cut transcript.Cut, size func(*store.Message) int) bool 
 
 // sizes returns a function that estimates the tokens that the side's model reads of a message.
 func (k *attempt) sizes() func(*store.Message) int {
-	side := k.of.opts.Role.Side().Name
+	side := k.opts.Role.Side().Name
 	return func(m *store.Message) int {
 		out := model.Message{Content: transcript.ContentOf(m)}
 		for i := range m.Attachments {
@@ -231,7 +232,7 @@ func (k *attempt) sizes() func(*store.Message) int {
 
 // sumUp has a model sum up a cut, or as much of it as the model reads, and writes the summary.
 func (k *attempt) sumUp(ctx context.Context, before *store.Message, full transcript.Cut) error {
-	side := k.of.opts.Role.Side()
+	side := k.opts.Role.Side()
 	by := side.Compactor
 	switch {
 	case side.CompactorErr != nil:
@@ -239,7 +240,7 @@ func (k *attempt) sumUp(ctx context.Context, before *store.Message, full transcr
 	case by == nil:
 		by = &side.Model
 	}
-	client, err := k.of.opts.Requests.Client(by)
+	client, err := k.opts.Requests.Client(by)
 	if err != nil {
 		return failedBy(by, err)
 	}
@@ -247,7 +248,7 @@ func (k *attempt) sumUp(ctx context.Context, before *store.Message, full transcr
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, k.of.opts.Timeout, errSlowSummary(k.of.opts.Timeout))
+	limited, cancel := context.WithTimeoutCause(ctx, k.opts.Timeout, errSlowSummary(k.opts.Timeout))
 	defer cancel()
 	res, err := client.Stream(limited, req, func(model.Delta) {})
 	switch {
@@ -258,7 +259,7 @@ func (k *attempt) sumUp(ctx context.Context, before *store.Message, full transcr
 	case err != nil:
 		return failedBy(by, err)
 	}
-	text := strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(k.of.opts.Requests.Redacted(res.Content), "\uFFFD"), "\x00", "\uFFFD"))
+	text := strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(k.opts.Requests.Redacted(res.Content), "\uFFFD"), "\x00", "\uFFFD"))
 	if text == "" || res.Refused {
 		if err := k.count(ctx, by, res); err != nil {
 			return err
@@ -297,7 +298,7 @@ func (k *attempt) request(ctx context.Context, client model.Client, by *definiti
 			return req, cut, nil
 		}
 		part := max((cut.End-cut.Begin)*room/tokens, 1) + 1
-		shorter, ok := k.conv.Shorter(transcript.Cut{Begin: cut.Begin, End: min(cut.End, cut.Begin+part)}, k.of.opts.Port.UnderWay())
+		shorter, ok := k.conv.Shorter(transcript.Cut{Begin: cut.Begin, End: min(cut.End, cut.Begin+part)}, k.opts.Port.UnderWay())
 		switch {
 		case ok:
 			cut = shorter
@@ -312,12 +313,12 @@ func (k *attempt) request(ctx context.Context, client model.Client, by *definiti
 // requestOf returns the request for a summary of a cut, with at most about most bytes of each text. What hooks hide from
 // the side's model is hidden from the one that sums up as well.
 func (k *attempt) requestOf(ctx context.Context, before *store.Message, cut transcript.Cut, most int) (model.Request, error) {
-	r := k.of.opts.Role
+	r := k.opts.Role
 	part := transcript.New()
 	for i := cut.Begin; i < cut.End; i++ {
 		part.Append(k.conv.Messages[i])
 	}
-	read, err := k.of.opts.Port.Prefiltered(ctx, k.of.opts.Requests.Voiced("", part))
+	read, err := k.opts.Port.Prefiltered(ctx, k.opts.Requests.Voiced("", part))
 	if err != nil {
 		return model.Request{}, err
 	}
@@ -335,7 +336,7 @@ func (k *attempt) requestOf(ctx context.Context, before *store.Message, cut tran
 // message returns the message of a summary. Its id derives from what it stands for and for whom, so that a repeat adds no
 // second one.
 func (k *attempt) message(before *store.Message, cut transcript.Cut, by *definition.Model, text string) *store.Message {
-	r := k.of.opts.Role
+	r := k.opts.Role
 	first, last := &k.conv.Messages[cut.Begin], &k.conv.Messages[cut.End-1]
 	reader := r.ReaderOf(r.Side())
 	s := &store.Summary{From: first.ID, To: last.ID, Messages: cut.End - cut.Begin, Agent: reader.Agent, Side: reader.Side, Prompt: reader.Prompt, Model: by.Name}
@@ -345,7 +346,7 @@ func (k *attempt) message(before *store.Message, cut transcript.Cut, by *definit
 	}
 	cause := strings.Join([]string{r.Thread.ID, "compaction", s.Agent, s.Side, s.Prompt, s.Of, s.From, s.To}, "\x00")
 	return &store.Message{
-		ID: "msg_" + uuid.NewSHA1(runlog.KeySpace, []byte(cause)).String(), Role: store.RoleSystem, Silent: true, Content: &text, CreatedAt: k.of.opts.Now(),
-		Status: store.MessageCompleted, RunID: k.of.opts.Port.RunID(), Side: r.Mark(), Summary: s,
+		ID: "msg_" + uuid.NewSHA1(runlog.KeySpace, []byte(cause)).String(), Role: store.RoleSystem, Silent: true, Content: &text, CreatedAt: k.opts.Now(),
+		Status: store.MessageCompleted, RunID: k.opts.Port.RunID(), Side: r.Mark(), Summary: s,
 	}
 }

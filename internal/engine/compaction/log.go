@@ -41,8 +41,8 @@ func (k *attempt) requests() (ids []string) {
 }
 
 func (k *attempt) failure(not *noCompaction) compactionFailure {
-	text := clip.Text(k.of.opts.Requests.Redacted(not.Message), runlog.MaxMessage)
-	return compactionFailure{Reason: not.Reason, Message: text, Side: k.of.opts.Role.Mark(), Prompt: k.of.opts.Role.Side().Prompt.Name, Requests: k.requests()}
+	text := clip.Text(k.opts.Requests.Redacted(not.Message), runlog.MaxMessage)
+	return compactionFailure{Reason: not.Reason, Message: text, Side: k.opts.Role.Mark(), Prompt: k.opts.Role.Side().Prompt.Name, Requests: k.requests()}
 }
 
 // write records a summary, what it used, and that the requests for it are carried out, in one step.
@@ -58,14 +58,14 @@ func (k *attempt) write(ctx context.Context, m *store.Message, by *definition.Mo
 		done.Requests = k.requests()
 		ops = append(ops, runlog.DequeueOf(k.orders))
 	}
-	ops = append(ops, runlog.Event(k.of.opts.Port.RunID(), store.EventContextCompacted, m.ID, done))
-	if err := k.of.opts.Port.Commit(ctx, m.ID, &Used{By: by, Response: res}, ops...); err != nil {
+	ops = append(ops, runlog.Event(k.opts.Port.RunID(), store.EventContextCompacted, m.ID, done))
+	if err := k.opts.Port.Commit(ctx, m.ID, &Used{By: by, Response: res}, ops...); err != nil {
 		return err
 	}
 	if whole {
 		k.of.carriedOut(k.orders)
 	}
-	if stored := k.of.opts.Port.Conversation().Message(m.ID); stored == nil { // a replica that was lost since has written it
+	if stored := k.opts.Port.Conversation().Message(m.ID); stored == nil { // a replica that was lost since has written it
 		return k.reload(ctx, m.ID)
 	}
 	return nil
@@ -73,18 +73,18 @@ func (k *attempt) write(ctx context.Context, m *store.Message, by *definition.Mo
 
 // reload adds a stored summary to the memory of the run.
 func (k *attempt) reload(ctx context.Context, id string) error {
-	m, err := k.of.opts.Store.Message(ctx, k.of.opts.Role.Thread.ID, id)
+	m, err := k.opts.Store.Message(ctx, k.opts.Role.Thread.ID, id)
 	if err != nil {
 		return err
 	}
-	k.of.opts.Port.Conversation().Add(*m)
+	k.opts.Port.Conversation().Add(*m)
 	return nil
 }
 
 // refuse records that requests are not carried out, and why.
 func (k *attempt) refuse(ctx context.Context, not *noCompaction) error {
-	failed := runlog.Event(k.of.opts.Port.RunID(), store.EventCompactionFailed, "", k.failure(not))
-	if err := k.of.opts.Port.Commit(ctx, "", nil, runlog.DequeueOf(k.orders), failed); err != nil {
+	failed := runlog.Event(k.opts.Port.RunID(), store.EventCompactionFailed, "", k.failure(not))
+	if err := k.opts.Port.Commit(ctx, "", nil, runlog.DequeueOf(k.orders), failed); err != nil {
 		return err
 	}
 	k.of.carriedOut(k.orders)
@@ -93,5 +93,5 @@ func (k *attempt) refuse(ctx context.Context, not *noCompaction) error {
 
 // count records what an answer used that is no summary.
 func (k *attempt) count(ctx context.Context, by *definition.Model, res *model.Response) error {
-	return k.of.opts.Port.Commit(ctx, runlog.NewMessageID(), &Used{By: by, Response: res})
+	return k.opts.Port.Commit(ctx, runlog.NewMessageID(), &Used{By: by, Response: res})
 }

@@ -69,7 +69,7 @@ func (m *Compactor) carriedOut(orders []store.InboxItem) {
 
 // CompactNow writes one summary for a side that has requests for it.
 func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error {
-	k := &attempt{of: m, policy: definition.CompactionOf(&side.Prompt.Spec), orders: m.OrdersFor(side), conv: transcript.New()}
+	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), orders: m.OrdersFor(side), conv: transcript.New()}
 	if side.Handler == nil {
 		filtered, err := m.opts.Port.Filtered(ctx, transcript.WithoutSummaries(m.opts.Port.Conversation()))
 		if err != nil {

@@ -24,7 +24,7 @@ type Frame struct {
 	Parent    *store.Message
 	Outer     *transcript.Conversation // the conversation that the caller reads
 	Path      []string                 // the called prompts up to this one, outermost first, without the side's own prompt
-	// code holds the contexts of code that waits for the answer. It is empty when only the conversation waits, which
+	// Code holds the contexts of code that waits for the answer. It is empty when only the conversation waits, which
 	// may be parked.
 	Code []context.Context
 }

@@ -16,13 +16,13 @@ import (
 type Role struct {
 	Thread *store.Thread
 	Agent  *definition.Agent // nil in a run that ends without being executed, when it could not be resolved
-	// next is the agent that the thread has now. It differs from the agent of the run after a handoff.
+	// Next is the agent that the thread has now. It differs from the agent of the run after a handoff.
 	Next string
-	// checkpoint is what the run keeps of itself. It says whose turn it is.
+	// Checkpoint is what the run keeps of itself. It says whose turn it is.
 	Checkpoint checkpoint.State
-	// acting is the side that acts in place of the one whose turn it is; nil for none while calls of that side are made.
+	// Acting is the side that acts in place of the one whose turn it is, while its calls are made; nil for none.
 	Acting *definition.Side
-	// frame is the called prompt that is at work; nil when the side itself is at work.
+	// Frame is the called prompt that is at work; nil when the side itself is at work.
 	Frame *Frame
 }
 
