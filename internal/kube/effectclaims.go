@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -69,7 +69,7 @@ func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (releas
 	})
 	var full *store.NamespaceQuotaError
 	if failed == nil && errors.As(err, &full) {
-		return nil, &engine.EffectQuotaError{Message: full.Error()}
+		return nil, &ports.EffectQuotaError{Message: full.Error()}
 	}
 	if err := cmp.Or(failed, err); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -121,7 +121,7 @@ func quotaKey(s *skeinv1.ScheduledEffect) client.ObjectKey {
 	return key
 }
 
-// admit counts an object that is about to be created, or returns an *engine.EffectQuotaError. undo is for an object that was
+// admit counts an object that is about to be created, or returns a *ports.EffectQuotaError. undo is for an object that was
 // not created.
 func (q *EffectQuota) admit(ctx context.Context, thread *store.Thread, name string, now time.Time) (undo func(), err error) {
 	if q.synced != nil && !toolscache.WaitForCacheSync(ctx.Done(), q.synced) {
@@ -150,7 +150,7 @@ func (q *EffectQuota) admit(ctx context.Context, thread *store.Thread, name stri
 			}
 		}
 		if n := q.counts[l.key] + len(q.unseen[l.key]); n >= l.most {
-			return nil, &engine.EffectQuotaError{Message: fmt.Sprintf(
+			return nil, &ports.EffectQuotaError{Message: fmt.Sprintf(
 				"the %s has %d ScheduledEffects that have not ended, and its quota is %d: remove some with removeScheduledEffect, wait until they have ended, or raise %s of the manager",
 				l.what, n, l.most, l.flag)}
 		}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/scratch"
@@ -63,7 +63,7 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 		port = kube.NewEffects(c, c, db, clock, quota)
 	})
 	schedule := func(ctx context.Context, t *store.Thread, cause string) error {
-		_, err := port.Schedule(ctx, t, engine.EffectRequest{Cause: cause, Name: "remind", Delay: time.Hour})
+		_, err := port.Schedule(ctx, t, ports.EffectRequest{Cause: cause, Name: "remind", Delay: time.Hour})
 		return err
 	}
 	object := func(name, thread string) *skeinv1.ScheduledEffect {
@@ -74,7 +74,7 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 		return s
 	}
 	refused := func(text string) OmegaMatcher {
-		return And(BeAssignableToTypeOf(&engine.EffectQuotaError{}), MatchError(HavePrefix(text)))
+		return And(BeAssignableToTypeOf(&ports.EffectQuotaError{}), MatchError(HavePrefix(text)))
 	}
 
 	It("admit as many of twenty calls at once as there is room for, on each thread and in the namespace", func(ctx SpecContext) {
