@@ -6,6 +6,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // errShare says that the namespace has as many requests under way as it may. It names no namespace.
@@ -45,16 +46,18 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request, session string) (
 			a.entry.Code = http.StatusOK
 		}
 		s.opts.Audit.Record(&a.entry)
+		a.endSpan()
 		if failed != nil {
 			panic(failed) // the HTTP server logs it and closes the connection
 		}
 	}
 }
 
-// audible is an answer that knows its status, and the entry of its request.
+// audible is an answer that knows its status, with the entry and the span of its request.
 type audible struct {
 	http.ResponseWriter
 	entry audited.Entry
+	span  *telemetry.Span // nil: none
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -126,6 +126,7 @@ func (s *Server) gated(q *request, path string) error {
 		return err
 	}
 	if name, ok := strings.CutPrefix(path, modelsPath); ok && (name == "" || name[0] == '/') {
+		q.Request = traced(q.answer, q.Request, "gateway", modelsPath)
 		return s.models(q, strings.TrimPrefix(name, "/"))
 	}
 	p, ok := paths[path]
@@ -136,6 +137,7 @@ func (s *Server) gated(q *request, path string) error {
 		q.answer.Header().Set("Allow", p.method)
 		return methodNotAllowed(p.method)
 	}
+	q.Request = traced(q.answer, q.Request, "gateway", path)
 	return p.handle(s, q)
 }
 
