@@ -190,7 +190,7 @@ type GatewayLimits struct {
 	// +optional
 	NewThreads int32 `json:"newThreads,omitempty"`
 
-	// Open is the number of requests that may wait for answers at once.
+	// Open is the number of requests that may wait for answers at once, and that of WebSockets that may be open at once.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +kubebuilder:default=500

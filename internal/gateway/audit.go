@@ -72,7 +72,7 @@ func (a *audible) WriteHeader(code int) {
 func (a *audible) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // subresources are what requests are about, in the words of the runtime API. Others are about the thread as a whole.
-var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions": "queue", webhookPath: "queue", "v1/messages": "messages"}
+var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions": "queue", webhookPath: "queue", socketPath: "queue", "v1/messages": "messages"}
 
 // of names whose request it is.
 func (a *audible) of(kind, namespace, name, path string) {

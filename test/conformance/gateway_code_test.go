@@ -170,7 +170,7 @@ var _ = Describe("A gateway whose ids come from code", func() {
 			Eventually(ctx, func() int { return knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "").status }).Should(Equal(404))
 		}
 		is(ctx, skeinv1.ReasonInvalidCode, "setThreadIDProvider")
-		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.IDProvider.Code.Source.Inline = "let = 1" })
+		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.IDProvider.Code.Source.Inline = "export const = 1" })
 		is(ctx, skeinv1.ReasonCompileFailed, "chat.ts:1:")
 		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) {
 			s.IDProvider.Code.Source.Inline = "import 'node:fs';\n" + provides("''")

@@ -26,11 +26,11 @@ type Use struct {
 
 // The uses of definition code.
 var (
-	Tool     = Use{Name: "a Tool", Kind: "tool", Define: "export default defineTool({ description, args, execute })"}
-	Effect   = Use{Name: "an Effect", Kind: "effect", Define: "export default defineEffect({ args, execute })"}
-	Hook     = Use{Name: "a hook", Kind: "hook", Define: "export default defineHook({ hook, execute })"}
-	Endpoint = Use{Name: "a ThreadEndpoint", Kind: "endpoint", Define: "export default defineThreadEndpoint(async (request, state, params) => new Response('…'))"}
-	Handler  = Use{Name: "a handler", Kind: "handler", Define: "export default createAgent('Name', { handler: async (ctx, input) => … })", Also: []string{"agent"}}
+	Tool      = Use{Name: "a Tool", Kind: "tool", Define: "export default defineTool({ description, args, execute })"}
+	Effect    = Use{Name: "an Effect", Kind: "effect", Define: "export default defineEffect({ args, execute })"}
+	Hook      = Use{Name: "a hook", Kind: "hook", Define: "export default defineHook({ hook, execute })"}
+	Endpoint  = Use{Name: "a ThreadEndpoint", Kind: "endpoint", Define: "export default defineThreadEndpoint(async (request, state, params) => new Response('…'))"}
+	Handler   = Use{Name: "a handler", Kind: "handler", Define: "export default createAgent('Name', { handler: async (ctx, input) => … })", Also: []string{"agent"}}
 	ThreadIDs = Use{Name: "the ids of a ThreadGateway", Define: "import { getThreadProvider } from '@agentuity/runtime' and getThreadProvider().setThreadIDProvider({ getThreadId: (appState, ctx) => … })", Needs: runtime}
 )
 

@@ -15,7 +15,7 @@ type Threadless struct {
 	// Env are the variables by name.
 	Env map[string]string
 	// Secret names the variables that are secret.
-	Secret      map[string]bool
+	Secret map[string]bool
 	// Definitions may be nil: then there are no names.
 	Definitions tool.Definitions
 }
