@@ -38,7 +38,7 @@ func openSocket(ctx context.Context, ns string, header ...string) (gatewaySocket
 	//nolint:bodyclose // it is the connection's own
 	conn, resp, err := websocket.Dial(ctx, "ws://"+door+"/"+ns+"/chat/v1/socket", &websocket.DialOptions{HTTPHeader: h, Subprotocols: []string{"v1.gateway.skein.dev"}})
 	if err == nil {
-		DeferCleanup(conn.CloseNow)
+		DeferCleanup(func() { _ = conn.CloseNow() })
 	}
 	return gatewaySocket{conn}, resp, err
 }
