@@ -59,7 +59,10 @@ var _ = Describe("The doors", Label("doors"), Ordered, func() {
 
 	It("tell watchers of events", func(ctx SpecContext) {
 		for _, watchers := range []int{1, 1000} {
-			b.watch(ctx, "events", watchers, 200)
+			b.watch(ctx, "events", "events?after=latest", watchers, 100, `"event:tick"`)
+		}
+		for _, watchers := range []int{1, 1000} {
+			b.watch(ctx, "changes", "observe?include=values", watchers, 100, "")
 		}
 	}, NodeTimeout(10*time.Minute))
 
@@ -91,7 +94,7 @@ func (b *doorBench) declare(ctx context.Context) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range pieces {
 			time.Sleep(pause)
-			_, _ = fmt.Fprintf(w, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":%q,"choices":[{"index":0,"delta":{"role":"assistant","content":"<%d>"},"finish_reason":null}]}`+"\n\n",
+			_, _ = fmt.Fprintf(w, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":%q,"choices":[{"index":0,"delta":{"role":"assistant","content":"[%d]"},"finish_reason":null}]}`+"\n\n",
 				req.Model, time.Now().UnixNano())
 			_ = http.NewResponseController(w).Flush()
 		}
@@ -151,47 +154,57 @@ func (b *doorBench) stream(ctx context.Context, c *http.Client, url string, open
 	return fmt.Errorf("the stream ended: %w", lines.Err())
 }
 
-// watch measures how many events a second reach all of so many watchers.
-func (b *doorBench) watch(ctx context.Context, path string, watchers, events int) {
+// watch measures how fast what happens in the thread reaches all of so many watchers of a path. Each hears every line that has a
+// text, or, where that is empty, as many lines as it takes until the last change is in one.
+func (b *doorBench) watch(ctx context.Context, what, path string, watchers, n int, each string) {
 	GinkgoHelper()
 	c, base := b.direct(ctx)
 	var all, open sync.WaitGroup
 	var told atomic.Int64
+	end := fmt.Sprintf("end-%s-%d", what, watchers)
 	open.Add(watchers)
 	for range watchers {
 		all.Go(func() {
 			defer GinkgoRecover()
-			left := events
-			Expect(b.stream(ctx, c, base+"/"+path+"?after=latest", open.Done, func(line string) bool {
-				if strings.Contains(line, `"event:tick"`) {
-					told.Add(1)
-					left--
+			left := n
+			Expect(b.stream(ctx, c, base+"/"+path, open.Done, func(line string) bool {
+				if each != "" && !strings.Contains(line, each) {
+					return true
 				}
-				return left > 0
+				told.Add(1)
+				left--
+				return each != "" && left > 0 || each == "" && !strings.Contains(line, end)
 			})).To(Succeed())
 		})
 	}
 	open.Wait()
 	before, own, began := b.worked(ctx), processors(), time.Now()
-	for i := range events {
-		Expect(b.emit(ctx, c, base, i)).To(Succeed())
+	for i := range n {
+		value := fmt.Sprint(i)
+		if i == n-1 {
+			value = end
+		}
+		if each != "" {
+			Expect(b.send(ctx, c, http.MethodPost, base+"/events", `{"event":"tick","data":"`+value+`"}`)).To(Succeed())
+		} else {
+			Expect(b.send(ctx, c, http.MethodPut, base+"/kv/tick", `"`+value+`"`)).To(Succeed())
+		}
 	}
 	sent := time.Since(began)
 	all.Wait()
-	took := time.Since(began)
-	Expect(told.Load()).To(BeEquivalentTo(watchers * events))
+	took, got := time.Since(began), told.Load()
 	manager, clients := b.worked(ctx)-before, processors()-own
-	figure(fmt.Sprintf("events to %d watchers of a thread", watchers), "%.0f a second, %.0f deliveries a second  (all written after %.0f%% of the time; the manager %s of a processor for a delivery, %s for an event; the clients %s for a delivery)",
-		float64(events)/took.Seconds(), float64(events*watchers)/took.Seconds(), 100*sent.Seconds()/took.Seconds(),
-		fine(manager/time.Duration(events*watchers)), fine(manager/time.Duration(events)), fine(clients/time.Duration(events*watchers)))
+	figure(fmt.Sprintf("%s to %d watchers of a thread", what, watchers), "%.0f a second, %.0f deliveries a second  (all written after %.0f%% of the time; the manager %s of a processor for a delivery, %s for one of the %s; the clients %s for a delivery)",
+		float64(n)/took.Seconds(), float64(got)/took.Seconds(), 100*sent.Seconds()/took.Seconds(),
+		fine(manager/time.Duration(got)), fine(manager/time.Duration(n)), what, fine(clients/time.Duration(got)))
 }
 
 // fine rounds times that are far below a millisecond.
 func fine(d time.Duration) time.Duration { return d.Round(100 * time.Nanosecond) }
 
-// emit makes an event of the thread.
-func (b *doorBench) emit(ctx context.Context, c *http.Client, base string, i int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/events", strings.NewReader(fmt.Sprintf(`{"event":"tick","data":{"i":%d}}`, i)))
+// send makes a request with a body of JSON.
+func (b *doorBench) send(ctx context.Context, c *http.Client, method, url, body string) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -213,7 +226,7 @@ func answered(resp *http.Response, err error) error {
 }
 
 // stamp is when the model said a piece.
-var stamp = regexp.MustCompile(`<([0-9]{19})>`)
+var stamp = regexp.MustCompile(`\[([0-9]{19})\]`)
 
 // late returns how long the pieces in a line were under way. They are stamped in this process, so there is one clock.
 func late(line string) (out []time.Duration) {
