@@ -29,7 +29,7 @@ func (p *problem) Error() string { return p.reason + ": " + p.message }
 
 var (
 	errNoGateway    = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: ask whoever runs this page for the address"}
-	errNoPath       = &problem{status: http.StatusNotFound, reason: "NotFound", message: "this address does not exist: use POST v1/message, GET v1/messages, POST v1/new, or POST v1/chat/completions and GET v1/models"}
+	errNoPath       = &problem{status: http.StatusNotFound, reason: "NotFound", message: "this address does not exist: use POST v1/message, GET v1/messages, GET v1/socket, POST v1/new, or POST v1/chat/completions and GET v1/models"}
 	errChatTooLarge = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", param: "messages", message: "the messages are too long: leave the oldest out"}
 	errBodies       = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "too many large messages arrive at once: send this one again in a moment", retry: 1}
 	errNotInTime    = &problem{status: http.StatusGatewayTimeout, reason: "Timeout", message: "the agent is still at work: its answer is part of this conversation later, and GET v1/messages has it"}

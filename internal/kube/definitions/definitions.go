@@ -46,15 +46,16 @@ func New(cached client.Reader, contents *objects.Contents, compile Compile, mode
 	schemas := newSchemaCache()
 	code := &Code{contents: contents, cache: newCodeCache(compile)}
 	prompts := &Prompts{reader: r, contents: contents, schemas: schemas}
+	pools := &Pools{reader: r}
 	return &Resolver{
 		Models:    &Models{reader: r, contents: contents, factory: models},
 		Prompts:   prompts,
 		Tools:     &Tools{reader: r, contents: contents, code: code, schemas: schemas},
 		Code:      code,
 		Endpoints: &Endpoints{reader: r, code: code},
-		Gateways:  &Gateways{reader: r, contents: contents},
+		Gateways:  &Gateways{reader: r, contents: contents, code: code, pools: pools},
 		Webhooks:  &Webhooks{reader: r, contents: contents},
-		Pools:     &Pools{reader: r},
+		Pools:     pools,
 		Variables: &Variables{reader: r, contents: contents, prompts: prompts},
 		reader:    r,
 		schemas:   schemas,
