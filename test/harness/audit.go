@@ -30,6 +30,15 @@ func (c *Cluster) AuditLog() string {
 
 // Writes gives the successful changes that users with this prefix made in a namespace since a time.
 func (c *Cluster) Writes(userPrefix, namespace string, since time.Time) ([]Write, error) {
+	return c.changes(userPrefix, namespace, since, func(code int) bool { return code < 400 })
+}
+
+// RefusedWrites gives the changes that were refused, for example because their object was gone.
+func (c *Cluster) RefusedWrites(userPrefix, namespace string, since time.Time) ([]Write, error) {
+	return c.changes(userPrefix, namespace, since, func(code int) bool { return code >= 400 })
+}
+
+func (c *Cluster) changes(userPrefix, namespace string, since time.Time, answered func(code int) bool) ([]Write, error) {
 	f, err := os.Open(c.AuditLog())
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +66,7 @@ func (c *Cluster) Writes(userPrefix, namespace string, since time.Time) ([]Write
 		default:
 			continue
 		}
-		if !strings.HasPrefix(e.User.Username, userPrefix) || e.ObjectRef.Namespace != namespace || e.ResponseStatus.Code >= 400 ||
+		if !strings.HasPrefix(e.User.Username, userPrefix) || e.ObjectRef.Namespace != namespace || !answered(e.ResponseStatus.Code) ||
 			strings.HasSuffix(e.ObjectRef.Resource, "reviews") || e.ObjectRef.APIGroup == "runtime.skein.dev" {
 			continue
 		}
