@@ -80,6 +80,7 @@ type Reconciler struct {
 	statusLimit   *statuslimit.Limiter
 	lost          lostCalls
 	families      families
+	released      releases
 }
 
 // New returns a reconciler.
@@ -149,6 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		r.families.forget(req)
+		r.released.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error
