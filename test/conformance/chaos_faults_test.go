@@ -139,7 +139,7 @@ func (c *chaos) processes() []fault {
 			return true
 		}},
 		{"the leader's lease taken away", func(ctx context.Context, _ *rand.Rand, _ time.Duration) bool {
-			vacate(ctx)
+			vacate(context.WithoutCancel(ctx)) // also when the chaos ends meanwhile
 			return true
 		}},
 	}
