@@ -288,6 +288,37 @@ var _ = Describe("The scheduledeffect controller", func() {
 		})
 	}
 
+	It("keeps what is stored of its firing for an hour, and then as long as its object", Label("EFF-01"), func(ctx SpecContext) {
+		world(ctx)
+		Expect(e.Store.PutEffectArgs(ctx, store.EffectArgs{ID: "ref", Namespace: Namespace, ThreadID: string(thread.UID), Args: []byte(`{"x":2}`)})).To(Succeed())
+		s := declared(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.Args, s.Spec.ArgsRef = nil, "ref" })
+		stored := func() []store.Firing {
+			GinkgoHelper()
+			all, err := e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID)})
+			Expect(err).NotTo(HaveOccurred())
+			return all
+		}
+		Reconcile(ctx, r, s)
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, s)
+		Expect(stored()).To(ConsistOf(HaveField("Args", MatchJSON(`{"x":2}`))))
+		_, err := e.Store.EffectArgs(ctx, "ref")
+		Expect(err).To(MatchError(store.ErrNotFound), "the firing has them")
+		finish(ctx, s, store.FiringSucceeded, "")
+		Reconcile(ctx, r, s)
+		e.Clock.Step(2 * time.Hour)
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(stored()).To(HaveLen(1), "its object is there")
+		e.Clock.Step(-2 * time.Hour)
+		Expect(e.Client.Delete(ctx, s)).To(Succeed())
+		e.Clock.Step(59 * time.Minute)
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(stored()).To(HaveLen(1), "a replica that stood still may not know that it has fired")
+		e.Clock.Step(2 * time.Minute)
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(stored()).To(BeEmpty())
+	})
+
 	It("deletes what a purged thread scheduled, although nothing owns it any more", Label("EFF-06", "THR-09"), func(ctx SpecContext) {
 		world(ctx)
 		s, own := scheduled(ctx), &skeinv1.ScheduledEffect{ObjectMeta: Meta("declared")}
