@@ -19,6 +19,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -288,6 +289,33 @@ var _ = Describe("The scheduledeffect controller", func() {
 		})
 	}
 
+	It("that code scheduled has its end written, and before that only what is wrong", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
+		world(ctx)
+		byCode := func(s *skeinv1.ScheduledEffect) {
+			s.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: "call-1"}
+			s.Labels = map[string]string{skeinv1.LabelThreadID: string(thread.UID)}
+			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", string(thread.UID))}
+		}
+		s := declared(ctx, byCode)
+		e.Writes()
+		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(10 * time.Second))
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, s)
+		finish(ctx, s, store.FiringSucceeded, "")
+		Reconcile(ctx, r, s)
+		Get(ctx, e, s)
+		Expect(s.Status.Phase).To(Equal("Succeeded"))
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 1, "delete ScheduledEffect": 1}))
+
+		unknown := declared(ctx, byCode, func(s *skeinv1.ScheduledEffect) { s.Name, s.UID, s.Spec.Effect = "unknown", "unknown", "gone" })
+		Reconcile(ctx, r, unknown)
+		Expect(e.Writes()).To(HaveKeyWithValue("status ScheduledEffect", 1))
+		Get(ctx, e, unknown)
+		Expect(ready(unknown)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
+	})
+
 	It("keeps what is stored of its firing for an hour, and then as long as its object", Label("EFF-01"), func(ctx SpecContext) {
 		world(ctx)
 		Expect(e.Store.PutEffectArgs(ctx, store.EffectArgs{ID: "ref", Namespace: Namespace, ThreadID: string(thread.UID), Args: []byte(`{"x":2}`)})).To(Succeed())
@@ -325,7 +353,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		s.DeepCopy().Spec.DeepCopyInto(&own.Spec)
 		e.Create(ctx, own)
 		Reconcile(ctx, r, s)
-		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Pending"))
+		Expect(Get(ctx, e, s).Status.CompletionTime).To(BeNil(), "it waits")
 
 		Expect(e.Store.PurgeThread(ctx, string(thread.UID))).Error().NotTo(HaveOccurred())
 		Reconcile(ctx, r, s)

@@ -25,6 +25,10 @@ const underWayFor = 10 * time.Second
 
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
+	if failed == nil && s.onlyWaits() {
+		r.statusLimit.Settled(s.req)
+		return ctrl.Result{RequeueAfter: s.next}, nil
+	}
 	before := s.object.DeepCopy()
 	s.compute(failed)
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
@@ -58,6 +62,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil
 	}
 	return ctrl.Result{RequeueAfter: s.next}, nil
+}
+
+// onlyWaits reports whether code scheduled the effect, and it waits for its time with the status that it was created with. That status says
+// so. Nobody waits for the conditions of such an object, and to write them would be half of what many pending effects cost.
+func (s *scope) onlyWaits() bool {
+	return s.schedule == nil && s.fires && !s.again && s.object.Spec.At != nil && scheduledBy(s.object) != "" && len(s.object.Status.Conditions) == 0
 }
 
 // urgent reports whether somebody may wait for the change, whether the due time must be written before the effect
