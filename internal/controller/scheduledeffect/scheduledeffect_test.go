@@ -2,6 +2,7 @@ package scheduledeffect_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -314,6 +316,34 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(e.Writes()).To(HaveKeyWithValue("status ScheduledEffect", 1))
 		Get(ctx, e, unknown)
 		Expect(ready(unknown)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
+	})
+
+	It("shows its end at once, or when it has waited for ten seconds while many others are under way", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
+		world(ctx)
+		var all []*skeinv1.ScheduledEffect
+		for n := range 102 {
+			all = append(all, declared(ctx, func(s *skeinv1.ScheduledEffect) {
+				s.Name, s.UID = fmt.Sprintf("s-%d", n), types.UID(fmt.Sprintf("s-%d", n))
+			}))
+			Reconcile(ctx, r, all[n])
+		}
+		e.Clock.Step(10 * time.Second)
+		for _, s := range all {
+			Reconcile(ctx, r, s)
+		}
+		Expect(e.Store.ClaimFirings(ctx, "engine", time.Hour, map[string]int{Namespace: len(all)})).To(HaveLen(len(all)))
+		ends := func(n int) *skeinv1.ScheduledEffect {
+			GinkgoHelper()
+			Expect(e.Store.FinishFiring(ctx, store.FiringEnd{Key: firing(ctx, all[n], Start.Add(10*time.Second)).Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
+			Reconcile(ctx, r, all[n])
+			return Get(ctx, e, all[n])
+		}
+		e.Clock.Step(time.Second)
+		Expect(ends(0).Status.CompletionTime).To(BeNil(), "101 are under way")
+		Expect(ends(1).Status.Phase).To(Equal("Succeeded"), "100 are under way")
+		e.Clock.Step(9 * time.Second)
+		Reconcile(ctx, r, all[0])
+		Expect(Get(ctx, e, all[0]).Status.Phase).To(Equal("Succeeded"))
 	})
 
 	It("keeps what is stored of its firing for an hour, and then as long as its object", Label("EFF-01"), func(ctx SpecContext) {

@@ -20,7 +20,7 @@ import (
 const gatherFor = time.Second
 
 // underWayFor is how long a status that says that something is under way waits for its end. When many effects are due
-// at once, and wait for each other's handlers, each still costs one write.
+// at once, and wait for each other's handlers, each still costs one write, which comes when it has waited for so long.
 const underWayFor = 10 * time.Second
 
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
@@ -80,12 +80,12 @@ func (s *scope) urgent() bool {
 	if s.firing == nil && (s.object.Spec.At == nil || s.due.Sub(s.at) > gatherFor) {
 		return true
 	}
-	return status.CompletionTime != nil || s.problem != nil
+	return status.CompletionTime != nil && !s.busy || s.problem != nil
 }
 
-// underWay reports whether a one-time effect has fired and not ended. Its end changes the status again.
+// underWay reports whether a one-time effect has fired and not ended, or many others have not. Its end changes the status again.
 func (s *scope) underWay() bool {
-	return s.schedule == nil && s.firing != nil && s.object.Status.CompletionTime == nil
+	return s.schedule == nil && s.firing != nil && (s.object.Status.CompletionTime == nil || s.busy)
 }
 
 // earlier returns the shorter of two waiting times. 0 means none.
