@@ -131,6 +131,25 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 		Expect(schedule(ctx, other, "o1")).To(Succeed())
 	})
 
+	It("of a ThreadQuota count what the cache shows, and what was claimed and it does not show yet", Label("K8S-11"), func(ctx SpecContext) {
+		port.WithQuotas(func(string) store.Quotas { return store.Quotas{store.QuotaEffects: {Hard: 4, By: `ThreadQuota "team"`}} })
+		quota.PerThread, quota.PerNamespace = 0, 0
+		for i := range 2 {
+			quota.OnAdd(object(fmt.Sprint("declared", i), ""), true)
+		}
+		Expect(schedule(ctx, parent, "c0")).To(Succeed())
+		var list skeinv1.ScheduledEffectList
+		Expect(cluster.List(ctx, &list)).To(Succeed())
+		quota.OnAdd(&list.Items[0], false)
+		lists.Store(0)
+		Expect(schedule(ctx, parent, "c1")).To(Succeed(), "c0 counts once")
+		Expect(schedule(ctx, parent, "c2")).To(MatchError(ContainSubstring("4")))
+		Expect(port.Pending(ctx, kubetest.Namespace)).To(BeEquivalentTo(3))
+		Expect(lists.Load()).To(BeZero(), "nothing is listed to count it")
+		quota.OnDelete(object("declared0", ""))
+		Expect(schedule(ctx, parent, "c2")).To(Succeed())
+	})
+
 	It("count an object once that was created here and that the cache shows later", func(ctx SpecContext) {
 		Expect(schedule(ctx, parent, "c0")).To(Succeed())
 		var list skeinv1.ScheduledEffectList

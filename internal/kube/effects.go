@@ -54,6 +54,7 @@ type EffectStore interface {
 	StopEffect(ctx context.Context, effectID string) error
 	PutEffectArgs(ctx context.Context, a store.EffectArgs) error
 	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
+	RemoveEffectArgs(ctx context.Context, id string) error
 	ClaimRoom(ctx context.Context, c store.RoomClaim) error
 	ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
 }
@@ -199,6 +200,9 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 			continue
 		}
 		args, err := e.args(ctx, s)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // it has fired meanwhile, or its thread is being purged
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -232,6 +236,10 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 		err := e.client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return false, fmt.Errorf("delete ScheduledEffect %q: %w", s.Name, err)
+		}
+		if s.Spec.ArgsRef != "" {
+			// The effect is removed, whatever comes of this: what is left goes with the thread.
+			_ = e.store.RemoveEffectArgs(ctx, s.Spec.ArgsRef)
 		}
 		return true, nil
 	}
@@ -310,11 +318,7 @@ func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1
 func (e *Effects) args(ctx context.Context, s *skeinv1.ScheduledEffect) (json.RawMessage, error) {
 	switch {
 	case s.Spec.ArgsRef != "":
-		args, err := e.store.EffectArgs(ctx, s.Spec.ArgsRef)
-		if errors.Is(err, store.ErrNotFound) {
-			return json.RawMessage("{}"), nil // the thread is being purged
-		}
-		return args, err
+		return e.store.EffectArgs(ctx, s.Spec.ArgsRef)
 	case s.Spec.Args == nil || len(s.Spec.Args.Raw) == 0:
 		return json.RawMessage("{}"), nil
 	}
