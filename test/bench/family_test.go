@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,9 +74,13 @@ var _ = Describe("A family", Ordered, func() {
 	}
 	until := func(ctx SpecContext, t *skeinv1.Thread, is func(*skeinv1.ThreadStatus) bool) {
 		GinkgoHelper()
-		Eventually(ctx, func() bool {
-			return cluster.Client.Get(ctx, client.ObjectKeyFromObject(t), t) == nil && is(&t.Status)
-		}).WithPolling(2 * time.Millisecond).Should(BeTrue())
+		w, err := cluster.Client.Watch(ctx, &skeinv1.ThreadList{}, client.InNamespace(t.Namespace), client.MatchingFields{"metadata.name": t.Name})
+		Expect(err).NotTo(HaveOccurred())
+		defer w.Stop()
+		Eventually(ctx, w.ResultChan()).Should(Receive(WithTransform(func(e watch.Event) bool {
+			o, ok := e.Object.(*skeinv1.Thread)
+			return ok && is(&o.Status)
+		}, BeTrue())))
 	}
 	done := func(s *skeinv1.ThreadStatus) bool {
 		return s.LastRun != nil && s.LastRun.Outcome == skeinv1.RunSucceeded
@@ -126,9 +131,7 @@ var _ = Describe("A family", Ordered, func() {
 		of := writesOf(cluster, ns, "pair-", started)
 		of.subtract(writesOf(cluster, ns, "alone-", started))
 		figure("  API writes of a child over its life", "%s: what a parent has besides a thread without a child (goal 6)", of.each(n))
-		refused, err := cluster.RefusedWrites("", ns, started)
-		Expect(err).NotTo(HaveOccurred())
-		figure("  refused writes of a parent, a child and another", "%.2f", float64(len(refused))/n)
+		figure("  refused writes of a parent, a child and another", "%s", refusedWrites(cluster, ns, started).each(n))
 	}, SpecTimeout(10*time.Minute))
 
 	It("stops a running child when its parent is deleted", func(ctx SpecContext) {

@@ -36,6 +36,18 @@ func writesOf(c *harness.Cluster, ns, prefix string, since time.Time) apiWrites 
 	return out
 }
 
+// refusedWrites counts what was refused since a time, with the code of the answer.
+func refusedWrites(c *harness.Cluster, ns string, since time.Time) apiWrites {
+	GinkgoHelper()
+	all, err := c.RefusedWrites("", ns, since)
+	Expect(err).NotTo(HaveOccurred())
+	out := apiWrites{}
+	for _, w := range all {
+		out[fmt.Sprintf("%s %s %d by %s", w.Verb, w.Resource, w.Code, w.User)]++
+	}
+	return out
+}
+
 func (w apiWrites) subtract(other apiWrites) {
 	for kind, n := range other {
 		w[kind] -= n
