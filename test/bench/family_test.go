@@ -31,6 +31,7 @@ var _ = Describe("A family", Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
 		Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
+		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))).Error().NotTo(HaveOccurred())
 		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: []string{"--thread-subagents=2000"}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(m.Stop)
@@ -120,7 +121,7 @@ var _ = Describe("A family", Ordered, func() {
 		figure("  processor time of each", "%s", used)
 		time.Sleep(2 * time.Second) // what is gathered for a second
 		family := writesOf(cluster, ns, "pair-", started)
-		figure("  API writes of a parent and its child", "%s (goal 6 with the creation)", family.each(n))
+		figure("  API writes of a parent and its child", "%s (goal 6)", family.each(n))
 
 		Expect(cluster.Kubectl(ctx, "-n", ns, "delete", "threads", "-l", "!skein.dev/root-thread-id")).Error().NotTo(HaveOccurred())
 		Eventually(ctx, func(g Gomega) {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
@@ -105,6 +107,28 @@ var _ = Describe("The status of a delegation", Label("K8S-07", "SUB-01"), func()
 		status := Get(ctx, e, parent).Status
 		Expect(status.ChildCounts).To(HaveValue(Equal(skeinv1.ChildCounts{Pending: 1, Completed: 1})))
 		Expect(status.Children).To(HaveExactElements(HaveField("Reference", "other"), HaveField("Reference", "child")))
+	})
+	It("releases a Thread that was deleted once, also when its cache does not know yet", Label("THR-09"), func(ctx SpecContext) {
+		var seen *skeinv1.Thread // what the cache shows in place of what there is
+		cached := e.Client
+		e.Client = interceptor.NewClient(e.Client, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if t, ok := o.(*skeinv1.Thread); ok && seen != nil && key.Name == seen.Name {
+					seen.DeepCopyInto(t)
+					return nil
+				}
+				return c.Get(ctx, key, o, opts...)
+			}})
+		r = reconciler(e.Threads)
+		Expect(e.Client.Delete(ctx, child)).To(Succeed())
+		deleted := Get(ctx, e, child).DeepCopy()
+		e.Writes()
+		Reconcile(ctx, r, child)
+		Expect(e.Writes()).To(Equal(map[string]int{"patch Thread": 1}))
+		seen = deleted
+		Reconcile(ctx, r, child)
+		Expect(e.Writes()).To(BeEmpty())
+		Expect(cached.Get(ctx, client.ObjectKeyFromObject(child), child)).NotTo(Succeed())
 	})
 })
 

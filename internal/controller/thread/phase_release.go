@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -38,7 +40,20 @@ const maxReleases = 5
 // because a value in spec has another type. Nobody reads that value any more, so release takes it out in the same
 // write. A field that is fixed when the object is created is different: its rule reads the old value, so the API server
 // takes no correction at all while it has that rule. Then release returns its refusal.
+//
+// A reconcile that follows at once may still see the object with its finalizer. It writes nothing: the object may be gone.
 func (r *Reconciler) release(ctx context.Context, s *scope) error {
+	if r.released.has(s.req, s.object.UID) {
+		return nil
+	}
+	err := r.removeFinalizer(ctx, s)
+	if err == nil {
+		r.released.add(s.req, s.object.UID)
+	}
+	return err
+}
+
+func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) error {
 	before := s.object.DeepCopy()
 	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)
 	// The optimistic lock keeps a finalizer that another client added meanwhile.
@@ -99,4 +114,31 @@ func withSpec(patch []byte, spec map[string]any) ([]byte, error) {
 		return nil, fmt.Errorf("encode the removal of the finalizer: %w", err)
 	}
 	return data, nil
+}
+
+// releases remembers which objects were released, until they are not seen any more. It is safe for concurrent use.
+type releases struct {
+	mu sync.Mutex
+	of map[ctrl.Request]types.UID
+}
+
+func (m *releases) add(req ctrl.Request, uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of == nil {
+		m.of = map[ctrl.Request]types.UID{}
+	}
+	m.of[req] = uid
+}
+
+func (m *releases) has(req ctrl.Request, uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[req] == uid
+}
+
+func (m *releases) forget(req ctrl.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, req)
 }
