@@ -39,8 +39,10 @@ var _ = Describe("A family", Ordered, func() {
 	}, NodeTimeout(10*time.Minute))
 
 	call := skeinv1.ScriptToolCall{Name: "subagent_create", Arguments: harness.Raw(map[string]any{"agent": "helper", "message": "help"})}
+	helps := func(ns string) []client.Object { return []client.Object{harness.Scripted(ns, "child", harness.Answer("helped"))} }
 	// family declares agents of which the parent starts so many children, at most 100 in a step, as an answer has at most 128 calls.
-	family := func(ctx SpecContext, calls int, edit func(*skeinv1.AgentSubagent), then ...skeinv1.ScriptStep) (ns string) {
+	// model gives the Model of the children, and what that needs.
+	family := func(ctx SpecContext, calls int, edit func(*skeinv1.AgentSubagent), model func(ns string) []client.Object, then ...skeinv1.ScriptStep) (ns string) {
 		GinkgoHelper()
 		ns = namespace(ctx, cluster)
 		var steps []skeinv1.ScriptStep
@@ -57,7 +59,8 @@ var _ = Describe("A family", Ordered, func() {
 		edit(&kind)
 		create(ctx, cluster, harness.Scripted(ns, "parent", append(steps, then...)...), prompt,
 			harness.Agent(ns, "parent", "parent", func(s *skeinv1.AgentSpec) { s.Subagents = []skeinv1.AgentSubagent{kind} }),
-			harness.Scripted(ns, "child", harness.Answer("helped")), harness.Prompt(ns, "child", "child"), harness.Agent(ns, "child", "child"))
+			harness.Prompt(ns, "child", "child"), harness.Agent(ns, "child", "child"))
+		create(ctx, cluster, model(ns)...)
 		Eventually(ctx, func(g Gomega) {
 			for _, name := range []string{"parent", "child"} {
 				var a skeinv1.Agent
@@ -89,7 +92,7 @@ var _ = Describe("A family", Ordered, func() {
 
 	It("goes to a child and back", func(ctx SpecContext) {
 		const n = 60
-		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true }, harness.Answer("done"))
+		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true }, helps, harness.Answer("done"))
 		started := time.Now()
 		// each starts threads of an agent, one after the other, and waits until nothing is written about them any more.
 		each := func(prefix, agent string, children int32) (took []time.Duration) {
@@ -143,9 +146,11 @@ var _ = Describe("A family", Ordered, func() {
 			stopped <- struct{}{}
 		})
 		DeferCleanup(provider.Close)
-		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true; s.AgentRef.Name = "slow" }, harness.Answer("done"))
-		create(ctx, cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, StringData: map[string]string{"apiKey": "k-e-y"}},
-			harness.OpenAI(ns, "slow", provider.URL, "key"), harness.Prompt(ns, "slow", "slow"), harness.Agent(ns, "slow", "slow"))
+		slow := func(ns string) []client.Object {
+			return []client.Object{harness.OpenAI(ns, "child", provider.URL, "key"),
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, StringData: map[string]string{"apiKey": "k-e-y"}}}
+		}
+		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true }, slow, harness.Answer("done"))
 		var all []time.Duration
 		for i := range 30 {
 			t := start(ctx, ns, fmt.Sprint("p-", i), "parent")
@@ -162,7 +167,7 @@ var _ = Describe("A family", Ordered, func() {
 	It("has 1,000 children", func(ctx SpecContext) {
 		ns := family(ctx, 1000, func(s *skeinv1.AgentSubagent) {
 			s.ParentCommunication, s.MaxInstances, s.Resumable = skeinv1.CommunicationExplicit, 2000, true
-		}, harness.Answer("done"))
+		}, helps, harness.Answer("done"))
 		before := timesWith(filepath.Dir(cluster.Kubeconfig))
 		t := start(ctx, ns, "parent", "parent")
 		took := timed(func() {
