@@ -39,7 +39,7 @@ func writesOf(c *harness.Cluster, ns, prefix string, since time.Time) apiWrites 
 // refusedWrites counts what was refused since a time, with the code of the answer.
 func refusedWrites(c *harness.Cluster, ns string, since time.Time) apiWrites {
 	GinkgoHelper()
-	all, err := c.RefusedWrites("", ns, since)
+	all, err := c.Refused("", ns, since)
 	Expect(err).NotTo(HaveOccurred())
 	out := apiWrites{}
 	for _, w := range all {
