@@ -39,7 +39,9 @@ var _ = Describe("A family", Ordered, func() {
 	}, NodeTimeout(10*time.Minute))
 
 	call := skeinv1.ScriptToolCall{Name: "subagent_create", Arguments: harness.Raw(map[string]any{"agent": "helper", "message": "help"})}
-	helps := func(ns string) []client.Object { return []client.Object{harness.Scripted(ns, "child", harness.Answer("helped"))} }
+	helps := func(ns string) []client.Object {
+		return []client.Object{harness.Scripted(ns, "child", harness.Answer("helped"))}
+	}
 	// family declares agents of which the parent starts so many children, at most 100 in a step, as an answer has at most 128 calls.
 	// model gives the Model of the children, and what that needs.
 	family := func(ctx SpecContext, calls int, edit func(*skeinv1.AgentSubagent), model func(ns string) []client.Object, then ...skeinv1.ScriptStep) (ns string) {
