@@ -132,7 +132,9 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 	})
 
 	It("of a ThreadQuota count what the cache shows, and what was claimed and it does not show yet", Label("K8S-11"), func(ctx SpecContext) {
-		port.WithQuotas(func(string) store.Quotas { return store.Quotas{store.QuotaEffects: {Hard: 4, By: `ThreadQuota "team"`}} })
+		port.WithQuotas(func(string) store.Quotas {
+			return store.Quotas{store.QuotaEffects: {Hard: 4, By: `ThreadQuota "team"`}}
+		})
 		quota.PerThread, quota.PerNamespace = 0, 0
 		for i := range 2 {
 			quota.OnAdd(object(fmt.Sprint("declared", i), ""), true)

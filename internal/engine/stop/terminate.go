@@ -155,11 +155,17 @@ func (s *Service) EndTerminatedRun(ctx context.Context, id string) error {
 	return store.IgnoreNotFound(s.EndTerminated(ctx, t, nil, last))
 }
 
-// EndTerminated records that a run ended because its thread was terminated.
+// EndTerminated records that a run ended because its thread was terminated. A run that began just then has set the status of a
+// child back to running.
 func (s *Service) EndTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
 	span := runtrace.Of(r)
 	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
-	if err := s.opts.Store.Apply(ctx, t.ID, fence, &store.PutRun{Run: *r}); err != nil {
+	ops := []store.Op{&store.PutRun{Run: *r}}
+	if t.Child != nil {
+		terminated := tool.ChildTerminated
+		ops = append(ops, &store.UpdateThread{RegistryStatus: &terminated})
+	}
+	if err := s.opts.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 		return err
 	}
 	runtrace.Ended(t, r, span)
