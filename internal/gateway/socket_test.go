@@ -33,7 +33,6 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 	}
 	dial := func(ctx context.Context, url string) *websocket.Conn {
 		GinkgoHelper()
-		//nolint:bodyclose // it is the connection's own
 		c, _, err := websocket.Dial(ctx, url, nil)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = c.CloseNow() })
@@ -62,7 +61,6 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 		for range 400 {
 			all.Go(func() {
 				defer GinkgoRecover()
-				//nolint:bodyclose // it is the connection's own
 				c, resp, err := websocket.Dial(ctx, url, nil)
 				if err != nil {
 					Expect(resp.StatusCode).To(Equal(http.StatusTooManyRequests))
@@ -118,10 +116,7 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 		_, _, err := loud.Read(ctx) // open
 		Expect(err).NotTo(HaveOccurred())
 		limited := 0
-		for {
-			if loud.Write(ctx, websocket.MessageText, []byte(`{"content":"x"}`)) != nil {
-				break
-			}
+		for loud.Write(ctx, websocket.MessageText, []byte(`{"content":"x"}`)) == nil {
 			_, data, err := loud.Read(ctx)
 			if err != nil {
 				Expect(websocket.CloseStatus(err)).To(Equal(websocket.StatusPolicyViolation))

@@ -209,11 +209,12 @@ func (b *doorBench) send(ctx context.Context, c *http.Client, method, url, body 
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return answered(c.Do(req))
+	return answered(c, req)
 }
 
-// answered reads an answer to its end and returns an error unless it is good.
-func answered(resp *http.Response, err error) error {
+// answered makes a request, reads the answer to its end and returns an error unless it is good.
+func answered(c *http.Client, req *http.Request) error {
+	resp, err := c.Do(req)
 	if err != nil {
 		return err
 	}
@@ -351,7 +352,7 @@ func (k *requestsOf) run(ctx context.Context, clients int, long time.Duration) {
 			for time.Since(began) < long {
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, nil)
 				Expect(err).NotTo(HaveOccurred())
-				Expect(answered(k.client.Do(req))).To(Succeed())
+				Expect(answered(k.client, req)).To(Succeed())
 				n.Add(1)
 			}
 		})

@@ -35,7 +35,6 @@ func openSocket(ctx context.Context, ns string, header ...string) (gatewaySocket
 	for i := 0; i < len(header); i += 2 {
 		h.Add(header[i], header[i+1])
 	}
-	//nolint:bodyclose // it is the connection's own
 	conn, resp, err := websocket.Dial(ctx, "ws://"+door+"/"+ns+"/chat/v1/socket", &websocket.DialOptions{HTTPHeader: h, Subprotocols: []string{"v1.gateway.skein.dev"}})
 	if err == nil {
 		DeferCleanup(func() { _ = conn.CloseNow() })
