@@ -295,8 +295,9 @@ type ScheduledEffect struct {
 
 	Spec ScheduledEffectSpec `json:"spec"`
 
-	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
-	// +kubebuilder:default:={"observedGeneration":-1}
+	// Status as the controller last wrote it. Its observedGeneration is -1 until then. What code has scheduled for one time keeps this
+	// first status until it fires, unless something is wrong.
+	// +kubebuilder:default:={"observedGeneration":-1,"phase":"Pending"}
 	// +optional
 	Status ScheduledEffectStatus `json:"status,omitempty"`
 }

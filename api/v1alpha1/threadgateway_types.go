@@ -80,9 +80,41 @@ type GatewayUser struct {
 }
 
 // GatewayIDProvider says who knows which conversation a request means.
+// +kubebuilder:validation:XValidation:rule="has(self.http) != has(self.code)",message="write either http or code: one of them makes the ids"
 type GatewayIDProvider struct {
 	// HTTP is a service that is asked at each request.
-	HTTP GatewayHTTPIDs `json:"http"`
+	// +optional
+	HTTP *GatewayHTTPIDs `json:"http,omitempty"`
+
+	// Code is asked at each request. It runs in a sandbox.
+	// +optional
+	Code *GatewayCodeIDs `json:"code,omitempty"`
+}
+
+// GatewayCodeIDs is code that makes ids.
+type GatewayCodeIDs struct {
+	// Source is an ES module that calls getThreadProvider().setThreadIDProvider({ getThreadId(appState, ctx) }) of
+	// '@agentuity/runtime'.
+	Source CodeSource `json:"source"`
+
+	// Headers are the names of headers of requests that the code sees, such as X-User-Id.
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.all(h, h.matches(r'^[A-Za-z0-9-]+$'))`,message="write names of headers such as X-User-Id: letters, digits and -"
+	// +listType=set
+	// +optional
+	Headers []string `json:"headers,omitempty"`
+
+	// SandboxPoolRef names the pool that the code runs in; the pool "default" when absent.
+	// +optional
+	SandboxPoolRef *LocalRef `json:"sandboxPoolRef,omitempty"`
+
+	// Timeout is how long the code may take.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('30s')",message="give a duration from 100ms to 30s such as 5s"
+	// +kubebuilder:default="5s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
 // GatewayHTTPIDs is a service that makes ids.
@@ -158,7 +190,7 @@ type GatewayLimits struct {
 	// +optional
 	NewThreads int32 `json:"newThreads,omitempty"`
 
-	// Open is the number of requests that may wait for answers at once.
+	// Open is the number of requests that may wait for answers at once, and that of WebSockets that may be open at once.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +kubebuilder:default=500

@@ -44,7 +44,7 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 
 	It("lists, and computes the next times", func() {
 		got := c.run("effect", "list")
-		Expect(got.out).To(MatchRegexp(`NAME +SCHEDULE +NEXT +LAST +ACTIVE +OUTCOME +PHASE\ndaily +@daily \(Europe/Berlin\) +- +- +0 +- +-\n`), got.err)
+		Expect(got.out).To(MatchRegexp(`NAME +SCHEDULE +NEXT +LAST +ACTIVE +OUTCOME +PHASE\ndaily +@daily \(Europe/Berlin\) +- +- +0 +- +Pending\n`), got.err)
 		Expect(c.run("effect", "list", "-A").out).To(ContainSubstring(c.ns))
 		got = c.run("effect", "next", "daily", "--count=2")
 		Expect(got.out).To(MatchRegexp(`^(\S+T2[23]:00:00Z +\w{3} \S+ 00:00:00 CES?T\n){2}$`), got.err)

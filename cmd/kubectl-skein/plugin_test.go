@@ -21,7 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
-	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // marks this suite as one that needs a control plane
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -29,10 +29,10 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
 	"github.com/skein-dev/skein/internal/apiserver/family"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -83,7 +83,7 @@ func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, e
 
 type noObjects struct{ family.Objects }
 
-type noEffects struct{ engine.Effects }
+type noEffects struct{ ports.Effects }
 
 func (*echo) Queue(ctx context.Context, st *thread.State, _ *store.Thread, n thread.NewMessage, _ skeinv1.RunPolicy) (*store.Message, error) {
 	return st.Queue(ctx, n)

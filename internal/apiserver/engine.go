@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/search"
 	"github.com/skein-dev/skein/internal/apiserver/threads"
 	"github.com/skein-dev/skein/internal/apiserver/tools"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 )
 
 // Engine is the part of the engine that the runtime API uses.
@@ -33,4 +33,4 @@ type Outside interface {
 }
 
 // Effects is the port for scheduled effects.
-type Effects = engine.Effects
+type Effects = ports.Effects

@@ -12,8 +12,8 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -242,7 +242,7 @@ var _ = Describe("runCode in Go", Label("COD-04"), func() {
 	It("says why the thread has no sandbox, and lets nobody try by himself", Label("COD-09"), func(ctx SpecContext) {
 		e := newEnv()
 		_, t := e.thread("hello")
-		e.engine.err = &engine.NoSandboxError{Message: "exceeded quota: raise it"}
+		e.engine.err = &ports.NoSandboxError{Message: "exceeded quota: raise it"}
 		_, err := t.RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
 		Expect(err).To(And(kind(runtimeclient.ErrUnavailable), MatchError(ContainSubstring("no sandbox at present, and nothing has run: exceeded quota: raise it"))))
 		var status *runtimeclient.Error

@@ -34,6 +34,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -333,17 +334,17 @@ func (c *memoryChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildSt
 }
 
 type memoryEffects struct {
-	pending []engine.ScheduledEffect
-	asked   engine.EffectRequest
+	pending []ports.ScheduledEffect
+	asked   ports.EffectRequest
 	err     error
 }
 
-func (m *memoryEffects) Schedule(_ context.Context, _ *store.Thread, r engine.EffectRequest) (string, error) {
+func (m *memoryEffects) Schedule(_ context.Context, _ *store.Thread, r ports.EffectRequest) (string, error) {
 	m.asked = r
 	return "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", m.err
 }
 
-func (m *memoryEffects) List(_ context.Context, _ *store.Thread, name string) (out []engine.ScheduledEffect, _ error) {
+func (m *memoryEffects) List(_ context.Context, _ *store.Thread, name string) (out []ports.ScheduledEffect, _ error) {
 	for _, e := range m.pending {
 		if name == "" || e.Name == name {
 			out = append(out, e)
@@ -362,7 +363,7 @@ func (m *memoryEffects) Remove(_ context.Context, _ *store.Thread, id string) (b
 	return false, nil
 }
 
-// ID implements engine.Effects.
+// ID implements ports.Effects.
 func (*memoryEffects) ID(_ context.Context, namespace, name string) (string, error) {
 	if name == "none" {
 		return "", &definition.UnknownError{Message: "there is no ScheduledEffect \"none\" in namespace \"" + namespace + "\""}

@@ -14,8 +14,8 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
@@ -86,8 +86,8 @@ var _ = Describe("effects, children and runs", func() {
 		id, err := t.Schedule(ctx, runtimev1.NewEffect{Name: "pkg/remind", Args: []byte(`{"a":1}`), Delay: 1500, IdempotencyKey: "k"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(HaveLen(36))
-		Expect(e.effects.asked).To(Equal(engine.EffectRequest{Cause: "api-key:k", Name: "pkg/remind", Args: []byte(`{"a":1}`), Delay: 1500 * time.Millisecond}))
-		e.effects.pending = []engine.ScheduledEffect{{ID: id, Name: "pkg/remind", Args: []byte(`{"a":1}`), ScheduledAt: 2, CreatedAt: 1}, {ID: "other", Name: "other"}}
+		Expect(e.effects.asked).To(Equal(ports.EffectRequest{Cause: "api-key:k", Name: "pkg/remind", Args: []byte(`{"a":1}`), Delay: 1500 * time.Millisecond}))
+		e.effects.pending = []ports.ScheduledEffect{{ID: id, Name: "pkg/remind", Args: []byte(`{"a":1}`), ScheduledAt: 2, CreatedAt: 1}, {ID: "other", Name: "other"}}
 		Expect(t.Effects(ctx, "pkg/remind", runtimeclient.Page{})).To(HaveField("Effects", ConsistOf(
 			runtimev1.Effect{ID: id, Name: "pkg/remind", Args: []byte(`{"a":1}`), ScheduledAt: 2, CreatedAt: 1})))
 		Expect(t.Effects(ctx, "", runtimeclient.Page{Limit: 1})).To(And(HaveField("Effects", HaveLen(1)), HaveField("HasMore", true)))

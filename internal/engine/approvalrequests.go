@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -19,18 +20,20 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	var now []store.ToolCall
 	blocked := false
 	for _, call := range calls {
-		need := r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
-		d, decided := r.checkpoint.Decisions[call.ID]
-		if need == nil || decided || r.codeWaits() {
+		need := r.code.Tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
+		d, decided := r.Checkpoint.Decisions[call.ID]
+		if need == nil || decided || r.CodeWaits() {
 			if !blocked {
-				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.parallel()) {
+				if now = append(now, call); d.Approved && !r.Checkpoint.Entered(call.ID) && (len(now) == 1 || r.Parallel()) {
 					started = append(started, runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
 				}
 			}
 			continue
 		}
-		asked = append(asked, r.askApproval(call, need))
-		blocked = blocked || !r.parallel()
+		w, event := approval.Ask(call, need, r.code.Tools.Parameters(call.Name), r.conv.Caller(call.ID), r.record.ID, r.engine.now())
+		r.Checkpoint.AddWait(call.ID, w, r.CallID(), r.engine.now())
+		asked = append(asked, event)
+		blocked = blocked || !r.Parallel()
 	}
 	if len(asked)+len(started) == 0 {
 		return now, nil
@@ -38,42 +41,11 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	s := r.newStep("approval")
 	s.add(asked...)
 	if len(asked) > 0 {
-		r.record.State = r.checkpoint.Encode()
+		r.record.State = r.Checkpoint.Encode()
 		s.checkpoint(r.record)
 	}
 	s.add(started...)
 	return now, s.commit(ctx)
-}
-
-// asksFirst reports whether a call of the newest answer needs approval before it starts.
-func (r *run) asksFirst(call store.ToolCall) bool {
-	return r.tools != nil && !r.codeWaits() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
-}
-
-// maxKeptSchema is the longest schema that the checkpoint keeps with a waiting call, in bytes.
-const maxKeptSchema = 64 << 10
-
-// askApproval records in the checkpoint that a call waits for approval, and returns the operation that announces it.
-func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
-	w := tool.Wait{Kind: tool.WaitApproval, Since: r.engine.now(), Name: call.Name}
-	if p := r.tools.Parameters(call.Name); len(p) <= maxKeptSchema {
-		w.Parameters = p
-	}
-	if need.Timeout > 0 {
-		w.Until = w.Since + need.Timeout.Microseconds()
-	}
-	if m := r.conv.Caller(call.ID); m != nil {
-		w.MessageID = m.ID
-	}
-	r.waits(call, w)
-	return runlog.Event(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
-}
-
-// approvalRequest is the data of the event approval.requested.
-type approvalRequest struct {
-	Name       string `json:"name"`
-	ToolCallID string `json:"toolCallId"`
-	ExpiresAt  int64  `json:"expiresAt,omitempty"` // microseconds
 }
 
 // decision takes in a decision on a call. It ignores a call that no longer waits for approval, since that one was decided
@@ -93,16 +65,4 @@ func (in *intake) decide(callID string, a store.Approval) {
 	in.checkpoint.Decisions[callID] = a
 	in.freed = true
 	in.over(callID)
-}
-
-// refusal returns the result of a call that was not approved.
-func refusal(a *store.Approval) tool.Result {
-	if a.Expired {
-		return tool.Failure("the call was not made: nobody approved it in time. Do not repeat it as it is; go on without it, or ask")
-	}
-	text := "the call was not made: " + a.By + " refused it"
-	if a.Reason != "" {
-		text += ", saying: " + a.Reason
-	}
-	return tool.Failure(text)
 }

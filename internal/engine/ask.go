@@ -3,14 +3,14 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"slices"
-	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/request"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -22,23 +22,23 @@ import (
 // session, and that the end of the run is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
-	if limit := r.maxSteps(); r.record.Steps-r.checkpoint.Turn.Before >= limit {
+	if limit := r.MaxSteps(); r.record.Steps-r.Checkpoint.Turn.Before >= limit {
 		return false, failure.New(failure.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
-	if err := r.overLimit(); err != nil {
+	if err := r.limits.Over(r.record.Steps, &r.usage); err != nil {
 		return false, err
 	}
-	if err := r.overQuota(ctx); err != nil {
+	if err := r.engine.quotas.Refuse(ctx, r.Thread.Namespace); err != nil {
 		return false, err
 	}
-	if r.side().Handler != nil {
+	if r.Side().Handler != nil {
 		return r.askHandler(ctx)
 	}
-	if err := r.buildTools(ctx); err != nil {
+	if err := r.code.BuildTools(ctx); err != nil {
 		return false, err
 	}
-	m := &r.side().Model
-	client, err := r.client(m)
+	m := &r.Side().Model
+	client, err := r.requests.Client(m)
 	if err != nil {
 		return false, failure.OfModel(ctx, err)
 	}
@@ -46,28 +46,31 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.goOnWith(&req, m)
+	r.requests.Continue(&req, m, r.conv)
 	id := runlog.NewMessageID()
-	deltas := newDeltas(ctx, r, id)
-	emit, exclude := deltas.emit, req.Reasoning != nil && req.Reasoning.Exclude
+	pieces := deltas.New(ctx, r.streams, id, r.known)
+	emit, exclude := pieces.Emit, req.Reasoning != nil && req.Reasoning.Exclude
 	if exclude {
-		emit = withoutReasoning(emit)
+		emit = request.WithoutReasoning(emit)
 	}
 	r.engine.fault("model.before")
-	if r.frame != nil {
+	if r.Frame != nil {
 		emit = func(model.Delta) {} // viewers of the conversation see the caller, not a called prompt
 	}
 	answering, over := membudget.Part(ctx) // the answer is part of the conversation afterwards
 	defer over()
-	call, later := r.allowBackpressure(answering)
-	call, done := r.whileWanted(call)
+	if r.Frame == nil { // a called prompt waits for its turn, since other calls may be under way beside it
+		req.Later = r.engine.queue.ExpectResume(r.Thread.ID) // the model may turn away the call (see package schedule)
+	}
+	call, done := r.WhileWanted(answering)
 	res, err := client.Stream(call, req, emit)
 	done()
-	if lost := deltas.stop(); lost != nil {
+	var lost error
+	if r.known, lost = pieces.Stop(); lost != nil {
 		return false, lost
 	}
 	if errors.Is(err, model.ErrLater) {
-		return false, r.giveWorkerBack(ctx, later)
+		return false, r.giveWorkerBack(ctx, req.Later)
 	}
 	if err != nil {
 		return false, failure.OfModel(ctx, err)
@@ -76,17 +79,12 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if res.Model != "" {
 		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
-	res.Metadata = r.noted(&req, m, res)
-	r.trimmed(res)
+	res.Metadata = r.requests.Noted(&req, m, res)
+	r.hooks.Record(r.requests.Trimmed(r.record.ID, res)...)
 	if exclude {
 		res.Reasoning = ""
 	}
 	return r.recordAnswer(ctx, id, res)
-}
-
-// client returns a client for a model of the agent.
-func (r *run) client(m *definition.Model) (model.Client, error) {
-	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
 // request returns what the model is to read. It sums up older messages first when there are too many of them.
@@ -95,25 +93,25 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	if err != nil {
 		return req, err
 	}
-	conv = r.chosen(conv)
-	system, err := r.system(ctx)
+	conv = r.requests.Chosen(conv, r.record.ID)
+	system, err := r.requests.System(ctx, r.record.ID)
 	if err != nil {
 		return req, err
 	}
 	for n := 0; ; n++ {
-		messages, err := r.hooks.Prefiltered(ctx, r.assembled(system, conv), r.record.Steps)
+		messages, err := r.hooks.Prefiltered(ctx, r.requests.Assembled(system, conv, r.conv, r.record.Steps), r.record.Steps)
 		if err != nil {
 			return req, err
 		}
 		// The first code of the run may have been a hook. Then the execution exists only now, and tools are built with
 		// it.
-		if err := r.buildTools(ctx); err != nil {
+		if err := r.code.BuildTools(ctx); err != nil {
 			return req, err
 		}
-		if req, err = r.read(ctx, messages); err != nil || n == maxCompactions {
+		if req, err = r.requests.Read(ctx, r.conv, messages, r.code.Tools); err != nil || n == compaction.Most {
 			return req, err
 		}
-		if more, err := r.compact(ctx, conv, req); err != nil || !more {
+		if more, err := r.compactor.Compact(ctx, conv, req); err != nil || !more {
 			return req, err
 		}
 		conv = transcript.WithoutSummaries(conv) // it may be the conversation of the run, which has one more now
@@ -123,24 +121,32 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 // recordAnswer puts an answer into the log. When it is the last one, the end of the turn or of the run goes with it,
 // else the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
-	m := r.answer(id, res)
-	r.place(m)
+	m := r.requests.Answer(id, r.record.ID, res, r.engine.now())
+	if res.Usage != nil {
+		r.usage.Count(res.Usage)
+		r.engine.quotas.Used(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
+	}
+	if r.Side().Handler == nil { // a handler asks any number of models, and counts them itself
+		r.usage.CountModel(cmp.Or(res.Model, r.Side().Model.Name))
+	}
+	r.record.Usage = r.usage.Encode()
+	r.Place(m)
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return false, err
 	}
-	r.takeDecisions()
+	_ = r.code.Decided() // what hooks have requested; it reaches the log with the row of the run
 	r.record.Steps++
-	if r.checkpoint.Turn.Side == definition.SideB {
-		r.checkpoint.Turn.StepsB++
-		r.record.State = r.checkpoint.Encode()
+	if r.Checkpoint.Turn.Side == definition.SideB {
+		r.Checkpoint.Turn.StepsB++
+		r.record.State = r.Checkpoint.Encode()
 	}
 	r.countTime()
 	if len(m.ToolCalls) == 0 {
-		if end := plan.EndOf(r.conv, m, r.side().Spec); end != nil {
-			if wrong := r.misfit(m); wrong != "" && !res.Refused {
+		if end := plan.EndOf(r.conv, m, r.Side().Spec); end != nil {
+			if wrong := r.requests.Misfit(m); wrong != "" && !res.Refused {
 				return false, r.recordMisfit(ctx, m, wrong)
 			}
-			if r.frame == nil { // the answer of a called prompt is an ordinary message
+			if r.Frame == nil { // the answer of a called prompt is an ordinary message
 				end.Text = transcript.ContentOf(m)
 				return r.endTurn(ctx, end, m)
 			}
@@ -151,7 +157,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	s.createMessage(ctx, m)
 	s.checkpoint(r.record)
 	for i, call := range m.ToolCalls {
-		if (i == 0 || r.parallel()) && !r.asksFirst(call) {
+		if (i == 0 || r.Parallel()) && !r.code.AsksFirst(call) {
 			s.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
@@ -162,13 +168,16 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 // recordMisfit puts an answer that does not fit its schema into the log, with the message that tells the model so. It
 // returns a *failure.Error when the model was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
-	told, failed := r.repair(m, wrong)
+	told, failed := r.requests.Repair(m, wrong, r.record.ID, r.engine.now())
+	if failed == nil {
+		r.record.State = r.Checkpoint.Encode()
+	}
 	s := r.newStep("answer")
 	s.clear()
 	s.createMessage(ctx, m)
 	s.checkpoint(r.record)
 	if told != nil {
-		r.place(told)
+		r.Place(told)
 		s.appendMessage(told)
 	}
 	if err := s.commit(ctx); err != nil {
@@ -177,40 +186,17 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	return failed
 }
 
-// answer returns the message of a model's response, and counts its usage.
-func (r *run) answer(id string, res *model.Response) *store.Message {
-	m := &store.Message{
-		ID: id, Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
-		Metadata: res.Metadata, ReasoningContent: res.Reasoning, Side: r.mark(),
+// giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others
+// still see the run as under way. The error is model.ErrLater after success. Any other error says why nothing was written.
+func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
+	if r.code.Exec != nil {
+		r.code.SnapshotContext(ctx)
+		r.countTime()
+		r.record.State = r.Checkpoint.Encode()
+		if err := r.newStep("park").save(ctx); err != nil {
+			return err
+		}
 	}
-	if content := strings.ToValidUTF8(res.Content, "\uFFFD"); content != "" || len(res.ToolCalls) == 0 {
-		m.Content = &content
-	}
-	recordCalls(m, res.ToolCalls)
-	if res.Usage != nil {
-		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
-		r.usage.Usage = r.usage.Add(*res.Usage)
-		r.engine.quotas.Used(r.thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
-	}
-	if r.side().Handler == nil { // a handler asks any number of models, and counts them itself
-		r.countModel(cmp.Or(res.Model, r.side().Model.Name))
-	}
-	r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
-	return m
+	r.engine.queue.WaitForModel(later)
+	return model.ErrLater
 }
-
-// countModel records that a Model has answered in this run.
-func (r *run) countModel(name string) {
-	if !slices.Contains(r.usage.Models, name) {
-		r.usage.Models = append(r.usage.Models, name)
-		slices.Sort(r.usage.Models)
-	}
-}
-
-// runUsage is the content of Run.Usage: what the model calls of a run used, and which Models answered.
-type runUsage struct {
-	model.Usage
-	Models []string `json:"models,omitempty"`
-}
-
-func (r *role) parallel() bool { return r.side().Prompt.Spec.ParallelToolCalls }

@@ -2,18 +2,18 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/calls"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/role"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -24,87 +24,36 @@ import (
 // one level deeper than those of the caller, so that a crash undoes none of its steps. Its last answer is the result
 // of the call. It shares everything with the run except what it reads, its model and its tools.
 
-// metadataPromptCall is the metadata key, on the messages of a called prompt, of the id of the call that the prompt
-// answers.
-const metadataPromptCall = "prompt_call_id"
-
-// frame is a called prompt at work. Like the run, it belongs to the goroutine that executes the run.
-type frame struct {
-	side      *definition.Side
-	call      store.ToolCall
-	arguments json.RawMessage
-	depth     int // depth of its messages
-	parent    *store.Message
-	outer     *transcript.Conversation // the conversation that the caller reads
-	path      []string                 // the called prompts up to this one, outermost first, without the side's own prompt
-	// code holds the contexts of code that waits for the answer. It is empty when only the conversation waits, which
-	// may be parked.
-	code []context.Context
-}
-
-// depth returns the depth of the messages that the run writes.
-func (r *role) depth() int {
-	if r.frame == nil {
-		return 0
-	}
-	return r.frame.depth
-}
-
-// arguments returns the arguments of the thread or, in a called prompt, of the call.
-func (r *role) arguments() json.RawMessage {
-	if r.frame == nil {
-		return r.thread.Arguments
-	}
-	return r.frame.arguments
-}
-
-// place sets the depth, parent and call of a message that a called prompt writes.
-func (r *role) place(m *store.Message) {
-	if r.frame == nil {
-		return
-	}
-	m.Depth = r.frame.depth
-	if r.frame.parent != nil {
-		m.ParentID = r.frame.parent.ID
-	}
-	metadata := maps.Clone(m.Metadata)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata[metadataPromptCall] = r.frame.call.ID
-	m.Metadata = metadata
-}
-
 // prompted executes the prompt that an outcome asks for, and returns the outcome of its call. Any other outcome is
 // returned as it is.
-func (r *run) prompted(ctx context.Context, call store.ToolCall, o outcome, repeat bool) (outcome, error) {
-	p := o.result.Prompt
+func (r *run) prompted(ctx context.Context, call store.ToolCall, o calls.Outcome, repeat bool) (calls.Outcome, error) {
+	p := o.Result.Prompt
 	if p == nil {
 		return o, nil
 	}
 	start := r.engine.opts.Clock.Now()
 	var err error
-	o.result, err = r.callPrompt(ctx, call, p, repeat, nil)
-	o.duration = r.engine.opts.Clock.Since(start).Milliseconds()
+	o.Result, err = r.callPrompt(ctx, call, p, repeat, nil)
+	o.Duration = r.engine.opts.Clock.Since(start).Milliseconds()
 	return o, err
 }
 
 // callPrompt makes the run act as a called prompt until the prompt has answered. a is the request of code; nil when a
 // model made the call.
 func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *codeexec.Ask) (tool.Result, error) {
-	called := r.agent.Prompts[p.Prompt]
+	called := r.Agent.Prompts[p.Prompt]
 	limit := r.engine.opts.Limits.PromptDepth
 	switch {
 	case called == nil || called.Side == nil && called.Err == nil:
 		return tool.Failure("there is no prompt " + p.Prompt + ": go on without it"), nil
 	case called.Err != nil:
 		return tool.Failure(fmt.Sprintf("the prompt %s cannot be called now: %v", p.Prompt, called.Err)), nil
-	case r.depth() >= limit:
-		return tool.Failure(fmt.Sprintf("prompts may call each other %d levels deep, and this is level %d: do it yourself", limit, r.depth())), nil
+	case r.Depth() >= limit:
+		return tool.Failure(fmt.Sprintf("prompts may call each other %d levels deep, and this is level %d: do it yourself", limit, r.Depth())), nil
 	}
 	leave := r.enter(call, p, called, a)
 	defer leave()
-	if err := r.beginPrompt(ctx, p, repeat || r.entered(call.ID)); err != nil {
+	if err := r.beginPrompt(ctx, p, repeat || r.Checkpoint.Entered(call.ID)); err != nil {
 		return tool.Result{}, err
 	}
 	r.resumed = repeat
@@ -112,7 +61,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	r.resumed = false
 	var failed *failure.Error
 	switch {
-	case waits && r.codeWaits():
+	case waits && r.CodeWaits():
 		return tool.Failure("the prompt " + p.Prompt + " has to wait for something, which code cannot: call it through queueTool"), nil
 	case waits:
 		return parked(), nil
@@ -126,37 +75,47 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	return tool.Success(report(r.conv, p, text)), nil
 }
 
+// callForCode calls a prompt for code, on the goroutine of the run. An error ends the run.
+func (r *run) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, error) {
+	if a.Life.Err() != nil {
+		return tool.Result{}, nil // nobody waits for the result any more
+	}
+	res, err := r.callPrompt(ctx, a.Call, a.Prompt, a.Repeat, a)
+	r.code.BeginTurn(r.conv) // code reads the state of the run itself again
+	return res, err
+}
+
 // enter makes the run act as a called prompt until leave is called.
 func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *codeexec.Ask) (leave func()) {
 	side := *called.Side
-	side.Name, side.Hooks = r.side().Name, r.side().Hooks // the hooks that watch the conversation apply here too
-	side.Spec.MaxSteps = int32(r.maxSteps())
-	f := &frame{side: &side, call: call, arguments: p.Arguments, depth: r.depth() + 1, outer: r.conv}
+	side.Name, side.Hooks = r.Side().Name, r.Side().Hooks // the hooks that watch the conversation apply here too
+	side.Spec.MaxSteps = int32(r.MaxSteps())
+	f := &role.Frame{Side: &side, Call: call, Arguments: p.Arguments, Depth: r.Depth() + 1, Outer: r.conv}
 	made := call.ID // the id of the call that is in the conversation
 	if a != nil {
 		made = a.Outer.ID
 	}
 	if caller := r.conv.Caller(made); caller != nil {
 		parent := *caller
-		f.parent = &parent
+		f.Parent = &parent
 	}
-	if r.frame != nil {
-		f.path, f.code = append(f.path, r.frame.path...), append(f.code, r.frame.code...)
+	if r.Frame != nil {
+		f.Path, f.Code = append(f.Path, r.Frame.Path...), append(f.Code, r.Frame.Code...)
 	}
 	if a != nil {
-		f.code = append(f.code, a.Life)
+		f.Code = append(f.Code, a.Life)
 	}
-	f.path = append(f.path, p.Prompt)
-	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs
-	r.checkpoint.Turn.Repairs = 0
-	r.frame, r.conv, r.tools = f, transcript.New(), nil
-	r.exec.ActWithin(f.side, f.path)
+	f.Path = append(f.Path, p.Prompt)
+	before, conv, tools, repairs := r.Frame, r.conv, r.code.Tools, r.Checkpoint.Turn.Repairs
+	r.Checkpoint.Turn.Repairs = 0
+	r.Frame, r.conv, r.code.Tools = f, transcript.New(), nil
+	r.code.Exec.ActWithin(f.Side, f.Path)
 	return func() {
-		r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs = before, conv, tools, repairs
+		r.Frame, r.conv, r.code.Tools, r.Checkpoint.Turn.Repairs = before, conv, tools, repairs
 		if before != nil {
-			r.exec.ActWithin(before.side, before.path)
+			r.code.Exec.ActWithin(before.Side, before.Path)
 		} else {
-			r.exec.ActWithin(nil, nil)
+			r.code.Exec.ActWithin(nil, nil)
 		}
 		r.current = false
 	}
@@ -166,15 +125,24 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 // the prompt answers, under an id that derives from the call.
 func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
 	if repeat {
-		if err := r.loadFrame(ctx); err != nil || len(r.conv.Messages) > 0 {
-			_, r.checkpoint.Turn.Repairs = r.conv.Repaired()
+		var after int64
+		if r.Frame.Parent != nil {
+			after = r.Frame.Parent.Seq
+		}
+		own := func(m *store.Message) bool { return role.Within(m) == r.Frame.Call.ID }
+		conv, err := transcript.Called(ctx, r.engine.store, r.Thread.ID, after, own)
+		if err == nil {
+			r.conv = conv
+		}
+		if err != nil || len(r.conv.Messages) > 0 {
+			_, r.Checkpoint.Turn.Repairs = r.conv.Repaired()
 			return err
 		}
 	}
-	id := "msg_" + uuid.NewSHA1(runlog.KeySpace, []byte(r.thread.ID+"\x00"+r.frame.call.ID)).String()
+	id := "msg_" + uuid.NewSHA1(runlog.KeySpace, []byte(r.Thread.ID+"\x00"+r.Frame.Call.ID)).String()
 	text := strings.ToValidUTF8(strings.ReplaceAll(p.Message, "\x00", "\uFFFD"), "\uFFFD")
 	m := &store.Message{ID: id, Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID, Content: &text}
-	r.place(m)
+	r.Place(m)
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return err
 	}
@@ -183,33 +151,20 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	return s.commit(ctx)
 }
 
-// loadFrame loads the messages of the call.
-func (r *run) loadFrame(ctx context.Context) error {
-	var after int64
-	if r.frame.parent != nil {
-		after = r.frame.parent.Seq
-	}
-	conv, err := r.framesMessages(ctx, after, func(m *store.Message) bool { return within(m) == r.frame.call.ID })
-	if err == nil {
-		r.conv = conv
-	}
-	return err
-}
-
 // converse executes the called prompt until it has answered, or can only wait.
 func (r *run) converse(ctx context.Context) (text string, waits bool, err error) {
 	for {
 		if ctx.Err() != nil {
 			return "", false, context.Cause(ctx)
 		}
-		if err := r.interrupted(); err != nil {
+		if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
 			return "", false, err
 		}
-		if r.deserted() {
+		if r.Deserted() {
 			return "", false, failure.New(failure.ReasonCancelled, "the code that called it has ended")
 		}
 		wrong, _ := r.conv.Repaired()
-		d := plan.Next(r.conv, r.record.ID, r.side(), wrong, r.checkpoint.Waits, r.parallel())
+		d := plan.Next(r.conv, r.record.ID, r.Side(), wrong, r.Checkpoint.Waits, r.Parallel())
 		switch {
 		case d.Action == plan.EndTurn, d.Action == plan.EndSession:
 			return d.End.Text, false, nil
@@ -217,7 +172,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", true, nil
 		case d.Action == plan.MakeCalls:
 			err = r.makeCalls(ctx, d.Calls)
-		case r.checkpoint.Turn.Ends: // code has ended the session
+		case r.Checkpoint.Turn.Ends: // code has ended the session
 			return "", false, nil
 		default:
 			_, err = r.ask(ctx)
@@ -227,38 +182,6 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 		}
 	}
 }
-
-// withChat returns what a called prompt reads. When it includes the caller's conversation, the messages from before
-// the step that made the call come first.
-func (r *role) withChat(own *transcript.Conversation) *transcript.Conversation {
-	f := r.frame
-	if f == nil || !isSet(f.side.Prompt.Spec.IncludeChat) {
-		return own
-	}
-	tools := isSet(f.side.Prompt.Spec.IncludePastTools)
-	out, side := transcript.New(), r.agent.Side(r.checkpoint.Turn.Side)
-	if r.acting != nil {
-		side = r.acting
-	}
-	for _, m := range transcript.Compacted(transcript.WithoutSummaries(f.outer), r.summaryOf(f.outer, side)).Messages {
-		if f.parent != nil && m.ID == f.parent.ID {
-			break
-		}
-		if !tools {
-			if m.Role == store.RoleTool || m.Role == store.RoleAssistant && transcript.ContentOf(&m) == "" {
-				continue
-			}
-			m.ToolCalls = nil
-		}
-		out.Append(m)
-	}
-	for _, m := range own.Messages {
-		out.Append(m)
-	}
-	return out
-}
-
-func isSet(b *bool) bool { return b != nil && *b }
 
 // report returns the result of a call of a prompt whose conversation is c.
 func report(c *transcript.Conversation, p *tool.PromptCall, text string) string {

@@ -9,8 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
@@ -20,7 +20,7 @@ import (
 // givenUp are sandboxes whose connection is closed just before a call, as the port closes it when another replica has
 // given the pod up meanwhile.
 type givenUp struct {
-	engine.Sandboxes
+	ports.Sandboxes
 	mu     sync.Mutex
 	before map[string]int // by thread id: which of the calls of runCode
 	calls  map[string]int

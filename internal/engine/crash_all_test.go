@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -34,7 +35,7 @@ type everything struct {
 	firing                            store.Firing
 }
 
-func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *everything {
+func newEverything(ctx context.Context, sandboxes ports.Sandboxes, at seat) *everything {
 	GinkgoHelper()
 	w := &everything{World: newWorld()}
 	w.Logger = logr.Discard() // crashes are loud

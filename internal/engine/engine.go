@@ -10,24 +10,28 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/dispatch"
+	"github.com/skein-dev/skein/internal/engine/effectcode"
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/executions"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
+	"github.com/skein-dev/skein/internal/engine/memory"
+	"github.com/skein-dev/skein/internal/engine/newer"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/related"
 	"github.com/skein-dev/skein/internal/engine/schedule"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
@@ -50,17 +54,15 @@ type Engine struct {
 	related   *related.Service // nil where no threads can be made
 	timers    *schedule.Timers
 	quotas    *quota.Quotas
+	stops     *stop.Service
+	dispatch  *dispatch.Dispatcher
+	memory    *memory.Service
+	// executions makes executions of code and tools, in runs and outside of them.
+	executions *executions.Service
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
-	// stopped queues threads that another replica may have terminated, purged or stopped, as a notification says.
-	// observed queues all threads from time to time, since a notification can be lost.
-	stopped, observed workqueue.TypedInterface[string]
-	elsewhere         elsewhere
-	sweepNow          chan struct{}
 	// newer is the store of the engine, which leaves out what only a newer release knows.
-	newer *newer
-	// refused are threads that the search for lost work leaves out for a while.
-	refused *schedule.Refused
+	newer *newer.Store
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life  context.Context
 	die   context.CancelFunc
@@ -85,27 +87,19 @@ func New(o Options) (*Engine, error) {
 		opts:    o,
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
-		newer:   newNewer(o.Threads.Store(), o.Logger.WithName("engine")),
+		newer:   newer.New(o.Threads.Store(), o.Logger.WithName("engine")),
 
 		recent: transcript.NewCache(cacheBytes(o.Memory)),
 
-		held:     held.New(),
-		stopped:  workqueue.NewTyped[string](),
-		observed: workqueue.NewTyped[string](),
-		sweepNow: make(chan struct{}, 1),
-		drain:    drain{started: make(chan struct{})},
+		held:  held.New(),
+		drain: drain{started: make(chan struct{})},
 	}
 	e.store = e.newer
 	e.life, e.die = context.WithCancel(context.Background())
 	e.queue = schedule.NewQueue(schedule.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,
 	})
-	e.refused = schedule.NewRefused(o.Clock, refusedSweeps*o.SweepInterval)
 	e.leases = schedule.NewLeases(e.store, o.Clock, o.LeaseTTL, e.log)
-	e.effects = effects.NewWorker(effects.Options{
-		Store: e.store, Definitions: o.Definitions, Runner: &effectCode{engine: e}, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
-		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
-	})
 	e.env = &codeexec.Environment{
 		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Sandboxes: o.Sandboxes, Network: o.Network, MCP: o.MCP, Clock: o.Clock, Log: e.log,
 		Schemas: lru.New(maxDescribed), Memory: o.Memory, Redact: o.Redact, Fault: e.fault,
@@ -115,13 +109,38 @@ func New(o Options) (*Engine, error) {
 		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Redact: o.Redact, Fault: e.fault,
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
+	e.stops = stop.New(stop.Options{
+		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Children: o.Children, Runs: endings{engine: e}, Held: e.held, Leases: e.leases, PostRun: e.postRun,
+		Log: e.log, Owner: o.Owner, ContextMessages: o.Limits.ContextMessages, Now: e.now, Fault: e.fault,
+	})
 	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
 	e.hooks = hooks.New(hooks.Options{
 		Store: e.store, Definitions: o.Definitions, Executions: hookExecutions{engine: e}, Log: e.log, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact,
 		Fault: e.fault, Depth: o.Limits.HookDepth, Tries: o.Limits.HookTries, Retry: o.HookRetry,
 	})
-	e.endpoints = endpoints.New(endpoints.Options{Store: e.store, Definitions: o.Definitions, Executions: apart{engine: e}, Log: e.log})
-	e.related = e.newRelated()
+	e.related = newRelated(o, e.hooks.ThreadCreated, e.fault)
+	e.memory = memory.New(memory.Options{Store: e.store, Definitions: o.Definitions, Models: o.Models, Redact: o.Redact, Log: e.log})
+	e.executions = executions.New(executions.Options{
+		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Children: o.Children, Effects: o.Effects, Env: e.env, Hooks: e.hooks, Held: e.held,
+		Memory: e.memory, Related: e.related, Clock: o.Clock, Log: e.log, Redact: o.Redact, Terminate: e.stops.Terminate, Now: e.now, Fault: e.fault,
+		Limits: executions.Limits{
+			Depth: o.Limits.Depth, Children: o.Limits.Children, NamespaceChildren: o.Limits.NamespaceChildren, Handoffs: o.Limits.Handoffs, HookDepth: o.Limits.HookDepth,
+		},
+	})
+	e.endpoints = endpoints.New(endpoints.Options{Store: e.store, Definitions: o.Definitions, Executions: e.executions, Log: e.log})
+	runner := effectcode.New(effectcode.Options{
+		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Env: e.env, Executions: e.executions, Held: e.held, Clock: o.Clock, Redact: o.Redact,
+		Queue: e.stops.Queue, Fault: e.fault,
+	})
+	e.effects = effects.NewWorker(effects.Options{
+		Store: e.store, Definitions: o.Definitions, Runner: runner, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
+		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
+	})
+	e.dispatch = dispatch.New(dispatch.Options{
+		Store: e.store, Newer: e.newer, Queue: e.queue, Leases: e.leases, Held: e.held, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
+		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
+		Run: e.runNext, Interrupted: e.drain.interrupted, Fault: e.fault,
+	})
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil
 }
@@ -135,8 +154,6 @@ func cacheBytes(b *membudget.Budget) int {
 }
 
 const (
-	// releaseTimeout bounds the writes with which a run releases its thread after its own context has ended.
-	releaseTimeout = 5 * time.Second
 	// maxDescribed is how many schemas of tools' code are kept in memory.
 	maxDescribed = 4096
 )
@@ -147,17 +164,17 @@ func (e *Engine) NeedLeaderElection() bool { return false }
 // Start runs threads until ctx ends. It returns when this replica has released all of them. Another replica, or the next
 // process, continues the runs that were under way.
 func (e *Engine) Start(ctx context.Context) error {
-	stop := e.store.Subscribe(e.notify)
+	stop := e.store.Subscribe(e.dispatch.Notify)
 	defer stop()
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.leases.Run, e.sweepLoop, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.observeLoop, e.elsewhereLoop,
+		e.leases.Run, e.dispatch.Sweep, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.dispatch.Observe, e.dispatch.TakeUp,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Go(func() { e.resumeHandoffs(ctx) })
-	e.drain.working.Go(func() { e.dispatchLoop(ctx) })
+	e.drain.working.Go(func() { e.dispatch.Dispatch(ctx) })
 	// Runs that end while this replica drains hand over their tasks themselves.
 	e.drain.working.Go(func() { e.postRun.Run(ctx) })
 	close(e.drain.started)
@@ -171,12 +188,13 @@ func (e *Engine) Start(ctx context.Context) error {
 }
 
 // Wake queues a thread that may have work, for example because its definitions became ready.
-func (e *Engine) Wake(threadID string) {
-	e.queue.ForgetWait(threadID)
-	e.queue.Delay(threadID, false)
-	e.queue.Forget(threadID)
-	e.queue.Add(threadID)
-}
+func (e *Engine) Wake(threadID string) { e.dispatch.Wake(threadID) }
+
+// Load returns how many threads this replica runs, and how many wait for a worker.
+func (e *Engine) Load() (running, waiting int) { return e.queue.Load() }
+
+// NewerMetrics returns the metric of what is left for newer replicas.
+func (e *Engine) NewerMetrics() prometheus.Collector { return e.newer.Metrics() }
 
 // ServeEndpoint runs the ThreadEndpoint that a request to a thread belongs to (END-01), and sends its answer. Its errors are
 // those of endpoints.Service.Serve.

@@ -2,21 +2,18 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
 
 // awaitEnv resolves the thread's variables before any of its code runs, so that its secrets are redacted from everything
 // that is written (ENV-03). If required variables are missing it parks the run until they are set, and returns waits as
 // true (ENV-06).
 func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool, err error) {
-	missing, err := r.loadEnv(ctx)
+	missing, err := r.code.LoadEnv(ctx)
 	if err != nil || len(missing) == 0 {
 		return false, err
 	}
@@ -32,38 +29,17 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 			}
 		}
 	}
-	r.snapshotContext(ctx)
+	r.code.SnapshotContext(ctx)
 	r.record.Status, r.record.Reason = store.RunWaiting, skeinv1.ReasonEnvMissing
 	r.record.Message = fmt.Sprintf("the agent %s needs values for %s: set them with kubectl skein env set, with setEnv, or in a Secret of the user or the instance",
-		r.agent.Name, strings.Join(missing, ", "))
-	r.record.State, r.record.WakeAt = r.checkpoint.Encode(), 0
+		r.Agent.Name, strings.Join(missing, ", "))
+	r.record.State, r.record.WakeAt = r.Checkpoint.Encode(), 0
 	if err := r.newStep("park").save(ctx); err != nil {
 		return false, err
 	}
 	// A variable that was set between the first look and the parking woke nobody, so look again.
-	if missing, err = r.loadEnv(ctx); err != nil || len(missing) > 0 {
+	if missing, err = r.code.LoadEnv(ctx); err != nil || len(missing) > 0 {
 		return true, err
 	}
-	return true, r.engine.store.Apply(ctx, r.thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
-}
-
-// reader returns who reads variables now: the side, or the prompt that it calls as a tool.
-func (r *role) reader() thread.EnvReader {
-	e := thread.EnvReader{Side: r.side().Name}
-	if r.frame != nil {
-		e.Called = r.frame.path
-	}
-	return e
-}
-
-// loadEnv resolves the thread's variables and returns the names of the required ones that are missing. A variable that
-// cannot be read is a *failure.Error.
-func (r *run) loadEnv(ctx context.Context) (missing []string, err error) {
-	missing, err = r.engine.threads.LoadEnv(ctx, r.thread)
-	r.envLoaded = err == nil
-	var unreadable *thread.EnvUnreadableError
-	if errors.As(err, &unreadable) {
-		return nil, failure.New(failure.ReasonEnvUnreadable, "%s", unreadable.Error())
-	}
-	return missing, err
+	return true, r.engine.store.Apply(ctx, r.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // tenants are definitions that every namespace has, and note for which of them runs begin.
 type tenants struct {
-	engine.Definitions
+	ports.Definitions
 	hold chan struct{} // runs begin when it is closed
 
 	mu     sync.Mutex

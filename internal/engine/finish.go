@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -13,10 +12,11 @@ import (
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
-	"github.com/skein-dev/skein/internal/tool"
 )
 
 // finish ends the session with an answer. m is the message of the answer when it is not in the log yet.
@@ -46,11 +46,11 @@ func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) er
 
 // answerOf returns the message of an answer that is the argument of a call.
 func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, error) {
-	st, err := r.state(ctx)
+	st, err := r.code.State(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := r.note(end.Text, store.MessageCompleted, nil)
+	m := r.Note(r.record.ID, r.engine.now(), end.Text, store.MessageCompleted, nil)
 	for _, path := range end.Attachments {
 		rec, err := st.StatFile(ctx, path)
 		if err != nil && !thread.IsInvalid(err) {
@@ -72,12 +72,12 @@ func (r *run) fail(ctx context.Context, f *failure.Error) error {
 	r.log.Info("run failed", "run", r.record.ID, "reason", f.Reason)
 	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.Reason, f.Message
 	text := "(error: " + f.Message + ")"
-	return r.end(ctx, "fail", r.note(text, store.MessageFailed, f.Metadata), text, nil)
+	return r.end(ctx, "fail", r.Note(r.record.ID, r.engine.now(), text, store.MessageFailed, f.Metadata), text, nil)
 }
 
 // cancelled ends a run whose context has ended, in the way that its cause requires.
 func (r *run) cancelled(ctx context.Context, cause error) error {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ending.ReleaseTimeout)
 	defer cancel()
 	if r.record.Status.Ended() {
 		return nil
@@ -86,34 +86,23 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	case stopped != nil:
 		return r.stop(ctx, stopped)
 	case errors.Is(cause, ending.ErrTerminal):
-		return r.engine.endTerminated(ctx, r.thread, r.fence, &r.record)
+		return r.engine.stops.EndTerminated(ctx, r.Thread, r.fence, &r.record)
 	case errors.Is(cause, ending.ErrAborted), errors.Is(cause, ending.ErrDestroyed):
 		return nil
 	}
 	return cause // the run stays as it is in the log
 }
 
-// maxRunMessage bounds the message that a run ends with, in bytes, because custom resources contain it.
-const maxRunMessage = 1000
-
-// note returns an assistant message that the model did not write.
-func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
-	return &store.Message{
-		ID: runlog.NewMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
-		Content: &text, Metadata: metadata, Side: r.mark(),
-	}
-}
-
 // end writes the end of the run in one transaction: its last message, its row and, for a child, the result for the
 // parent.
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
-	if r.lines != nil {
-		r.lines.Flush() // lines of code precede the end
+	if r.code.Lines != nil {
+		r.code.Lines.Flush() // lines of code precede the end
 	}
 	record := r.record
 	record.EndedAt = r.engine.now()
-	record.State = r.engine.postRun.Mark(r.thread, r.agent)
-	record.Message = clip.Text(record.Message, maxRunMessage)
+	record.State = r.engine.postRun.Mark(r.Thread, r.Agent)
+	record.Message = clip.Text(record.Message, runlog.MaxMessage)
 	s := r.newStep(point)
 	s.clear()
 	if m != nil {
@@ -121,14 +110,16 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	}
 	s.saveScopes(true)
 	s.checkpoint(record)
-	if record.Reason == failure.ReasonStoppedByUser && !r.endsWithResult() {
+	if record.Reason == failure.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
-			park = parkOnly(r.over)
+			park = stop.ParkOnly(r.over)
 		}
 		s.add(park)
 	}
-	child, err := r.childOps(ctx, text, attachments)
+	child, err := r.engine.stops.ResultOps(ctx, stop.Ended{
+		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
+	})
 	if err != nil {
 		return err
 	}
@@ -138,10 +129,10 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
-	observeEnd(r.thread, &record, r.checkpoint.Telemetry)
-	if r.endsWithResult() {
+	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
+	if stop.WithResult(r.Thread) {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
-		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
+		if err := r.engine.stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
 		}
 		if point != "stop" {
@@ -149,92 +140,12 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		}
 	}
 	if postrun.Marked(&record) {
-		r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
+		r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
 	}
-	if session := r.scopes(); session != nil {
+	if session := r.code.Session(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil
-}
-
-// endsWithResult reports whether the thread is a child that ends with its result (SUB-02).
-func (r *role) endsWithResult() bool { return r.thread.Child != nil && !r.thread.Child.Resumable }
-
-// childOps returns the operations that tell the parent how the child's session ended (SUB-04).
-func (r *run) childOps(ctx context.Context, text string, attachments []string) ([]store.Op, error) {
-	c := r.thread.Child
-	if c == nil || r.thread.ParentID == "" {
-		return nil, nil
-	}
-	status := tool.ChildCompleted
-	if r.record.Status != store.RunSucceeded {
-		status = tool.ChildFailed
-	}
-	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.thread, status, r.record.ID)}
-	if r.record.Reason == failure.ReasonMaxSessionTurnsReached {
-		text += "\n[" + r.record.Message + "]" // the parent must know that the answer may be cut off
-	}
-	replies := r.checkpoint.ReplyTo
-	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
-		replies = []string{""} // nobody waits, so the result becomes a message
-	}
-	if r.quiet {
-		replies = nil
-	}
-	if r.endsWithResult() && r.withholds {
-		unanswered, err := r.unanswered(ctx)
-		if err != nil {
-			return nil, err
-		}
-		ops = append(ops, unanswered...)
-	}
-	if len(replies) > 0 {
-		copied, note, err := r.engine.handUp(ctx, r.thread, attachments)
-		if err != nil {
-			return nil, err
-		}
-		for i, call := range replies {
-			ops = append(ops, resultOp(r.thread, fmt.Sprintf("child:%s:%s:%d", r.thread.ID, r.record.ID, i), store.ChildResult{
-				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: c.Name, ToolCallID: call,
-				Status: status, Content: text + note, Attachments: copied,
-			}))
-		}
-	}
-	if r.endsWithResult() {
-		ops = append(ops, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})
-	}
-	return ops, nil
-}
-
-// resultOp returns the operation that queues a child's result on its parent.
-func resultOp(child *store.Thread, key string, r store.ChildResult) *store.Enqueue {
-	payload, _ := json.Marshal(r) // strings and numbers only: cannot fail
-	return &store.Enqueue{
-		To:               child.ParentID,
-		Item:             store.InboxItem{Key: key, Kind: store.InboxChildResult, Payload: payload},
-		IgnoreTerminated: true,
-	}
-}
-
-// handUp copies files of a child to its parent (FIL-07). When they cannot be copied, the note says why, and the
-// result is sent without them.
-func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string) (copied []store.Attachment, note string, err error) {
-	if len(paths) == 0 {
-		return nil, "", nil
-	}
-	from, err := e.threads.Open(ctx, child.ID)
-	if err != nil {
-		return nil, "", err
-	}
-	parent, err := e.threads.Open(ctx, child.ParentID)
-	if err != nil {
-		return nil, "", store.IgnoreNotFound(err)
-	}
-	copied, err = parent.CopyFilesFrom(ctx, from, paths)
-	if thread.IsInvalid(err) {
-		return nil, "\n[attachments could not be handed over: " + err.Error() + "]", nil
-	}
-	return copied, "", err
 }
 
 // recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about
@@ -254,4 +165,14 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 		}
 	}
 	return nil, r.hooks.Tell(ctx)
+}
+
+// tellLast calls the hooks for the final messages of a thread that ends with them.
+func (r *run) tellLast(ctx context.Context) {
+	if len(r.hooks.Pending()) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), ending.ErrTerminal) {
+		return
+	}
+	ctx, cancel := ending.PastTermination(ctx, r.engine.life)
+	defer cancel()
+	r.hooks.TellLast(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
 }

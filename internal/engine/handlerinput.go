@@ -2,15 +2,10 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/tool"
 )
 
 // A handler answers each accepted message with one answer, in order. A run takes one message out of the inbox for it, and
@@ -25,14 +20,14 @@ const withheldFor = time.Minute
 // would start a run by themselves stay in the inbox too.
 func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.InboxItem, error) {
 	r.withholds = false
-	if r.side().Handler == nil || r.frame != nil {
+	if r.Side().Handler == nil || r.Frame != nil {
 		return items, nil
 	}
-	full := r.checkpoint.Input != "" || r.checkpoint.Handoffs > 0
+	full := r.Checkpoint.Input != "" || r.Checkpoint.Handoffs > 0
 	var now []store.InboxItem
 	var later []store.Op
 	for _, item := range items {
-		message := r.asMessage(item)
+		message := handlers.IsInput(item, &r.Checkpoint, r.conv, r.record.ID)
 		if full && (message || item.Kind == store.InboxTool) {
 			r.withholds = true
 			if item.HeldUntil <= r.engine.now() {
@@ -51,87 +46,4 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 	s := r.newStep("park")
 	s.add(later...)
 	return now, s.commit(ctx)
-}
-
-// asMessage reports whether an inbox item becomes a message for a side to answer.
-func (r *run) asMessage(item store.InboxItem) bool {
-	switch item.Kind {
-	case store.InboxMessage, store.InboxRerun:
-		return true
-	case store.InboxChildResult:
-		var result store.ChildResult
-		if json.Unmarshal(item.Payload, &result) != nil {
-			return false
-		}
-		_, waits := r.checkpoint.Waits[result.ToolCallID]
-		return !waits && !slices.ContainsFunc(r.conv.Outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
-	}
-	return false
-}
-
-// answersNothing reports whether a handler has no message to answer: the run began with a queued tool call, or the message
-// was deleted before the handler was called.
-func (r *run) answersNothing() bool {
-	if r.side().Handler == nil || r.frame != nil || r.checkpoint.Turn.Over > 0 || r.checkpoint.Handoffs > 0 {
-		return false
-	}
-	if r.checkpoint.Input != "" {
-		return r.conv.Message(r.checkpoint.Input) == nil
-	}
-	for i := range r.conv.Messages {
-		if m := &r.conv.Messages[i]; m.RunID == r.record.ID && m.Metadata[transcript.MetadataQueuedTool] != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// handlerInput returns the message that a handler answers: in the first turn of a session the message that the run took in,
-// and in later turns what the other side has said.
-func (r *run) handlerInput(c *transcript.Conversation, side *definition.Side) *store.Message {
-	turn := r.checkpoint.Turn
-	if turn.Over > 0 && r.agent.Dual() {
-		if m := c.Message(turn.After); m != nil && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
-			return m
-		}
-	} else if m := c.Message(r.checkpoint.Input); m != nil {
-		return m
-	}
-	return newestInput(c, side)
-}
-
-// newestInput returns the newest message that a person or the other side has written.
-func newestInput(c *transcript.Conversation, side *definition.Side) *store.Message {
-	for i := len(c.Messages) - 1; i >= 0; i-- {
-		m := &c.Messages[i]
-		if m.Silent {
-			continue
-		}
-		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
-			return m
-		}
-	}
-	return nil
-}
-
-// unanswered returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
-// The results say that the messages get no answer.
-func (r *run) unanswered(ctx context.Context) (ops []store.Op, err error) {
-	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range items {
-		var m store.Message
-		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
-			continue
-		}
-		for i, call := range repliesOf(&m) {
-			ops = append(ops, resultOp(r.thread, fmt.Sprintf("child:%s:%s:left:%d:%d", r.thread.ID, r.record.ID, item.Seq, i), store.ChildResult{
-				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: r.thread.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
-				Content: "the subagent ended with its answer to the previous message, so this message has no answer",
-			}))
-		}
-	}
-	return ops, nil
 }

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -15,30 +13,10 @@ import (
 // steps. The agent that asked for the calls of a step also makes them. The run keeps the name of that agent until all of
 // the calls have their results, so that a run that was cut off knows whose calls they are.
 
-// agentOf resolves the agent with which a run continues: the one whose step is under way, or the thread's agent if that
-// one is no longer ready.
-func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run) (*definition.Agent, error) {
-	if under != nil && under.Agent != "" && under.Agent != t.Agent {
-		agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, under.Agent)
-		var notReady *definition.NotReadyError
-		if err == nil || !errors.As(err, &notReady) {
-			return agent, err
-		}
-	}
-	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	if err != nil {
-		return nil, fmt.Errorf("agent %s of thread %s: %w", t.Agent, t.ID, err)
-	}
-	return agent, nil
-}
-
-// isHanded reports whether the thread was handed over to an agent other than the run's.
-func (r *role) isHanded() bool { return r.next != r.agent.Name }
-
 // follow continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
 // true if that agent needs variables first: the run is parked then.
 func (r *run) follow(ctx context.Context) (waits bool, err error) {
-	t, err := r.engine.store.Thread(ctx, r.thread.ID)
+	t, err := r.engine.store.Thread(ctx, r.Thread.ID)
 	if err != nil {
 		return false, err
 	}
@@ -46,15 +24,15 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("agent %s, to which thread %s was handed over: %w", t.Agent, t.ID, err)
 	}
-	if err := r.leaveExecution(ctx); err != nil {
+	if err := r.code.Leave(ctx); err != nil {
 		return false, err
 	}
-	r.checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.checkpoint.Turn.StepsB}
+	r.Checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
 	if last := r.conv.LastAnswer(r.record.ID); last != nil {
-		r.checkpoint.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
+		r.Checkpoint.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
 	}
-	r.checkpoint.Handoffs++
-	r.record.Agent, r.record.State = agent.Name, r.checkpoint.Encode()
+	r.Checkpoint.Handoffs++
+	r.record.Agent, r.record.State = agent.Name, r.Checkpoint.Encode()
 	if err := r.newStep("handoff").save(ctx); err != nil {
 		return false, err
 	}
@@ -66,26 +44,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own := *t
 	own.Agent = agent.Name // code of that agent reads it
-	r.thread, r.agent, r.next = &own, agent, t.Agent
-	r.tools, r.envLoaded, r.current = nil, false, false
+	r.Thread, r.Agent, r.Next = &own, agent, t.Agent
+	r.code.Tools, r.code.EnvLoaded, r.current = nil, false, false
 	r.hooks.TakeAgent()
-}
-
-// leaveExecution closes the isolate of the previous agent, because the next one has code of its own. The session
-// continues, and so does the part of state.context that can be carried over.
-func (r *run) leaveExecution(ctx context.Context) error {
-	if r.exec == nil {
-		return nil
-	}
-	wait, cancel := context.WithTimeoutCause(ctx, codeexec.AfterResponse, codeexec.ErrSlowWork)
-	defer cancel()
-	if err := r.exec.Host.Session.Wait(wait); err != nil && !errors.Is(err, codeexec.ErrSlowWork) {
-		return err
-	}
-	r.snapshotContext(ctx)
-	r.edited = r.exec.TakeEdited() || r.edited
-	r.session = r.exec.Host.Session
-	r.exec.Close()
-	r.exec = nil
-	return nil
 }

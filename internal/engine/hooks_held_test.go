@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
@@ -23,7 +24,7 @@ import (
 // refusing has no sandboxes while it is full, none that comes while it is slow, and while it is busy none with room, or
 // none that says so while it is stuck.
 type refusing struct {
-	engine.Sandboxes
+	ports.Sandboxes
 	full, slow, busy, stuck atomic.Bool
 	asked, opening, givenUp atomic.Int32
 }
@@ -37,7 +38,7 @@ func (r *refusing) Acquire(ctx context.Context, t *store.Thread, pool string) (s
 	r.asked.Add(1)
 	switch {
 	case r.full.Load():
-		return nil, nil, &engine.NoSandboxError{Message: "exceeded quota: pods"}
+		return nil, nil, &ports.NoSandboxError{Message: "exceeded quota: pods"}
 	case r.slow.Load():
 		<-ctx.Done()
 		return nil, nil, context.Cause(ctx)

@@ -3,36 +3,33 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
 
 // spawnImmediate adds the calls that start the agent's immediate subagents, before the first model step of the thread
 // (SUB-07). They are in the log like calls of the model, so that a crash neither loses nor repeats them, and a subagent that
 // blocks makes the run wait. It reports whether there are any.
 func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
-	if r.spawned || r.record.Steps > 0 || r.frame != nil || !slices.ContainsFunc(r.agent.Spec.Subagents, isImmediate) {
+	if r.spawned || r.record.Steps > 0 || r.Frame != nil || !slices.ContainsFunc(r.Agent.Spec.Subagents, isImmediate) {
 		return false, nil
 	}
 	r.spawned = true
-	id := "immediate-" + r.thread.ID
+	id := "immediate-" + r.Thread.ID
 	if r.conv.Message(id) != nil {
 		return false, nil
 	}
-	runs, err := r.engine.store.Runs(ctx, r.thread.ID, 2, 0)
+	runs, err := r.engine.store.Runs(ctx, r.Thread.ID, 2, 0)
 	if err != nil || len(runs) > 1 {
 		return false, err
 	}
-	x, err := r.execution(ctx)
+	x, err := r.code.Execution(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -42,7 +39,7 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 	}
 	m := &store.Message{
 		ID: id, RunID: r.record.ID, CreatedAt: r.engine.now(), Role: store.RoleAssistant, Status: store.MessageCompleted,
-		Metadata: map[string]any{transcript.MetadataQueuedTool: true, codeexec.MetadataImmediate: true}, Side: r.mark(),
+		Metadata: map[string]any{transcript.MetadataQueuedTool: true, codeexec.MetadataImmediate: true}, Side: r.Mark(),
 	}
 	s := r.newStep("spawn")
 	for _, kind := range kinds {
@@ -69,19 +66,3 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 }
 
 func isImmediate(kind skeinv1.AgentSubagent) bool { return kind.Immediate }
-
-// switchedOn reports whether the variable that a kind of subagent depends on has a value that stands for yes.
-func switchedOn(ctx context.Context, st *thread.State, name string) (bool, error) {
-	v, err := st.EnvValue(ctx, name)
-	if errors.Is(err, thread.ErrEnvUnknown) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	switch strings.ToLower(strings.TrimSpace(v.Value)) {
-	case "true", "yes", "on", "1":
-		return true, nil
-	}
-	return false, nil
-}

@@ -42,9 +42,9 @@ type arrival struct {
 // and changes the row of the run, so that no message is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	items = r.hooks.TakeDue(items)
-	in := &intake{run: r, checkpoint: r.checkpoint, answered: map[string]bool{}}
-	in.checkpoint.Waits = maps.Clone(r.checkpoint.Waits)
-	in.checkpoint.Decisions = maps.Clone(r.checkpoint.Decisions)
+	in := &intake{run: r, checkpoint: r.Checkpoint, answered: map[string]bool{}}
+	in.checkpoint.Waits = maps.Clone(r.Checkpoint.Waits)
+	in.checkpoint.Decisions = maps.Clone(r.Checkpoint.Decisions)
 	if err := in.readInner(ctx, items); err != nil {
 		return err
 	}
@@ -56,12 +56,12 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	}
 	in.times()
 	// The hook depth applies from here on, also to hooks that are asked about the new messages.
-	r.checkpoint.HookDepth = in.checkpoint.HookDepth
+	r.Checkpoint.HookDepth = in.checkpoint.HookDepth
 	if err := in.hooks(ctx); err != nil {
 		return err
 	}
 	record := r.record
-	if c := r.thread.Child; c != nil && !r.resumed && len(in.checkpoint.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.Answered() {
+	if c := r.Thread.Child; c != nil && !r.resumed && len(in.checkpoint.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.Answered() {
 		in.checkpoint.ReplyTo = []string{c.ToolCallID} // the parent's call that created this child
 	}
 	record.State = in.checkpoint.Encode()
@@ -69,11 +69,11 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	record.Reason, record.Message = "", "" // they said why the run waited
 	if len(in.checkpoint.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
 		record.Status = store.RunWaiting // other calls still wait
-		if r.snapshotContext(ctx) {      // hooks have changed it just now, and are not asked again
-			in.checkpoint.Context = r.checkpoint.Context
+		if r.code.SnapshotContext(ctx) { // hooks have changed it just now, and are not asked again
+			in.checkpoint.Context = r.Checkpoint.Context
 			record.State = in.checkpoint.Encode()
 		}
-		record.Reason, record.Message = r.waitsFor(in.checkpoint)
+		record.Reason, record.Message = in.checkpoint.WaitsFor(r.Thread.Name)
 		record.WakeAt = in.checkpoint.WakeAt()
 	}
 	if len(in.seqs) > 0 {
@@ -82,14 +82,14 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	s := r.newStep("intake")
 	s.checkpoint(record) // the start of the run precedes what it takes in
 	s.add(in.ops...)
-	if r.thread.Child != nil && !r.resumed {
+	if r.Thread.Child != nil && !r.resumed {
 		running := tool.ChildRunning
 		s.add(&store.UpdateThread{RegistryStatus: &running})
 	}
 	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	r.checkpoint = in.checkpoint
+	r.Checkpoint = in.checkpoint
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (in *intake) item(item store.InboxItem) error {
 		if err := json.Unmarshal(item.Payload, &m); err != nil {
 			return fmt.Errorf("not a message: %w", err)
 		}
-		in.checkpoint.ReplyTo = append(in.checkpoint.ReplyTo[:len(in.checkpoint.ReplyTo):len(in.checkpoint.ReplyTo)], repliesOf(&m)...)
+		in.checkpoint.ReplyTo = append(in.checkpoint.ReplyTo[:len(in.checkpoint.ReplyTo):len(in.checkpoint.ReplyTo)], runlog.RepliesOf(&m)...)
 		depth, _ := m.Metadata[runlog.MetadataHookDepth].(float64)
 		in.checkpoint.HookDepth = int(depth)
 		in.message(m)
@@ -150,7 +150,7 @@ func (in *intake) message(m store.Message) *store.Message {
 
 // input records the message that a handler is to answer.
 func (in *intake) input(messageID string) {
-	if in.run.agent.HasHandlers() {
+	if in.run.Agent.HasHandlers() {
 		in.checkpoint.Input = messageID
 	}
 }
@@ -214,7 +214,7 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{
 		ID: runlog.NewMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
-		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.agent.MessageSide(in.run.agent.Side(q.Side)),
+		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.Agent.MessageSide(in.run.Agent.Side(q.Side)),
 	}
 	in.checkpoint.HookDepth = q.HookDepth
 	in.message(m)

@@ -10,6 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -26,7 +27,7 @@ var _ = Describe("Subagents that never begin", func() {
 	BeforeEach(func() { w = newWorld() })
 
 	It("are the call's error when the cluster refuses them", Label("SUB-03"), func(ctx SpecContext) {
-		w.Children.Refuse = func(engine.ChildRequest) error { return errors.New("the cluster refuses the subagent: exceeded quota") }
+		w.Children.Refuse = func(ports.ChildRequest) error { return errors.New("the cluster refuses the subagent: exceeded quota") }
 		w.Definitions.Put("parent", parent(true, skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create}}, enginetest.Say("too bad")))
 		start(w)
 		id := makeThread(ctx, w, "parent")

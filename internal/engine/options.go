@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/engine/effects"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
@@ -21,12 +22,12 @@ import (
 // defaults.
 type Options struct {
 	Threads     *thread.Service
-	Definitions Definitions
-	Children    Children
+	Definitions ports.Definitions
+	Children    ports.Children
 	// ThreadObjects may be nil. Then no thread reads others or hands its context off.
-	ThreadObjects ThreadObjects
-	Effects       Effects
-	Sandboxes     Sandboxes
+	ThreadObjects ports.ThreadObjects
+	Effects       ports.Effects
+	Sandboxes     ports.Sandboxes
 	Models        model.Factory
 	// Network is what tools connect through. The default allows public addresses only.
 	Network *outbound.Network

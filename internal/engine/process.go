@@ -2,123 +2,43 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/ending"
-	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/compaction"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/deltas"
+	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
-	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/request"
+	"github.com/skein-dev/skein/internal/engine/role"
+	"github.com/skein-dev/skein/internal/engine/runcode"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests.
-func (e *Engine) process(ctx context.Context, id string) (err error) {
-	if err := e.interrupted(); err != nil {
-		return err
-	}
-	// A notification may be about something that this replica leaves for another one.
-	if !e.queue.TakeNotified(id) || e.newer.has(id) {
-		if work, err := e.hasWork(ctx, id); err != nil || !work {
-			return err
-		}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	active := held.NewActive(cancel)
-	if !e.held.Register(id, active) {
-		return nil
-	}
-	defer e.unregister(ctx, id, active)
-
-	fence, release, err := e.leases.Acquire(ctx, id, e.opts.Owner, cancel)
-	if err != nil {
-		return store.IgnoreNotFound(err)
-	}
-	err = e.runAll(ctx, id, fence, active)
-	if cause := context.Cause(ctx); cause != nil {
-		err = interruption(cause)
-	}
-	if err != nil {
-		// Releasing the lease sends a notification about the work that is left. The delay keeps this replica from
-		// taking it up at once.
-		e.queue.Delay(id, true)
-	}
-	release()
-	e.quotas.Rested(active.Namespace)
-	return err
-}
-
-// interruption returns the error that remains after a thread was cancelled for cause. It is nil when the run was
-// ended on purpose.
-func interruption(cause error) error {
-	if ending.StopOf(cause) != nil || errors.Is(cause, ending.ErrTerminal) || errors.Is(cause, ending.ErrAborted) || errors.Is(cause, ending.ErrDestroyed) {
-		return nil
-	}
-	return cause
-}
-
-// runAll executes run after run until the thread rests or waits.
-func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, active *held.Active) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	e.fault("lease.acquired")
-	for first := true; ; first = false {
-		more, err := e.runNext(ctx, id, fence, active, first)
-		if err != nil || !more || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// hasWork reports, without the lease, whether the thread may have something to do.
-func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
-	items, err := e.store.Inbox(ctx, id)
-	if err != nil {
-		return false, store.IgnoreNotFound(err)
-	}
-	work := e.isWork(items)
-	if work && !e.newer.has(id) {
-		return true, nil
-	}
-	r, err := e.store.Run(ctx, id, "")
-	if err != nil {
-		return work && errors.Is(err, store.ErrNotFound), store.IgnoreNotFound(err)
-	}
-	return (work || r.Status == store.RunRunning || e.isDue(r)) && !e.newer.run(id, r), nil
-}
-
-// isWork reports whether any inbox item can be processed now.
-func (e *Engine) isWork(items []store.InboxItem) bool {
-	for _, item := range items {
-		if item.HeldUntil <= e.now() {
-			return true
-		}
-	}
-	return false
-}
-
 // newRun returns a run of a thread that is not begun or resumed yet.
 func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active, log logr.Logger) *run {
-	r := &run{engine: e, log: log, role: role{thread: t}, fence: fence, active: active}
+	r := &run{engine: e, log: log, Role: role.Role{Thread: t}, fence: fence, active: active}
+	r.code = runcode.New(runcode.Options{Executions: e.executions, Env: e.env, Threads: e.threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
+	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Models: e.opts.Models, Log: &r.log, Redact: e.opts.Redact, State: r.code.State}, &r.Role)
+	r.streams = deltas.Options{Store: e.store, Clock: e.opts.Clock, Fence: fence, Run: &r.record, Fault: e.fault}
+	r.compactor = compaction.New(compaction.Options{
+		Port: compactionPort{r}, Role: &r.Role, Requests: r.requests, Store: e.store, Log: &r.log, Timeout: e.opts.CompactionTimeout, Now: e.now,
+	})
 	return r
 }
 
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
 // waits.
 func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *held.Active, first bool) (more bool, err error) {
-	if err := e.interrupted(); err != nil {
+	if err := e.drain.interrupted(); err != nil {
 		return false, err
 	}
 	active.Dirty.Store(false)
@@ -134,27 +54,27 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	switch {
 	case t.TerminatedAt != 0:
 		if under {
-			return false, e.endTerminated(ctx, t, fence, last)
+			return false, e.stops.EndTerminated(ctx, t, fence, last)
 		}
 		return false, nil
 	case t.RetainedAt != 0:
 		return false, nil // inbox items stay
-	case under && e.newer.run(id, last):
+	case under && e.newer.HasRun(id, last):
 		return false, nil
 	}
-	if stops, calls, rest := splitStopRequests(items); len(stops) > 0 {
-		return true, e.applyStopRequests(ctx, t, fence, active, last, stops, rest, calls)
+	if stops, calls, rest := stop.Split(items); len(stops) > 0 {
+		return true, e.stops.Apply(ctx, t, fence, active, last, stops, rest, calls)
 	}
 	var held []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
 		due, rest := hooks.Split(items)
-		if len(due) > 0 && !e.hooks.AreHeld(due) && !e.passOver(active, due, t, last, rest) {
+		if len(due) > 0 && !e.hooks.AreHeld(due) && !dispatch.PassOver(active, due, t, last, rest, e.now()) {
 			return true, e.hooks.TellAtRest(ctx, t, fence, active.WhenDirty, due)
 		}
 		held, items = due, rest
 	}
-	if orders, rest := splitCompactions(items); len(orders) > 0 {
+	if orders, rest := compaction.Split(items); len(orders) > 0 {
 		if !under || last.Status == store.RunWaiting {
 			return true, e.compactAtRest(ctx, t, fence, active, last, orders)
 		}
@@ -163,18 +83,18 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	switch {
 	case t.Parked && !under:
 		return false, nil // inbox items stay
-	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !e.isDue(last)):
+	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !dispatch.Due(last, e.now())):
 		return false, nil
-	case !under && !startsRun(items): // items that an ended run was waiting for
-		return true, e.drop(ctx, id, fence, items)
+	case !under && !dispatch.StartsRun(items): // items that an ended run was waiting for
+		return true, e.store.Apply(ctx, id, fence, runlog.DequeueOf(items))
 	}
 	if first {
-		calls, err := e.abandoned(ctx, t, last, items)
+		calls, err := e.stops.Abandoned(ctx, t, last, items)
 		if err != nil {
 			return false, err
 		}
 		if calls != nil {
-			return true, e.applyStopRequests(ctx, t, fence, active, last, nil, items, calls)
+			return true, e.stops.Apply(ctx, t, fence, active, last, nil, items, calls)
 		}
 	}
 	var going *store.Run
@@ -183,26 +103,26 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	ctx, done := e.opts.Memory.Begin(ctx, t.Namespace)
 	defer done()
-	agent, err := e.agentOf(ctx, t, going)
+	agent, err := definition.ForRun(ctx, e.opts.Definitions, t, going)
 	if err != nil {
 		return false, err
 	}
-	if err := e.admitRun(ctx, t, fence, active, under); err != nil {
+	if err := e.quotas.Admit(ctx, t, fence, active, under); err != nil {
 		return false, err
 	}
 	r := e.newRun(t, fence, active, e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id))
 	r.takeOver(t, agent)
 	if under {
 		r.record, r.resumed = *last, true
-		if r.checkpoint, err = checkpoint.Read(last); err != nil {
+		if r.Checkpoint, err = checkpoint.Read(last); err != nil {
 			return false, err
 		}
 	} else {
 		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
-		r.checkpoint.Telemetry = beginTelemetry(items)
+		r.Checkpoint.Telemetry = runtrace.Begin(items)
 	}
-	ctx = r.checkpoint.Telemetry.With(ctx)
-	r.log = r.log.WithValues(r.checkpoint.Telemetry.LogValues()...)
+	ctx = r.Checkpoint.Telemetry.With(ctx)
+	r.log = r.log.WithValues(r.Checkpoint.Telemetry.LogValues()...)
 	if r.conv = e.recent.Take(work); r.conv == nil {
 		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 			return false, err
@@ -215,7 +135,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		r.known = t.LastSeq
 	}
 	e.held.IsAt(active, r.record.ID)
-	e.followEnded(active) // the lease now belongs to the next run
+	e.postRun.Add(active.TakeEnded()...) // the lease now belongs to the next run
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
@@ -225,76 +145,5 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
 	// lease sends another one.
-	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds || len(r.compactions) > 0), err
-}
-
-// startsRun reports whether any inbox item starts a run of a thread at rest.
-func startsRun(items []store.InboxItem) bool {
-	for _, item := range items {
-		if item.Kind != store.InboxResume && item.Kind != store.InboxApproval {
-			return true
-		}
-	}
-	return false
-}
-
-// drop removes items from the inbox.
-func (e *Engine) drop(ctx context.Context, id string, fence *store.Fence, items []store.InboxItem) error {
-	return e.store.Apply(ctx, id, fence, dequeueOf(items))
-}
-
-func dequeueOf(items []store.InboxItem) *store.Dequeue {
-	gone := &store.Dequeue{}
-	for _, item := range items {
-		gone.Seqs = append(gone.Seqs, item.Seq)
-	}
-	return gone
-}
-
-// endTerminatedRun ends the run that a terminated thread has left and that nobody executes.
-func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
-	last, err := e.store.Run(ctx, id, "")
-	if err != nil || last.Status.Ended() {
-		return store.IgnoreNotFound(err)
-	}
-	t, err := e.store.Thread(ctx, id)
-	if err != nil {
-		return store.IgnoreNotFound(err)
-	}
-	return store.IgnoreNotFound(e.endTerminated(ctx, t, nil, last))
-}
-
-// endTerminated records that a run ended because its thread was terminated.
-func (e *Engine) endTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
-	span := telemetryOf(r)
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
-	if err := e.store.Apply(ctx, t.ID, fence, &store.PutRun{Run: *r}); err != nil {
-		return err
-	}
-	observeEnd(t, r, span)
-	if postrun.Marked(r) {
-		e.postRun.Add(store.RunRef{ThreadID: t.ID, RunID: r.ID})
-	}
-	return nil
-}
-
-// passOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
-// sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
-// hooks from their turn.
-func (e *Engine) passOver(active *held.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
-	if hooks[0].HeldUntil == 0 {
-		return false
-	}
-	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !e.isDue(last) || !under && (t.Parked || !startsRun(rest)) {
-		return false
-	}
-	newest := int64(1) // the run is due by its time, without an item
-	if len(rest) > 0 {
-		newest = rest[len(rest)-1].Seq
-	}
-	if newest <= active.PassedOver {
-		return false
-	}
-	active.PassedOver = newest
-	return true
+	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds || len(r.compactor.Pending()) > 0), err
 }

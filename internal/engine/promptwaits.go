@@ -2,8 +2,8 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/role"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -17,66 +17,19 @@ import (
 // parked returns the result of a call of a prompt that can do nothing at present.
 func parked() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitPrompt}} }
 
-// entered reports whether a call is the call of a prompt that began to work and then waited.
-func (r *run) entered(callID string) bool {
-	return r.checkpoint.Waits[callID].Kind == tool.WaitPrompt
-}
-
-// waits records in the checkpoint that a call waits. The log has that once the run is parked. After a crash before that
-// the call is repeated.
-func (r *run) waits(call store.ToolCall, w tool.Wait) {
-	if w.Kind == tool.WaitDelay {
-		w.Until = r.engine.now() + w.For.Microseconds()
-	}
-	if r.frame != nil {
-		w.Within = r.frame.call.ID
-	}
-	if r.checkpoint.Waits == nil {
-		r.checkpoint.Waits = map[string]tool.Wait{}
-	}
-	r.checkpoint.Waits[call.ID] = w
-}
-
-// framesMessages returns, in order, the messages of called prompts after a sequence number of the log for which wanted
-// returns true.
-func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*store.Message) bool) (*transcript.Conversation, error) {
-	c := transcript.New()
-	for {
-		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: transcript.PageSize, IncludeSilent: true, AllDepths: true})
-		if err != nil {
-			return nil, fmt.Errorf("read the messages of a called prompt: %w", err)
-		}
-		for i := range page.Messages {
-			m := &page.Messages[i]
-			if after = m.Seq; wanted(m) {
-				c.Add(*m)
-			}
-		}
-		if len(page.Messages) < transcript.PageSize {
-			return c, nil
-		}
-	}
-}
-
 // readInner reads the messages of called prompts whose calls have no result yet. It reads nothing if neither the items nor
 // the waits that are due can concern them.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
 	outstanding := r.conv.Outstanding(r.record.ID)
-	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 && !r.checkpoint.InPrompt() || len(items) == 0 && !r.timeIsUp() {
+	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.Checkpoint.InPrompt() || len(items) == 0 && !r.Checkpoint.IsDue(r.engine.now()) {
 		return nil
 	}
 	after := r.conv.Caller(outstanding[0].ID).Seq
-	in.inner, err = r.framesMessages(ctx, after, func(m *store.Message) bool {
-		return m.RunID == r.record.ID && within(m) != ""
+	in.inner, err = transcript.Called(ctx, r.engine.store, r.Thread.ID, after, func(m *store.Message) bool {
+		return m.RunID == r.record.ID && role.Within(m) != ""
 	})
 	return err
-}
-
-// within returns the id of the call of the prompt to which a message belongs, or "".
-func within(m *store.Message) string {
-	id, _ := m.Metadata[metadataPromptCall].(string)
-	return id
 }
 
 // caller returns the message of a called prompt that makes a call, or nil if no called prompt makes it.
@@ -116,7 +69,7 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 		if m.Metadata == nil {
 			m.Metadata = map[string]any{}
 		}
-		m.Metadata[metadataPromptCall] = within(caller)
+		m.Metadata[role.MetadataPromptCall] = role.Within(caller)
 	}
 	in.checkpoint.MarkDecision(call, &m)
 	in.answered[call.ID] = true
@@ -130,7 +83,7 @@ func (in *intake) over(callID string) {
 	w := in.checkpoint.Waits[callID]
 	delete(in.checkpoint.Waits, callID)
 	for caller := in.caller(callID); caller != nil; caller = in.caller(callID) {
-		callID = within(caller)
+		callID = role.Within(caller)
 		in.ready(callID)
 	}
 	for id := w.Within; id != ""; {

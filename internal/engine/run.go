@@ -9,57 +9,43 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/skein-dev/skein/internal/engine/codeexec"
-	"github.com/skein-dev/skein/internal/engine/codelog"
-	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/compaction"
+	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
+	"github.com/skein-dev/skein/internal/engine/limits"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/request"
+	"github.com/skein-dev/skein/internal/engine/role"
+	"github.com/skein-dev/skein/internal/engine/runcode"
+	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
-	"github.com/skein-dev/skein/internal/thread/scopes"
-	"github.com/skein-dev/skein/internal/tool"
 )
-
-const defaultMaxSteps = 50
 
 // run is one execution of a thread, from wake-up to rest, or the part of it that this replica executes. It belongs to
 // the goroutine that executes the run, except where a field says otherwise.
 type run struct {
-	role
+	role.Role
 	engine *Engine
 	log    logr.Logger
 	fence  *store.Fence
 	active *held.Active // shared with the engine, which may cancel it
 
-	life         context.Context          // the context of the run, with which its code ends
-	record       store.Run                // the row of the run, as the next checkpoint writes it
-	sessionState json.RawMessage          // of a resumed run, as it was saved
-	resumed      bool                     // the run was under way before: calls without a result may have been made
-	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
-	leftOut      int                      // number of messages left out of the last request, to fit the model's context window
-	shortened    int                      // number of results that the last request had only a part of
-	spawned      bool                     // immediate subagents were looked for
-	asked        bool                     // a model call was made, so the definitions may be out of date
-	usage        runUsage
-	limits       limits
-	quiet        bool            // the parent's run that waited for this run has ended
-	over         map[string]bool // with quiet: the parent's calls that nobody waits for any more
-	childStops   []store.Op      // stop requests to awaited children, written with the end of the run
-	since        int64           // when working time was last counted, in microseconds
+	record     store.Run                // the row of the run, as the next checkpoint writes it
+	resumed    bool                     // the run was under way before: calls without a result may have been made
+	conv       *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
+	spawned    bool                     // immediate subagents were looked for
+	usage      usage.Run
+	limits     limits.Run
+	quiet      bool            // the parent's run that waited for this run has ended
+	over       map[string]bool // with quiet: the parent's calls that nobody waits for any more
+	childStops []store.Op      // stop requests to awaited children, written with the end of the run
 
-	exec *codeexec.Execution // created when it is first needed
-	// session is the session of an execution that a handoff has ended. It belongs to the run, not to the agent.
-	session *scopes.Session
-	// edited reports that code of that execution has changed messages that have not been read again.
-	edited bool
-	// envLoaded reports that the variables of the thread have been resolved.
-	envLoaded bool
-	tools     *tool.Set // the tools of the acting side; nil when they must be built
 	// current reports that nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	// known is the sequence number up to which everything in the thread is in the conversation or was taken out of
@@ -68,16 +54,18 @@ type run struct {
 	// withholds reports that the run leaves messages in the inbox for later runs.
 	withholds bool
 	// seen is the sequence number up to which the conversation shows all edits and removals.
-	seen  int64
+	seen int64
+	// code is the code of the run, and the tools of the acting side.
+	code  *runcode.Code
 	hooks hooks.Run
-	// compactions are the requests to sum up older messages that the inbox holds.
-	compactions []store.InboxItem
-	// compactFrom is the step from which on a compaction is tried again that has failed.
-	compactFrom int
+	// requests makes the requests to models.
+	requests *request.Maker
+	// streams is where answers under way are streamed to.
+	streams deltas.Options
+	// compactor sums up older messages.
+	compactor *compaction.Compactor
 	// waiting is the id of the run that waits while this one, which has no record, only sums up.
 	waiting string
-	// lines receives the log lines of the run's code; nil before there was any code.
-	lines *codelog.Lines
 	// destroys reports that a handler asked to clear the conversation with its answer.
 	destroys bool
 	// handlers holds the model calls of the run's handlers.
@@ -87,13 +75,9 @@ type run struct {
 // execute executes the run until it ends or is parked, and records how it ended. An error means that the run was
 // interrupted: it stays as it is in the log, and will be resumed.
 func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
-	defer func() {
-		if r.exec != nil {
-			r.exec.Close()
-		}
-	}()
-	r.sessionState, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
-	err := r.guard(func() error { return r.withinTime(ctx, items) })
+	defer r.code.Close()
+	r.code.Saved, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
+	err := guard(r.log, r.record.ID, func() error { return r.withinTime(ctx, items) })
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
 	}
@@ -107,12 +91,41 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	return err
 }
 
+// withinTime executes the run within its time limit.
+func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.code.Life = ctx
+	rules, err := r.engine.opts.Definitions.Rules(ctx, r.Thread.Namespace, r.Thread.Name, r.Thread.Agent)
+	if err != nil {
+		return err
+	}
+	if r.limits, err = limits.Of(rules.Limits); err != nil {
+		return failure.New(failure.ReasonInvalidLimits, "%v", err)
+	}
+	defer r.limits.KeepTime(r.engine.opts.Clock, r.Checkpoint.Worked, cancel)()
+	err = r.loop(ctx, items)
+	parked := err == nil && r.record.Status == store.RunWaiting // a parked run that could not continue returns an error
+	if errors.Is(context.Cause(ctx), limits.ErrOverTime) && !r.record.Status.Ended() && !parked {
+		return r.limits.OverTime()
+	}
+	return err
+}
+
+// countTime adds the time that the run has worked since the last count to its checkpoint, if the time is limited. The next
+// step writes it with the run's row, so that it survives waits and crashes.
+func (r *run) countTime() {
+	if r.limits.CountTime(r.engine.now(), &r.Checkpoint.Worked) {
+		r.record.State = r.Checkpoint.Encode()
+	}
+}
+
 // guard calls fn and turns a panic into a failure of the run.
-func (r *run) guard(fn func() error) (err error) {
+func guard(log logr.Logger, runID string, fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", r.record.ID, "stack", string(debug.Stack()))
-			err = failure.New(failure.ReasonInternalError, "internal error: see the manager's log for run %s", r.record.ID)
+			log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", runID, "stack", string(debug.Stack()))
+			err = failure.New(failure.ReasonInternalError, "internal error: see the manager's log for run %s", runID)
 		}
 	}()
 	return fn()
@@ -139,19 +152,21 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if waits, err := r.awaitEnv(ctx, items); waits || err != nil {
 		return err
 	}
-	r.useSide()
+	r.code.UseSide()
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.interrupted(); err != nil {
+		if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
 			return err
 		}
 		if err := r.hooks.Tell(ctx); err != nil {
 			return err
 		}
-		r.takeDecisions()
-		d := r.turned(plan.Next(r.conv, r.record.ID, r.side(), r.checkpoint.Turn.After, r.checkpoint.Waits, r.parallel()))
+		// What hooks have requested for the turn reaches the log with the row of the run, which is written before the run acts on
+		// it. Until then the hooks are called again after a crash.
+		_ = r.code.Decided()
+		d := plan.Turned(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()), r.Checkpoint.Turn)
 		switch d.Action {
 		case plan.EndSession:
 			return r.finish(ctx, d.End, nil)
@@ -166,7 +181,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			}
 			continue
 		case plan.Ask:
-			if r.isHanded() {
+			if r.IsHanded() {
 				if waits, err := r.follow(ctx); waits || err != nil {
 					return err
 				}
@@ -191,7 +206,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if d.Action == plan.Wait {
 			return r.park(ctx)
 		}
-		if r.answersNothing() {
+		if handlers.AnswersNothing(&r.Role, r.conv, r.record.ID) {
 			if ended, err := r.endTurn(ctx, &plan.Ending{}, nil); ended || err != nil {
 				return err
 			}
@@ -206,35 +221,35 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 // catchUp adds to the conversation what others have written since it was read, and what waits in the inbox. news
 // reports whether there was anything.
 func (r *run) catchUp(ctx context.Context) (news bool, err error) {
-	edited := r.edited || r.exec != nil && r.exec.TakeEdited()
-	r.edited = false
+	edited := r.code.TakeEdited()
 	if r.current && !edited {
 		return false, nil
 	}
 	r.active.Dirty.Store(false)
-	at, err := r.engine.store.Position(ctx, r.thread.ID)
+	at, err := r.engine.store.Position(ctx, r.Thread.ID)
 	if err != nil {
 		return false, err
 	}
 	var items []store.InboxItem
 	if edited || at.LastSeq != r.known || r.withholds {
 		r.known = 0
-		if news, err = r.reread(ctx, at, edited); err != nil {
+		r.conv, news, err = transcript.Reread(ctx, r.engine.store, r.Thread, r.conv, &r.seen, at, edited, r.engine.opts.Limits.ContextMessages)
+		if err != nil {
 			return news, err
 		}
-		if items, err = r.engine.store.Inbox(ctx, r.thread.ID); err != nil {
+		if items, err = r.engine.store.Inbox(ctx, r.Thread.ID); err != nil {
 			return news, err
 		}
 		r.known = at.LastSeq
 	}
-	r.next = at.Agent
-	news = news || r.isHanded()
+	r.Next = at.Agent
+	news = news || r.IsHanded()
 	if items != nil {
-		r.compactions, items = splitCompactions(items)
+		items = r.compactor.Take(items)
 	}
-	stops, unawaited, items := splitStopRequests(items)
-	if r.checkpoint.RepliesToAny(unawaited) {
-		return false, awaitedStop(r.record.ID)
+	stops, unawaited, items := stop.Split(items)
+	if r.Checkpoint.RepliesToAny(unawaited) {
+		return false, stop.AwaitedStop(r.record.ID)
 	}
 	if r.current = len(stops) == 0; !r.current {
 		r.known = 0 // the stop requests may be about what is taken in now, so read them again
@@ -242,125 +257,26 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if items, err = r.admit(ctx, r.hooks.TakeDue(items)); err != nil {
 		return news, err
 	}
-	if len(items) == 0 && !r.timeIsUp() {
+	if len(items) == 0 && !r.Checkpoint.IsDue(r.engine.now()) {
 		return news || r.hooks.CanTell(), nil
 	}
 	return true, r.takeIn(ctx, items)
 }
 
-// reread updates the conversation to a position of the thread. It reads what was added, or everything when an earlier
-// message was changed, by the run's own code (edited) or by anyone else.
-func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news bool, err error) {
-	if !edited {
-		last, err := r.engine.store.LastEdit(ctx, r.thread.ID, r.seen)
-		if err != nil {
-			return false, err
-		}
-		if last == 0 {
-			news, err = r.conv.Refresh(ctx, r.engine.store, r.thread.ID)
-			if err == nil {
-				r.seen = at.LastSeq
-			}
-			return news, err
-		}
-	}
-	conv, err := transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
-	if err != nil {
-		return false, err
-	}
-	r.conv.Release()
-	r.conv, r.seen = conv, at.LastSeq
-	return true, nil
-}
-
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
 // lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
-	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.Owes() && !r.owesScopes() {
+	if changed := r.code.SnapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.Owes() && !r.code.OwesState() {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
-	r.record.Reason, r.record.Message = r.waitsFor(r.checkpoint)
-	r.record.WakeAt = r.checkpoint.WakeAt()
+	r.record.Reason, r.record.Message = r.Checkpoint.WaitsFor(r.Thread.Name)
+	r.record.WakeAt = r.Checkpoint.WakeAt()
 	r.countTime()
-	r.record.State = r.checkpoint.Encode()
+	r.record.State = r.Checkpoint.Encode()
 	if err := r.newStep("park").save(ctx); err != nil {
 		return err
 	}
 	r.engine.timers.Expect(r.record.WakeAt)
 	return nil
-}
-
-func (r *role) maxSteps() int {
-	if n := int(r.side().Spec.MaxSteps); n > 0 {
-		return n
-	}
-	return defaultMaxSteps
-}
-
-// buildTools builds the current tools of the side. It does nothing when they are built and cannot have changed.
-func (r *run) buildTools(ctx context.Context) (err error) {
-	if r.tools != nil && (r.exec == nil || !r.exec.ToolsChange()) {
-		if changed, err := r.skillsChanged(ctx); !changed || err != nil {
-			return err
-		}
-	}
-	if !hasTools(r.side()) {
-		r.tools, err = tool.NewSet()
-		return err
-	}
-	x, err := r.execution(ctx)
-	if err != nil {
-		return err
-	}
-	r.tools, err = x.BuildTools(ctx)
-	return err
-}
-
-// execution returns the execution of the run's code, and creates it when it is first needed. The variables are
-// resolved before any code runs.
-func (r *run) execution(ctx context.Context) (*codeexec.Execution, error) {
-	if r.exec != nil {
-		return r.exec, nil
-	}
-	if !r.envLoaded {
-		if _, err := r.loadEnv(ctx); err != nil {
-			return nil, err
-		}
-	}
-	st, err := r.state(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
-	r.exec.Host.Handoffs = &handoffsOf{engine: r.engine, thread: r.thread, agent: r.agent, made: r.checkpoint.Handoffs}
-	if r.lines == nil {
-		r.lines = r.exec.Code.Lines
-	}
-	r.exec.Code.Lines = r.lines // the limits on log lines apply to the whole run
-	if r.session != nil {
-		r.exec.Host.Session = r.session
-	} else if err := r.exec.Host.Session.Restore(r.sessionState); err != nil {
-		r.log.Error(err, "cannot restore the state of the session: the run continues without it", "run", r.record.ID)
-	}
-	if r.exec.Turn != nil { // nil while no run is under way
-		r.exec.Turn.Resume(r.checkpoint.Turn)
-	}
-	r.useSide()
-	r.restoreContext(r.exec)
-	return r.exec, nil
-}
-
-// hasTools reports whether a side has any tools at all.
-func hasTools(s *definition.Side) bool {
-	return len(s.Prompt.Spec.Tools) > 0 || len(s.Prompt.Skills) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
-}
-
-// state returns the thread's state with the fence of the run.
-func (r *run) state(ctx context.Context) (*thread.State, error) {
-	st, err := r.engine.threads.Open(ctx, r.thread.ID)
-	if err != nil {
-		return nil, err
-	}
-	return st.WithFence(r.fence).WithReader(func(context.Context) thread.EnvReader { return r.reader() }), nil
 }

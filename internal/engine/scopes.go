@@ -7,28 +7,13 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread/scopes"
 )
-
-// scopes returns the session of the run, or nil if no code has run yet.
-func (r *run) scopes() *scopes.Session {
-	if r.exec != nil {
-		return r.exec.Host.Session
-	}
-	return r.session
-}
-
-// owesScopes reports whether code has changed state that is not saved.
-func (r *run) owesScopes() bool {
-	session := r.scopes()
-	return session != nil && !session.Save(false).Empty()
-}
 
 // settleWork waits for background work that continues after the answer, so that its changes of state are saved with the
 // run's end. m is the answer if it is not in the log yet. settleWork writes it before it waits, and then returns nil. If
 // there is nothing to wait for, or the write fails, it returns m.
 func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message, error) {
-	s := r.scopes()
+	s := r.code.Session()
 	if s == nil || !s.Working() {
 		return m, nil
 	}
@@ -48,7 +33,7 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 	err := s.Wait(wait)
 	r.countHandlers()
 	if errors.Is(err, codeexec.ErrSlowWork) {
-		r.lines.Fail("", fmt.Sprintf("background work after the answer takes longer than %s: the run ends without it", codeexec.AfterResponse))
+		r.code.Lines.Fail("", fmt.Sprintf("background work after the answer takes longer than %s: the run ends without it", codeexec.AfterResponse))
 		r.log.Info("background work after the answer takes too long: the run ends without it", "run", r.record.ID, "limit", codeexec.AfterResponse.String())
 		return m, nil
 	}

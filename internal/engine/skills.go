@@ -3,17 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-// skillsChanged reports whether the active skills are not those that the tools of the side were made for.
-func (r *run) skillsChanged(ctx context.Context) (bool, error) {
-	now, err := r.engine.env.ActiveSkills(ctx, r.side(), r.thread.ID)
-	return err == nil && !slices.Equal(now, r.tools.Skills()), err
-}
 
 // CheckSkill checks an activation from outside: if the thread's agent has a skill of that name, the arguments have to fit
 // its schema. If the agent has no such skill or is not ready, the activation is the caller's own record and is accepted.

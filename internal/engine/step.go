@@ -56,7 +56,7 @@ func (s *step) clear() {
 // exception is what parallel calls, and code that waits for a prompt, had changed when a step beside or within theirs was
 // committed (docs/adr/0035-what-code-waits-for.md).
 func (s *step) saveScopes(final bool) {
-	if session := s.run.scopes(); session != nil {
+	if session := s.run.code.Session(); session != nil {
 		s.scopes = session.Save(final)
 		s.add(s.scopes.Ops...)
 	}
@@ -76,7 +76,7 @@ func (s *step) commit(ctx context.Context) error {
 	s.writeSessionState()
 	ops, written := r.hooks.AddTo(s.ops)
 	mark := &store.Mark{}
-	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, append(ops, mark)...); err != nil {
+	if err := r.engine.store.Apply(ctx, r.Thread.ID, r.fence, append(ops, mark)...); err != nil {
 		return err
 	}
 	s.remember(ops, mark)
@@ -111,12 +111,12 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 			if op.Existed {
 				known = 0
 			}
-			own := op.To == "" || op.To == r.thread.ID
-			if r.conv != nil && own && (r.frame != nil || op.Message.Depth == 0 && !op.Existed) {
+			own := op.To == "" || op.To == r.Thread.ID
+			if r.conv != nil && own && (r.Frame != nil || op.Message.Depth == 0 && !op.Existed) {
 				r.conv.Add(*op.Message) // others belong to a called prompt, which reads them when it continues
 			}
 		case *store.Enqueue:
-			if op.To == "" || op.To == r.thread.ID {
+			if op.To == "" || op.To == r.Thread.ID {
 				known = 0 // the run has to read the inbox again
 			}
 		}
@@ -128,7 +128,7 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 	}
 	if s.scopes != nil {
 		if s.scopes.State != nil {
-			r.sessionState = s.scopes.State // for an execution that replaces a lost one
+			r.code.Saved = s.scopes.State // for an execution that replaces a lost one
 		}
 		s.scopes.Done()
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -278,8 +279,8 @@ type lateChildren struct {
 	made []func(context.Context) error
 }
 
-// Create implements engine.Children.
-func (l *lateChildren) Create(_ context.Context, parent *store.Thread, req engine.ChildRequest) (*skeinv1.ChildStatus, error) {
+// Create implements ports.Children.
+func (l *lateChildren) Create(_ context.Context, parent *store.Thread, req ports.ChildRequest) (*skeinv1.ChildStatus, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.made = append(l.made, func(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // errShare says that the namespace has as many requests under way as it may. It names no namespace.
@@ -45,16 +46,18 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request, session string) (
 			a.entry.Code = http.StatusOK
 		}
 		s.opts.Audit.Record(&a.entry)
+		a.endSpan()
 		if failed != nil {
 			panic(failed) // the HTTP server logs it and closes the connection
 		}
 	}
 }
 
-// audible is an answer that knows its status, and the entry of its request.
+// audible is an answer that knows its status, with the entry and the span of its request.
 type audible struct {
 	http.ResponseWriter
 	entry audited.Entry
+	span  *telemetry.Span // nil: none
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -69,7 +72,7 @@ func (a *audible) WriteHeader(code int) {
 func (a *audible) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // subresources are what requests are about, in the words of the runtime API. Others are about the thread as a whole.
-var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions": "queue", webhookPath: "queue", "v1/messages": "messages"}
+var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions": "queue", webhookPath: "queue", socketPath: "queue", "v1/messages": "messages"}
 
 // of names whose request it is.
 func (a *audible) of(kind, namespace, name, path string) {

@@ -38,7 +38,7 @@ func (ls *limiters) of(g *definitions.Gateway) *limiter {
 	l := &limiter{
 		limits: g.Limits, threads: lru.New(maxThreads), addresses: lru.New(maxAddresses),
 		total: perMinute(g.Limits.Total), begun: perMinute(g.Limits.NewThreads), open: make(chan struct{}, g.Limits.Open),
-		asking: make(chan struct{}, maxAsking), bodies: newBudget(maxGatewayBodies),
+		sockets: make(chan struct{}, g.Limits.Open), asking: make(chan struct{}, maxAsking), bodies: newBudget(maxGatewayBodies),
 	}
 	ls.all.Add(key, l)
 	return l
@@ -49,6 +49,7 @@ type limiter struct {
 	limits       skeinv1.GatewayLimits
 	total, begun *rate.Limiter
 	open         chan struct{} // one for each request that waits for an answer
+	sockets      chan struct{} // one for each WebSocket that is open
 	asking       chan struct{} // one for each that waits for its id
 	bodies       *budget
 

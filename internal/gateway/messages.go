@@ -137,10 +137,13 @@ func (s *Server) message(q *request) error {
 	return s.say(q, &saying{content: in.Content, key: key}, func() sink { return s.sinkOf(q) })
 }
 
+// maxKey is the most characters that an idempotency key may have.
+const maxKey = 200
+
 // idempotencyKey returns the key under which a repeat of a request finds the first one, or "".
 func idempotencyKey(q *request) (string, error) {
 	key := q.Header.Get(runtimev1.HeaderIdempotencyKey)
-	if len(key) > 200 {
+	if len(key) > maxKey {
 		return "", badRequest("an Idempotency-Key has 200 characters at most")
 	}
 	return key, nil

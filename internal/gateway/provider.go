@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -78,7 +80,7 @@ func (s *Server) provided(q *request, path string) (string, error) {
 	if found := q.gateway.IDs.Of(q.Request); !found.New {
 		ask.ThreadID = found.ID
 	}
-	id, err := s.askProvider(q.Context(), q.gateway, &ask)
+	id, err := s.ask(q, &ask)
 	var p *problem
 	if err == nil || errors.As(err, &p) {
 		return id, err
@@ -87,7 +89,38 @@ func (s *Server) provided(q *request, path string) (string, error) {
 	return "", errNoID
 }
 
-// askProvider returns the id that a provider gives. Its error is a *problem, or says what is wrong with the provider.
+// ask returns the id that a provider gives, a service or code. Its error is a *problem, or says what is wrong with the provider.
+func (s *Server) ask(q *request, ask *idQuestion) (string, error) {
+	c := q.gateway.Provider.Code
+	if c == nil {
+		return s.askProvider(q.Context(), q.gateway, ask)
+	}
+	headers := make(map[string]any, len(ask.Headers))
+	for name, v := range ask.Headers {
+		headers[name] = v
+	}
+	id, err := s.opts.Engine.ThreadID(q.Context(), c, map[string]any{
+		"method": ask.Method, "url": urlOf(q), "headers": headers, "threadId": ask.ThreadID,
+	})
+	switch {
+	case errors.Is(err, definition.ErrRefusedUser):
+		return "", errUnknownUser
+	case err != nil:
+		return "", err
+	}
+	return id, ids.Check(id) // IDS-02
+}
+
+// urlOf returns the address of a request, as far as the gateway knows it.
+func urlOf(q *request) string {
+	u := url.URL{Scheme: "http", Host: q.Host, Path: q.URL.Path, RawQuery: q.URL.RawQuery}
+	if secure(q.Request) {
+		u.Scheme = "https"
+	}
+	return u.String()
+}
+
+// askProvider returns the id that a service gives. Its error is a *problem, or says what is wrong with the provider.
 func (s *Server) askProvider(ctx context.Context, g *definitions.Gateway, ask *idQuestion) (string, error) {
 	if s.opts.Network == nil {
 		return "", errors.New("there is no network for id providers")

@@ -40,6 +40,7 @@ var paths = map[string]struct {
 	"v1/messages":         {http.MethodGet, (*Server).messages},
 	"v1/new":              {http.MethodPost, (*Server).begin},
 	"v1/chat/completions": {http.MethodPost, (*Server).chat},
+	socketPath:            {http.MethodGet, nil},
 }
 
 // segment is a name in a path, as Kubernetes names objects. Others are not looked up.
@@ -120,12 +121,14 @@ func (s *Server) gated(q *request, path string) error {
 	if refused != nil {
 		return refused
 	}
-	done, err := s.enter(who("gateway", q.gateway.Namespace, q.gateway.Name), q.gateway.Namespace, q.Method == http.MethodPost)
+	lasting := q.Method == http.MethodPost || path == socketPath
+	done, err := s.enter(who("gateway", q.gateway.Namespace, q.gateway.Name), q.gateway.Namespace, lasting)
 	defer done()
 	if err != nil {
 		return err
 	}
 	if name, ok := strings.CutPrefix(path, modelsPath); ok && (name == "" || name[0] == '/') {
+		q.Request = traced(q.answer, q.Request, "gateway", modelsPath)
 		return s.models(q, strings.TrimPrefix(name, "/"))
 	}
 	p, ok := paths[path]
@@ -136,6 +139,10 @@ func (s *Server) gated(q *request, path string) error {
 		q.answer.Header().Set("Allow", p.method)
 		return methodNotAllowed(p.method)
 	}
+	if path == socketPath { // it lasts: its messages have traces of their own
+		return s.socket(q)
+	}
+	q.Request = traced(q.answer, q.Request, "gateway", path)
 	return p.handle(s, q)
 }
 

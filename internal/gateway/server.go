@@ -18,6 +18,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
@@ -30,6 +31,8 @@ import (
 type Engine interface {
 	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
 	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+	// ThreadID asks the code of a ThreadGateway which conversation a request means. Its answer must be checked.
+	ThreadID(ctx context.Context, c *definition.IDCode, request map[string]any) (string, error)
 }
 
 // Gateways finds ThreadGateways.

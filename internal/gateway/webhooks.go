@@ -148,7 +148,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	if err := memory.Draw(r.Context(), takes(body)); err != nil {
 		return nil, err
 	}
-	return s.store(r.Context(), to, id, event, body)
+	return s.store(traced(w, r, "webhookreceiver", webhookPath).Context(), to, id, event, body)
 }
 
 // checked returns the id and the event of a delivery whose signature fits.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/telemetry"
@@ -32,7 +32,7 @@ func ChildEnded(status string) bool {
 	return status == ChildCompleted || status == ChildFailed || status == ChildTerminated
 }
 
-// Children implements engine.Children: each child is a Subagent object (SUB-01).
+// Children implements ports.Children: each child is a Subagent object (SUB-01).
 type Children struct {
 	client client.Client
 	live   client.Reader
@@ -54,7 +54,7 @@ type ChildTask struct {
 	Telemetry telemetry.Origin `json:"telemetry,omitzero"`
 }
 
-var _ engine.Children = (*Children)(nil)
+var _ ports.Children = (*Children)(nil)
 
 // NewChildren returns the port. The client must read its own writes, so that List includes what Create made.
 // live reads from the API server, past any cache.
@@ -62,9 +62,9 @@ func NewChildren(c client.Client, live client.Reader, st ChildStore) *Children {
 	return &Children{client: c, live: live, store: st}
 }
 
-// Create implements engine.Children. What a model or code gave to the child stays out of etcd (K8S-07): the store has it
+// Create implements ports.Children. What a model or code gave to the child stays out of etcd (K8S-07): the store has it
 // before the object refers to it.
-func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.ChildRequest) (*skeinv1.ChildStatus, error) {
+func (c *Children) Create(ctx context.Context, parent *store.Thread, req ports.ChildRequest) (*skeinv1.ChildStatus, error) {
 	s := &skeinv1.Subagent{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       parent.Namespace,
@@ -122,7 +122,7 @@ func Refused(err error) bool {
 		apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// Exists implements engine.Children.
+// Exists implements ports.Children.
 func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error) {
 	var s skeinv1.Subagent
 	err := c.live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: reference}, &s)
@@ -151,7 +151,7 @@ func (c *Children) existing(ctx context.Context, parent *store.Thread, want *ske
 	return ptr.To(Entry(&have)), nil
 }
 
-// List implements engine.Children.
+// List implements ports.Children.
 func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
 	var list skeinv1.SubagentList
 	if err := c.client.List(ctx, &list, client.InNamespace(parent.Namespace), client.MatchingFields{objects.IndexThread: parent.Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -23,29 +21,7 @@ func (e *Effects) WithQuotas(limits func(namespace string) store.Quotas) *Effect
 
 // Pending returns how many ScheduledEffects of a namespace have not ended, as the cache shows them.
 func (e *Effects) Pending(ctx context.Context, namespace string) (int64, error) {
-	return e.unended(ctx, namespace, nil)
-}
-
-// unended counts the ScheduledEffects that have not ended: those that the cache shows, and those of claimed that it does
-// not know.
-func (e *Effects) unended(ctx context.Context, namespace string, claimed []string) (n int64, err error) {
-	var list skeinv1.ScheduledEffectList
-	if err := e.client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return 0, fmt.Errorf("count ScheduledEffects: %w", err)
-	}
-	known := make(map[string]bool, len(list.Items))
-	for i := range list.Items {
-		known[list.Items[i].Name] = true
-		if list.Items[i].Status.CompletionTime == nil {
-			n++
-		}
-	}
-	for _, name := range claimed {
-		if !known[name] {
-			n++
-		}
-	}
-	return n, nil
+	return e.quota.unended(ctx, namespace, nil)
 }
 
 // claim reserves room for an effect in the quota of its namespace, over all replicas (K8S-11). release is for an object that
@@ -63,13 +39,13 @@ func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (releas
 	err = e.store.ClaimRoom(ctx, store.RoomClaim{
 		Namespace: s.Namespace, Resource: store.QuotaEffects, Name: s.Name, Limit: limit, TTL: unseenFor,
 		Count: func(claimed []string) (n int64) {
-			n, failed = e.unended(ctx, s.Namespace, claimed)
+			n, failed = e.quota.unended(ctx, s.Namespace, claimed)
 			return n
 		},
 	})
 	var full *store.NamespaceQuotaError
 	if failed == nil && errors.As(err, &full) {
-		return nil, &engine.EffectQuotaError{Message: full.Error()}
+		return nil, &ports.EffectQuotaError{Message: full.Error()}
 	}
 	if err := cmp.Or(failed, err); err != nil {
 		return nil, err

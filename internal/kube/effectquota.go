@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -37,12 +37,13 @@ type EffectQuota struct {
 
 	mu     sync.Mutex
 	counts map[client.ObjectKey]int                  // by namespace and thread; of a whole namespace with the name ""
+	known  map[string]map[string]struct{}            // by namespace: the names of all objects that the cache has shown
 	unseen map[client.ObjectKey]map[string]time.Time // by namespace and thread: created objects that the cache has not shown
 }
 
 // NewEffectQuota returns a quota for a thread and for a namespace.
 func NewEffectQuota(perThread, perNamespace int) *EffectQuota {
-	return &EffectQuota{PerThread: perThread, PerNamespace: perNamespace, counts: map[client.ObjectKey]int{}, unseen: map[client.ObjectKey]map[string]time.Time{}}
+	return &EffectQuota{PerThread: perThread, PerNamespace: perNamespace, counts: map[client.ObjectKey]int{}, known: map[string]map[string]struct{}{}, unseen: map[client.ObjectKey]map[string]time.Time{}}
 }
 
 // Follow counts the ScheduledEffects of a cache.
@@ -82,8 +83,15 @@ func (q *EffectQuota) change(before, after any) {
 	}
 	s, ok := after.(*skeinv1.ScheduledEffect)
 	if !ok {
+		if s, ok = before.(*skeinv1.ScheduledEffect); ok {
+			delete(q.known[s.Namespace], s.Name)
+		}
 		return
 	}
+	if q.known[s.Namespace] == nil {
+		q.known[s.Namespace] = map[string]struct{}{}
+	}
+	q.known[s.Namespace][s.Name] = struct{}{}
 	q.see(client.ObjectKey{Namespace: s.Namespace}, s.Name)
 	q.see(quotaKey(s), s.Name)
 	if s.Status.CompletionTime == nil {
@@ -121,11 +129,35 @@ func quotaKey(s *skeinv1.ScheduledEffect) client.ObjectKey {
 	return key
 }
 
-// admit counts an object that is about to be created, or returns an *engine.EffectQuotaError. undo is for an object that was
+// unended returns how many objects of a namespace have not ended: those that the cache has shown, and those of claimed that it has not.
+func (q *EffectQuota) unended(ctx context.Context, namespace string, claimed []string) (int64, error) {
+	if err := q.wait(ctx); err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := int64(q.counts[client.ObjectKey{Namespace: namespace}])
+	for _, name := range claimed {
+		if _, ok := q.known[namespace][name]; !ok {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// wait returns when the cache has reported all objects.
+func (q *EffectQuota) wait(ctx context.Context) error {
+	if q.synced != nil && !toolscache.WaitForCacheSync(ctx.Done(), q.synced) {
+		return fmt.Errorf("count ScheduledEffects: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// admit counts an object that is about to be created, or returns a *ports.EffectQuotaError. undo is for an object that was
 // not created.
 func (q *EffectQuota) admit(ctx context.Context, thread *store.Thread, name string, now time.Time) (undo func(), err error) {
-	if q.synced != nil && !toolscache.WaitForCacheSync(ctx.Done(), q.synced) {
-		return nil, fmt.Errorf("count ScheduledEffects: %w", context.Cause(ctx))
+	if err := q.wait(ctx); err != nil {
+		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,7 +182,7 @@ func (q *EffectQuota) admit(ctx context.Context, thread *store.Thread, name stri
 			}
 		}
 		if n := q.counts[l.key] + len(q.unseen[l.key]); n >= l.most {
-			return nil, &engine.EffectQuotaError{Message: fmt.Sprintf(
+			return nil, &ports.EffectQuotaError{Message: fmt.Sprintf(
 				"the %s has %d ScheduledEffects that have not ended, and its quota is %d: remove some with removeScheduledEffect, wait until they have ended, or raise %s of the manager",
 				l.what, n, l.most, l.flag)}
 		}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/scratch"
@@ -63,7 +63,7 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 		port = kube.NewEffects(c, c, db, clock, quota)
 	})
 	schedule := func(ctx context.Context, t *store.Thread, cause string) error {
-		_, err := port.Schedule(ctx, t, engine.EffectRequest{Cause: cause, Name: "remind", Delay: time.Hour})
+		_, err := port.Schedule(ctx, t, ports.EffectRequest{Cause: cause, Name: "remind", Delay: time.Hour})
 		return err
 	}
 	object := func(name, thread string) *skeinv1.ScheduledEffect {
@@ -74,7 +74,7 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 		return s
 	}
 	refused := func(text string) OmegaMatcher {
-		return And(BeAssignableToTypeOf(&engine.EffectQuotaError{}), MatchError(HavePrefix(text)))
+		return And(BeAssignableToTypeOf(&ports.EffectQuotaError{}), MatchError(HavePrefix(text)))
 	}
 
 	It("admit as many of twenty calls at once as there is room for, on each thread and in the namespace", func(ctx SpecContext) {
@@ -129,6 +129,27 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 		Expect(schedule(ctx, other, "o1")).To(refused("the namespace"), "it did not count")
 		quota.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: a})
 		Expect(schedule(ctx, other, "o1")).To(Succeed())
+	})
+
+	It("of a ThreadQuota count what the cache shows, and what was claimed and it does not show yet", Label("K8S-11"), func(ctx SpecContext) {
+		port.WithQuotas(func(string) store.Quotas {
+			return store.Quotas{store.QuotaEffects: {Hard: 4, By: `ThreadQuota "team"`}}
+		})
+		quota.PerThread, quota.PerNamespace = 0, 0
+		for i := range 2 {
+			quota.OnAdd(object(fmt.Sprint("declared", i), ""), true)
+		}
+		Expect(schedule(ctx, parent, "c0")).To(Succeed())
+		var list skeinv1.ScheduledEffectList
+		Expect(cluster.List(ctx, &list)).To(Succeed())
+		quota.OnAdd(&list.Items[0], false)
+		lists.Store(0)
+		Expect(schedule(ctx, parent, "c1")).To(Succeed(), "c0 counts once")
+		Expect(schedule(ctx, parent, "c2")).To(MatchError(ContainSubstring("4")))
+		Expect(port.Pending(ctx, kubetest.Namespace)).To(BeEquivalentTo(3))
+		Expect(lists.Load()).To(BeZero(), "nothing is listed to count it")
+		quota.OnDelete(object("declared0", ""))
+		Expect(schedule(ctx, parent, "c2")).To(Succeed())
 	})
 
 	It("count an object once that was created here and that the cache shows later", func(ctx SpecContext) {

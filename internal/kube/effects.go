@@ -17,9 +17,9 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/effectplan"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/effects"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
@@ -37,7 +37,7 @@ const (
 // maxHookDepth is the maximum of spec.hookDepth.
 const maxHookDepth = 1000
 
-// Effects implements engine.Effects: each pending effect is a ScheduledEffect object (EFF-01).
+// Effects implements ports.Effects: each pending effect is a ScheduledEffect object (EFF-01).
 type Effects struct {
 	client client.Client
 	live   client.Reader
@@ -54,11 +54,12 @@ type EffectStore interface {
 	StopEffect(ctx context.Context, effectID string) error
 	PutEffectArgs(ctx context.Context, a store.EffectArgs) error
 	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
+	RemoveEffectArgs(ctx context.Context, id string) error
 	ClaimRoom(ctx context.Context, c store.RoomClaim) error
 	ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
 }
 
-var _ engine.Effects = (*Effects)(nil)
+var _ ports.Effects = (*Effects)(nil)
 
 // NewEffects returns the port. The client must read its own writes, so that List includes what was just scheduled.
 // live reads from the API server, past any cache.
@@ -66,9 +67,9 @@ func NewEffects(c client.Client, live client.Reader, st EffectStore, clk clock.P
 	return &Effects{client: c, live: live, store: st, clock: clk, quota: quota}
 }
 
-// Schedule implements engine.Effects. The Effect must exist, because otherwise the call would never fire. It need not
+// Schedule implements ports.Effects. The Effect must exist, because otherwise the call would never fire. It need not
 // be ready yet.
-func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine.EffectRequest) (string, error) {
+func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.EffectRequest) (string, error) {
 	if err := effects.CheckArgs(req.Args); err != nil {
 		return "", &domain.InvalidError{Field: "args", Message: err.Error()}
 	}
@@ -183,13 +184,13 @@ func (e *Effects) existing(ctx context.Context, want *skeinv1.ScheduledEffect) (
 	return string(have.UID), nil
 }
 
-// List implements engine.Effects.
-func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) ([]engine.ScheduledEffect, error) {
+// List implements ports.Effects.
+func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) ([]ports.ScheduledEffect, error) {
 	pending, err := e.pending(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	out := []engine.ScheduledEffect{}
+	out := []ports.ScheduledEffect{}
 	for _, s := range pending {
 		if name != "" && objects.EffectName(s.Spec.Effect) != objects.EffectName(name) {
 			continue
@@ -199,10 +200,13 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 			continue
 		}
 		args, err := e.args(ctx, s)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // it has fired meanwhile, or its thread is being purged
+		}
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, engine.ScheduledEffect{
+		out = append(out, ports.ScheduledEffect{
 			ID:          string(s.UID),
 			Name:        s.Spec.Effect,
 			Args:        args,
@@ -210,13 +214,13 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 			CreatedAt:   s.CreationTimestamp.UnixMicro(),
 		})
 	}
-	slices.SortFunc(out, func(a, b engine.ScheduledEffect) int {
+	slices.SortFunc(out, func(a, b ports.ScheduledEffect) int {
 		return cmp.Or(cmp.Compare(a.ScheduledAt, b.ScheduledAt), cmp.Compare(a.ID, b.ID))
 	})
 	return out, nil
 }
 
-// Remove implements engine.Effects. A one-time effect that has fired cannot be removed. A schedule can, and fires no more.
+// Remove implements ports.Effects. A one-time effect that has fired cannot be removed. A schedule can, and fires no more.
 func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (bool, error) {
 	pending, err := e.pending(ctx, thread)
 	if err != nil {
@@ -233,6 +237,10 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return false, fmt.Errorf("delete ScheduledEffect %q: %w", s.Name, err)
 		}
+		if s.Spec.ArgsRef != "" {
+			// The effect is removed, whatever comes of this: what is left goes with the thread.
+			_ = e.store.RemoveEffectArgs(ctx, s.Spec.ArgsRef)
+		}
 		return true, nil
 	}
 	return false, nil
@@ -248,7 +256,7 @@ func (e *Effects) stop(ctx context.Context, s *skeinv1.ScheduledEffect) (bool, e
 	return err == nil, err
 }
 
-// ID implements engine.Effects.
+// ID implements ports.Effects.
 func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error) {
 	var s skeinv1.ScheduledEffect
 	err := e.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s, client.UnsafeDisableDeepCopy)
@@ -310,11 +318,7 @@ func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1
 func (e *Effects) args(ctx context.Context, s *skeinv1.ScheduledEffect) (json.RawMessage, error) {
 	switch {
 	case s.Spec.ArgsRef != "":
-		args, err := e.store.EffectArgs(ctx, s.Spec.ArgsRef)
-		if errors.Is(err, store.ErrNotFound) {
-			return json.RawMessage("{}"), nil // the thread is being purged
-		}
-		return args, err
+		return e.store.EffectArgs(ctx, s.Spec.ArgsRef)
 	case s.Spec.Args == nil || len(s.Spec.Args.Raw) == 0:
 		return json.RawMessage("{}"), nil
 	}

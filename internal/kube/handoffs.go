@@ -9,19 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-var _ engine.ThreadObjects = (*Threads)(nil)
+var _ ports.ThreadObjects = (*Threads)(nil)
 
-// Name implements engine.ThreadObjects.
+// Name implements ports.ThreadObjects.
 func (*Threads) Name(origin *store.Thread, cause string) string {
 	return objects.DerivedName(origin.Name+"-handoff", origin.ID, cause)
 }
 
-// Declare implements engine.ThreadObjects. The thread of a context handoff is a Thread object that adopts what is stored
+// Declare implements ports.ThreadObjects. The thread of a context handoff is a Thread object that adopts what is stored
 // already (REL-03), so the object has nothing of what was said.
 func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) error {
 	o := &skeinv1.Thread{

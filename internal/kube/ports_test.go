@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
@@ -34,7 +34,7 @@ import (
 var parent = &store.Thread{ID: "11111111-2222-4333-8444-555555555555", Namespace: kubetest.Namespace, Name: "thread", RootID: "11111111-2222-4333-8444-555555555555"}
 
 var _ = Describe("Children", func() {
-	request := engine.ChildRequest{
+	request := ports.ChildRequest{
 		Cause: "call_1", RunID: "sess_1", Title: "Sum", Message: "add", Arguments: json.RawMessage(`{"a":1}`), Attachments: []string{"/a.csv"},
 		Subagent: skeinv1.AgentSubagent{Name: "Helper_One", AgentRef: skeinv1.LocalRef{Name: "worker"}, Blocking: true, ParentCommunication: skeinv1.CommunicationImplicit},
 	}
@@ -175,26 +175,26 @@ var _ = Describe("Effects", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(db.Close)
 		port := kube.NewEffects(c, c, db, testingclock.NewFakePassiveClock(now), kube.NewEffectQuota(0, 0))
-		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "acme/remind_me"})
+		_, err = port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c0", Name: "acme/remind_me"})
 		Expect(err).To(MatchError(HavePrefix(`there is no Effect "acme.remind-me" in namespace`)))
 		for _, name := range []string{"acme.remind-me", "later"} {
 			Expect(c.Create(ctx, &skeinv1.Effect{ObjectMeta: metav1.ObjectMeta{Namespace: parent.Namespace, Name: name}})).To(Succeed())
 		}
-		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "none"})
+		_, err = port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c0", Name: "none"})
 		var unknown *definition.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 		Expect(err).To(MatchError(HaveSuffix("create it first; existing Effects: acme.remind-me, later")))
-		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "later", Args: json.RawMessage(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)})
+		_, err = port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c0", Name: "later", Args: json.RawMessage(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)})
 		var invalid *thread.InvalidError
 		Expect(errors.As(err, &invalid)).To(BeTrue())
 		Expect(invalid).To(HaveValue(And(HaveField("Field", "args"), HaveField("Message", HavePrefix("the arguments have 1048584 bytes, more than the limit of 1048576")))))
-		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})
+		id, err := port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(Equal("uid-1"))
-		again, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Delay: time.Hour})
+		again, err := port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c1", Name: "acme/remind_me", Delay: time.Hour})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again).To(Equal(id), "a repeat of the call schedules nothing more")
-		later, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c2", Name: "later", Delay: time.Hour})
+		later, err := port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c2", Name: "later", Delay: time.Hour})
 		Expect(err).NotTo(HaveOccurred())
 
 		list, err := port.List(ctx, parent, "")

@@ -27,8 +27,8 @@ func (r *restarting) Stream(ctx context.Context, req Request, emit func(Delta)) 
 	if sent {
 		emit(Delta{Reset: true})
 	}
-	req.Session, req.SessionMessages = "", 0
-	return r.client.Stream(InTurn(ctx), req, emit)
+	req.Session, req.SessionMessages, req.Later = "", 0, nil
+	return r.client.Stream(ctx, req, emit)
 }
 
 // Embed implements Embedder if the client does.

@@ -80,6 +80,9 @@ type Firing struct {
 	KeyedBy string
 	// AvailableAt is when it may be claimed. RecordFiring and RecordDue take it as the earliest time of the first attempt.
 	AvailableAt int64
+	// TakesArgs names stored arguments that Args are a copy of. RecordFiring removes them with the recording, whatever then becomes of
+	// the object. It is not read back.
+	TakesArgs string
 }
 
 // Key returns the key of the firing.
@@ -203,11 +206,18 @@ type FiringStore interface {
 	PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error
 	// StoredEffects lists effects with a schedule that has not changed since a time, in the order of their ids.
 	StoredEffects(ctx context.Context, after string, before time.Time, limit int) ([]string, error)
+	// EndedEffects lists one-time effects whose firing ended before a time, in the order of their ids.
+	EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]EndedEffect, error)
 	// PutEffectArgs stores arguments. A repeat changes nothing.
 	PutEffectArgs(ctx context.Context, a EffectArgs) error
 	// EffectArgs returns stored arguments, or ErrNotFound.
 	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
+	// RemoveEffectArgs removes stored arguments.
+	RemoveEffectArgs(ctx context.Context, id string) error
 }
+
+// EndedEffect names the object of a one-time effect whose firing has ended.
+type EndedEffect struct{ EffectID, Namespace, Name string }
 
 // EffectArgs are arguments of a ScheduledEffect that its object does not hold.
 type EffectArgs struct {

@@ -9,8 +9,10 @@ type Thread struct {
 	Namespace string
 	Name      string // of the Thread object
 	Agent     string // the current agent
-	// Threadless marks a record that stands for a ScheduledEffect whose code runs without a thread. It is never stored.
+	// Threadless marks a record that stands for an object whose code runs without a thread. It is never stored.
 	Threadless bool
+	// Kind is the kind of that object; empty for a ScheduledEffect.
+	Kind string
 	// OriginAgent is the agent that the thread was created with. DeclaredAgent is the one that the spec of its object
 	// named when the spec was last followed (AGT-03). The store fills in both.
 	OriginAgent   string
@@ -59,13 +61,16 @@ type Thread struct {
 	Diff           DiffStats
 }
 
-// OwnedBy returns the kind of the object that the record stands for: Thread, or ScheduledEffect for code that runs without a
+// OwnedBy returns the kind of the object that the record stands for: Thread, or another for code that runs without a
 // thread.
 func (t *Thread) OwnedBy() string {
-	if t.Threadless {
-		return "ScheduledEffect"
+	switch {
+	case !t.Threadless:
+		return "Thread"
+	case t.Kind != "":
+		return t.Kind
 	}
-	return "Thread"
+	return "ScheduledEffect"
 }
 
 // OwnerUID returns the UID of the Thread object that the thread belongs to, or last belonged to.

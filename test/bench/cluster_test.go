@@ -133,7 +133,7 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		}).Should(Succeed())
 		writes, err := cluster.Writes(operator, ns, began)
 		Expect(err).NotTo(HaveOccurred())
-		refused, err := cluster.Refused(operator, ns, began)
+		refused, err := cluster.RefusedWrites(operator, ns, began)
 		Expect(err).NotTo(HaveOccurred())
 		kinds := map[string]int{}
 		for _, w := range refused {

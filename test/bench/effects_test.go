@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,12 +21,9 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/test/harness"
 )
-
-// pendingEnv lists how many effects are pending when one is due at a time. 100000 takes half an hour, most of which
-// their creation takes.
-const pendingEnv = "SKEIN_BENCH_PENDING"
 
 // Effects that are due: how late their handlers begin, how many a second run, and what they cost, beside CronJobs of
 // the same cluster.
@@ -46,35 +42,18 @@ var _ = Describe("Effects", Ordered, Label("effects"), func() {
 		b.prepare(ctx)
 	}, NodeTimeout(20*time.Minute))
 
-	AfterEach(func() {
-		load, err := os.ReadFile("/proc/loadavg")
-		Expect(err).NotTo(HaveOccurred())
-		figure("  load average over 1, 5 and 15 minutes", "%s", strings.Join(strings.Fields(string(load))[:3], " "))
-	})
+	AfterEach(func() { load() })
 
 	It("are due at once", func(ctx SpecContext) { b.storm(ctx, 1000) }, SpecTimeout(10*time.Minute))
 	It("fire on schedules, beside CronJobs", func(ctx SpecContext) { b.cron(ctx, 5, 2) }, SpecTimeout(10*time.Minute))
-	It("are due one at a time, among pending ones", func(ctx SpecContext) {
-		for _, n := range pendingCounts() {
-			b.pend(ctx, n)
-			b.lateness(ctx, 200)
-		}
-		b.restart(ctx)
-	}, SpecTimeout(90*time.Minute))
 })
 
-func pendingCounts() (out []int) {
+// load prints how busy the machine was.
+func load() {
 	GinkgoHelper()
-	list := os.Getenv(pendingEnv)
-	if list == "" {
-		list = "10 10000"
-	}
-	for _, text := range strings.Fields(list) {
-		n, err := strconv.Atoi(text)
-		Expect(err).NotTo(HaveOccurred(), "%s is a list of numbers", pendingEnv)
-		out = append(out, n)
-	}
-	return out
+	text, err := os.ReadFile("/proc/loadavg")
+	Expect(err).NotTo(HaveOccurred())
+	figure("  load average over 1, 5 and 15 minutes", "%s", strings.Join(strings.Fields(string(text))[:3], " "))
 }
 
 const effectThreads = 10
@@ -84,6 +63,7 @@ type effectBench struct {
 	cluster *harness.Cluster
 	ns      string
 	threads []*skeinv1.Thread
+	manager *harness.Manager // nil where it is a pod
 	pending int
 	base    float64 // memory of the manager before there were any
 	series  int
@@ -103,8 +83,10 @@ export default defineEffect({ args: z.object({ n: z.number() }), execute: (state
 
 func (b *effectBench) prepare(ctx SpecContext) {
 	GinkgoHelper()
-	pool := (&sandboxBench{ns: b.ns}).poolOf(effectThreads)
-	create(ctx, b.cluster, pool, harness.Scripted(b.ns, "model", harness.Echo()), harness.Prompt(b.ns, "prompt", "model"), harness.Agent(b.ns, "agent", "prompt"),
+	if b.manager == nil {
+		create(ctx, b.cluster, (&sandboxBench{ns: b.ns}).poolOf(effectThreads))
+	}
+	create(ctx, b.cluster, harness.Scripted(b.ns, "model", harness.Echo()), harness.Prompt(b.ns, "prompt", "model"), harness.Agent(b.ns, "agent", "prompt"),
 		harness.Effect(b.ns, "start", handlerStart), harness.Effect(b.ns, "zod", handlerZod), harness.Effect(b.ns, "log", handlerLog))
 	for i := range effectThreads {
 		o := harness.NewThread(b.ns, fmt.Sprintf("t-%d", i), "agent")
@@ -122,23 +104,24 @@ func (b *effectBench) prepare(ctx SpecContext) {
 	b.base = b.memory(ctx)
 }
 
-// effect returns a one-time effect as code schedules it: with its thread as the owner.
+// effect returns a one-time effect as code schedules it.
 func (b *effectBench) effect(name, effect string, n int, due time.Time) *skeinv1.ScheduledEffect {
 	t := b.threads[n%len(b.threads)]
 	return &skeinv1.ScheduledEffect{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: name, OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: skeinv1.GroupVersion.String(), Kind: "Thread", Name: t.Name, UID: t.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: name, Labels: map[string]string{skeinv1.LabelThreadID: t.ThreadID()},
+			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: name},
+			OwnerReferences: []metav1.OwnerReference{objects.ThreadOwner(t.Name, string(t.UID))}},
 		Spec: skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: t.Name}, Effect: effect, Args: harness.Raw(map[string]any{"n": n}),
 			At: ptr.To(skeinv1.NewTimestamp(due)), TTLSecondsAfterFinished: ptr.To(int32(5))},
 	}
 }
 
-// createAll creates objects, eight at a time.
-func (b *effectBench) createAll(ctx context.Context, n int, object func(i int) *skeinv1.ScheduledEffect) {
+// createAll creates objects, so many at a time.
+func (b *effectBench) createAll(ctx context.Context, at, n int, object func(i int) *skeinv1.ScheduledEffect) {
 	GinkgoHelper()
 	next := make(chan int)
 	var wg sync.WaitGroup
-	for range 8 {
+	for range at {
 		wg.Go(func() {
 			defer GinkgoRecover()
 			for i := range next {
@@ -151,71 +134,6 @@ func (b *effectBench) createAll(ctx context.Context, n int, object func(i int) *
 	}
 	close(next)
 	wg.Wait()
-}
-
-// pend makes so many effects pending in all.
-func (b *effectBench) pend(ctx SpecContext, n int) {
-	GinkgoHelper()
-	due := time.Now().Add(24 * time.Hour)
-	took := timed(func() {
-		from := b.pending
-		b.createAll(ctx, n-from, func(i int) *skeinv1.ScheduledEffect {
-			return b.effect(fmt.Sprintf("pending-%d", from+i), "start", from+i, due)
-		})
-		b.pending = n
-		b.settled(ctx)
-	})
-	memory := b.memory(ctx)
-	figure(fmt.Sprintf("%d effects pending", n), "created, and seen by the manager, in %s; manager %.0f MiB, %.0f before any: %.1f KiB each",
-		took.Round(100*time.Millisecond), memory, b.base, (memory-b.base)*1024/float64(n))
-}
-
-// settled waits until the manager has written the status of all pending effects.
-func (b *effectBench) settled(ctx SpecContext) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		seen, more := 0, ""
-		for {
-			var l skeinv1.ScheduledEffectList
-			g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.Limit(5000), client.Continue(more))).To(Succeed())
-			for i := range l.Items {
-				if l.Items[i].Status.Phase == "Pending" {
-					seen++
-				}
-			}
-			if more = l.Continue; more == "" {
-				break
-			}
-		}
-		g.Expect(seen).To(BeNumerically(">=", b.pending))
-	}).WithTimeout(60 * time.Minute).WithPolling(2 * time.Second).Should(Succeed())
-}
-
-// lateness is from the due time to the first line of the handler, when one effect is due at a time.
-func (b *effectBench) lateness(ctx SpecContext, n int) {
-	GinkgoHelper()
-	const apart = 100 * time.Millisecond
-	b.series++
-	first := time.Now().Add(time.Duration(n)*25*time.Millisecond + 5*time.Second).Truncate(time.Millisecond)
-	due := func(i int) time.Time { return first.Add(time.Duration(i) * apart) }
-	number := func(i int) int { return b.series*10_000 + i }
-	began := time.Now()
-	b.createAll(ctx, n, func(i int) *skeinv1.ScheduledEffect {
-		return b.effect(fmt.Sprintf("single-%d", number(i)), "start", number(i), due(i))
-	})
-	var late []time.Duration
-	for i := range n {
-		t := b.cluster.Thread(b.ns, b.threads[number(i)%len(b.threads)].Name)
-		Eventually(ctx, func(g Gomega) {
-			v, err := t.Value(ctx, fmt.Sprintf("began-%d", number(i)))
-			g.Expect(err).NotTo(HaveOccurred())
-			ms, err := strconv.ParseFloat(v, 64)
-			g.Expect(err).NotTo(HaveOccurred())
-			late = append(late, time.UnixMilli(int64(ms)).Sub(due(i)))
-		}).Should(Succeed())
-	}
-	figure(fmt.Sprintf("due → handler's start, %d pending", b.pending), "%s  worst %s (goal p99 25 ms with 10,000, 50 ms with 100,000)", spread(late), round(slices.Max(late)))
-	b.oneTime(ctx, "single-", n, began)
 }
 
 // oneTime prints what one-time effects have cost until they were deleted.
@@ -250,7 +168,7 @@ func (b *effectBench) storm(ctx SpecContext, n int) {
 	GinkgoHelper()
 	began := time.Now()
 	due := began.Add(time.Duration(n)*15*time.Millisecond + 5*time.Second).Truncate(time.Millisecond)
-	b.createAll(ctx, n, func(i int) *skeinv1.ScheduledEffect {
+	b.createAll(ctx, 8, n, func(i int) *skeinv1.ScheduledEffect {
 		o := b.effect(fmt.Sprintf("storm-%d", i), "zod", i, due)
 		o.Spec.TTLSecondsAfterFinished = ptr.To(int32(60))
 		return o
@@ -259,6 +177,12 @@ func (b *effectBench) storm(ctx SpecContext, n int) {
 	time.Sleep(time.Until(due))
 	pid := b.process(ctx, Default)
 	before := timesOf(pid)
+	Eventually(ctx, func(g Gomega) { // handlers end roughly in this order
+		l := b.firings(ctx, g, fmt.Sprintf("storm-%d", n-1))
+		g.Expect(l.Firings).To(HaveLen(1))
+		g.Expect(l.Firings[0].EndedAt).NotTo(BeZero())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
+	used := timesOf(pid).since(before, n)
 	var recorded, started []time.Duration
 	var last time.Time
 	for i := n - 1; i >= 0; i-- { // one of the last to end comes first, so that this asks little meanwhile
@@ -275,11 +199,10 @@ func (b *effectBench) storm(ctx SpecContext, n int) {
 			last = at
 		}
 	}
-	used := timesOf(pid).since(before, n)
 	figure(fmt.Sprintf("%d due at once: recorded", n), "%s  worst %s", spread(recorded), round(slices.Max(recorded)))
 	figure("  claimed for their handlers", "%s  worst %s", spread(started), round(slices.Max(started)))
 	figure("  handlers a second, with zod", "%.0f (goal 150)", float64(n)/last.Sub(due).Seconds())
-	figure("  processor time of each, with its status", "%s", used)
+	figure("  processor time of each until the last ended", "%s", used)
 	time.Sleep(3 * time.Second) // the last statuses
 	b.writes("  API writes of each, its deletion not counted", "storm-", n, began, "goal 2 with it")
 }
@@ -369,6 +292,9 @@ func (b *effectBench) pods(ctx SpecContext, first time.Time, each, minutes int) 
 
 // process returns the manager's.
 func (b *effectBench) process(ctx context.Context, g Gomega) int {
+	if b.manager != nil {
+		return b.manager.PID()
+	}
 	var pods corev1.PodList
 	g.Expect(b.cluster.Client.List(ctx, &pods, client.InNamespace(harness.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})).To(Succeed())
 	g.Expect(pods.Items).To(HaveLen(1))
@@ -391,28 +317,4 @@ func (b *effectBench) memory(ctx context.Context) float64 {
 	}
 	Fail("the process has no resident set")
 	return 0
-}
-
-// restart is how long it takes until the manager's next process answers, and until an effect that is due then has run.
-// The kubelet's part of it is about a second.
-func (b *effectBench) restart(ctx SpecContext) {
-	GinkgoHelper()
-	old := b.process(ctx, Default)
-	began := time.Now()
-	Expect(syscall.Kill(old, syscall.SIGTERM)).To(Succeed())
-	t := b.cluster.Thread(b.ns, b.threads[0].Name)
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(b.process(ctx, g)).NotTo(Equal(old))
-		g.Expect(t.Messages(ctx)).Error().NotTo(HaveOccurred())
-	}).Should(Succeed())
-	answers := time.Since(began)
-	const n = 9_000_000
-	create(ctx, b.cluster, b.effect("after-restart", "start", n, began))
-	Eventually(ctx, func(g Gomega) {
-		v, err := t.Value(ctx, fmt.Sprintf("began-%d", n))
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(v).NotTo(BeEmpty())
-	}).Should(Succeed())
-	figure(fmt.Sprintf("restart with %d pending", b.pending), "ready after %s (goal 30 s with 100,000), an effect has run after %s; %.0f MiB then",
-		answers.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond), b.memory(ctx))
 }

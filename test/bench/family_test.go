@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -27,6 +31,7 @@ var _ = Describe("A family", Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
 		Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
+		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))).Error().NotTo(HaveOccurred())
 		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: []string{"--thread-subagents=2000"}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(m.Stop)
@@ -34,8 +39,12 @@ var _ = Describe("A family", Ordered, func() {
 	}, NodeTimeout(10*time.Minute))
 
 	call := skeinv1.ScriptToolCall{Name: "subagent_create", Arguments: harness.Raw(map[string]any{"agent": "helper", "message": "help"})}
+	helps := func(ns string) []client.Object {
+		return []client.Object{harness.Scripted(ns, "child", harness.Answer("helped"))}
+	}
 	// family declares agents of which the parent starts so many children, at most 100 in a step, as an answer has at most 128 calls.
-	family := func(ctx SpecContext, calls int, edit func(*skeinv1.AgentSubagent), then ...skeinv1.ScriptStep) (ns string) {
+	// model gives the Model of the children, and what that needs.
+	family := func(ctx SpecContext, calls int, edit func(*skeinv1.AgentSubagent), model func(ns string) []client.Object, then ...skeinv1.ScriptStep) (ns string) {
 		GinkgoHelper()
 		ns = namespace(ctx, cluster)
 		var steps []skeinv1.ScriptStep
@@ -52,7 +61,8 @@ var _ = Describe("A family", Ordered, func() {
 		edit(&kind)
 		create(ctx, cluster, harness.Scripted(ns, "parent", append(steps, then...)...), prompt,
 			harness.Agent(ns, "parent", "parent", func(s *skeinv1.AgentSpec) { s.Subagents = []skeinv1.AgentSubagent{kind} }),
-			harness.Scripted(ns, "child", harness.Answer("helped")), harness.Prompt(ns, "child", "child"), harness.Agent(ns, "child", "child"))
+			harness.Prompt(ns, "child", "child"), harness.Agent(ns, "child", "child"))
+		create(ctx, cluster, model(ns)...)
 		Eventually(ctx, func(g Gomega) {
 			for _, name := range []string{"parent", "child"} {
 				var a skeinv1.Agent
@@ -62,17 +72,21 @@ var _ = Describe("A family", Ordered, func() {
 		}).Should(Succeed())
 		return ns
 	}
-	start := func(ctx SpecContext, ns, name string) *skeinv1.Thread {
+	start := func(ctx SpecContext, ns, name, agent string) *skeinv1.Thread {
 		GinkgoHelper()
-		t := harness.NewThread(ns, name, "parent", func(s *skeinv1.ThreadSpec) { s.Message = "go" })
+		t := harness.NewThread(ns, name, agent, func(s *skeinv1.ThreadSpec) { s.Message = "go" })
 		create(ctx, cluster, t)
 		return t
 	}
 	until := func(ctx SpecContext, t *skeinv1.Thread, is func(*skeinv1.ThreadStatus) bool) {
 		GinkgoHelper()
-		Eventually(ctx, func() bool {
-			return cluster.Client.Get(ctx, client.ObjectKeyFromObject(t), t) == nil && is(&t.Status)
-		}).WithPolling(2 * time.Millisecond).Should(BeTrue())
+		w, err := cluster.Client.Watch(ctx, &skeinv1.ThreadList{}, client.InNamespace(t.Namespace), client.MatchingFields{"metadata.name": t.Name})
+		Expect(err).NotTo(HaveOccurred())
+		defer w.Stop()
+		Eventually(ctx, w.ResultChan()).Should(Receive(WithTransform(func(e watch.Event) bool {
+			o, ok := e.Object.(*skeinv1.Thread)
+			return ok && is(&o.Status)
+		}, BeTrue())))
 	}
 	done := func(s *skeinv1.ThreadStatus) bool {
 		return s.LastRun != nil && s.LastRun.Outcome == skeinv1.RunSucceeded
@@ -80,36 +94,50 @@ var _ = Describe("A family", Ordered, func() {
 
 	It("goes to a child and back", func(ctx SpecContext) {
 		const n = 60
-		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true }, harness.Answer("done"))
-		began := time.Now()
-		var all []time.Duration
-		for i := range n {
-			all = append(all, timed(func() { until(ctx, start(ctx, ns, fmt.Sprint("p-", i)), done) }))
-		}
-		figure("new parent to child to parent, seen in its status", "%s", spread(all))
-		Eventually(ctx, func(g Gomega) { // the last writes
-			var l skeinv1.ThreadList
-			g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
-			for i := range l.Items {
-				if s := &l.Items[i].Status; s.Parent == "" {
-					g.Expect(s.ChildCounts).To(HaveValue(Equal(skeinv1.ChildCounts{Completed: 1})))
-				}
+		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true }, helps, harness.Answer("done"))
+		started := time.Now()
+		// each starts threads of an agent, one after the other, and waits until nothing is written about them any more.
+		each := func(prefix, agent string, children int32) (took []time.Duration) {
+			for i := range n {
+				took = append(took, timed(func() { until(ctx, start(ctx, ns, fmt.Sprint(prefix, i), agent), done) }))
 			}
-		}).Should(Succeed())
-		Expect(cluster.Kubectl(ctx, "-n", ns, "delete", "threads", "-l", "!skein.dev/root-thread", "--wait=false")).Error().NotTo(HaveOccurred())
-		Expect(cluster.Kubectl(ctx, "-n", ns, "delete", "threads", "--all")).Error().NotTo(HaveOccurred())
+			Eventually(ctx, func(g Gomega) {
+				var l skeinv1.ThreadList
+				g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
+				for i := range l.Items {
+					switch o := &l.Items[i]; {
+					case o.Status.Parent != "":
+						g.Expect(o.Status.TerminatedAt).NotTo(BeZero())
+					case strings.HasPrefix(o.Name, prefix):
+						g.Expect(ptr.Deref(o.Status.ChildCounts, skeinv1.ChildCounts{}).Completed).To(Equal(children))
+					}
+				}
+			}).Should(Succeed())
+			return took
+		}
+		alone := each("alone-", "child", 0)
+		before := timesWith(filepath.Dir(cluster.Kubeconfig))
+		all := each("pair-", "parent", 1)
+		used := timesWith(filepath.Dir(cluster.Kubeconfig)).since(before, n)
+		floor := plainWrites(ctx, cluster, ns, n)
+		figure("new parent to child to parent, seen in its status", "%s (goal p50 30 ms)", spread(all))
+		figure("  floor: four plain writes, one after the other", "%s; %.1f times that", spread(floor), times(all, floor))
+		figure("  a new thread without a child", "%s; %.1f times that", spread(alone), times(all, alone))
+		figure("  processor time of each", "%s", used)
+		time.Sleep(2 * time.Second) // what is gathered for a second
+		family := writesOf(cluster, ns, "pair-", started)
+		figure("  API writes of a parent and its child", "%s (goal 6)", family.each(n))
+
+		Expect(cluster.Kubectl(ctx, "-n", ns, "delete", "threads", "-l", "!skein.dev/root-thread-id")).Error().NotTo(HaveOccurred())
 		Eventually(ctx, func(g Gomega) {
 			var l skeinv1.SubagentList
 			g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
 			g.Expect(l.Items).To(BeEmpty())
 		}).Should(Succeed())
-		writes, err := cluster.Writes("", ns, began)
-		Expect(err).NotTo(HaveOccurred())
-		kinds := map[string]int{}
-		for _, w := range writes {
-			kinds[w.Verb+" "+w.Resource]++
-		}
-		figure("API writes of a parent and its child", "%.1f  %v", float64(len(writes))/n, kinds)
+		of := writesOf(cluster, ns, "pair-", started)
+		of.subtract(writesOf(cluster, ns, "alone-", started))
+		figure("  API writes of a child over its life", "%s: what a parent has besides a thread without a child (goal 6)", of.each(n))
+		figure("  refused writes of a parent, a child and another", "%s", refusedWrites(cluster, ns, started).each(n))
 	}, SpecTimeout(10*time.Minute))
 
 	It("stops a running child when its parent is deleted", func(ctx SpecContext) {
@@ -120,30 +148,45 @@ var _ = Describe("A family", Ordered, func() {
 			stopped <- struct{}{}
 		})
 		DeferCleanup(provider.Close)
-		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true; s.AgentRef.Name = "slow" }, harness.Answer("done"))
-		create(ctx, cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, StringData: map[string]string{"apiKey": "k-e-y"}},
-			harness.OpenAI(ns, "slow", provider.URL, "key"), harness.Prompt(ns, "slow", "slow"), harness.Agent(ns, "slow", "slow"))
+		slow := func(ns string) []client.Object {
+			return []client.Object{harness.OpenAI(ns, "child", provider.URL, "key"),
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, StringData: map[string]string{"apiKey": "k-e-y"}}}
+		}
+		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking = true }, slow, harness.Answer("done"))
 		var all []time.Duration
 		for i := range 30 {
-			t := start(ctx, ns, fmt.Sprint("p-", i))
+			t := start(ctx, ns, fmt.Sprint("p-", i), "parent")
 			<-called
 			all = append(all, timed(func() {
 				Expect(cluster.Client.Delete(ctx, t)).To(Succeed())
 				<-stopped
 			}))
 		}
-		figure("deletion of a parent to the stop of its running child", "%s (goal 100 ms)", spread(all))
+		floor := plainWrites(ctx, cluster, ns, len(all))
+		figure("deletion of a parent to the stop of its running child", "%s (goal 100 ms); %.1f times four plain writes", spread(all), times(all, floor))
 	}, SpecTimeout(5*time.Minute))
 
 	It("has 1,000 children", func(ctx SpecContext) {
 		ns := family(ctx, 1000, func(s *skeinv1.AgentSubagent) {
 			s.ParentCommunication, s.MaxInstances, s.Resumable = skeinv1.CommunicationExplicit, 2000, true
-		}, harness.Answer("done"))
-		t := start(ctx, ns, "parent")
+		}, helps, harness.Answer("done"))
+		before := timesWith(filepath.Dir(cluster.Kubeconfig))
+		t := start(ctx, ns, "parent", "parent")
 		took := timed(func() {
 			until(ctx, t, func(s *skeinv1.ThreadStatus) bool { return s.ChildCounts != nil && s.ChildCounts.Completed >= 1000 })
 		})
-		figure("1,000 children of one parent", "%s until all are shown as completed (goal 8 s)", took.Round(10*time.Millisecond))
+		used := timesWith(filepath.Dir(cluster.Kubeconfig)).since(before, 1000)
+		plain := func(i int) *corev1.ConfigMap {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprint("plain-", i)}}
+		}
+		change := client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"v"}}`))
+		floor := manyAtOnce(2000, func(i int) { // as many writes as the children need at least
+			Expect(cluster.Client.Create(ctx, plain(i))).To(Succeed())
+			Expect(cluster.Client.Patch(ctx, plain(i), change)).To(Succeed())
+		})
+		figure("1,000 children of one parent", "%s until all are shown as completed (goal 8 s); the same writes alone %s, %.1f times that",
+			took.Round(10*time.Millisecond), floor.Round(10*time.Millisecond), float64(took)/float64(floor))
+		figure("  processor time of each", "%s", used)
 		took = timed(func() {
 			_, err := cluster.Thread(ns, t.Name).Request(http.MethodPost, "terminate").DoRaw(ctx)
 			Expect(err).NotTo(HaveOccurred())
@@ -163,6 +206,8 @@ var _ = Describe("A family", Ordered, func() {
 		took = timed(func() {
 			Expect(cluster.Kubectl(ctx, "-n", ns, "delete", "thread", t.Name)).Error().NotTo(HaveOccurred())
 		})
-		figure("deletion of a parent with 1,000 children", "%s", took.Round(10*time.Millisecond))
+		floor = manyAtOnce(2000, func(i int) { Expect(cluster.Client.Delete(ctx, plain(i))).To(Succeed()) })
+		figure("deletion of a parent with 1,000 children", "%s; the deletion of 2,000 plain objects %s, %.1f times that",
+			took.Round(10*time.Millisecond), floor.Round(10*time.Millisecond), float64(took)/float64(floor))
 	}, SpecTimeout(10*time.Minute))
 })

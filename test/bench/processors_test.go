@@ -22,15 +22,17 @@ type processorTimes map[string]time.Duration
 // tick is the unit of /proc/PID/stat.
 const tick = 10 * time.Millisecond
 
-// timesOf reads the times of the cluster that a process belongs to: of all descendants of its oldest ancestor but init.
-func timesOf(pid int) processorTimes {
+// running is what /proc says about a process.
+type running struct {
+	parent int
+	name   string
+	used   time.Duration
+}
+
+// processes reads those that there are, by id.
+func processes() map[int]running {
 	GinkgoHelper()
-	type process struct {
-		parent int
-		name   string
-		used   time.Duration
-	}
-	all := map[int]process{}
+	all := map[int]running{}
 	entries, err := os.ReadDir("/proc")
 	Expect(err).NotTo(HaveOccurred())
 	for _, e := range entries {
@@ -45,7 +47,7 @@ func timesOf(pid int) processorTimes {
 		// The name stands in parentheses and may contain anything. proc_pid_stat(5) counts the fields from 1.
 		open, end := strings.IndexByte(string(text), '('), strings.LastIndexByte(string(text), ')')
 		fields := strings.Fields(string(text[end+1:]))
-		p := process{name: string(text[open+1 : end])}
+		p := running{name: string(text[open+1 : end])}
 		p.parent, err = strconv.Atoi(fields[4-3])
 		Expect(err).NotTo(HaveOccurred())
 		for _, i := range []int{14, 15, 16, 17} { // utime, stime, cutime, cstime
@@ -55,6 +57,13 @@ func timesOf(pid int) processorTimes {
 		}
 		all[id] = p
 	}
+	return all
+}
+
+// timesOf reads the times of the cluster that a process belongs to: of all descendants of its oldest ancestor but init.
+func timesOf(pid int) processorTimes {
+	GinkgoHelper()
+	all := processes()
 	root := pid
 	for all[root].parent > 1 {
 		root = all[root].parent
@@ -66,6 +75,19 @@ func timesOf(pid int) processorTimes {
 				out[p.name] += p.used
 				break
 			}
+		}
+	}
+	return out
+}
+
+// timesWith reads the times of the programs that were started with a text in their arguments, for example with the folder of a
+// cluster: its control plane, and the managers beside it.
+func timesWith(text string) processorTimes {
+	GinkgoHelper()
+	out := processorTimes{}
+	for id, p := range processes() {
+		if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", id)); err == nil && strings.Contains(string(args), text) {
+			out[p.name] += p.used
 		}
 	}
 	return out

@@ -126,6 +126,7 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 		w.kinship(&p, l, all)
 		registry(&p, l, subs.Items, all)
 	}
+	w.told(&p, all)
 	if len(p) == 0 {
 		err = w.gone(ctx, &p, all)
 	}

@@ -56,7 +56,7 @@ func (s *idService) last() (question map[string]any, token string) {
 var _ = Describe("A gateway whose ids come from a service", func() {
 	by := func(s *idService) func(*skeinv1.ThreadGatewaySpec) {
 		return func(g *skeinv1.ThreadGatewaySpec) {
-			g.IDProvider = &skeinv1.GatewayIDProvider{HTTP: skeinv1.GatewayHTTPIDs{
+			g.IDProvider = &skeinv1.GatewayIDProvider{HTTP: &skeinv1.GatewayHTTPIDs{
 				URL: s.URL + "/ids", Headers: []string{"X-Session"}, Token: ptr.To(gatewayKey("second")), Timeout: &metav1.Duration{Duration: 2 * time.Second},
 			}}
 		}
@@ -163,16 +163,16 @@ var _ = Describe("A gateway whose ids come from a service", func() {
 		ns := namespace(ctx)
 		for says, wrong := range map[string]func(*skeinv1.ThreadGatewaySpec){
 			"write an address such as": func(s *skeinv1.ThreadGatewaySpec) {
-				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: skeinv1.GatewayHTTPIDs{URL: "ftp://ids.example.com"}}
+				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: &skeinv1.GatewayHTTPIDs{URL: "ftp://ids.example.com"}}
 			},
 			"write names of headers": func(s *skeinv1.ThreadGatewaySpec) {
-				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: skeinv1.GatewayHTTPIDs{URL: "https://ids.example.com", Headers: []string{"a b"}}}
+				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: &skeinv1.GatewayHTTPIDs{URL: "https://ids.example.com", Headers: []string{"a b"}}}
 			},
 			"give a duration from 100ms to 30s": func(s *skeinv1.ThreadGatewaySpec) {
-				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: skeinv1.GatewayHTTPIDs{URL: "https://ids.example.com", Timeout: &metav1.Duration{Duration: time.Hour}}}
+				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: &skeinv1.GatewayHTTPIDs{URL: "https://ids.example.com", Timeout: &metav1.Duration{Duration: time.Hour}}}
 			},
 			"write user or idProvider": func(s *skeinv1.ThreadGatewaySpec) {
-				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: skeinv1.GatewayHTTPIDs{URL: "https://ids.example.com"}}
+				s.IDProvider = &skeinv1.GatewayIDProvider{HTTP: &skeinv1.GatewayHTTPIDs{URL: "https://ids.example.com"}}
 				s.User = &skeinv1.GatewayUser{Header: "X-User-Id", HashKey: gatewayKey("users")}
 			},
 		} {

@@ -39,19 +39,27 @@ var hoards = []string{
 	"export default () => { for (let i = 0; i < 900; i++) report(Array(1000).fill({a: {b: null}})) }",
 }
 
-// highest returns the most memory that a process has had, and what it has now.
-func highest(pid int) (most, now int) {
-	GinkgoHelper()
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	Expect(err).NotTo(HaveOccurred())
-	read := func(name string) int {
-		m := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(b)
-		Expect(m).NotTo(BeNil(), name)
-		n, err := strconv.Atoi(string(m[1]))
-		Expect(err).NotTo(HaveOccurred())
-		return n << 10
+// watermark samples the memory of a process that the kernel cannot take back: what is mapped from files does not end a pod at its
+// limit.
+type watermark struct{ most, now int }
+
+func (w *watermark) sample(ctx context.Context, pid int) {
+	anonymous := regexp.MustCompile(`RssAnon:\s+(\d+) kB`)
+	for ctx.Err() == nil {
+		b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+		if err != nil {
+			return // it has ended, which the spec notices
+		}
+		if m := anonymous.FindSubmatch(b); m != nil {
+			n, _ := strconv.Atoi(string(m[1]))
+			w.now = n << 10
+			w.most = max(w.most, w.now)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
-	return read("VmHWM"), read("VmRSS")
 }
 
 var _ = Describe("A manager with little memory", Serial, outages, Label("K8S-12", "COD-06", "COD-07"), func() {
@@ -76,6 +84,8 @@ var _ = Describe("A manager with little memory", Serial, outages, Label("K8S-12"
 		attack, over := context.WithCancel(ctx)
 		defer over()
 		var group sync.WaitGroup
+		var memory watermark
+		group.Go(func() { memory.sample(attack, pid) })
 		var refused, succeeded atomic.Int64
 		again := func(n int, do func(i int) error) {
 			for i := range n {
@@ -140,17 +150,18 @@ var _ = Describe("A manager with little memory", Serial, outages, Label("K8S-12"
 			Expect(err).NotTo(HaveOccurred(), "round %d: %+v", i, small.Running())
 			Expect(r.Error).To(BeNil())
 			Expect(r.Result).To(MatchJSON("1000"))
-			Expect(last(say(ctx, peaceful, i+1, fmt.Sprint("round ", i)))).To(Equal(fmt.Sprint("echo: round ", i)))
+			if i < calmRounds {
+				Expect(last(say(ctx, peaceful, i+1, fmt.Sprint("round ", i)))).To(Equal(fmt.Sprint("echo: round ", i)))
+			}
 			longest = max(longest, time.Since(began))
 		}
 		over()
 		group.Wait()
 
-		most, now := highest(pid)
-		AddReportEntry("memory", fmt.Sprintf("highest %d MiB, at the end %d MiB; %d requests of the attack served, %d refused with 429; the longest round of the other namespace took %s", most>>20, now>>20, succeeded.Load(), refused.Load(), longest))
+		AddReportEntry("memory", fmt.Sprintf("highest %d MiB, at the end %d MiB; %d requests of the attack served, %d refused with 429; the longest round of the other namespace took %s", memory.most>>20, memory.now>>20, succeeded.Load(), refused.Load(), longest))
 		Expect(small.PID()).To(Equal(pid), "it was not killed")
 		Expect(small.Running()).To(BeTrue())
-		Expect(most).To(BeNumerically("<", podLimit))
+		Expect(memory.most).To(And(BeNumerically(">", 0), BeNumerically("<", podLimit)))
 		Expect(told()).To(ContainElement(Or(ContainSubstring("need more memory than there is"), ContainSubstring("decoded, the value would take more than"))), "code is told what was wrong with it")
 		r, err := large.Code(ctx, runtimev1.CodeRequest{Source: "export default () => Array(100000).fill({a: null}).length"})
 		Expect(err).NotTo(HaveOccurred())

@@ -13,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -169,6 +171,46 @@ var _ = Describe("Traces", Serial, Label("K8S-06"), func() {
 		}).Should(Succeed())
 		Expect(collector.Text()).To(And(ContainSubstring(said), ContainSubstring(thought)))
 		Expect(collector.Text()).NotTo(ContainSubstring(secret))
+	}, SpecTimeout(5*patience))
+
+	It("begin with a request to a gateway, and with a delivery to a webhook receiver, whose runs are below it", Label("IDS-05", "EVT-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		collector, _ := traced(ctx, ns, "--gateway-bind-address="+door)
+		g := gatewayOf(ns, "chat", "agent", func(s *skeinv1.ThreadGatewaySpec) { s.Strict = true })
+		receiver := &skeinv1.WebhookReceiver{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "github"}, Spec: skeinv1.WebhookReceiverSpec{
+			Form: skeinv1.WebhookGitHub, SigningKeys: []corev1.SecretKeySelector{gatewayKey("first")}, AgentRef: &skeinv1.LocalRef{Name: "agent"}, PerMinute: 100, MaxBytes: 1000,
+		}}
+		create(ctx, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"), gatewayKeys(ns), g, receiver)
+		gatewayIs(ctx, g, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
+		isReady(ctx, receiver, func() []metav1.Condition { return receiver.Status.Conditions })
+
+		By("asking as a stranger")
+		parent := "00-" + callersTrace + "-" + callersSpan + "-01"
+		Expect(knock(ctx, http.DefaultClient, "POST", ns, "chat/v1/message", `{"content":"x"}`, "x-thread-id", "thrd_00000000000000000000000000;AAAA", "traceparent", parent).status).To(Equal(401))
+		Expect(knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/nothing", "", "traceparent", parent).status).To(Equal(404))
+		Expect(knock(ctx, http.DefaultClient, "POST", ns, "github/v1/webhook", "{}", "X-GitHub-Delivery", "1", "X-Hub-Signature-256", "sha256=00", "traceparent", parent).status).To(Equal(401))
+		By("asking as one may")
+		asked := knock(ctx, http.DefaultClient, "POST", ns, "chat/v1/message", `{"content":"`+said+`"}`, "traceparent", parent)
+		Expect(asked.status).To(Equal(200), asked.body)
+		push := `{"said":"` + said + `"}`
+		told := knock(ctx, http.DefaultClient, "POST", ns, "github/v1/webhook", push, "X-GitHub-Event", "push", "X-GitHub-Delivery", "2", "X-Hub-Signature-256", gitHubSignature(firstKey, push), "traceparent", parent)
+		Expect(told.status).To(Equal(202), told.body)
+
+		Eventually(ctx, func(o Gomega) {
+			all := collector.Spans("")
+			for name, r := range map[string]reply{"gateway v1/message": asked, "webhookreceiver v1/webhook": told} {
+				request := only(o, all, name)
+				o.Expect(request.Parent).To(BeEmpty(), "strangers do not choose their trace")
+				o.Expect(request.Attributes).To(And(HaveKeyWithValue("skein.namespace", ns), HaveKeyWithValue("skein.request.id", r.session()), HaveKeyWithValue("skein.thread.name", Not(BeEmpty())),
+					HaveKeyWithValue("http.request.method", "POST"), HaveKeyWithValue("http.response.status_code", ContainSubstring(strconv.Itoa(r.status)))))
+				run := only(o, collector.Spans(request.Trace), "invoke_agent agent")
+				o.Expect(run.Parent).To(Equal(request.ID))
+				o.Expect(run.Attributes).To(And(HaveKeyWithValue("skein.request.id", r.session()), HaveKeyWithValue("skein.thread.name", request.Attributes["skein.thread.name"])))
+				o.Expect(only(o, collector.Spans(request.Trace), "chat model").Parent).To(Equal(run.ID))
+			}
+		}).Should(Succeed())
+		Expect(collector.Spans(callersTrace)).To(BeEmpty())
+		Expect(collector.Text()).NotTo(ContainSubstring(said))
 	}, SpecTimeout(5*patience))
 
 	It("are beside metrics that count the run, its model and its tool, and beside profiles", func(ctx SpecContext) {

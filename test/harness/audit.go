@@ -30,15 +30,15 @@ func (c *Cluster) AuditLog() string {
 
 // Writes gives the successful changes that users with this prefix made in a namespace since a time.
 func (c *Cluster) Writes(userPrefix, namespace string, since time.Time) ([]Write, error) {
-	return c.audited(userPrefix, namespace, since, func(code int) bool { return code < 400 })
+	return c.changes(userPrefix, namespace, since, func(code int) bool { return code < 400 })
 }
 
-// Refused gives the changes that users with this prefix tried in vain in a namespace since a time.
-func (c *Cluster) Refused(userPrefix, namespace string, since time.Time) ([]Write, error) {
-	return c.audited(userPrefix, namespace, since, func(code int) bool { return code >= 400 })
+// RefusedWrites gives the changes that were refused, for example because their object was gone.
+func (c *Cluster) RefusedWrites(userPrefix, namespace string, since time.Time) ([]Write, error) {
+	return c.changes(userPrefix, namespace, since, func(code int) bool { return code >= 400 })
 }
 
-func (c *Cluster) audited(userPrefix, namespace string, since time.Time, with func(code int) bool) ([]Write, error) {
+func (c *Cluster) changes(userPrefix, namespace string, since time.Time, answered func(code int) bool) ([]Write, error) {
 	f, err := os.Open(c.AuditLog())
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func (c *Cluster) audited(userPrefix, namespace string, since time.Time, with fu
 		default:
 			continue
 		}
-		if !strings.HasPrefix(e.User.Username, userPrefix) || e.ObjectRef.Namespace != namespace || !with(e.ResponseStatus.Code) ||
+		if !strings.HasPrefix(e.User.Username, userPrefix) || e.ObjectRef.Namespace != namespace || !answered(e.ResponseStatus.Code) ||
 			strings.HasSuffix(e.ObjectRef.Resource, "reviews") || e.ObjectRef.APIGroup == "runtime.skein.dev" {
 			continue
 		}

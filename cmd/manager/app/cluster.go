@@ -27,6 +27,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/kube/ownwrites"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skein-system,resources=leases,verbs=get;create;update;patch
@@ -93,6 +94,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		&corev1.Node{}:                nodeCache(),
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
+	logger := o.Logger
 	options := ctrl.Options{
 		Scheme: Scheme(),
 		Logger: o.Logger,
@@ -108,6 +110,13 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 			// (objects.Contents).
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
+		NewClient: func(cfg *rest.Config, o client.Options) (client.Client, error) {
+			c, err := client.New(cfg, o)
+			if err != nil {
+				return nil, err
+			}
+			return ownwrites.New(c, logger.WithName("cache")), nil
+		},
 		Metrics:                 metricsserver.Options{BindAddress: o.MetricsBindAddress},
 		HealthProbeBindAddress:  o.HealthProbeBindAddress,
 		GracefulShutdownTimeout: ptr.To(shutdownTime),

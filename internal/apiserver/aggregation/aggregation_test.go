@@ -32,7 +32,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // marks this suite as one that needs a control plane
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -41,7 +41,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
 	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -108,7 +108,7 @@ func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, e
 	return nil, nil
 }
 
-type noEffects struct{ engine.Effects }
+type noEffects struct{ ports.Effects }
 
 // The API server checks at its own pace whether it can reach us. It may find that it cannot, long after the end of a
 // spec that sent it elsewhere. So those specs come after all that need to be reached.

@@ -11,13 +11,13 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Handler serves the scheduled effects of a thread.
 type Handler struct {
-	Effects engine.Effects
+	Effects ports.Effects
 	Threads *thread.Service
 }
 
@@ -64,7 +64,7 @@ func (h *Handler) Schedule(c *call.Call) error {
 	if key := c.IdempotencyKey(n.IdempotencyKey); key != "" {
 		cause = "api-key:" + key
 	}
-	id, err := h.Effects.Schedule(c.Context(), c.Row, engine.EffectRequest{
+	id, err := h.Effects.Schedule(c.Context(), c.Row, ports.EffectRequest{
 		Cause: cause, Name: n.Name, Args: n.Args, Delay: time.Duration(n.Delay) * time.Millisecond,
 	})
 	if err != nil {
@@ -85,4 +85,4 @@ func (h *Handler) Remove(c *call.Call) error {
 	return c.WriteSuccess()
 }
 
-func effectOf(e engine.ScheduledEffect) runtimev1.Effect { return runtimev1.Effect(e) }
+func effectOf(e ports.ScheduledEffect) runtimev1.Effect { return runtimev1.Effect(e) }

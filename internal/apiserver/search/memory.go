@@ -11,7 +11,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/memory"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -74,7 +74,7 @@ func (h *Handler) Memory(c *call.Call) error {
 func memoryError(err error) error {
 	var failed *model.Error
 	switch {
-	case errors.Is(err, engine.ErrNoMemory):
+	case errors.Is(err, memory.ErrNone):
 		return apierrors.NewBadRequest(err.Error())
 	case errors.As(err, &failed):
 		return apierrors.NewServiceUnavailable("the text could not be turned into a vector: " + failed.Message)

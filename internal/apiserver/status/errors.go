@@ -12,9 +12,9 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -95,7 +95,7 @@ func TooMuch(name, message string) *apierrors.StatusError {
 	return e
 }
 
-func overEffects(name string, q *engine.EffectQuotaError) *apierrors.StatusError {
+func overEffects(name string, q *ports.EffectQuotaError) *apierrors.StatusError {
 	e := apierrors.NewForbidden(ThreadsResource, name, nil)
 	e.ErrStatus.Message = q.Message
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQuotaExceeded, Field: "effects", Message: q.Message}}

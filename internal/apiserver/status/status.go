@@ -13,9 +13,10 @@ import (
 	"k8s.io/klog/v2"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
+	"github.com/skein-dev/skein/internal/engine/executions"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
@@ -28,7 +29,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	var status *apierrors.StatusError
 	var bad *thread.InvalidError
 	var notReady *definition.NotReadyError
-	var noSandbox *engine.NoSandboxError
+	var noSandbox *ports.NoSandboxError
 	var unknown *definition.UnknownError
 	var endpoint *endpoints.Error
 	var method *definition.MethodError
@@ -37,7 +38,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	var version *store.VersionError
 	var quota *store.QuotaError
 	var namespaceQuota *store.NamespaceQuotaError
-	var effects *engine.EffectQuotaError
+	var effects *ports.EffectQuotaError
 	var busy *membudget.BusyError
 	var large *membudget.TooLargeError
 	switch {
@@ -72,7 +73,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 		return endpointStatus(name, endpoint)
 	case errors.As(err, &method):
 		return methodStatus(name, method)
-	case errors.Is(err, engine.ErrParentTerminated):
+	case errors.Is(err, executions.ErrParentTerminated):
 		return terminated(name, "the parent of this thread is terminated and takes no more messages")
 	case errors.Is(err, store.ErrQueueFull):
 		e := apierrors.NewTooManyRequests("the queue is full of user messages: send the message again once the thread has taken one", RetrySoon)

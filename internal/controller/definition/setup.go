@@ -116,7 +116,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.gateway,
 			list:   func() client.ObjectList { return &skeinv1.ThreadGatewayList{} },
 			watches: []watch{
-				content("Secret", objects.IndexSecret),
+				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap), anyPool(),
+				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}},
 				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
 			},
 		}),

@@ -66,6 +66,7 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	deleted       sync.Map // by ctrl.Request: the UID of a deleted object with a schedule
+	underWay      underWay
 }
 
 // New returns a reconciler.
@@ -117,6 +118,7 @@ type scope struct {
 	fires    bool          // whether it is due at that time
 	again    bool          // whether to reconcile again as soon as the status is written
 	gone     bool          // whether the object was deleted
+	busy     bool          // whether many others are under way
 	schedule *schedule     // nil for one-time effects
 }
 
@@ -133,6 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
+		r.underWay.set(req, false)
 		if client.IgnoreNotFound(err) == nil {
 			err = r.forget(ctx, req)
 		}
@@ -173,6 +176,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsConflict(failed) {
 		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
+	r.underWay.set(req, s.firing != nil && !s.firing.Status.Over())
+	s.busy = r.underWay.many()
 	result, err := r.writeStatus(ctx, s, failed)
 	result.Priority = ptr.To(restPriority)
 	if s.again {

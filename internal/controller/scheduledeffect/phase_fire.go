@@ -126,7 +126,7 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 		if err != nil {
 			return true, fmt.Errorf("read the arguments: %w", err)
 		}
-		f.Args = args
+		f.Args, f.TakesArgs = args, ref
 	}
 	r.notifications.Track(f.EffectID, s.req)
 	recorded, err := r.Store.RecordFiring(ctx, f)

@@ -2,6 +2,7 @@ package scheduledeffect_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +21,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -288,13 +291,99 @@ var _ = Describe("The scheduledeffect controller", func() {
 		})
 	}
 
+	It("that code scheduled has its end written, and before that only what is wrong", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
+		world(ctx)
+		byCode := func(s *skeinv1.ScheduledEffect) {
+			s.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: "call-1"}
+			s.Labels = map[string]string{skeinv1.LabelThreadID: string(thread.UID)}
+			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", string(thread.UID))}
+		}
+		s := declared(ctx, byCode)
+		e.Writes()
+		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(10 * time.Second))
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, s)
+		finish(ctx, s, store.FiringSucceeded, "")
+		Reconcile(ctx, r, s)
+		Get(ctx, e, s)
+		Expect(s.Status.Phase).To(Equal("Succeeded"))
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 1, "delete ScheduledEffect": 1}))
+
+		unknown := declared(ctx, byCode, func(s *skeinv1.ScheduledEffect) { s.Name, s.UID, s.Spec.Effect = "unknown", "unknown", "gone" })
+		Reconcile(ctx, r, unknown)
+		Expect(e.Writes()).To(HaveKeyWithValue("status ScheduledEffect", 1))
+		Get(ctx, e, unknown)
+		Expect(ready(unknown)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
+	})
+
+	It("shows its end at once, or when it has waited for ten seconds while many others are under way", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
+		world(ctx)
+		var all []*skeinv1.ScheduledEffect
+		for n := range 102 {
+			all = append(all, declared(ctx, func(s *skeinv1.ScheduledEffect) {
+				s.Name, s.UID = fmt.Sprintf("s-%d", n), types.UID(fmt.Sprintf("s-%d", n))
+			}))
+			Reconcile(ctx, r, all[n])
+		}
+		e.Clock.Step(10 * time.Second)
+		for _, s := range all {
+			Reconcile(ctx, r, s)
+		}
+		Expect(e.Store.ClaimFirings(ctx, "engine", time.Hour, map[string]int{Namespace: len(all)})).To(HaveLen(len(all)))
+		ends := func(n int) *skeinv1.ScheduledEffect {
+			GinkgoHelper()
+			Expect(e.Store.FinishFiring(ctx, store.FiringEnd{Key: firing(ctx, all[n], Start.Add(10*time.Second)).Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
+			Reconcile(ctx, r, all[n])
+			return Get(ctx, e, all[n])
+		}
+		e.Clock.Step(time.Second)
+		Expect(ends(0).Status.CompletionTime).To(BeNil(), "101 are under way")
+		Expect(ends(1).Status.Phase).To(Equal("Succeeded"), "100 are under way")
+		e.Clock.Step(9 * time.Second)
+		Reconcile(ctx, r, all[0])
+		Expect(Get(ctx, e, all[0]).Status.Phase).To(Equal("Succeeded"))
+	})
+
+	It("keeps what is stored of its firing for an hour, and then as long as its object", Label("EFF-01"), func(ctx SpecContext) {
+		world(ctx)
+		Expect(e.Store.PutEffectArgs(ctx, store.EffectArgs{ID: "ref", Namespace: Namespace, ThreadID: string(thread.UID), Args: []byte(`{"x":2}`)})).To(Succeed())
+		s := declared(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.Args, s.Spec.ArgsRef = nil, "ref" })
+		stored := func() []store.Firing {
+			GinkgoHelper()
+			all, err := e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID)})
+			Expect(err).NotTo(HaveOccurred())
+			return all
+		}
+		Reconcile(ctx, r, s)
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, s)
+		Expect(stored()).To(ConsistOf(HaveField("Args", MatchJSON(`{"x":2}`))))
+		_, err := e.Store.EffectArgs(ctx, "ref")
+		Expect(err).To(MatchError(store.ErrNotFound), "the firing has them")
+		finish(ctx, s, store.FiringSucceeded, "")
+		Reconcile(ctx, r, s)
+		e.Clock.Step(2 * time.Hour)
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(stored()).To(HaveLen(1), "its object is there")
+		e.Clock.Step(-2 * time.Hour)
+		Expect(e.Client.Delete(ctx, s)).To(Succeed())
+		e.Clock.Step(59 * time.Minute)
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(stored()).To(HaveLen(1), "a replica that stood still may not know that it has fired")
+		e.Clock.Step(2 * time.Minute)
+		Expect(r.Sweep(ctx)).To(Succeed())
+		Expect(stored()).To(BeEmpty())
+	})
+
 	It("deletes what a purged thread scheduled, although nothing owns it any more", Label("EFF-06", "THR-09"), func(ctx SpecContext) {
 		world(ctx)
 		s, own := scheduled(ctx), &skeinv1.ScheduledEffect{ObjectMeta: Meta("declared")}
 		s.DeepCopy().Spec.DeepCopyInto(&own.Spec)
 		e.Create(ctx, own)
 		Reconcile(ctx, r, s)
-		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Pending"))
+		Expect(Get(ctx, e, s).Status.CompletionTime).To(BeNil(), "it waits")
 
 		Expect(e.Store.PurgeThread(ctx, string(thread.UID))).Error().NotTo(HaveOccurred())
 		Reconcile(ctx, r, s)

@@ -20,11 +20,15 @@ import (
 const gatherFor = time.Second
 
 // underWayFor is how long a status that says that something is under way waits for its end. When many effects are due
-// at once, and wait for each other's handlers, each still costs one write.
+// at once, and wait for each other's handlers, each still costs one write, which comes when it has waited for so long.
 const underWayFor = 10 * time.Second
 
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
+	if failed == nil && s.onlyWaits() {
+		r.statusLimit.Settled(s.req)
+		return ctrl.Result{RequeueAfter: s.next}, nil
+	}
 	before := s.object.DeepCopy()
 	s.compute(failed)
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
@@ -60,6 +64,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }
 
+// onlyWaits reports whether code scheduled the effect, and it waits for its time with the status that it was created with. That status says
+// so. Nobody waits for the conditions of such an object, and to write them would be half of what many pending effects cost.
+func (s *scope) onlyWaits() bool {
+	return s.schedule == nil && s.fires && !s.again && s.object.Spec.At != nil && scheduledBy(s.object) != "" && len(s.object.Status.Conditions) == 0
+}
+
 // urgent reports whether somebody may wait for the change, whether the due time must be written before the effect
 // fires, or whether the next change is too far away to wait for.
 func (s *scope) urgent() bool {
@@ -70,12 +80,12 @@ func (s *scope) urgent() bool {
 	if s.firing == nil && (s.object.Spec.At == nil || s.due.Sub(s.at) > gatherFor) {
 		return true
 	}
-	return status.CompletionTime != nil || s.problem != nil
+	return status.CompletionTime != nil && !s.busy || s.problem != nil
 }
 
-// underWay reports whether a one-time effect has fired and not ended. Its end changes the status again.
+// underWay reports whether a one-time effect has fired and not ended, or many others have not. Its end changes the status again.
 func (s *scope) underWay() bool {
-	return s.schedule == nil && s.firing != nil && s.object.Status.CompletionTime == nil
+	return s.schedule == nil && s.firing != nil && (s.object.Status.CompletionTime == nil || s.busy)
 }
 
 // earlier returns the shorter of two waiting times. 0 means none.

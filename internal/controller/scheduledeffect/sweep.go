@@ -57,34 +57,45 @@ func (r *Reconciler) sweepLoop(ctx context.Context) error {
 	}
 }
 
+// endedFor is how long the firing of a one-time effect is kept after its end. Until then it keeps a replica that stood still, and still has
+// the object in its cache, from recording the firing again.
+const endedFor = time.Hour
+
 // Sweep removes what is stored of objects that do not exist any more.
 func (r *Reconciler) Sweep(ctx context.Context) error {
+	var list skeinv1.ScheduledEffectList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list ScheduledEffects: %w", err)
+	}
+	there := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		there[string(list.Items[i].UID)] = true
+	}
+	if err := r.sweepSchedules(ctx, there); err != nil {
+		return err
+	}
+	return r.sweepEnded(ctx, there)
+}
+
+// sweepSchedules removes schedules of objects that are gone. The objects in there exist.
+func (r *Reconciler) sweepSchedules(ctx context.Context, there map[string]bool) error {
 	for after := ""; ; {
-		// The store is read before the cache, so that an object which is made in between is not taken for deleted.
 		ids, err := r.Store.StoredEffects(ctx, after, r.Clock.Now().Add(-sweepEvery), sweepPage)
 		if err != nil || len(ids) == 0 {
 			return err
-		}
-		var list skeinv1.ScheduledEffectList
-		if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("list ScheduledEffects: %w", err)
-		}
-		there := make(map[string]bool, len(list.Items))
-		for i := range list.Items {
-			there[string(list.Items[i].UID)] = true
 		}
 		for _, id := range ids {
 			if there[id] {
 				continue
 			}
-			gone, err := r.gone(ctx, id)
+			stored, err := r.Store.EffectSchedule(ctx, id)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
 			if err != nil {
 				return err
 			}
-			if !gone {
-				continue
-			}
-			if err := r.Store.ForgetEffect(ctx, id); err != nil {
+			if err := r.forgetGone(ctx, store.EndedEffect{EffectID: id, Namespace: stored.Namespace, Name: stored.Name}); err != nil {
 				return err
 			}
 		}
@@ -92,28 +103,49 @@ func (r *Reconciler) Sweep(ctx context.Context) error {
 	}
 }
 
-// gone reports whether the object of a stored schedule does not exist. The cache may lack its namespace, so the API server is asked. Where
-// this manager may not read, nothing is gone.
-func (r *Reconciler) gone(ctx context.Context, id string) (bool, error) {
-	stored, err := r.Store.EffectSchedule(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
+// sweepEnded removes firings of one-time effects that have ended, and whose objects are gone.
+func (r *Reconciler) sweepEnded(ctx context.Context, there map[string]bool) error {
+	for after := ""; ; {
+		ended, err := r.Store.EndedEffects(ctx, after, r.Clock.Now().Add(-endedFor), sweepPage)
+		if err != nil || len(ended) == 0 {
+			return err
+		}
+		for _, e := range ended {
+			if there[e.EffectID] {
+				continue
+			}
+			if err := r.forgetGone(ctx, e); err != nil {
+				return err
+			}
+		}
+		after = ended[len(ended)-1].EffectID
 	}
-	if err != nil {
-		return false, err
+}
+
+// forgetGone removes what is stored of an effect whose object does not exist.
+func (r *Reconciler) forgetGone(ctx context.Context, e store.EndedEffect) error {
+	gone, err := r.gone(ctx, e)
+	if err != nil || !gone {
+		return err
 	}
-	if stored.Namespace == "" { // it was removed before it had a schedule
+	return r.Store.ForgetEffect(ctx, e.EffectID)
+}
+
+// gone reports whether the object of an effect does not exist. The cache may lack its namespace, so the API server is asked. Where this
+// manager may not read, nothing is gone.
+func (r *Reconciler) gone(ctx context.Context, e store.EndedEffect) (bool, error) {
+	if e.Namespace == "" { // it was removed before it had a schedule
 		return true, nil
 	}
 	var o skeinv1.ScheduledEffect
-	err = r.live().Get(ctx, client.ObjectKey{Namespace: stored.Namespace, Name: stored.Name}, &o)
+	err := r.live().Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &o)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case apierrors.IsForbidden(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("read ScheduledEffect %s/%s: %w", stored.Namespace, stored.Name, err)
+		return false, fmt.Errorf("read ScheduledEffect %s/%s: %w", e.Namespace, e.Name, err)
 	}
-	return string(o.UID) != id, nil
+	return string(o.UID) != e.EffectID, nil
 }

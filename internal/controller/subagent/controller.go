@@ -100,6 +100,7 @@ type scope struct {
 	run       *store.Run      // the newest of the child; nil before the first
 	problem   *problem        // what keeps the Subagent from being Ready
 	refused   string          // why the child Thread cannot be created; "" while it can
+	leaves    bool            // the child is being deleted, and its status says nothing new until it is gone
 }
 
 type problem struct{ reason, message string }
@@ -133,6 +134,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if failed = step(ctx, s); failed != nil || s.problem != nil {
 			break
 		}
+	}
+	if failed == nil && s.leaves {
+		return ctrl.Result{}, nil
 	}
 	if apierrors.IsConflict(failed) {
 		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
@@ -30,7 +31,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	err := r.Client.Get(ctx, name, &child, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err) && (made(s.object) || s.parentRow.TerminatedAt != 0):
-		s.childless = true
+		s.childless, s.leaves = true, takesAlong(s.parent)
 		return nil
 	case apierrors.IsNotFound(err) && s.object.Spec.ThreadRef != nil:
 		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
@@ -76,7 +77,8 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	r.notifications.Track(child.ThreadID(), s.req)
 	row, err := r.Store.Thread(ctx, child.ThreadID())
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(child.UID))) {
-		return nil // the thread controller will store it
+		s.leaves = !child.DeletionTimestamp.IsZero() // it was purged, and its object goes
+		return nil                                   // or else the thread controller will store it
 	}
 	s.row = row
 	return err
@@ -85,6 +87,11 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 // byRun reports whether a run of the parent made the Subagent. Somebody may wait for its child, so a refusal is final.
 // What a person declared heals when the reason for the refusal is gone.
 func byRun(o *skeinv1.Subagent) bool { return o.Spec.ToolCallID != "" }
+
+// takesAlong reports whether a parent is being deleted together with its children.
+func takesAlong(parent *skeinv1.Thread) bool {
+	return !parent.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(parent, metav1.FinalizerOrphanDependents)
+}
 
 // purged reports whether the child Thread existed and its data was purged, with the task that it was given. A person may
 // delete it before the status of the Subagent says that it existed.

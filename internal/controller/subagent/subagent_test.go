@@ -347,6 +347,39 @@ var _ = Describe("The subagent controller", func() {
 		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
 	})
 
+	It("writes nothing about a child that goes, and nothing at all where the parent takes it along", Label("K8S-07"), func(ctx SpecContext) {
+		parent.Finalizers = []string{skeinv1.Finalizer}
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		stored(ctx, t, childRow(s))
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("completed")}, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
+		Reconcile(ctx, r, s)
+		shown := Get(ctx, e, s).Status
+		Expect(shown.Entry.Status).To(Equal("completed"))
+		e.Writes()
+		quiet := func(why string) {
+			GinkgoHelper()
+			e.Clock.Step(time.Minute)
+			Reconcile(ctx, r, s)
+			Expect(e.Writes()).NotTo(HaveKey("status Subagent"), why)
+			Expect(Get(ctx, e, s).Status).To(Equal(shown))
+		}
+		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		_, err := e.Store.PurgeThread(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		quiet("its data is purged, and its object goes")
+		Expect(e.Client.Delete(ctx, parent)).To(Succeed())
+		Get(ctx, e, t).Finalizers = nil
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		quiet("it is gone, and its parent goes")
+		_, err = e.Store.PurgeThread(ctx, string(parent.UID))
+		Expect(err).NotTo(HaveOccurred())
+		quiet("the data of the parent is purged")
+	})
+
 	It("terminates the child of a terminated parent, and makes none", Label("SUB-08"), func(ctx SpecContext) {
 		e.Create(ctx, parent)
 		stored(ctx, parent)

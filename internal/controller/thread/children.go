@@ -16,6 +16,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 const (
@@ -47,7 +48,7 @@ func summarise(subagents []skeinv1.Subagent) family {
 			f.counts = &skeinv1.ChildCounts{}
 		}
 		f.count++
-		countState(f.counts, stateOf(s))
+		countState(f.counts, stateOf(s), 1)
 		at, _ := slices.BinarySearchFunc(shown, s, before)
 		if at < skeinv1.MaxStatusChildren {
 			shown = slices.Insert(shown, at, s)
@@ -74,30 +75,35 @@ func stateOf(s *skeinv1.Subagent) string {
 	return s.Status.Entry.Status
 }
 
-func countState(c *skeinv1.ChildCounts, state string) {
+func countState(c *skeinv1.ChildCounts, state string, n int32) {
 	switch state {
 	case kube.ChildPending:
-		c.Pending++
+		c.Pending += n
 	case kube.ChildCompleted:
-		c.Completed++
+		c.Completed += n
 	case kube.ChildFailed:
-		c.Failed++
+		c.Failed += n
 	case kube.ChildTerminated:
-		c.Terminated++
+		c.Terminated += n
 	default: // running, or what the child says of itself
-		c.Running++
+		c.Running += n
 	}
 }
 
 // before orders Subagents as a status shows them.
 func before(a, b *skeinv1.Subagent) int {
-	if x, y := kube.ChildEnded(stateOf(a)), kube.ChildEnded(stateOf(b)); x != y {
-		if x {
-			return 1
-		}
+	return cmp.Or(unfinishedFirst(stateOf(a), stateOf(b)), createdAt(b).Compare(createdAt(a)), strings.Compare(a.Name, b.Name))
+}
+
+func unfinishedFirst(a, b string) int {
+	switch x, y := kube.ChildEnded(a), kube.ChildEnded(b); {
+	case x == y:
+		return 0
+	case x:
+		return 1
+	default:
 		return -1
 	}
-	return cmp.Or(createdAt(b).Compare(createdAt(a)), strings.Compare(a.Name, b.Name))
 }
 
 func createdAt(s *skeinv1.Subagent) time.Time { return s.CreationTimestamp.Time }
@@ -182,8 +188,45 @@ func (m *families) end(parent ctrl.Request, f family, failed bool) {
 	}
 }
 
-// children returns what the status says about the children of a thread. wait is when that may be out of date.
+// updated returns the family with the states of unfinished children in the store, where they are known before the Subagents show
+// them.
+func (f family) updated(rows []store.Thread) family {
+	stored := map[string]*store.Thread{}
+	for i := range rows {
+		stored[rows[i].Reference] = &rows[i]
+	}
+	counts := *f.counts
+	f.counts, f.children = &counts, slices.Clone(f.children)
+	for i := range f.children {
+		c := &f.children[i]
+		row := stored[c.Reference]
+		if row == nil || row.RegistryStatus == "" || kube.ChildEnded(c.Status) {
+			continue
+		}
+		countState(f.counts, c.Status, -1)
+		countState(f.counts, row.RegistryStatus, 1)
+		c.ThreadID, c.Status = row.ID, row.RegistryStatus
+	}
+	slices.SortStableFunc(f.children, func(a, b skeinv1.ChildStatus) int { return unfinishedFirst(a.Status, b.Status) })
+	return f
+}
+
+// children returns what the status says about the children of a thread. wait is when that may be out of date. The states of few
+// children are those in the store: so a status that is written when a run of the parent ends says that its children have ended.
 func (r *Reconciler) children(ctx context.Context, s *scope) (f family, wait time.Duration, err error) {
+	f, wait, err = r.shown(ctx, s)
+	if err != nil || s.row == nil || f.count == 0 || f.count > fewChildren || f.counts.Pending+f.counts.Running == 0 {
+		return f, wait, err
+	}
+	rows, err := r.Threads.Store().Children(ctx, s.row.ID)
+	if err != nil {
+		return f, 0, fmt.Errorf("list the children of the thread: %w", err)
+	}
+	return f.updated(rows), wait, nil
+}
+
+// shown returns what the Subagents of a thread show.
+func (r *Reconciler) shown(ctx context.Context, s *scope) (f family, wait time.Duration, err error) {
 	if known, wait := r.families.begin(s.req, r.Clock.Now()); known != nil {
 		return *known, wait, nil
 	}

@@ -15,7 +15,8 @@ import (
 const maxEventNote = 1000
 
 // tell records Events for changes in a thread's life. Of runs it reports only failed ones, and of those only the
-// newest when a status is written: an Event is a write to the API server, and a busy thread would flood it.
+// newest when a status is written: an Event is a write to the API server, and a busy thread would flood it. That a child
+// ended with its result is no news either, because each delegation ends so.
 func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
@@ -37,8 +38,9 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	}
 	if meta.IsStatusConditionTrue(after.Status.Conditions, skeinv1.ConditionTerminated) &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, skeinv1.ConditionTerminated) {
-		reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Terminated", "Terminate", "the thread was terminated (%s) and takes no new work", reason)
+		if reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason; reason != skeinv1.ReasonSessionEnded {
+			r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Terminated", "Terminate", "the thread was terminated (%s) and takes no new work", reason)
+		}
 	}
 }
 

@@ -1,12 +1,19 @@
 package thread
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
 )
 
 func TestFamiliesAreListedAgainWhenTheyChange(t *testing.T) {
@@ -49,4 +56,44 @@ func TestFamiliesAreListedAgainWhenTheyChange(t *testing.T) {
 	m.end(req, family{}, true)
 	listed, _, _ = begin()
 	g.Expect(listed).To(BeTrue(), "the list failed")
+}
+
+// A parent of 10,000 children has a status of bounded size, and their changes within a second cost one list of them.
+func TestTenThousandChildren(t *testing.T) {
+	g := NewWithT(t)
+	const children = 10_000
+	subagents := make([]skeinv1.Subagent, children)
+	for i := range subagents {
+		s := &subagents[i]
+		s.Name, s.CreationTimestamp = fmt.Sprintf("s-%05d", i), metav1.NewTime(time.Unix(int64(i), 0))
+		s.Spec.Title, s.Spec.Description = strings.Repeat("t", 500), strings.Repeat("d", 4096)
+		if i%2 == 0 {
+			s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Status: kube.ChildCompleted}
+		}
+	}
+	f := summarise(subagents)
+	g.Expect(f.count).To(BeEquivalentTo(children))
+	g.Expect(f.counts).To(HaveValue(Equal(skeinv1.ChildCounts{Pending: children / 2, Completed: children / 2})))
+	g.Expect(len(f.children)).To(And(BeNumerically(">", 0), BeNumerically("<=", skeinv1.MaxStatusChildren)))
+	g.Expect(f.children).To(HaveEach(HaveField("Status", kube.ChildPending)))
+	g.Expect(f.children[0].Reference).To(Equal("s-09999"))
+	size, err := json.Marshal(f.children)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(size)).To(BeNumerically("<=", skeinv1.MaxStatusChildrenBytes+skeinv1.MaxStatusChildren))
+
+	var m families
+	m.watch()
+	req, at := ctrl.Request{NamespacedName: client.ObjectKey{Name: "parent"}}, time.Now()
+	lists := 0
+	for i := range children {
+		at = at.Add(listAfter / children)
+		m.mark(req)
+		if known, wait := m.begin(req, at); known == nil {
+			lists++
+			m.end(req, f, false)
+		} else if i > 0 {
+			g.Expect(wait).To(BeNumerically(">", 0), "it is out of date, and listed again later")
+		}
+	}
+	g.Expect(lists).To(Equal(1))
 }

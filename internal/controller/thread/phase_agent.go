@@ -16,7 +16,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
@@ -65,7 +65,7 @@ func (r *Reconciler) checkArguments(ctx context.Context, s *scope, a *skeinv1.Ag
 		if err != nil {
 			return nil, fmt.Errorf("read Prompt %q: %w", name, err)
 		}
-		if err := engine.CheckArguments(&p.Spec, s.row.Arguments); err != nil && s.object.Spec.Arguments == nil && s.row.ParentID != "" {
+		if err := definition.CheckArguments(&p.Spec, s.row.Arguments); err != nil && s.object.Spec.Arguments == nil && s.row.ParentID != "" {
 			// The error may quote the arguments, which a model gave.
 			return &problem{skeinv1.ReasonInvalidArguments, fmt.Sprintf(
 				"the arguments that the parent gave do not fit spec.requiredSchema of Prompt %q: start another subagent with other arguments", name)}, nil

@@ -34,6 +34,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.afterEnd(ctx, s, run); err != nil {
+		return ctrl.Result{}, err
+	}
 	if err := r.answerForLost(ctx, s, run); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -88,6 +91,15 @@ func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) 
 		return nil, fmt.Errorf("read the last run: %w", err)
 	}
 	return run, nil
+}
+
+// afterEnd reads the stored thread again when its run has ended meanwhile. A run ends together with what it does to its thread,
+// for example with the termination of a child, and one status shows both.
+func (r *Reconciler) afterEnd(ctx context.Context, s *scope, run *store.Run) error {
+	if run == nil || !endedSince(s.object.Status.LastRun, runStatus(run)) {
+		return nil
+	}
+	return store.IgnoreNotFound(r.reload(ctx, s))
 }
 
 // compute is the only function that makes a Thread's status.

@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
@@ -24,7 +24,7 @@ const (
 // Options of Tasks. All but Redact are required.
 type Options struct {
 	Store       store.Store
-	Definitions engine.Definitions
+	Definitions ports.Definitions
 	Models      model.Factory
 	// Redact removes the secrets of a namespace from a text. The default returns the text unchanged.
 	Redact func(namespace, text string) string

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/after"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/memory"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -106,7 +107,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		GinkgoHelper()
 		a, err := w.Definitions.Agent(ctx, enginetest.Namespace, agentName)
 		Expect(err).NotTo(HaveOccurred())
-		v, err := engine.Embed(ctx, w.Models, func(_, t string) string { return t }, a, text)
+		v, err := memory.Embed(ctx, w.Models, func(_, t string) string { return t }, a, text)
 		Expect(err).NotTo(HaveOccurred())
 		found, err := w.Store.Nearest(ctx, store.NearestQuery{Namespace: enginetest.Namespace, Agent: agentName, UserID: user, Space: v.Space, Vector: v.Vectors[0]})
 		Expect(err).NotTo(HaveOccurred())

@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/memory"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -33,7 +33,7 @@ func (o *Options) embed(ctx context.Context, run postrun.Run) error {
 	for i := range said {
 		texts[i] = contentOf(&said[i])
 	}
-	v, err := engine.Embed(ctx, o.Models, o.Redact, a, texts...)
+	v, err := memory.Embed(ctx, o.Models, o.Redact, a, texts...)
 	if err != nil {
 		return err
 	}

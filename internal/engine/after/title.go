@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -57,7 +57,7 @@ func (o *Options) title(ctx context.Context, run postrun.Run) error {
 	if err != nil {
 		return err
 	}
-	used := &store.AddTaskUsage{RunID: run.Run.ID, Task: TaskTitle, Agent: a.Name, Usage: engine.UsageOf(a.Titles, res.Usage)}
+	used := &store.AddTaskUsage{RunID: run.Run.ID, Task: TaskTitle, Agent: a.Name, Usage: usage.Of(a.Titles, res.Usage)}
 	title, bad := tidy(o.Redact(a.Namespace, res.Content))
 	if bad != nil {
 		return errors.Join(fmt.Errorf("model %s: %w", a.Titles.Name, bad), o.apply(ctx, run.Thread.ID, used))

@@ -1,7 +1,10 @@
 // Package clip cuts texts to a length without cutting a character.
 package clip
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Text returns a text cut to limit bytes, without cutting a character. A cut text ends with an ellipsis.
 func Text(text string, limit int) string {
@@ -20,4 +23,14 @@ func Runes(text string, limit int) string {
 		return string(runes[:limit])
 	}
 	return text
+}
+
+// Result returns what a model gets to read of a result: at most limit bytes, and a note when the rest
+// is cut.
+func Result(content string, limit int) string {
+	content = strings.ReplaceAll(content, "\x00", "\uFFFD")
+	if len(content) <= limit {
+		return strings.ToValidUTF8(content, "\uFFFD")
+	}
+	return strings.ToValidUTF8(content[:limit], "") + fmt.Sprintf("\n[cut: the result has %d bytes, this is the first %d]", len(content), limit)
 }

@@ -5,6 +5,7 @@ package definition
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -152,6 +153,17 @@ type Endpoint struct {
 	Digest     string
 	Params     map[string]string // the parameters in the path
 }
+
+// IDCode is the code of a ThreadGateway that says which conversation a request means, compiled (IDS-06).
+type IDCode struct {
+	Namespace, Gateway, UID string
+	Pool                    string // the SandboxPool that it runs in
+	Module                  sandbox.Module
+	Timeout                 time.Duration
+}
+
+// ErrRefusedUser reports that the code of a ThreadGateway refuses a request, because its user must log in first.
+var ErrRefusedUser = errors.New("the code of the gateway refuses the request")
 
 // MethodError reports that a path has endpoints, but none for the method.
 type MethodError struct {

@@ -2,7 +2,9 @@
 package ending
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -14,6 +16,9 @@ var (
 	ErrDestroyed = errors.New("the conversation was destroyed")
 	ErrTerminal  = errors.New("the thread was terminated")
 )
+
+// ReleaseTimeout bounds the writes with which a run releases its thread after its own context has ended.
+const ReleaseTimeout = 5 * time.Second
 
 // Kind is how a stop request ends a run.
 type Kind int
@@ -48,4 +53,24 @@ func StopOf(cause error) *Stop {
 	var s *Stop
 	errors.As(cause, &s)
 	return s
+}
+
+// lastWordsTime bounds how long the hooks for the final messages of a terminated thread may take.
+const lastWordsTime = 2 * time.Minute
+
+// PastTermination returns a context like ctx that survives the termination of the thread, which its final messages
+// bring about. It ends with life, that of the engine, since ctx no longer shows that once the thread was terminated.
+func PastTermination(ctx, life context.Context) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(context.Cause(ctx), ErrTerminal) {
+			cancel()
+		}
+	})
+	stopEnding := context.AfterFunc(life, cancel)
+	return out, func() {
+		stop()
+		stopEnding()
+		cancel()
+	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Children implements engine.Children in memory. It creates a child's thread at once.
+// Children implements ports.Children in memory. It creates a child's thread at once.
 type Children struct {
 	world *World
 	// Creates counts calls of Create by their cause. Create changes it under mu.
@@ -22,7 +22,7 @@ type Children struct {
 	// Unmade leaves out the threads of new children, which are only declared.
 	Unmade bool
 	// Refuse returns an error for a child that is not to be created. It may be nil.
-	Refuse func(req engine.ChildRequest) error
+	Refuse func(req ports.ChildRequest) error
 
 	mu      sync.Mutex
 	entries map[string][]*child // by parent id, oldest first
@@ -33,8 +33,8 @@ type child struct {
 	entry skeinv1.ChildStatus
 }
 
-// Create implements engine.Children.
-func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.ChildRequest) (*skeinv1.ChildStatus, error) {
+// Create implements ports.Children.
+func (c *Children) Create(ctx context.Context, parent *store.Thread, req ports.ChildRequest) (*skeinv1.ChildStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.Creates == nil {
@@ -91,14 +91,14 @@ func (c *Children) Delete(parentID string) {
 	delete(c.entries, parentID)
 }
 
-// Exists implements engine.Children.
+// Exists implements ports.Children.
 func (c *Children) Exists(_ context.Context, parent *store.Thread, reference string) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.entries[parent.ID], func(e *child) bool { return e.entry.Reference == reference }), nil
 }
 
-// List implements engine.Children. The entries have the statuses that the store has.
+// List implements ports.Children. The entries have the statuses that the store has.
 func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
 	c.mu.Lock()
 	entries := slices.Clone(c.entries[parent.ID])

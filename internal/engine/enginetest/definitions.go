@@ -22,7 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
-// Definitions implements engine.Definitions in memory. It is safe for concurrent use.
+// Definitions implements ports.Definitions in memory. It is safe for concurrent use.
 type Definitions struct {
 	mu       sync.Mutex
 	version  int
@@ -41,7 +41,7 @@ func NewDefinitions() *Definitions {
 	return &Definitions{agents: map[string]*definition.Agent{}, prompts: map[string]*skeinv1.PromptSpec{}, effects: map[string]*definition.Effect{}, endpoints: map[string]*definition.Endpoint{}}
 }
 
-// Agent implements engine.Definitions.
+// Agent implements ports.Definitions.
 func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +64,7 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*defin
 	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Agent %q does not exist: create it", name)}
 }
 
-// Hooks implements engine.Definitions.
+// Hooks implements ports.Definitions.
 func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
 	a, err := d.Agent(ctx, namespace, agent)
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 	return hooks, nil
 }
 
-// Effect implements engine.Definitions.
+// Effect implements ports.Definitions.
 func (d *Definitions) Effect(_ context.Context, _, name string) (*definition.Effect, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *Definitions) Effect(_ context.Context, _, name string) (*definition.Eff
 	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
 }
 
-// Rules implements engine.Definitions. It returns the rules of the agent: threads have none of their own.
+// Rules implements ports.Definitions. It returns the rules of the agent: threads have none of their own.
 func (d *Definitions) Rules(_ context.Context, _, _, agent string) (definition.Rules, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,14 +108,14 @@ func (d *Definitions) Rules(_ context.Context, _, _, agent string) (definition.R
 	return rules, nil
 }
 
-// RuntimeContext implements engine.Definitions.
+// RuntimeContext implements ports.Definitions.
 func (d *Definitions) RuntimeContext(context.Context, string, string) (map[string]any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.platform, nil
 }
 
-// CalledAgent implements engine.Definitions.
+// CalledAgent implements ports.Definitions.
 func (d *Definitions) CalledAgent(_ context.Context, _, name string) (*definition.CalledAgent, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *Definitions) CalledAgent(_ context.Context, _, name string) (*definitio
 	return &definition.CalledAgent{ObjectName: name, Name: name, Description: a.Spec.ToolDescription}, nil
 }
 
-// HandoffPolicy implements engine.Definitions.
+// HandoffPolicy implements ports.Definitions.
 func (d *Definitions) HandoffPolicy(context.Context, string, string) (skeinv1.HandoffPolicy, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,7 +180,7 @@ func (d *Definitions) Configure(platform map[string]any) {
 	d.platform = platform
 }
 
-// Endpoint implements engine.Definitions, for paths without patterns.
+// Endpoint implements ports.Definitions, for paths without patterns.
 func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []string) (*definition.Endpoint, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +210,7 @@ func (d *Definitions) PutEndpoint(at string, e definition.Endpoint) {
 	d.endpoints[at] = &e
 }
 
-// Names implements engine.Definitions.
+// Names implements ports.Definitions.
 func (d *Definitions) Names(_ context.Context, _, kind string) ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -229,7 +229,7 @@ func (d *Definitions) Names(_ context.Context, _, kind string) ([]string, error)
 	return names, nil
 }
 
-// Load implements engine.Definitions.
+// Load implements ports.Definitions.
 func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	if kind != "agent" {
 		return nil, &definition.UnknownError{Message: fmt.Sprintf("there is no %s %q", kind, name)}
@@ -338,7 +338,7 @@ func ToolCall(tool string, args any) skeinv1.ScriptToolCall {
 	return skeinv1.ScriptToolCall{Name: tool, Arguments: &runtime.RawExtension{Raw: JSON(args)}}
 }
 
-// Tool implements engine.Definitions.
+// Tool implements ports.Definitions.
 func (d *Definitions) Tool(_ context.Context, _, name string) (*definition.Tool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -358,7 +358,7 @@ func (d *Definitions) PutTool(name string, t definition.Tool) {
 	d.tools[name] = t
 }
 
-// EffectEnv implements engine.Definitions. It knows plain values only.
+// EffectEnv implements ports.Definitions. It knows plain values only.
 func (*Definitions) EffectEnv(_ context.Context, _ string, env []skeinv1.EnvVar) (out []thread.SpecEnv, err error) {
 	for _, v := range env {
 		if v.Value != nil {

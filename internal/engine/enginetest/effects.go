@@ -9,12 +9,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Effects implements engine.Effects in memory. An effect fires when a test records its firing. Effects is safe for concurrent
+// Effects implements ports.Effects in memory. An effect fires when a test records its firing. Effects is safe for concurrent
 // use.
 type Effects struct {
 	mu      sync.Mutex
@@ -24,14 +24,14 @@ type Effects struct {
 
 // Scheduled is a pending effect.
 type Scheduled struct {
-	engine.ScheduledEffect
+	ports.ScheduledEffect
 	ThreadID  string
 	Cause     string
 	HookDepth int
 }
 
-// Schedule implements engine.Effects.
-func (f *Effects) Schedule(_ context.Context, t *store.Thread, req engine.EffectRequest) (string, error) {
+// Schedule implements ports.Effects.
+func (f *Effects) Schedule(_ context.Context, t *store.Thread, req ports.EffectRequest) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls == nil {
@@ -44,7 +44,7 @@ func (f *Effects) Schedule(_ context.Context, t *store.Thread, req engine.Effect
 		}
 	}
 	now := time.Now()
-	p := &Scheduled{ThreadID: t.ID, Cause: req.Cause, HookDepth: req.HookDepth, ScheduledEffect: engine.ScheduledEffect{
+	p := &Scheduled{ThreadID: t.ID, Cause: req.Cause, HookDepth: req.HookDepth, ScheduledEffect: ports.ScheduledEffect{
 		ID: uuid.NewSHA1(uuid.NameSpaceOID, []byte(req.Cause+req.Name)).String(), Name: req.Name, Args: req.Args,
 		ScheduledAt: now.Add(req.Delay).UnixMicro(), CreatedAt: now.UnixMicro(),
 	}}
@@ -52,11 +52,11 @@ func (f *Effects) Schedule(_ context.Context, t *store.Thread, req engine.Effect
 	return p.ID, nil
 }
 
-// List implements engine.Effects.
-func (f *Effects) List(_ context.Context, t *store.Thread, name string) ([]engine.ScheduledEffect, error) {
+// List implements ports.Effects.
+func (f *Effects) List(_ context.Context, t *store.Thread, name string) ([]ports.ScheduledEffect, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := []engine.ScheduledEffect{}
+	out := []ports.ScheduledEffect{}
 	for _, p := range f.pending {
 		if p.ThreadID == t.ID && (name == "" || p.Name == name) {
 			out = append(out, p.ScheduledEffect)
@@ -65,7 +65,7 @@ func (f *Effects) List(_ context.Context, t *store.Thread, name string) ([]engin
 	return out, nil
 }
 
-// Remove implements engine.Effects.
+// Remove implements ports.Effects.
 func (f *Effects) Remove(_ context.Context, t *store.Thread, id string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *Effects) Calls() map[string]int {
 	return out
 }
 
-// ID implements engine.Effects. An effect has its id as its name.
+// ID implements ports.Effects. An effect has its id as its name.
 func (f *Effects) ID(_ context.Context, namespace, name string) (string, error) {
 	if _, err := uuid.Parse(name); err != nil {
 		return "", &definition.UnknownError{Message: fmt.Sprintf("there is no ScheduledEffect %q in namespace %q", name, namespace)}

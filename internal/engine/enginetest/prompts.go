@@ -18,7 +18,7 @@ func (d *Definitions) PutPrompt(name string, spec skeinv1.PromptSpec) {
 	d.prompts[name] = &spec
 }
 
-// PromptText implements engine.Definitions.
+// PromptText implements ports.Definitions.
 func (d *Definitions) PromptText(ctx context.Context, _, name string) (*prompt.Template, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

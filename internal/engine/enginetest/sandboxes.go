@@ -11,7 +11,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
@@ -29,7 +29,7 @@ type Processes struct {
 	pools []string
 }
 
-var _ engine.Sandboxes = (*Processes)(nil)
+var _ ports.Sandboxes = (*Processes)(nil)
 
 // UseProcesses makes the world use local processes as sandboxes, and returns them. Close them.
 func (w *World) UseProcesses(o process.Options) (*Processes, error) {
@@ -42,7 +42,7 @@ func (w *World) UseProcesses(o process.Options) (*Processes, error) {
 	return p, nil
 }
 
-// Acquire implements engine.Sandboxes.
+// Acquire implements ports.Sandboxes.
 func (p *Processes) Acquire(ctx context.Context, t *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
 	s, err := p.pool.Acquire(ctx, t.ID)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *Processes) Acquire(ctx context.Context, t *store.Thread, pool string) (
 	}), nil
 }
 
-// Discard implements engine.Sandboxes.
+// Discard implements ports.Sandboxes.
 func (p *Processes) Discard(_ context.Context, t *store.Thread, _ sandbox.Sandbox) {
 	p.pool.Release(t.ID)
 }

@@ -283,10 +283,10 @@ func (p *heldPermits) TakePermit(ctx context.Context, r store.PermitRequest) (st
 // heldSandboxes never provides a sandbox.
 type heldSandboxes struct{ held *Held }
 
-// Acquire implements engine.Sandboxes.
+// Acquire implements ports.Sandboxes.
 func (s *heldSandboxes) Acquire(ctx context.Context, _ *store.Thread, _ string) (sandbox.Sandbox, func(), error) {
 	return nil, nil, s.held.hold(ctx)
 }
 
-// Discard implements engine.Sandboxes.
+// Discard implements ports.Sandboxes.
 func (*heldSandboxes) Discard(context.Context, *store.Thread, sandbox.Sandbox) {}

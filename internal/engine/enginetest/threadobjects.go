@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ThreadObjects implements engine.ThreadObjects in memory. An object adopts its thread at once.
+// ThreadObjects implements ports.ThreadObjects in memory. An object adopts its thread at once.
 type ThreadObjects struct {
 	world *World
 
@@ -18,12 +18,12 @@ type ThreadObjects struct {
 	names map[string]string // ids of threads by the names of objects
 }
 
-// Name implements engine.ThreadObjects.
+// Name implements ports.ThreadObjects.
 func (*ThreadObjects) Name(origin *store.Thread, cause string) string {
 	return origin.Name + "-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(origin.ID+cause)).String()[:8]
 }
 
-// Declare implements engine.ThreadObjects.
+// Declare implements ports.ThreadObjects.
 func (o *ThreadObjects) Declare(ctx context.Context, t *store.Thread, _ string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

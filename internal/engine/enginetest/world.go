@@ -15,6 +15,7 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -37,7 +38,7 @@ type World struct {
 	Children    *Children
 	Effects     *Effects
 	Objects     *ThreadObjects
-	Sandboxes   engine.Sandboxes
+	Sandboxes   ports.Sandboxes
 	Models      model.Factory
 	// Network is what tools connect through. If it is nil they reach public addresses only.
 	Network *outbound.Network
@@ -174,12 +175,12 @@ func (w *World) Resting(ctx context.Context, threadID string) (bool, error) {
 // NoSandboxes provides no sandboxes, for tests that run no code.
 type NoSandboxes struct{}
 
-// Acquire implements engine.Sandboxes.
+// Acquire implements ports.Sandboxes.
 func (NoSandboxes) Acquire(context.Context, *store.Thread, string) (sandbox.Sandbox, func(), error) {
 	return nil, nil, fmt.Errorf("there are no sandboxes in this test")
 }
 
-// Discard implements engine.Sandboxes.
+// Discard implements ports.Sandboxes.
 func (NoSandboxes) Discard(context.Context, *store.Thread, sandbox.Sandbox) {}
 
 // JSON returns a value as JSON, for arguments. It panics if that fails.

@@ -213,6 +213,14 @@ func (a *Active) end(cause error) {
 	a.cancel(cause)
 }
 
+// TakeEnded returns the runs whose post-run tasks can begin, and forgets them. Their lease must be released or belong to the
+// next run.
+func (a *Active) TakeEnded() []store.RunRef {
+	ended := a.Ended
+	a.Ended = nil
+	return ended
+}
+
 // WhenDirty calls do when the thread's inbox may have changed, or already has, until over is called.
 func (a *Active) WhenDirty(do func()) (over func()) {
 	a.onDirty.Store(&do)

@@ -68,8 +68,8 @@ type Run struct {
 // opened reports whether an execution has an isolate.
 func opened(x *codeexec.Execution) bool { return x != nil && x.Code.Opened() }
 
-// Record adds an operation to the next transaction of the run.
-func (h *Run) Record(op store.Op) { h.with = append(h.with, op) }
+// Record adds operations to the next transaction of the run.
+func (h *Run) Record(ops ...store.Op) { h.with = append(h.with, ops...) }
 
 // Pending returns the hook calls to make, in order.
 func (h *Run) Pending() []store.InboxItem { return h.due }

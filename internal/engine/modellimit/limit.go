@@ -86,7 +86,7 @@ type limited struct {
 
 // Stream implements model.Client.
 func (c *limited) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	later := model.LaterOf(ctx)
+	later := req.Later
 	if req.Try > 0 {
 		later = nil // the call has been tried before, so it is not turned away
 	}

@@ -26,7 +26,7 @@ const (
 
 // Options of Quotas.
 type Options struct {
-	Store store.QuotaStore
+	Store store.Store
 	// Limits returns the quotas of a namespace; nil means that there are none.
 	Limits func(namespace string) store.Quotas
 	Clock  clock.WithTicker

@@ -4,8 +4,8 @@ package related
 
 import (
 	"context"
-	"github.com/skein-dev/skein/internal/engine/definition"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"

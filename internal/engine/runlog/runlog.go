@@ -18,6 +18,9 @@ const (
 	MetadataHookDepth = "hook_depth"
 )
 
+// MaxMessage bounds the message that a run ends with, in bytes, because custom resources contain it.
+const MaxMessage = 1000
+
 // NewRunID returns a new id of a run: sess_ and 32 hex digits.
 func NewRunID() string {
 	return "sess_" + strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "")
@@ -41,4 +44,40 @@ func Keyed(threadID, key string) string {
 		return uuid.NewString()
 	}
 	return uuid.NewSHA1(KeySpace, []byte(threadID+"\x00"+key)).String()
+}
+
+// RepliesOf returns the parent's calls that wait for the answer to a message.
+func RepliesOf(m *store.Message) []string {
+	switch v := m.Metadata[MetadataReplyTo].(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var out []string
+		for _, id := range v {
+			if s, ok := id.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// ResultOp returns the operation that queues a child's result on its parent.
+func ResultOp(child *store.Thread, key string, r store.ChildResult) *store.Enqueue {
+	payload, _ := json.Marshal(r) // strings and numbers only: cannot fail
+	return &store.Enqueue{
+		To:               child.ParentID,
+		Item:             store.InboxItem{Key: key, Kind: store.InboxChildResult, Payload: payload},
+		IgnoreTerminated: true,
+	}
+}
+
+// DequeueOf returns the operation that removes items from the inbox.
+func DequeueOf(items []store.InboxItem) *store.Dequeue {
+	gone := &store.Dequeue{}
+	for _, item := range items {
+		gone.Seqs = append(gone.Seqs, item.Seq)
+	}
+	return gone
 }

@@ -67,7 +67,7 @@ func (ts *Tools) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *de
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the id provider of a ThreadGateway.
 func (gs *Gateways) CheckAddress(ctx context.Context, g *skeinv1.ThreadGateway) error {
-	if gs.network == nil || g.Spec.IDProvider == nil {
+	if gs.network == nil || g.Spec.IDProvider == nil || g.Spec.IDProvider.HTTP == nil {
 		return nil
 	}
 	return judgeAddress(ctx, gs.reader, gs.network.For(g.Namespace), g.Namespace, g.Spec.IDProvider.HTTP.URL)

@@ -58,7 +58,7 @@ func (d *Resolver) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skein
 	return out, err
 }
 
-// CalledAgent implements engine.Definitions.
+// CalledAgent implements ports.Definitions.
 func (d *Resolver) CalledAgent(ctx context.Context, namespace, name string) (*definition.CalledAgent, error) {
 	var list skeinv1.AgentList
 	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -72,7 +72,7 @@ func (d *Resolver) CalledAgent(ctx context.Context, namespace, name string) (*de
 	return nil, nil
 }
 
-// HandoffPolicy implements engine.Definitions.
+// HandoffPolicy implements ports.Definitions.
 func (d *Resolver) HandoffPolicy(ctx context.Context, namespace, thread string) (skeinv1.HandoffPolicy, error) {
 	var t skeinv1.Thread
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: thread}, &t, client.UnsafeDisableDeepCopy)

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Resolver implements engine.Definitions over a cache. The controllers check definitions with the same functions,
+// Resolver implements ports.Definitions over a cache. The controllers check definitions with the same functions,
 // so that a condition and a run always agree on what is wrong.
 type Resolver struct {
 	Models    *Models
@@ -37,7 +37,7 @@ type Resolver struct {
 	schemas *schemaCache
 }
 
-var _ engine.Definitions = (*Resolver)(nil)
+var _ ports.Definitions = (*Resolver)(nil)
 
 // New returns the port. cached is a cache of the definitions, contents reads Secrets and ConfigMaps,
 // compile turns source into modules, and models checks whether a Model can be used.
@@ -46,15 +46,16 @@ func New(cached client.Reader, contents *objects.Contents, compile Compile, mode
 	schemas := newSchemaCache()
 	code := &Code{contents: contents, cache: newCodeCache(compile)}
 	prompts := &Prompts{reader: r, contents: contents, schemas: schemas}
+	pools := &Pools{reader: r}
 	return &Resolver{
 		Models:    &Models{reader: r, contents: contents, factory: models},
 		Prompts:   prompts,
 		Tools:     &Tools{reader: r, contents: contents, code: code, schemas: schemas},
 		Code:      code,
 		Endpoints: &Endpoints{reader: r, code: code},
-		Gateways:  &Gateways{reader: r, contents: contents},
+		Gateways:  &Gateways{reader: r, contents: contents, code: code, pools: pools},
 		Webhooks:  &Webhooks{reader: r, contents: contents},
-		Pools:     &Pools{reader: r},
+		Pools:     pools,
 		Variables: &Variables{reader: r, contents: contents, prompts: prompts},
 		reader:    r,
 		schemas:   schemas,
@@ -67,7 +68,7 @@ func (d *Resolver) TellSecrets(s thread.EnvSecrets) {
 	d.Models.secrets, d.Tools.secrets, d.Gateways.secrets, d.Webhooks.secrets = s, s, s, s
 }
 
-// Agent implements engine.Definitions.
+// Agent implements ports.Definitions.
 func (d *Resolver) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
 	var a skeinv1.Agent
 	if err := d.reader.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
@@ -160,7 +161,7 @@ func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, fiel
 	return out, nil
 }
 
-// RuntimeContext implements engine.Definitions. It returns nil for a pool that does not exist: acquiring a sandbox
+// RuntimeContext implements ports.Definitions. It returns nil for a pool that does not exist: acquiring a sandbox
 // reports that where one is needed.
 func (d *Resolver) RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error) {
 	var p skeinv1.SandboxPool
@@ -178,7 +179,7 @@ func (d *Resolver) RuntimeContext(ctx context.Context, namespace, pool string) (
 	return out, nil
 }
 
-// Names implements engine.Definitions.
+// Names implements ports.Definitions.
 func (d *Resolver) Names(ctx context.Context, namespace, kind string) ([]string, error) {
 	list, err := listOf(kind)
 	if err != nil {
@@ -196,7 +197,7 @@ func (d *Resolver) Names(ctx context.Context, namespace, kind string) ([]string,
 	return names, err
 }
 
-// Load implements engine.Definitions: it returns the name and the spec of a definition. It also omits where secrets
+// Load implements ports.Definitions: it returns the name and the spec of a definition. It also omits where secrets
 // are stored, because code does not need that.
 func (d *Resolver) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	var obj client.Object

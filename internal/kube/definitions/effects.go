@@ -23,7 +23,7 @@ func (d *Resolver) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*defin
 	return &definition.Effect{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
-// Tool implements engine.Definitions.
+// Tool implements ports.Definitions.
 func (d *Resolver) Tool(ctx context.Context, namespace, name string) (*definition.Tool, error) {
 	var t skeinv1.Tool
 	if err := d.reader.get(ctx, "Tool", namespace, name, "the name of the tool", &t); err != nil {
@@ -36,7 +36,7 @@ func (d *Resolver) Tool(ctx context.Context, namespace, name string) (*definitio
 	return resolved, nil
 }
 
-// EffectEnv implements engine.Definitions.
+// EffectEnv implements ports.Definitions.
 func (d *Resolver) EffectEnv(ctx context.Context, namespace string, env []skeinv1.EnvVar) ([]thread.SpecEnv, error) {
 	values, err := d.Variables.resolve(ctx, namespace, env)
 	if d.Tools.secrets != nil {
@@ -49,7 +49,7 @@ func (d *Resolver) EffectEnv(ctx context.Context, namespace string, env []skeinv
 	return values, err
 }
 
-// Effect implements engine.Definitions.
+// Effect implements ports.Definitions.
 func (d *Resolver) Effect(ctx context.Context, namespace, name string) (*definition.Effect, error) {
 	var e skeinv1.Effect
 	if err := d.reader.get(ctx, "Effect", namespace, objects.EffectName(name), "the name of the effect", &e); err != nil {

@@ -25,7 +25,7 @@ type Endpoints struct {
 	code   *Code
 }
 
-// Endpoint implements engine.Definitions.
+// Endpoint implements ports.Definitions.
 func (d *Resolver) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
 	return d.Endpoints.find(ctx, namespace, agent, method, path)
 }

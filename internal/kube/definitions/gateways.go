@@ -9,10 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
@@ -21,6 +24,8 @@ import (
 type Gateways struct {
 	reader   reader
 	contents *objects.Contents
+	code     *Code
+	pools    *Pools
 	secrets  thread.EnvSecrets
 	network  *outbound.Network // that id providers are asked through; nil: addresses are not checked
 }
@@ -46,12 +51,14 @@ type Gateway struct {
 	Limits        skeinv1.GatewayLimits
 }
 
-// IDProvider is a service that knows which conversation a request means.
+// IDProvider is a service, or code, that knows which conversation a request means.
 type IDProvider struct {
 	URL     *url.URL
 	Headers []string
 	Token   []byte // nil: none
 	Timeout time.Duration
+	// Code answers, and no service, unless it is nil.
+	Code *definition.IDCode
 }
 
 // The limits of a ThreadGateway that leaves them out; its schema has the same.
@@ -111,27 +118,57 @@ func (gs *Gateways) Resolve(ctx context.Context, g *skeinv1.ThreadGateway) (*Gat
 		}
 	}
 	if p := g.Spec.IDProvider; p != nil {
-		if out.Provider, err = gs.provider(ctx, g, &p.HTTP); err != nil {
+		if out.Provider, err = gs.provider(ctx, g, p); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// provider resolves a service that makes ids. Whether its address may be reached is seen when it is asked.
-func (gs *Gateways) provider(ctx context.Context, g *skeinv1.ThreadGateway, spec *skeinv1.GatewayHTTPIDs) (*IDProvider, error) {
+// provider resolves who makes ids.
+func (gs *Gateways) provider(ctx context.Context, g *skeinv1.ThreadGateway, p *skeinv1.GatewayIDProvider) (*IDProvider, error) {
+	switch {
+	case p.Code != nil:
+		return gs.idCode(ctx, g, p.Code)
+	case p.HTTP != nil:
+		return gs.idService(ctx, g, p.HTTP)
+	}
+	return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.idProvider: write http or code")
+}
+
+// idService resolves a service that makes ids. Whether its address may be reached is seen when it is asked.
+func (gs *Gateways) idService(ctx context.Context, g *skeinv1.ThreadGateway, spec *skeinv1.GatewayHTTPIDs) (*IDProvider, error) {
 	at, err := url.Parse(spec.URL)
 	if err != nil || at.Host == "" {
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.idProvider.http.url: write an address such as https://ids.example.com/thread")
 	}
-	out := &IDProvider{URL: at, Headers: spec.Headers, Timeout: defaultIDTimeout}
-	if spec.Timeout != nil {
-		out.Timeout = spec.Timeout.Duration
-	}
+	out := &IDProvider{URL: at, Headers: spec.Headers, Timeout: idTimeout(spec.Timeout)}
 	if spec.Token != nil {
 		out.Token, err = gs.key(ctx, g, *spec.Token, "spec.idProvider.http.token")
 	}
 	return out, err
+}
+
+// idCode compiles code that makes ids.
+func (gs *Gateways) idCode(ctx context.Context, g *skeinv1.ThreadGateway, spec *skeinv1.GatewayCodeIDs) (*IDProvider, error) {
+	owner := codeOwner{"ThreadGateway", g.Namespace, g.Name, string(g.UID), g.Generation, "spec.idProvider.code.source"}
+	c, err := gs.code.compile(ctx, owner, spec.Source, inspect.ThreadIDs)
+	if err != nil {
+		return nil, err
+	}
+	out := &IDProvider{Headers: spec.Headers, Timeout: idTimeout(spec.Timeout)}
+	out.Code = &definition.IDCode{Namespace: g.Namespace, Gateway: g.Name, UID: string(g.UID), Pool: skeinv1.DefaultPoolName, Module: c.module, Timeout: out.Timeout}
+	if spec.SandboxPoolRef != nil {
+		out.Code.Pool = spec.SandboxPoolRef.Name
+	}
+	return out, gs.pools.checkNamed(ctx, g.Namespace, out.Code.Pool, "spec.idProvider.code.sandboxPoolRef")
+}
+
+func idTimeout(set *metav1.Duration) time.Duration {
+	if set == nil {
+		return defaultIDTimeout
+	}
+	return set.Duration
 }
 
 // keys returns the values of keys of Secrets.

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
-// Hooks implements engine.Definitions.
+// Hooks implements ports.Definitions.
 func (d *Resolver) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
 	var a skeinv1.Agent
 	if err := d.reader.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {

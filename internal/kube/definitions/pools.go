@@ -63,6 +63,22 @@ func (ps *Pools) CheckAny(ctx context.Context, namespace string) error {
 		namespace, makePool(namespace, skeinv1.DefaultPoolName))
 }
 
+// checkNamed returns an error when a SandboxPool that a field names does not exist.
+func (ps *Pools) checkNamed(ctx context.Context, namespace, name, field string) error {
+	if !ps.required {
+		return nil
+	}
+	err := ps.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &skeinv1.SandboxPool{}, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return objects.NotReady(skeinv1.ReasonReferenceNotFound, "its code needs SandboxPool %q, which does not exist in namespace %q: create it, or correct %s: %s",
+			name, namespace, field, makePool(namespace, name))
+	}
+	if err != nil {
+		return fmt.Errorf("read SandboxPool %q: %w", name, err)
+	}
+	return nil
+}
+
 // makePool returns a shell command that creates a pool.
 func makePool(namespace, name string) string {
 	return fmt.Sprintf(`echo '{"apiVersion":"skein.dev/v1alpha1","kind":"SandboxPool","metadata":{"name":"%s","namespace":"%s"},"spec":{"warm":1}}' | kubectl apply -f -`, name, namespace)

@@ -39,7 +39,7 @@ func (ps *Prompts) Resolve(ctx context.Context, p *skeinv1.Prompt) (*definition.
 	return &definition.Prompt{Name: p.Name, Spec: p.Spec, Text: text, Skills: skills}, nil
 }
 
-// PromptText implements engine.Definitions.
+// PromptText implements ports.Definitions.
 func (d *Resolver) PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error) {
 	var p skeinv1.Prompt
 	if err := d.reader.get(ctx, "Prompt", namespace, name, "what names it", &p); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
-// Rules implements engine.Definitions.
+// Rules implements ports.Definitions.
 func (d *Resolver) Rules(ctx context.Context, namespace, thread, agent string) (definition.Rules, error) {
 	var rules definition.Rules
 	var t skeinv1.Thread

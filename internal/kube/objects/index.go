@@ -122,6 +122,12 @@ func Indexes() []Index {
 		{&skeinv1.ThreadEndpoint{}, IndexShape, func(o client.Object) []string {
 			return []string{EndpointShape(o.(*skeinv1.ThreadEndpoint))}
 		}},
+		{&skeinv1.ThreadGateway{}, IndexConfigMap, func(o client.Object) []string {
+			if p := o.(*skeinv1.ThreadGateway).Spec.IDProvider; p != nil && p.Code != nil {
+				return codeConfigMap(p.Code.Source)
+			}
+			return nil
+		}},
 		{&skeinv1.ThreadGateway{}, IndexAgent, func(o client.Object) []string {
 			return []string{o.(*skeinv1.ThreadGateway).Spec.AgentRef.Name}
 		}},

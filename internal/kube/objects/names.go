@@ -88,8 +88,8 @@ func ThreadOwner(name, uid string) metav1.OwnerReference {
 	}
 }
 
-// SandboxOwner returns an owner reference to the object that a sandbox belongs to: a Thread, or a ScheduledEffect whose code
-// runs without one.
+// SandboxOwner returns an owner reference to the object that a sandbox belongs to: a Thread, or another whose code runs
+// without one.
 func SandboxOwner(thread *store.Thread) metav1.OwnerReference {
 	o := ThreadOwner(thread.Name, thread.OwnerUID())
 	o.Kind = thread.OwnedBy()

@@ -180,7 +180,7 @@ func secretsOf(keys []corev1.SecretKeySelector) (names []string) {
 // gatewaySecrets returns the names of the Secrets that a ThreadGateway needs.
 func gatewaySecrets(spec *skeinv1.ThreadGatewaySpec) (names []string) {
 	names = append(secretsOf(spec.SigningKeys), secretsOf(spec.APIKeys)...)
-	if p := spec.IDProvider; p != nil && p.HTTP.Token != nil {
+	if p := spec.IDProvider; p != nil && p.HTTP != nil && p.HTTP.Token != nil {
 		names = append(names, p.HTTP.Token.Name)
 	}
 	if u := spec.User; u != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -252,7 +252,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 
 // noSandbox returns an error that says why a thread gets no sandbox. Its text is for the caller: it names pods and
 // repeats what Kubernetes says about them.
-func noSandbox(format string, args ...any) *engine.NoSandboxError {
+func noSandbox(format string, args ...any) *ports.NoSandboxError {
 	err := fmt.Errorf(format, args...)
-	return &engine.NoSandboxError{Message: err.Error(), Err: errors.Unwrap(err)}
+	return &ports.NoSandboxError{Message: err.Error(), Err: errors.Unwrap(err)}
 }

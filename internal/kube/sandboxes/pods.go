@@ -113,7 +113,7 @@ func NewPods(o PodsOptions) *Pods {
 // errPodsClosed stops callers that lost their sandbox because of Close from starting another pod.
 var errPodsClosed = errors.New("the manager is shutting down and starts no more sandboxes")
 
-// Acquire implements engine.Sandboxes.
+// Acquire implements ports.Sandboxes.
 func (s *Pods) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
 	if pool == "" {
 		pool = skeinv1.DefaultPoolName
@@ -305,7 +305,7 @@ func (s *Pods) dropIf(c *claim, still func() bool) {
 	}
 }
 
-// Discard implements engine.Sandboxes.
+// Discard implements ports.Sandboxes.
 func (s *Pods) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
 	s.mu.Lock()
 	c := s.claims[thread.ID]

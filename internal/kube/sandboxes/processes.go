@@ -41,7 +41,7 @@ func NewProcesses(pool ProcessPool, c client.Reader) *Processes {
 	return &Processes{pool: pool, client: c, given: map[string]sandbox.Sandbox{}, ending: map[string]chan struct{}{}}
 }
 
-// Acquire implements engine.Sandboxes. The processes detect themselves when they are idle.
+// Acquire implements ports.Sandboxes. The processes detect themselves when they are idle.
 func (p *Processes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
 	p.mu.Lock()
 	ending := p.ending[thread.ID]
@@ -80,7 +80,7 @@ func (p *Processes) engine(ctx context.Context, namespace, pool string) (sandbox
 	return sandbox.Engine(object.Spec.Engine), nil
 }
 
-// Discard implements engine.Sandboxes. When several callers saw a process fail, one of them ends it, and none of them
+// Discard implements ports.Sandboxes. When several callers saw a process fail, one of them ends it, and none of them
 // ends the next process.
 func (p *Processes) Discard(_ context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
 	p.mu.Lock()

@@ -74,7 +74,8 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 			emit(model.Delta{Reset: true})
 		}
 		f = less
-		if res, err = k.client.Stream(model.InTurn(ctx), f.req, emit); err != nil {
+		f.req.Later = nil
+		if res, err = k.client.Stream(ctx, f.req, emit); err != nil {
 			if refused = tooLong(err); refused != nil {
 				err = advised(refused)
 			}

@@ -20,15 +20,18 @@ type Use struct {
 	Define string
 	// Also lists the other kinds that work too.
 	Also []string
+	// Needs is a module that code of this use must import. Then its default export does not matter.
+	Needs string
 }
 
 // The uses of definition code.
 var (
-	Tool     = Use{Name: "a Tool", Kind: "tool", Define: "export default defineTool({ description, args, execute })"}
-	Effect   = Use{Name: "an Effect", Kind: "effect", Define: "export default defineEffect({ args, execute })"}
-	Hook     = Use{Name: "a hook", Kind: "hook", Define: "export default defineHook({ hook, execute })"}
-	Endpoint = Use{Name: "a ThreadEndpoint", Kind: "endpoint", Define: "export default defineThreadEndpoint(async (request, state, params) => new Response('…'))"}
-	Handler  = Use{Name: "a handler", Kind: "handler", Define: "export default createAgent('Name', { handler: async (ctx, input) => … })", Also: []string{"agent"}}
+	Tool      = Use{Name: "a Tool", Kind: "tool", Define: "export default defineTool({ description, args, execute })"}
+	Effect    = Use{Name: "an Effect", Kind: "effect", Define: "export default defineEffect({ args, execute })"}
+	Hook      = Use{Name: "a hook", Kind: "hook", Define: "export default defineHook({ hook, execute })"}
+	Endpoint  = Use{Name: "a ThreadEndpoint", Kind: "endpoint", Define: "export default defineThreadEndpoint(async (request, state, params) => new Response('…'))"}
+	Handler   = Use{Name: "a handler", Kind: "handler", Define: "export default createAgent('Name', { handler: async (ctx, input) => … })", Also: []string{"agent"}}
+	ThreadIDs = Use{Name: "the ids of a ThreadGateway", Define: "import { getThreadProvider } from '@agentuity/runtime' and getThreadProvider().setThreadIDProvider({ getThreadId: (appState, ctx) => … })", Needs: runtime}
 )
 
 // names are the texts for what the define functions make.
@@ -55,7 +58,7 @@ func (u Use) Problems(f *sandbox.Facts) (list []Problem) {
 	for _, name := range f.Undefined {
 		list = append(list, Problem{undefinedMessage(name), regexp.MustCompile(`(?:^|[^\w$.'"])(` + regexp.QuoteMeta(name) + `)(?:$|[^\w$])`)})
 	}
-	if p := u.exportProblem(f.Default); p != "" {
+	if p := u.exportProblem(f); p != "" {
 		list = append(list, Problem{Message: p})
 	}
 	return list
@@ -132,7 +135,14 @@ func undefinedMessage(name string) string {
 	return fmt.Sprintf("%s is not defined: declare it or import it", name)
 }
 
-func (u Use) exportProblem(e sandbox.Export) string {
+func (u Use) exportProblem(f *sandbox.Facts) string {
+	e := f.Default
+	if u.Needs != "" {
+		if slices.ContainsFunc(f.Imports, func(i sandbox.Import) bool { return i.Specifier == u.Needs }) {
+			return ""
+		}
+		return fmt.Sprintf("the code does not set %s: add %s", u.Name, u.Define)
+	}
 	switch {
 	case e.Kind == sandbox.ExportNone:
 		return "the module has no default export: add " + u.Define

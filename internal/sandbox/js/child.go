@@ -90,6 +90,10 @@ func child(o ChildOptions) error {
 			return failed
 		}
 	}
+	in, err := pollable(os.Stdin)
+	if err != nil {
+		return err
+	}
 	if err := lock(o); err != nil {
 		return err
 	}
@@ -104,7 +108,7 @@ func child(o ChildOptions) error {
 		_, err = os.Stdout.Write(libs.Pack())
 		return err
 	}
-	conn := protocol.NewConn(os.Stdin, os.Stdout, nil)
+	conn := protocol.NewConn(in, os.Stdout, nil)
 	if err := conn.Write(protocol.TypeReady, nil); err != nil {
 		return err
 	}
@@ -113,6 +117,15 @@ func child(o ChildOptions) error {
 		return nil // the child was never used
 	}
 	return err
+}
+
+// pollable returns a file whose reads wait in the runtime's poller. A read that waits in the kernel would keep the only processor of the
+// runtime (GOMAXPROCS) from the engine, until the runtime notices.
+func pollable(f *os.File) (*os.File, error) {
+	if err := unix.SetNonblock(int(f.Fd()), true); err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return os.NewFile(f.Fd(), f.Name()), nil
 }
 
 func lock(o ChildOptions) error {

@@ -4,7 +4,11 @@ package js
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/rand"
+	_ "crypto/sha1" // for digest
+	_ "crypto/sha256"
+	_ "crypto/sha512"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -53,6 +57,7 @@ func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
 		"btoa":         {1, i.btoa},
 		"randomUUID":   {0, i.randomUUID},
 		"randomBytes":  {1, i.randomBytes},
+		"digest":       {2, i.digest},
 		"urlClasses":   {0, i.urlClasses},
 		"httpParts":    {1, i.httpParts},
 		"handlerParts": {2, i.handlerParts},
@@ -216,6 +221,22 @@ func (i *isolate) btoa(a []qjs.Value) (qjs.Value, bool) {
 }
 
 func (i *isolate) randomUUID([]qjs.Value) (qjs.Value, bool) { return i.vm.String(uuid.NewString()) }
+
+// digest returns a digest of bytes, under the names that crypto.subtle has for them.
+func (i *isolate) digest(a []qjs.Value) (qjs.Value, bool) {
+	name, ok := i.vm.Text(a[0], -1)
+	if !ok {
+		return i.vm.Rethrow()
+	}
+	h, known := map[string]crypto.Hash{"SHA-1": crypto.SHA1, "SHA-256": crypto.SHA256, "SHA-384": crypto.SHA384, "SHA-512": crypto.SHA512}[name]
+	data, isBytes := i.vm.BytesOf(a[1])
+	if !known || !isBytes {
+		return i.vm.ThrowError("NotSupportedError", "there is no such digest")
+	}
+	d := h.New()
+	_, _ = d.Write(data) // never fails
+	return i.vm.Bytes(d.Sum(nil))
+}
 
 // maxRandom is the maximum for one call of crypto.getRandomValues, as in browsers.
 const maxRandom = 65536

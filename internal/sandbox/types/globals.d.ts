@@ -183,4 +183,7 @@ declare function btoa(text: string): string;
 declare var crypto: {
   randomUUID(): string;
   getRandomValues<T extends ArrayBufferView>(target: T): T;
+  readonly subtle: {
+    digest(algorithm: 'SHA-1' | 'SHA-256' | 'SHA-384' | 'SHA-512' | { name: string }, data: ArrayBuffer | ArrayBufferView): Promise<ArrayBuffer>;
+  };
 };

@@ -108,6 +108,36 @@ declare module '@agentuity/runtime' {
   export function removeEventListener(event: AppEvent, listener: (event: AppEvent, ...args: any[]) => unknown): void;
   /** Does not start a server, because Skein is the server; ctx.app has what setup returns. */
   export function createApp(config?: { setup?: () => unknown }): Promise<{ readonly state: Record<string, unknown> }>;
+
+  export type AppState = Record<string, unknown>;
+  export type Env<State = AppState> = { Variables: { threadId?: string } };
+  /** What getThreadId gets: the part of hono's Context that there is at a gateway. */
+  export interface IDContext {
+    readonly req: {
+      readonly method: string;
+      readonly url: string;
+      readonly path: string;
+      readonly raw: { readonly method: string; readonly url: string; readonly headers: { get(name: string): string | null; has(name: string): boolean } };
+      /** Only headers that the ThreadGateway lists are there. */
+      header(name: string): string | undefined;
+      header(): Record<string, string>;
+      query(name: string): string | undefined;
+      query(): Record<string, string>;
+      queries(name: string): string[];
+    };
+    readonly env: Record<string, never>;
+    /** The id that the client has proved to have. */
+    get(key: 'threadId'): string | undefined;
+    get(key: string): unknown;
+    set(key: string, value: unknown): void;
+    readonly var: Record<string, unknown>;
+  }
+  export interface ThreadIDProvider {
+    /** Returns thrd_, and letters and digits up to 32 to 64 characters in all. */
+    getThreadId(appState: AppState, ctx: IDContext): string | Promise<string>;
+  }
+  /** For the code of a ThreadGateway's idProvider; elsewhere setThreadIDProvider throws. */
+  export function getThreadProvider(): { setThreadIDProvider(provider: ThreadIDProvider): void };
 }
 
 declare module 'ai' {

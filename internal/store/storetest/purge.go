@@ -92,7 +92,7 @@ func describePurge(e *env) {
 					_, seen := e.store.Thread(ctx, id)
 					_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"})
 					if there := err == nil; there != (seen == nil) {
-						return fmt.Errorf("thread %s: %v after the mark, and %v later", id, seen, err)
+						return fmt.Errorf("thread %s: after the mark and later: %w", id, errors.Join(seen, err))
 					}
 					return nil
 				})

@@ -253,6 +253,34 @@ func describeSchedules(e *env) {
 		})
 	})
 
+	It("one-time effects that have ended are listed, and arguments go when their firing has them", Label("EFF-04"), func(ctx SpecContext) {
+		id := e.thread(ctx)
+		for _, n := range []string{"a", "b", "c"} {
+			Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: n, Namespace: "ns", ThreadID: id, Args: json.RawMessage(`{"n":1}`)})).To(Succeed())
+			Expect(e.store.RecordFiring(ctx, store.Firing{EffectID: "e-" + n, Due: 1, ThreadID: id, Namespace: "ns", Name: n, TakesArgs: n})).To(BeTrue())
+			_, err := e.store.EffectArgs(ctx, n)
+			Expect(err).To(MatchError(store.ErrNotFound))
+		}
+		Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "kept", Namespace: "ns", ThreadID: id, Args: json.RawMessage(`{}`)})).To(Succeed())
+		Expect(e.store.EffectArgs(ctx, "kept")).To(MatchJSON(`{}`))
+		Expect(e.store.RemoveEffectArgs(ctx, "kept")).To(Succeed())
+		_, err := e.store.EffectArgs(ctx, "kept")
+		Expect(err).To(MatchError(store.ErrNotFound))
+		Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "s"},
+			Firings: []store.Firing{{EffectID: "s", Due: 1, Origin: store.OriginSchedule}}})).To(Succeed())
+		later := func() time.Time { return e.clock.Now().Add(time.Second) }
+		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(BeEmpty(), "they are pending")
+		Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-a", Due: 1, ThreadID: id}, store.FiringKey{EffectID: "e-b", Due: 1, ThreadID: id},
+			store.FiringKey{EffectID: "s", Due: 1})).To(Equal(3))
+		a, b := store.EndedEffect{EffectID: "e-a", Namespace: "ns", Name: "a"}, store.EndedEffect{EffectID: "e-b", Namespace: "ns", Name: "b"}
+		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.EndedEffect{a, b}))
+		Expect(e.store.EndedEffects(ctx, "", later(), 1)).To(Equal([]store.EndedEffect{a}))
+		Expect(e.store.EndedEffects(ctx, "e-a", later(), 1)).To(Equal([]store.EndedEffect{b}))
+		Expect(e.store.EndedEffects(ctx, "", e.clock.Now(), 0)).To(BeEmpty(), "they have just ended")
+		Expect(e.store.ForgetEffect(ctx, "e-a")).To(Succeed())
+		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.EndedEffect{b}))
+	})
+
 	It("arguments of an effect are stored once, and go with their thread", Label("EFF-01", "THR-09"), func(ctx SpecContext) {
 		id := e.thread(ctx)
 		put := func(a store.EffectArgs) {

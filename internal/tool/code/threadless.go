@@ -15,7 +15,8 @@ type Threadless struct {
 	// Env are the variables by name.
 	Env map[string]string
 	// Secret names the variables that are secret.
-	Secret      map[string]bool
+	Secret map[string]bool
+	// Definitions may be nil: then there are no names.
 	Definitions tool.Definitions
 }
 
@@ -24,6 +25,9 @@ func (s *Threadless) Static(ctx context.Context) (map[string]any, error) {
 	static := map[string]any{
 		"threadId": nil, "agentId": nil, "userId": nil, "createdAt": nil, "arguments": map[string]any{}, "children": []any{},
 		"terminated": nil, "execution": nil, methodsProperty: Methods(),
+	}
+	if s.Definitions == nil {
+		return static, nil
 	}
 	for method, kind := range map[string]string{"getAgentNames()": "agent", "getPromptNames()": "prompt", "getModelNames()": "model"} {
 		names, err := s.Definitions.Names(ctx, kind)

@@ -5,7 +5,11 @@
   const kindKey = Symbol.for('skein.kind');
   // $endpoint is the invocation that handles the request of a thread endpoint, if the isolate was opened for one. The
   // names of invocations of the handlers of the agent's sides begin with $handler.
-  const { $scopes: scopes, $endpoint: endpoint, $handler: handlers } = sys.statics;
+  // $ids is the invocation that a gateway asks for the id of a request's thread; code sets who answers with
+  // setThreadIDProvider of "@agentuity/runtime".
+  const { $scopes: scopes, $endpoint: endpoint, $handler: handlers, $ids: ids } = sys.statics;
+  const answering = {};
+  if (ids !== undefined) Object.defineProperty(globalThis, Symbol.for('skein.ids'), { value: answering });
 
   // ---- runCode ----------------------------------------------------------------------------------------
 
@@ -329,6 +333,10 @@
   // Runs an invocation: the definition's execute, a side's handler, or the handler of an endpoint's request.
   async function execute(ns, invocation, args) {
     if (handlers !== undefined && invocation.startsWith(handlers)) return handler().serve(ns, invocation, args);
+    if (ids !== undefined && invocation === ids) {
+      if (answering.ask === undefined) throw new TypeError('the code sets no provider: call getThreadProvider().setThreadIDProvider({ getThreadId })');
+      return answering.ask(args);
+    }
     const definition = definitionOf(ns);
     if (endpoint !== undefined && invocation === endpoint) {
       const send = (method, values) => sys.call(invocation, method, values, false);
@@ -476,6 +484,16 @@
         bytesOf(target).set(sys.randomBytes(target.byteLength));
         return target;
       },
+      subtle: Object.freeze({
+        async digest(algorithm, data) {
+          const name = String(algorithm?.name ?? algorithm).toUpperCase();
+          if (!['SHA-1', 'SHA-256', 'SHA-384', 'SHA-512'].includes(name)) {
+            throw Object.assign(new Error(`${name} is not available: use SHA-1, SHA-256, SHA-384 or SHA-512`), { name: 'NotSupportedError' });
+          }
+          if (!(data instanceof ArrayBuffer) && !ArrayBuffer.isView(data)) throw new TypeError('digest takes bytes: encode a text with new TextEncoder().encode(text)');
+          return (await sys.digest(name, bytesOf(data).slice())).buffer;
+        },
+      }),
     }),
   );
 

@@ -52,8 +52,54 @@ export async function createApp(config = {}) {
 
 export function getThreadProvider() {
   return {
-    setThreadIDProvider() {
-      throw new Error('setThreadIDProvider: a thread has its id before its code runs here: whoever creates the thread names it');
+    setThreadIDProvider(provider) {
+      const answering = globalThis[Symbol.for('skein.ids')]; // definition.js makes it where a gateway asks for ids
+      if (answering === undefined) {
+        throw new Error('setThreadIDProvider: a thread has its id before its code runs here: give this code to a ThreadGateway, as spec.idProvider.code');
+      }
+      if (typeof provider?.getThreadId !== 'function') {
+        throw new TypeError('setThreadIDProvider takes an object with the function getThreadId(appState, ctx)');
+      }
+      answering.ask = async (request) => {
+        let id;
+        try {
+          id = await provider.getThreadId(app.state, contextOf(request));
+        } catch (e) {
+          if (e?.status === 401 || e?.status === 403) return { refused: true }; // as an HTTPException of hono says it
+          throw e;
+        }
+        if (typeof id !== 'string') throw new TypeError(`getThreadId gave ${id === null ? 'null' : typeof id} and not a string`);
+        return { id: id.slice(0, 100) }; // one that is too long is refused
+      };
+    },
+  };
+}
+
+// What getThreadId gets as ctx, after the Context of hono: ctx.req, and ctx.get('threadId'), the id that the client has proved.
+function contextOf({ method, url, headers, threadId }) {
+  const variables = new Map(threadId === '' ? [] : [['threadId', threadId]]);
+  const query = () => new URL(url).searchParams;
+  let raw;
+  const req = {
+    method,
+    url,
+    get path() {
+      return new URL(url).pathname;
+    },
+    get raw() {
+      return (raw ??= new Request(url, { method, headers }));
+    },
+    header: (name) => (name === undefined ? { ...headers } : headers[String(name).toLowerCase()]),
+    query: (name) => (name === undefined ? Object.fromEntries(query()) : (query().get(name) ?? undefined)),
+    queries: (name) => query().getAll(name),
+  };
+  return {
+    req,
+    env: {},
+    get: (key) => variables.get(key),
+    set: (key, value) => void variables.set(key, value),
+    get var() {
+      return Object.fromEntries(variables);
     },
   };
 }

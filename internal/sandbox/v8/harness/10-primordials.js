@@ -154,6 +154,7 @@ const nativeAtob = atob;
 const nativeBtoa = btoa;
 const randomUUID = crypto.randomUUID.bind(crypto);
 const getRandomValues = crypto.getRandomValues.bind(crypto);
+const subtleDigest = crypto.subtle.digest.bind(crypto.subtle);
 
 // push appends to a list of the harness, whatever was done to Array.prototype.
 const push = (list, v) => {

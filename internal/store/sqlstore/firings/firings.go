@@ -59,7 +59,10 @@ func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool,
 		if recorded, err = record(t, &f); recorded {
 			changed(t, f.EffectID, f.ThreadID)
 		}
-		return err
+		if err != nil || f.TakesArgs == "" {
+			return err
+		}
+		return t.Write(t.Ctx, queries.EndArgs, f.TakesArgs)
 	})
 	return recorded && err == nil, err
 }

@@ -123,6 +123,19 @@ func (s Store) StoredEffects(ctx context.Context, after string, before time.Time
 	return sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.StoredEffects, after, before.UnixMicro(), sqldb.PageSize(limit))
 }
 
+// EndedEffects implements store.FiringStore.
+func (s Store) EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]store.EndedEffect, error) {
+	return sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*store.EndedEffect, error) {
+		var e store.EndedEffect
+		return &e, scan(&e.EffectID, &e.Namespace, &e.Name)
+	}, queries.EndedEffects, after, before.UnixMicro(), sqldb.PageSize(limit))
+}
+
+// RemoveEffectArgs implements store.FiringStore.
+func (s Store) RemoveEffectArgs(ctx context.Context, id string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return t.Write(t.Ctx, queries.EndArgs, id) })
+}
+
 // PutEffectArgs implements store.FiringStore.
 func (s Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {

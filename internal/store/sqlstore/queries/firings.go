@@ -80,6 +80,10 @@ const (
 	AddSkip     = `INSERT INTO effect_skip (` + skipColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (effect_id, due, thread_id, reason) DO NOTHING`
 	Skips       = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC, thread_id, reason LIMIT ?`
 
+	EndedEffects = `SELECT DISTINCT effect_id, namespace, name FROM effect_firing
+		WHERE effect_id > ? AND origin = '' AND ended_at > 0 AND ended_at < ? ORDER BY effect_id LIMIT ?`
+
 	PutArgs = `INSERT INTO effect_args (id, thread_id, args, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 	Args    = `SELECT args FROM effect_args WHERE id = ?`
+	EndArgs = `DELETE FROM effect_args WHERE id = ?`
 )

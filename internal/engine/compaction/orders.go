@@ -1,0 +1,106 @@
+package compaction
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// A request to sum up by hand is an inbox item. A run that is under way carries it out before its next step, otherwise it
+// is carried out while the thread is at rest, without a run. The item leaves the inbox in the step that writes the
+// summary, or says why there is none. So a crash loses no request, and twenty at once lead to one summary.
+
+// Split splits inbox items into requests to sum up and the rest.
+func Split(items []store.InboxItem) (orders, rest []store.InboxItem) {
+	if !slices.ContainsFunc(items, func(i store.InboxItem) bool { return i.Kind == store.InboxCompact }) {
+		return nil, items
+	}
+	for _, item := range items {
+		if item.Kind == store.InboxCompact {
+			orders = append(orders, item)
+		} else {
+			rest = append(rest, item)
+		}
+	}
+	return orders, rest
+}
+
+// sideOf returns the name of the side that a request is for; "" when it cannot be read or names none.
+func sideOf(order store.InboxItem) string {
+	var o store.CompactOrder
+	_ = json.Unmarshal(order.Payload, &o)
+	return o.Side
+}
+
+// OrdersFor returns the requests for a side.
+func (m *Compactor) OrdersFor(s *definition.Side) (orders []store.InboxItem) {
+	for _, o := range m.orders {
+		if m.opts.Role.Agent.Side(sideOf(o)).Name == s.Name {
+			orders = append(orders, o)
+		}
+	}
+	return orders
+}
+
+// Take takes the requests to sum up out of inbox items, and returns the rest. They replace those that were taken before.
+func (m *Compactor) Take(items []store.InboxItem) (rest []store.InboxItem) {
+	m.orders, rest = Split(items)
+	return rest
+}
+
+// Pending returns the requests that are not carried out.
+func (m *Compactor) Pending() []store.InboxItem { return m.orders }
+
+// carriedOut removes requests from the memory of the run.
+func (m *Compactor) carriedOut(orders []store.InboxItem) {
+	m.orders = slices.DeleteFunc(m.orders, func(o store.InboxItem) bool {
+		return slices.ContainsFunc(orders, func(done store.InboxItem) bool { return done.Seq == o.Seq })
+	})
+}
+
+// CompactNow writes one summary for a side that has requests for it.
+func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error {
+	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), orders: m.OrdersFor(side), conv: transcript.New()}
+	if side.Handler == nil {
+		filtered, err := m.opts.Port.Filtered(ctx, transcript.WithoutSummaries(m.opts.Port.Conversation()))
+		if err != nil {
+			return err
+		}
+		k.conv = m.opts.Requests.Chosen(filtered, m.opts.Port.RunID())
+		if client, err := m.opts.Requests.Client(&side.Model); err == nil {
+			_, k.room = model.FillOf(client, model.Request{})
+		}
+	}
+	_, err := k.try(ctx)
+	return err
+}
+
+// Order asks for a summary of older messages of a thread, for the model of a side ("" for side a), and does not wait for
+// it. It returns the id of the request, which is in the event that says what came of it. A repeat under the same key is
+// the same request. The error is a *thread.InvalidError for a side that reads no summaries.
+func Order(ctx context.Context, agent *definition.Agent, st *thread.State, threadID, key, side string) (request string, err error) {
+	s := agent.Side(side)
+	switch {
+	case side != "" && s.Name != side:
+		return "", &thread.InvalidError{Field: "side", Message: fmt.Sprintf("the agent %s has no side %q: leave side out, or give a, or b for a dual_ai agent", agent.Name, side)}
+	case s.Handler != nil:
+		return "", &thread.InvalidError{Field: "side", Message: fmt.Sprintf("side %s of the agent %s is code, which reads no summaries", s.Name, agent.Name)}
+	case definition.CompactionOf(&s.Prompt.Spec).Mode == skeinv1.CompactionNever:
+		return "", &thread.InvalidError{Field: "side", Message: fmt.Sprintf("Prompt %s has spec.compaction.mode: never: set it to auto or manual", s.Prompt.Name)}
+	}
+	payload, err := json.Marshal(store.CompactOrder{Side: side})
+	if err != nil {
+		return "", err
+	}
+	request = "compact-" + runlog.Keyed(threadID, key)
+	return request, st.Apply(ctx, &store.Enqueue{Item: store.InboxItem{Key: request, Kind: store.InboxCompact, Payload: payload}})
+}

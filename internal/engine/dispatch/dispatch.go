@@ -1,0 +1,173 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/held"
+	"github.com/skein-dev/skein/internal/engine/quota"
+	"github.com/skein-dev/skein/internal/engine/schedule"
+	"github.com/skein-dev/skein/internal/metrics"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	// runnableBatch is the number of threads that one search for lost work takes, and pageEvery the pause before the next
+	// search when there are more.
+	runnableBatch = 1000
+	pageEvery     = time.Second
+	// refusedSweeps is how many intervals of the search a thread is left out that was refused for its definitions.
+	refusedSweeps = 10
+)
+
+// Notify receives the notifications of the store. It must not block.
+func (d *Dispatcher) Notify(h store.Notification) {
+	if h.Everything() && h.Remote {
+		d.missed()
+		return
+	}
+	if h.Remote && h.Changed&store.ChangedThread != 0 && d.opts.Held.Working(h.ThreadID) || h.Changed&store.ChangedStop != 0 && d.opts.Held.Here(h.ThreadID) {
+		d.stopped.Add(h.ThreadID)
+	}
+	if h.Changed&store.ChangedThread != 0 && !d.opts.Held.Here(h.ThreadID) {
+		d.opts.Recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
+	}
+	if h.Changed&store.ChangedTasks != 0 && h.Remote {
+		d.opts.PostRun.Look()
+	}
+	if h.Changed&store.ChangedFiring != 0 {
+		d.opts.Effects.Changed(h.EffectID)
+		if h.ThreadID == "" {
+			return
+		}
+	}
+	if h.Changed&store.ChangedInbox == 0 {
+		return
+	}
+	a := d.opts.Held.Get(h.ThreadID)
+	switch {
+	case a != nil:
+		a.MarkDirty()
+	case !d.opts.Queue.Delayed(h.ThreadID):
+		d.opts.Queue.AddNotified(h.ThreadID)
+	}
+}
+
+// Dispatch passes threads to workers until the queue is shut down, and returns when no worker has one any more.
+func (d *Dispatcher) Dispatch(ctx context.Context) {
+	d.opts.Queue.Run(ctx, d.handle)
+	d.opts.Queue.Wait()
+}
+
+// handle processes a thread and queues it again if needed.
+func (d *Dispatcher) handle(ctx context.Context, id string) {
+	if d.opts.Queue.WaitsForModel(id) {
+		d.opts.Queue.Forget(id)
+		return
+	}
+	d.opts.Queue.Delay(id, false)
+	err := d.process(ctx, id)
+	var notReady *definition.NotReadyError
+	var wait *quota.WaitError
+	switch {
+	case err == nil, errors.Is(err, ending.ErrShutdown), errors.Is(err, model.ErrLater):
+		d.refused.Forget(id)
+		d.opts.Queue.Forget(id)
+	case errors.As(err, &notReady):
+		// The thread keeps its inbox. Wake is called when the definitions become ready.
+		d.refused.Add(id)
+		d.opts.Queue.Forget(id)
+		d.opts.Log.V(1).Info("thread waits for its definitions", "thread", id, "reason", notReady.Reason, "message", notReady.Message)
+	case errors.As(err, &wait):
+		// The thread keeps its inbox. The quotas wake it when there is room.
+		d.refused.Add(id)
+		d.opts.Queue.Forget(id)
+		d.opts.Quotas.Wait(wait.Namespace, id)
+	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
+		metrics.LeaseLosses.Inc()
+		d.opts.Log.Info("thread was lost to another holder", "thread", id)
+		d.opts.Queue.Forget(id)
+		d.opts.Queue.AddAfter(id, d.opts.LeaseTTL/3)
+	case ctx.Err() != nil:
+	case errors.Is(err, store.ErrLeaseHeld):
+		// The holder is another replica, or one that is lost.
+		d.opts.Queue.Forget(id)
+		d.elsewhere.add(id)
+	default:
+		d.opts.Log.Error(err, "run was interrupted and will be resumed", "thread", id)
+		d.opts.Queue.Retry(id)
+	}
+}
+
+// Sweep looks for threads whose notification or holder was lost: at the start, every SweepInterval, and when
+// notifications may have been missed.
+func (d *Dispatcher) Sweep(ctx context.Context) {
+	var place store.WorkPlace
+	for {
+		wait := d.opts.SweepInterval
+		ids, next, err := d.opts.Store.RunnablePage(ctx, place, runnableBatch)
+		if err != nil && ctx.Err() == nil {
+			d.opts.Log.Error(err, "cannot look for threads with work")
+		}
+		// The next search goes on behind these, so that threads which cannot run hide none of the others.
+		if place = next; place != nil {
+			wait = min(wait, pageEvery)
+		}
+		for _, id := range ids {
+			if !d.refused.Has(id) {
+				d.opts.Queue.Add(id)
+			}
+		}
+		d.refused.Expire()
+		if place == nil {
+			d.observeAll()
+		}
+		timer := d.opts.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		case <-d.sweepNow:
+			timer.Stop()
+			place = nil
+		}
+	}
+}
+
+// LetGo lets go of a thread after its lease was released. It queues the thread again when a notification came in
+// the meantime. It also carries out a cancellation that came too late for the run, while the run was being parked.
+func (d *Dispatcher) LetGo(ctx context.Context, id string, a *held.Active) {
+	defer close(a.Done)
+	d.opts.PostRun.Add(a.TakeEnded()...)
+	cause := d.opts.Held.Remove(id, a)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ending.ReleaseTimeout)
+	defer cancel()
+	if stopped := ending.StopOf(cause); stopped != nil {
+		if !stopped.Written && stopped.Err == nil {
+			if _, err := d.opts.Stops.EndElsewhere(ctx, id, stopped); err != nil {
+				stopped.Err = err
+				d.opts.Log.Error(err, "cannot stop a run", "thread", id)
+			}
+		}
+		d.opts.Queue.Add(id) // for messages that came since
+		return
+	}
+	if errors.Is(cause, ending.ErrDestroyed) {
+		d.opts.Queue.Add(id) // for items that came since, whose notification the run may have taken for its own
+		return
+	}
+	if errors.Is(cause, ending.ErrTerminal) {
+		if err := d.opts.Stops.EndTerminatedRun(ctx, id); err != nil {
+			d.opts.Log.Error(err, "cannot end the run of a terminated thread", "thread", id)
+		}
+		return
+	}
+	if a.Dirty.Load() && !d.opts.Queue.Delayed(id) {
+		d.opts.Queue.AddNotified(id)
+	}
+}

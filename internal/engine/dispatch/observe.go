@@ -1,0 +1,85 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	// stoppers is how many threads of which a notification came are checked at once, and observers how many of the others.
+	stoppers  = 8
+	observers = 2
+)
+
+// Observe checks the threads that this replica works for when another replica may have terminated or purged them, or
+// stopped their run. Those of which a notification came do not wait for the others. It returns when ctx ends.
+func (d *Dispatcher) Observe(ctx context.Context) {
+	var workers sync.WaitGroup
+	for queue, n := range map[workqueue.TypedInterface[string]]int{d.stopped: stoppers, d.observed: observers} {
+		defer context.AfterFunc(ctx, queue.ShutDown)()
+		for range n {
+			workers.Go(func() { d.observeFrom(ctx, queue) })
+		}
+	}
+	workers.Wait()
+}
+
+func (d *Dispatcher) observeFrom(ctx context.Context, queue workqueue.TypedInterface[string]) {
+	for {
+		id, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		if err := d.observe(ctx, id); err != nil && ctx.Err() == nil {
+			d.opts.Log.Error(err, "cannot check whether a thread has ended elsewhere; the next sweep checks again", "thread", id)
+		}
+		queue.Done(id)
+	}
+}
+
+// observe ends this replica's work for a thread if another replica decided that.
+func (d *Dispatcher) observe(ctx context.Context, id string) error {
+	t, err := d.opts.Store.Thread(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		d.opts.Stops.Abort(id, "the thread is gone")
+		return nil
+	case err != nil:
+		return err
+	case t.TerminatedAt != 0:
+		d.opts.Held.Detach(id, ending.ErrTerminal)
+		d.opts.Held.Cancel(id, ending.ErrTerminal)
+		return nil
+	}
+	if err := d.opts.Stops.Check(ctx, id); err != nil {
+		return err
+	}
+	// A stop, or the end of the conversation, revokes the lease of the replica that executes the run.
+	return d.opts.Leases.Check(ctx, id)
+}
+
+// observeAll queues all threads that this replica works for, so that Observe checks them too.
+func (d *Dispatcher) observeAll() {
+	for _, id := range d.opts.Held.IDs() {
+		d.observed.Add(id)
+	}
+}
+
+// missed handles the notification that others may have been lost. It wakes the effect worker, has every active run read its
+// inbox again, checks all threads that this replica works for, and starts a sweep.
+func (d *Dispatcher) missed() {
+	d.opts.Effects.Changed(store.AnyEffect)
+	d.opts.PostRun.Look()
+	d.opts.Held.MarkAllDirty()
+	d.observeAll()
+	select {
+	case d.sweepNow <- struct{}{}:
+	default:
+	}
+}

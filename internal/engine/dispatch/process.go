@@ -1,0 +1,133 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/held"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests.
+func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
+	if err := d.opts.Interrupted(); err != nil {
+		return err
+	}
+	// A notification may be about something that this replica leaves for another one.
+	if !d.opts.Queue.TakeNotified(id) || d.opts.Newer.Has(id) {
+		if work, err := d.hasWork(ctx, id); err != nil || !work {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	active := held.NewActive(cancel)
+	if !d.opts.Held.Register(id, active) {
+		return nil
+	}
+	defer d.LetGo(ctx, id, active)
+
+	fence, release, err := d.opts.Leases.Acquire(ctx, id, d.opts.Owner, cancel)
+	if err != nil {
+		return store.IgnoreNotFound(err)
+	}
+	err = d.runAll(ctx, id, fence, active)
+	if cause := context.Cause(ctx); cause != nil {
+		err = interruption(cause)
+	}
+	if err != nil {
+		// Releasing the lease sends a notification about the work that is left. The delay keeps this replica from
+		// taking it up at once.
+		d.opts.Queue.Delay(id, true)
+	}
+	release()
+	d.opts.Quotas.Rested(active.Namespace)
+	return err
+}
+
+// interruption returns the error that remains after a thread was cancelled for cause. It is nil when the run was
+// ended on purpose.
+func interruption(cause error) error {
+	if ending.StopOf(cause) != nil || errors.Is(cause, ending.ErrTerminal) || errors.Is(cause, ending.ErrAborted) || errors.Is(cause, ending.ErrDestroyed) {
+		return nil
+	}
+	return cause
+}
+
+// runAll executes run after run until the thread rests or waits.
+func (d *Dispatcher) runAll(ctx context.Context, id string, fence *store.Fence, active *held.Active) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	d.fault("lease.acquired")
+	for first := true; ; first = false {
+		more, err := d.opts.Run(ctx, id, fence, active, first)
+		if err != nil || !more || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// hasWork reports, without the lease, whether the thread may have something to do.
+func (d *Dispatcher) hasWork(ctx context.Context, id string) (bool, error) {
+	items, err := d.opts.Store.Inbox(ctx, id)
+	if err != nil {
+		return false, store.IgnoreNotFound(err)
+	}
+	work := isWork(items, d.now())
+	if work && !d.opts.Newer.Has(id) {
+		return true, nil
+	}
+	r, err := d.opts.Store.Run(ctx, id, "")
+	if err != nil {
+		return work && errors.Is(err, store.ErrNotFound), store.IgnoreNotFound(err)
+	}
+	return (work || r.Status == store.RunRunning || Due(r, d.now())) && !d.opts.Newer.HasRun(id, r), nil
+}
+
+// isWork reports whether any inbox item can be processed now.
+func isWork(items []store.InboxItem, now int64) bool {
+	return slices.ContainsFunc(items, func(item store.InboxItem) bool { return item.HeldUntil <= now })
+}
+
+// Due reports whether the time that a parked run waits for has come.
+func Due(r *store.Run, now int64) bool {
+	return r.Status == store.RunWaiting && r.WakeAt != 0 && r.WakeAt <= now
+}
+
+// StartsRun reports whether any inbox item starts a run of a thread at rest.
+func StartsRun(items []store.InboxItem) bool {
+	for _, item := range items {
+		if item.Kind != store.InboxResume && item.Kind != store.InboxApproval {
+			return true
+		}
+	}
+	return false
+}
+
+// PassOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
+// sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
+// hooks from their turn.
+func PassOver(active *held.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem, now int64) bool {
+	if hooks[0].HeldUntil == 0 {
+		return false
+	}
+	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !Due(last, now) || !under && (t.Parked || !StartsRun(rest)) {
+		return false
+	}
+	newest := int64(1) // the run is due by its time, without an item
+	if len(rest) > 0 {
+		newest = rest[len(rest)-1].Seq
+	}
+	if newest <= active.PassedOver {
+		return false
+	}
+	active.PassedOver = newest
+	return true
+}

@@ -1,0 +1,146 @@
+// Package effectcode carries out firings of effects: it calls their code, queues their messages and tool calls, and calls their tools.
+package effectcode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/causation"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/effects"
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/executions"
+	"github.com/skein-dev/skein/internal/engine/held"
+	"github.com/skein-dev/skein/internal/engine/ports"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/code"
+)
+
+// Options of a Runner.
+type Options struct {
+	Threads     *thread.Service
+	Store       store.Store
+	Definitions ports.Definitions
+	Env         *codeexec.Environment
+	Executions  *executions.Service
+	Held        *held.Threads
+	Clock       clock.WithTickerAndDelayedExecution
+	// Redact removes the secrets of a namespace from a text.
+	Redact func(namespace, text string) string
+	// Queue queues a message on a thread.
+	Queue func(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+	// Fault marks a point around an outside call, for crash tests.
+	Fault func(point string)
+}
+
+// Runner implements effects.Runner: it carries out firings of effects.
+type Runner struct{ opts Options }
+
+// New returns a runner.
+func New(o Options) *Runner { return &Runner{opts: o} }
+
+func (c *Runner) fault(point string) { c.opts.Fault(point) }
+
+// RunEffect runs the effect's code in an isolate of its own in the thread's sandbox.
+func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
+	if call.Thread == nil {
+		return c.runWithoutThread(ctx, call)
+	}
+	t, effect := call.Thread, call.Effect
+	st, err := c.opts.Threads.Open(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	if _, err := c.opts.Threads.LoadEnv(ctx, t); err != nil {
+		return err
+	}
+	// Without an agent the sandbox comes from the default pool, and there are no tools to call.
+	agent, err := c.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	var notReady *definition.NotReadyError
+	if err != nil && !errors.As(err, &notReady) {
+		return err
+	}
+	ctx, leave := c.opts.Held.Attach(ctx, t.ID)
+	defer leave()
+	x := c.opts.Executions.New(ctx, t, st, agent, "")
+	defer x.Close()
+	module, timeout := "effects/"+effect.ObjectName, time.Duration(0)
+	if effect.Spec.Timeout != nil {
+		timeout = effect.Spec.Timeout.Duration
+	}
+	if call.Target.Timeout > 0 {
+		timeout = call.Target.Timeout
+	}
+	x.Code.Add(module, effect.Module, timeout)
+	c.fault("effect.handler.before")
+	_, err = x.Host.Code.Invoke(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, module, call.Args, timeout)
+	c.fault("effect.handler.after")
+	if err == nil {
+		return x.SaveOutside(ctx)
+	}
+	if errors.Is(context.Cause(ctx), ending.ErrTerminal) {
+		return &effects.FinalError{Text: "the thread was terminated"}
+	}
+	if errors.Is(err, codeexec.ErrNoSandbox) {
+		return &effects.WaitError{Err: err}
+	}
+	x.Code.Lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
+	return handlerFailed(err)
+}
+
+// handlerFailed returns the outcome of a handler that did not succeed.
+func handlerFailed(err error) error {
+	var gone *sandbox.IsolateGoneError
+	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) {
+		return errors.New(code.Explain(err)) // the sandbox was lost: retry, since delivery is at least once
+	}
+	var thrown *sandbox.Error
+	if gone != nil || errors.As(err, &thrown) || errors.Is(err, codeexec.ErrTimeout) {
+		return &effects.HandlerError{Text: code.Explain(err)}
+	}
+	return err
+}
+
+// QueueMessage queues the message of a firing under the firing's key, so that a repeat has no effect.
+func (c *Runner) QueueMessage(ctx context.Context, call effects.Call) error {
+	st, err := c.opts.Threads.Open(ctx, call.Thread.ID)
+	if err != nil {
+		return err
+	}
+	m := call.Target.Message
+	_, err = c.opts.Queue(ctx, st, call.Thread, thread.NewMessage{IdempotencyKey: call.Key, Content: &m.Content, Silent: m.Silent}, "")
+	if errors.Is(err, store.ErrQueueFull) {
+		return &effects.WaitError{Err: err}
+	}
+	return final(err)
+}
+
+// QueueTool queues a call of a tool on the firing's thread.
+func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
+	args := call.Firing.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	payload, err := json.Marshal(store.QueuedTool{Name: call.Target.Queue.Name, Arguments: args, HookDepth: call.HookDepth})
+	if err != nil {
+		return err
+	}
+	return final(c.opts.Store.Apply(ctx, call.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Key: "tool:" + call.Key, Kind: store.InboxTool, Payload: payload}}))
+}
+
+// final makes an error final that no further attempt would mend.
+func final(err error) error {
+	var invalid *thread.InvalidError
+	if errors.As(err, &invalid) || errors.Is(err, store.ErrTerminated) || errors.Is(err, store.ErrRetained) {
+		return &effects.HandlerError{Text: err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package executions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/ports"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// childrenOf implements the operations on the children of a thread for tools (SUB-03).
+type childrenOf struct {
+	service *Service
+	thread  *store.Thread
+	state   *thread.State
+	agent   *definition.Agent // may be nil
+	side    func() *definition.Side
+	runID   string
+}
+
+// Kinds leaves out those that a variable of the thread does not switch on (SUB-07).
+func (c *childrenOf) Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error) {
+	if c.agent == nil {
+		return nil, nil
+	}
+	var kinds []skeinv1.AgentSubagent
+	for _, kind := range c.agent.Spec.Subagents {
+		if kind.Optional != "" {
+			if on, err := switchedOn(ctx, c.state, kind.Optional); err != nil {
+				return nil, err
+			} else if !on {
+				continue
+			}
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, nil
+}
+
+func (c *childrenOf) Living(ctx context.Context) (map[string]int, error) {
+	return c.service.opts.Store.LivingChildren(ctx, c.thread.ID)
+}
+
+func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {
+	return c.service.opts.Children.List(ctx, c.thread)
+}
+
+func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv1.ChildStatus, error) {
+	if limits := c.service.opts.Limits; c.thread.Depth+1 > limits.Depth {
+		return nil, fmt.Errorf("subagents may nest %d levels deep, and this conversation is at level %d: do this task yourself", limits.Depth, c.thread.Depth)
+	}
+	for _, path := range req.Attachments {
+		rec, err := c.state.StatFile(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if rec == nil || rec.IsDirectory {
+			return nil, fmt.Errorf("there is no file %s to hand over: write it first, or leave it out", path)
+		}
+	}
+	if string(req.Arguments) == "null" {
+		req.Arguments = nil
+	}
+	limits, err := c.limits(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	child, err := c.declare(ctx, ports.ChildRequest{
+		Cause: req.Cause, RunID: c.runID, Subagent: req.Kind, Title: req.Title, Message: req.Message,
+		Arguments: req.Arguments, Attachments: req.Attachments, Limits: limits,
+	})
+	if err != nil {
+		return child, err
+	}
+	// The new thread writes this message too. Written here, it precedes the result of the call that created the
+	// child.
+	ops := []store.Op{thread.ChildStatusMessage(&store.Thread{
+		ParentID: c.thread.ID, Reference: child.Reference, Child: &store.Child{Name: req.Kind.Name},
+	}, thread.ChildCreated, "")}
+	if c.agent != nil && c.side().Hooks[skeinv1.HookAfterSubagentCreated] != nil {
+		entry, err := json.Marshal(child)
+		if err != nil {
+			return child, err
+		}
+		ops = append(ops, c.service.opts.Hooks.Queue(ctx, c.side(), c.runID, child.Reference, store.HookCall{
+			Hook: string(skeinv1.HookAfterSubagentCreated), Subagent: entry,
+		})...)
+	}
+	return child, c.state.Apply(ctx, ops...)
+}
+
+func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skeinv1.ChildStatus, error) {
+	child, err := c.find(ctx, req.Reference)
+	if err != nil {
+		return nil, err
+	}
+	if child.TerminatedAt != 0 {
+		return nil, fmt.Errorf("the subagent %s has ended: start another with subagent_create", req.Reference)
+	}
+	st, err := c.service.opts.Threads.Open(ctx, child.ID)
+	if err != nil {
+		return nil, err
+	}
+	attachments, err := st.CopyFilesFrom(ctx, c.state, req.Attachments)
+	if err != nil {
+		return nil, err
+	}
+	m := thread.NewMessage{Content: &req.Message, Attachments: attachments, FromSystem: true, Unpark: true, IdempotencyKey: "parent:" + req.Cause}
+	if child.Child.Blocking {
+		m.Metadata = map[string]any{runlog.MetadataReplyTo: req.Cause}
+	}
+	if _, err := st.Queue(ctx, m); err != nil {
+		return nil, err
+	}
+	return &skeinv1.ChildStatus{
+		Reference: child.Reference, Name: child.Child.Name, ThreadName: child.Name, ThreadID: child.ID,
+		Blocking: child.Child.Blocking, Resumable: child.Child.Resumable, Status: tool.ChildRunning,
+	}, nil
+}
+
+// find returns the child of the thread with a reference.
+func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread, error) {
+	child, err := c.service.opts.Store.Child(ctx, c.thread.ID, reference)
+	if err == nil && child.Child != nil {
+		return child, nil
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	registry, err := c.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range registry {
+		if entry.Reference == reference {
+			return nil, fmt.Errorf("the subagent %s is still being set up: try again in a moment", reference)
+		}
+	}
+	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference that subagent_create returned", reference)
+}
+
+// lifecycleOf implements the operations on the life of a thread for tools.
+type lifecycleOf struct {
+	service *Service
+	thread  *store.Thread
+	state   *thread.State
+}
+
+func (l *lifecycleOf) Terminate(ctx context.Context) error {
+	return l.service.opts.Terminate(ctx, l.thread.ID, skeinv1.ReasonTerminatedByRequest)
+}
+
+// statusNotification is the status kind of messages that a child sends with notifyParent.
+const statusNotification = "notification"
+
+func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) error {
+	if l.thread.ParentID == "" {
+		return errors.New("this thread has no parent: notifyParent is for subagents")
+	}
+	m := store.Message{
+		ID: "queued-" + key, Role: store.RoleUser, CreatedAt: l.service.opts.Now(), Silent: true, Content: &content, Name: l.name(),
+		Metadata: map[string]any{thread.MetadataSubagent: l.thread.Reference, thread.MetadataStatusKind: statusNotification},
+	}
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	// The transaction contains nothing else, since the child's own rows do not change. The fence is checked all the
+	// same.
+	return l.state.Apply(ctx, &store.Enqueue{
+		To:   l.thread.ParentID,
+		Item: store.InboxItem{Key: "notify:" + key, Kind: store.InboxMessage, Payload: payload, CreatedAt: m.CreatedAt},
+	})
+}
+
+func (l *lifecycleOf) name() string {
+	if l.thread.Child == nil {
+		return ""
+	}
+	return l.thread.Child.Name
+}
+
+// maxStatus bounds the status of a child, in bytes, because custom resources contain it.
+const maxStatus = 200
+
+func (l *lifecycleOf) SetStatus(ctx context.Context, status string) error {
+	if err := checkStatus(status); err != nil {
+		return err
+	}
+	return l.state.Apply(ctx, &store.UpdateThread{RegistryStatus: &status})
+}
+
+func checkStatus(status string) error {
+	switch {
+	case len(status) > maxStatus:
+		return &thread.InvalidError{Field: "status", Message: fmt.Sprintf("a status has at most %d bytes, this one has %d: shorten it", maxStatus, len(status))}
+	case status == "" || !utf8.ValidString(status) || strings.ContainsRune(status, 0):
+		return &thread.InvalidError{Field: "status", Message: "give UTF-8 text without NUL that is not empty"}
+	}
+	return nil
+}
+
+// switchedOn reports whether the variable that a kind of subagent depends on has a value that stands for yes.
+func switchedOn(ctx context.Context, st *thread.State, name string) (bool, error) {
+	v, err := st.EnvValue(ctx, name)
+	if errors.Is(err, thread.ErrEnvUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch strings.ToLower(strings.TrimSpace(v.Value)) {
+	case "true", "yes", "on", "1":
+		return true, nil
+	}
+	return false, nil
+}

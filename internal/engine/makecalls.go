@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"maps"
+
+	"github.com/skein-dev/skein/internal/engine/calls"
+	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// makeCalls makes tool calls in the given order, or concurrently where the prompt allows it, and records each result.
+// The results keep the order of the calls (TOL-02).
+func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
+	r.current = false
+	if caller := r.conv.SideOf(made[0].ID); caller != "" && r.Frame == nil {
+		defer r.code.ActAs(r.Agent.Side(caller))()
+	}
+	if err := r.code.BuildTools(ctx); err != nil {
+		return err
+	}
+	made, err := r.approvals(ctx, made)
+	if len(made) == 0 || err != nil {
+		return err
+	}
+	set, err := r.code.Offer(ctx, r.conv, made)
+	if err != nil {
+		return err
+	}
+	r.code.BeginTurn(r.conv)
+	broker, closeBroker := r.code.OpenBroker()
+	defer closeBroker()
+	how := calls.Step{
+		Set: set, Decided: maps.Clone(r.Checkpoint.Decisions), Repeat: r.resumed, Broker: broker, Thread: r.Thread, Env: r.engine.env, Clock: r.engine.opts.Clock,
+		Log: r.log, Causation: r.hooks.Causation, ForCode: r.callForCode, Fault: r.engine.fault,
+	}
+	r.resumed = false // calls after these are new
+	if r.Frame != nil {
+		how.Code = r.Frame.Code
+	}
+	if !r.Parallel() || len(made) == 1 {
+		for i, call := range made {
+			if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
+				return err
+			}
+			var next *store.ToolCall
+			if i+1 < len(made) {
+				next = &made[i+1]
+			}
+			o, err := how.Serving(ctx, call)
+			if err != nil {
+				return err
+			}
+			if o, err = r.prompted(ctx, call, o, how.Repeat); err != nil {
+				return err
+			}
+			if err := r.recordResult(ctx, call, o, next); err != nil {
+				return err
+			}
+			if w, waits := r.Checkpoint.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
+				return nil // the next calls are made after this one
+			}
+		}
+		return nil
+	}
+	return how.AtOnce(ctx, made, r.engine.opts.Limits.ParallelCalls, func(call store.ToolCall, o calls.Outcome) (calls.Outcome, error) {
+		return r.prompted(ctx, call, o, how.Repeat)
+	}, func(call store.ToolCall, o calls.Outcome) error { return r.recordResult(ctx, call, o, nil) })
+}
+
+// recordResult puts a result into the log, together with the start of the next call.
+func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Outcome, next *store.ToolCall) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case o.Panicked:
+		return failure.New(failure.ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
+	case o.Result.Wait != nil:
+		r.Checkpoint.AddWait(call.ID, *o.Result.Wait, r.CallID(), r.engine.now())
+		return nil
+	case o.Result.Handoff != "" && r.IsHanded():
+		o.Result = tool.Failure("the conversation passes to the agent " + r.Next + " already")
+	}
+	content := r.engine.opts.Redact(r.Thread.Namespace, o.Result.Content)
+	m := &store.Message{
+		ID: runlog.NewMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.Result.Status), Content: &content, Attachments: o.Result.Attachments,
+		Side: r.Mark(),
+	}
+	r.Place(m)
+	waited := r.Checkpoint.RemoveWait(call.ID)
+	changed := r.Checkpoint.MarkDecision(call, m) || waited
+	if err := r.hooks.BeforeResult(ctx, call, m); err != nil {
+		return err
+	}
+	content = clip.Result(r.requests.Redacted(transcript.ContentOf(m)), r.engine.opts.Limits.ToolResultBytes) // a hook may have added secrets
+	m.Content = &content
+	r.hooks.AfterResult(ctx, call, m)
+	s := r.newStep("result")
+	s.appendMessage(m)
+	s.add(runlog.Event(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.Duration}))
+	if next != nil {
+		s.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
+	}
+	if changed = r.code.Decided() || changed; changed {
+		r.record.State = r.Checkpoint.Encode()
+		s.checkpoint(r.record)
+	}
+	if o.Result.Handoff != "" {
+		s.add(codeexec.HandoffOp(o.Result.Handoff, r.record.ID, call.ID))
+	}
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
+		return err
+	}
+	if o.Result.Handoff != "" {
+		r.Next = o.Result.Handoff
+	}
+	return nil
+}

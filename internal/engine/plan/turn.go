@@ -1,0 +1,17 @@
+package plan
+
+import "github.com/skein-dev/skein/internal/engine/checkpoint"
+
+// Turned returns the decision d, replaced where code has ended or passed on the turn.
+func Turned(d Decision, t checkpoint.Turn) Decision {
+	if d.Action != Ask {
+		return d
+	}
+	switch {
+	case t.Ends:
+		return Decision{Action: EndSession, End: &Ending{}}
+	case t.Passes:
+		return Decision{Action: EndTurn, End: &Ending{}}
+	}
+	return d
+}

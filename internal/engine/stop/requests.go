@@ -1,0 +1,321 @@
+package stop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/held"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// When an external request ends a run, the runs of the children that it waits for end too (RUN-04). The transaction
+// that ends the run puts a stop request into the inbox of each such child, so that the children stop even if this
+// replica crashes. The replica that ended the run also stops them at once. A child whose thread did not exist at that
+// moment checks, when it begins, whether its parent's run still waits.
+
+// AwaitedStop returns the stop of a child's run that nobody waits for any more. The parent is not told, because it
+// does not wait.
+func AwaitedStop(runID string) *ending.Stop {
+	return &ending.Stop{Reason: "the run that waited for it was ended", Quiet: true, RunID: runID}
+}
+
+// AwaitedChild is a child that works, or will work, on calls of its parent.
+type AwaitedChild struct {
+	thread *store.Thread
+	by     string // the id of the parent's run
+	calls  []string
+}
+
+// Awaited returns the children that a run waits for or will wait for: those that work on its calls. Children that work
+// independently are not included. waits are what the calls of the run wait for. conv is the conversation of the run; nil when
+// the caller ends the run without executing it.
+func (s *Service) Awaited(ctx context.Context, t *store.Thread, runID string, waits map[string]tool.Wait, conv *transcript.Conversation) ([]AwaitedChild, error) {
+	children, err := s.opts.Store.Children(ctx, t.ID)
+	if err != nil {
+		return nil, fmt.Errorf("list the children of thread %s: %w", t.ID, err)
+	}
+	children = slices.DeleteFunc(children, func(c store.Thread) bool {
+		return c.Child == nil || !c.Child.Blocking || c.TerminatedAt != 0
+	})
+	if len(children) == 0 {
+		return nil, nil
+	}
+	if conv == nil {
+		if conv, err = transcript.Load(ctx, s.opts.Store, t, s.opts.ContextMessages); err != nil {
+			return nil, err
+		}
+	}
+	open := map[string]bool{}
+	for id := range waits {
+		open[id] = true
+	}
+	for _, call := range conv.Outstanding(runID) {
+		open[call.ID] = true
+	}
+	var out []AwaitedChild
+	for i := range children {
+		c := &children[i]
+		last, err := s.newestRun(ctx, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		replies, err := s.openReplies(ctx, c, last)
+		if err != nil {
+			return nil, err
+		}
+		replies = slices.DeleteFunc(replies, func(call string) bool {
+			// Calls that a called prompt made are not among the calls of the conversation.
+			own := c.Child.SpawnGroupID == runID && call == c.Child.ToolCallID
+			return call == "" || !open[call] && !own
+		})
+		if len(replies) > 0 {
+			out = append(out, AwaitedChild{thread: c, by: runID, calls: replies})
+		}
+	}
+	return out, nil
+}
+
+// newestRun returns the newest run of a thread; nil when there is none.
+func (s *Service) newestRun(ctx context.Context, threadID string) (*store.Run, error) {
+	last, err := s.opts.Store.Run(ctx, threadID, "")
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return last, err
+}
+
+// ChildOps returns the stop requests for children, for the transaction that ends the run which waited for them.
+func ChildOps(children []AwaitedChild) []store.Op {
+	var ops []store.Op
+	for _, c := range children {
+		payload, _ := json.Marshal(store.StopOrder{Calls: c.calls}) // strings only: cannot fail
+		ops = append(ops, &store.Enqueue{
+			To: c.thread.ID, IgnoreTerminated: true,
+			Item: store.InboxItem{Key: "stop:" + c.by, Kind: store.InboxStop, Payload: payload},
+		})
+	}
+	return ops
+}
+
+// StopAwaited ends the runs of children that have a stop request, on any replica, and returns when they have ended.
+func (s *Service) StopAwaited(ctx context.Context, children []AwaitedChild) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(terminators)
+	for _, c := range children {
+		group.Go(func() error {
+			last, err := s.newestRun(ctx, c.thread.ID)
+			if err == nil && last == nil {
+				err = s.dropUnbegun(ctx, c.thread)
+			}
+			if err == nil { // a run may be about to begin
+				_, err = s.endRun(ctx, c.thread.ID, AwaitedStop(""))
+			}
+			return store.IgnoreNotFound(err)
+		})
+	}
+	return group.Wait()
+}
+
+// dropUnbegun ends a child that has not begun, and removes the stop requests for it from its inbox.
+func (s *Service) dropUnbegun(ctx context.Context, t *store.Thread) error {
+	work, err := s.opts.Store.Work(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	stops, calls, rest := Split(work.Inbox)
+	if len(stops) == 0 || !calls[t.Child.ToolCallID] {
+		return nil // another replica has handled it
+	}
+	err = s.opts.Store.Apply(ctx, t.ID, nil, append([]store.Op{runlog.DequeueOf(stops)}, endUnbegunOps(work.Thread, rest, calls)...)...)
+	if errors.Is(err, store.ErrConflict) {
+		return nil // the stop request stays, and the next holder of the child handles it
+	}
+	return err
+}
+
+// Finish returns the operation that removes the stop requests from the inbox together with the end of the
+// run that they are about, which replies to the parent's calls replyTo. The thread may be parked then, and nothing would look at them. It also returns the calls
+// that nobody waits for any more.
+func (s *Service) Finish(ctx context.Context, threadID string, replyTo []string) (ops []store.Op, over map[string]bool, err error) {
+	items, err := s.opts.Store.Inbox(ctx, threadID)
+	if err != nil {
+		return nil, nil, err
+	}
+	stops, over, _ := Split(items)
+	if len(stops) > 0 {
+		ops = append(ops, runlog.DequeueOf(stops))
+	} else {
+		over = map[string]bool{}
+	}
+	for _, call := range replyTo {
+		over[call] = true
+	}
+	return ops, over, nil
+}
+
+// ParkOnly returns the operation that parks a child, unless its inbox has a message that is about none of the calls.
+// The child works on such a message, even if it arrives at this very moment, since its sender may wait for the
+// answer.
+func ParkOnly(calls map[string]bool) *store.Park {
+	return &store.Park{Unless: func(item store.InboxItem) bool { return saidSince(item, calls) }}
+}
+
+// saidSince reports whether an inbox item is a message that is about none of the calls.
+func saidSince(item store.InboxItem, calls map[string]bool) bool {
+	return item.Kind == store.InboxMessage && !asks(item, calls)
+}
+
+// endUnbegunOps returns the operations that cancel a child that never started. rest is its inbox without the stop
+// requests.
+//
+//   - A resumable child is parked, unless it already got another message. It begins when it gets one.
+//   - Any other child that already got another message begins, so there are no operations.
+//   - Any remaining child is terminated. The operations fail with a conflict when the thread changes in between, so that
+//     no message is lost.
+func endUnbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]bool) []store.Op {
+	made := func(item store.InboxItem) bool { return item.Key == thread.FirstMessageKey }
+	since := func(item store.InboxItem) bool { return !made(item) && saidSince(item, calls) }
+	if t.Child.Resumable {
+		return []store.Op{&store.Park{Unless: since}}
+	}
+	if slices.ContainsFunc(rest, since) {
+		return nil
+	}
+	status := tool.ChildTerminated
+	return []store.Op{
+		&store.ExpectVersion{Version: t.Version}, &store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(t, status, ""),
+		&store.Terminate{Reason: skeinv1.ReasonSessionEnded},
+	}
+}
+
+// Split splits inbox items into stop requests and the rest, and returns the calls that the stop requests
+// name.
+func Split(items []store.InboxItem) (stops []store.InboxItem, calls map[string]bool, rest []store.InboxItem) {
+	for i, item := range items {
+		if item.Kind != store.InboxStop {
+			if stops != nil {
+				rest = append(rest, item)
+			}
+			continue
+		}
+		if stops == nil {
+			rest, calls = append([]store.InboxItem(nil), items[:i]...), map[string]bool{}
+		}
+		stops = append(stops, item)
+		var order store.StopOrder
+		_ = json.Unmarshal(item.Payload, &order) // a stop request that cannot be read names no calls
+		for _, call := range order.Calls {
+			calls[call] = true
+		}
+	}
+	if stops == nil {
+		return nil, nil, items
+	}
+	return stops, calls, rest
+}
+
+// Apply applies pending stop requests to a thread and removes them from its inbox. The caller holds the
+// lease. The run that they are about ends, and work that has not begun does not begin. Runs that began after a stop
+// request arrived are not affected.
+func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
+	if last != nil && !last.Status.Ended() {
+		kept, err := checkpoint.Read(last)
+		if err != nil {
+			return err
+		}
+		if kept.RepliesToAny(calls) {
+			return s.opts.Runs.End(ctx, t, fence, active, last, AwaitedStop(last.ID))
+		}
+		return s.opts.Store.Apply(ctx, t.ID, fence, runlog.DequeueOf(stops))
+	}
+	ops := []store.Op{runlog.DequeueOf(stops)}
+	switch {
+	case t.Child == nil:
+	case last == nil && calls[t.Child.ToolCallID]:
+		ops = append(ops, endUnbegunOps(t, rest, calls)...)
+	case slices.ContainsFunc(rest, func(item store.InboxItem) bool { return asks(item, calls) }):
+		ops = append(ops, ParkOnly(calls))
+	}
+	err := s.opts.Store.Apply(ctx, t.ID, fence, ops...)
+	if errors.Is(err, store.ErrConflict) && len(stops) > 0 {
+		return nil // the stop requests are still there and are looked at again
+	}
+	return store.IgnoreNotFound(err)
+}
+
+// asks reports whether an inbox item is a message whose answer would be the result of one of the calls.
+func asks(item store.InboxItem, calls map[string]bool) bool {
+	var m store.Message
+	if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
+		return false
+	}
+	return slices.ContainsFunc(runlog.RepliesOf(&m), func(call string) bool { return calls[call] })
+}
+
+// Abandoned returns the call that a child works for, or will begin to work for, when the parent's run was stopped;
+// nil otherwise. The caller that stopped the run may not have seen the child, which was created at that moment. A
+// child that has got a second message begins with it all the same.
+func (s *Service) Abandoned(ctx context.Context, t *store.Thread, last *store.Run, items []store.InboxItem) (calls map[string]bool, err error) {
+	c := t.Child
+	if c == nil || !c.Blocking || c.ToolCallID == "" || c.SpawnGroupID == "" || t.ParentID == "" {
+		return nil, nil
+	}
+	calls = map[string]bool{c.ToolCallID: true}
+	if last == nil {
+		said := 0
+		for _, item := range items {
+			if item.Kind == store.InboxMessage {
+				said++
+			}
+		}
+		if said > 1 {
+			return nil, nil
+		}
+	} else {
+		kept, err := checkpoint.Read(last)
+		if err != nil || last.Status.Ended() || !kept.RepliesToAny(calls) {
+			return nil, err
+		}
+	}
+	by, err := s.opts.Store.Run(ctx, t.ParentID, c.SpawnGroupID)
+	if err != nil || by.Status != store.RunStopped {
+		return nil, store.IgnoreNotFound(err)
+	}
+	return calls, nil
+}
+
+// Check ends the run of a thread on this replica when a stop request names its calls.
+func (s *Service) Check(ctx context.Context, id string) error {
+	if !s.opts.Held.Here(id) || s.opts.Held.Ending(id) {
+		return nil
+	}
+	items, err := s.opts.Store.Inbox(ctx, id)
+	if err != nil {
+		return store.IgnoreNotFound(err)
+	}
+	stops, calls, _ := Split(items)
+	if len(stops) == 0 {
+		return nil
+	}
+	last, err := s.newestRun(ctx, id)
+	if err != nil || last == nil || last.Status.Ended() {
+		return err
+	}
+	kept, err := checkpoint.Read(last)
+	if err == nil && kept.RepliesToAny(calls) {
+		s.opts.Held.Cancel(id, AwaitedStop(last.ID))
+	}
+	return err
+}

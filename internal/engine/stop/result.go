@@ -1,0 +1,117 @@
+package stop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// Ended is the end of a run.
+type Ended struct {
+	Thread      *store.Thread
+	Run         *store.Run
+	ReplyTo     []string // the parent's calls that wait for the end
+	Text        string
+	Attachments []string
+	Quiet       bool // the parent's run that waited for this run has ended
+	Withholds   bool // the run leaves messages in the inbox
+}
+
+// WithResult reports whether a thread is a child that ends with its result (SUB-02).
+func WithResult(t *store.Thread) bool { return t.Child != nil && !t.Child.Resumable }
+
+// ResultOps returns the operations that tell the parent how the child's session ended (SUB-04).
+func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
+	c, text := r.Thread.Child, r.Text
+	if c == nil || r.Thread.ParentID == "" {
+		return nil, nil
+	}
+	status := tool.ChildCompleted
+	if r.Run.Status != store.RunSucceeded {
+		status = tool.ChildFailed
+	}
+	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.Thread, status, r.Run.ID)}
+	if r.Run.Reason == failure.ReasonMaxSessionTurnsReached {
+		text += "\n[" + r.Run.Message + "]" // the parent must know that the answer may be cut off
+	}
+	replies := r.ReplyTo
+	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
+		replies = []string{""} // nobody waits, so the result becomes a message
+	}
+	if r.Quiet {
+		replies = nil
+	}
+	if WithResult(r.Thread) && r.Withholds {
+		unanswered, err := s.unanswered(ctx, r.Thread, r.Run.ID)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, unanswered...)
+	}
+	if len(replies) > 0 {
+		copied, note, err := s.handUp(ctx, r.Thread, r.Attachments)
+		if err != nil {
+			return nil, err
+		}
+		for i, call := range replies {
+			ops = append(ops, runlog.ResultOp(r.Thread, fmt.Sprintf("child:%s:%s:%d", r.Thread.ID, r.Run.ID, i), store.ChildResult{
+				Reference: r.Thread.Reference, ThreadID: r.Thread.ID, Name: c.Name, ToolCallID: call,
+				Status: status, Content: text + note, Attachments: copied,
+			}))
+		}
+	}
+	if WithResult(r.Thread) {
+		ops = append(ops, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})
+	}
+	return ops, nil
+}
+
+// handUp copies files of a child to its parent (FIL-07). When they cannot be copied, the note says why, and the
+// result is sent without them.
+func (s *Service) handUp(ctx context.Context, child *store.Thread, paths []string) (copied []store.Attachment, note string, err error) {
+	if len(paths) == 0 {
+		return nil, "", nil
+	}
+	from, err := s.opts.Threads.Open(ctx, child.ID)
+	if err != nil {
+		return nil, "", err
+	}
+	parent, err := s.opts.Threads.Open(ctx, child.ParentID)
+	if err != nil {
+		return nil, "", store.IgnoreNotFound(err)
+	}
+	copied, err = parent.CopyFilesFrom(ctx, from, paths)
+	if thread.IsInvalid(err) {
+		return nil, "\n[attachments could not be handed over: " + err.Error() + "]", nil
+	}
+	return copied, "", err
+}
+
+// unanswered returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
+// The results say that the messages get no answer.
+func (s *Service) unanswered(ctx context.Context, t *store.Thread, runID string) (ops []store.Op, err error) {
+	items, err := s.opts.Store.Inbox(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		var m store.Message
+		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
+			continue
+		}
+		for i, call := range runlog.RepliesOf(&m) {
+			ops = append(ops, runlog.ResultOp(t, fmt.Sprintf("child:%s:%s:left:%d:%d", t.ID, runID, item.Seq, i), store.ChildResult{
+				Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
+				Content: "the subagent ended with its answer to the previous message, so this message has no answer",
+			}))
+		}
+	}
+	return ops, nil
+}

@@ -1,0 +1,176 @@
+package stop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runtrace"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// terminators is how many threads of one generation are terminated at once, so that their writes share commits.
+const terminators = 32
+
+// Terminate terminates a thread and keeps its data (THR-05), and does the same with every descendant (SUB-08). It writes to
+// the store first, then ends the runs that are under way on this replica. A repeat is not an error, and reaches descendants
+// that were missed. reason is one of api/v1alpha1/conditions.go.
+func (s *Service) Terminate(ctx context.Context, threadID, reason string) error {
+	t, err := s.opts.Store.Thread(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	if t.TerminatedAt == 0 {
+		if err := s.terminateOne(ctx, t, reason); err != nil {
+			return err
+		}
+	}
+	// The caller may be code of the run that ends now. What follows must not end with that run.
+	ctx = context.WithoutCancel(ctx)
+	s.opts.Held.Detach(threadID, ending.ErrTerminal)
+	if !s.opts.Held.Cancel(threadID, ending.ErrTerminal) {
+		if err := s.EndTerminatedRun(ctx, threadID); err != nil {
+			return err
+		}
+	}
+	return s.TerminateChildren(ctx, threadID)
+}
+
+// TerminateChildren terminates all children of a thread, and so all of its descendants.
+func (s *Service) TerminateChildren(ctx context.Context, threadID string) error {
+	children, err := s.opts.Store.Children(ctx, threadID)
+	if err != nil {
+		return fmt.Errorf("list the children of thread %s: %w", threadID, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(terminators)
+	for _, c := range children {
+		group.Go(func() error { return store.IgnoreNotFound(s.Terminate(ctx, c.ID, skeinv1.ReasonParentTerminated)) })
+	}
+	return group.Wait()
+}
+
+// terminateOne records that a thread is terminated. The same transaction ends a parked run, and tells the parent.
+func (s *Service) terminateOne(ctx context.Context, t *store.Thread, reason string) error {
+	var ops []store.Op
+	var ended []store.RunRef
+	var span telemetry.Run
+	last, err := s.opts.Store.Run(ctx, t.ID, "")
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	replies, err := s.openReplies(ctx, t, last)
+	if err != nil {
+		return err
+	}
+	if last != nil && last.Status == store.RunWaiting {
+		span = runtrace.Of(last)
+		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, failure.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
+		ops = append(ops, &store.PutRun{Run: *last})
+		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
+	}
+	if t.Child != nil {
+		status := tool.ChildTerminated
+		ops = append(ops, &store.UpdateThread{RegistryStatus: &status})
+		if reason != skeinv1.ReasonParentTerminated && t.ParentID != "" {
+			ops = append(ops, thread.ChildStatusMessage(t, tool.ChildTerminated, ""))
+			for i, call := range replies {
+				ops = append(ops, runlog.ResultOp(t, fmt.Sprintf("child:%s:terminated:%d", t.ID, i), store.ChildResult{
+					Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
+				}))
+			}
+		}
+	}
+	if !s.opts.Held.Here(t.ID) {
+		ops = append(ops, &store.Revoke{}) // another replica may execute the run: it can write nothing more
+	}
+	if err := s.opts.Store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {
+		return err
+	}
+	if len(ended) > 0 {
+		runtrace.Ended(t, last, span)
+	}
+	s.opts.PostRun.Add(ended...)
+	return nil
+}
+
+// openReplies returns the parent's calls that wait for a thread: those that its run replies to, those of messages in its
+// inbox and, before its first run, the call that created it. If no call waits for a child that works, it returns one empty
+// id, so that a message tells the parent of the child's end.
+func (s *Service) openReplies(ctx context.Context, t *store.Thread, last *store.Run) ([]string, error) {
+	if t.Child == nil {
+		return nil, nil
+	}
+	var replies []string
+	working := last == nil || !last.Status.Ended()
+	if last != nil && !last.Status.Ended() {
+		kept, err := checkpoint.Read(last)
+		if err != nil {
+			return nil, err
+		}
+		replies = kept.ReplyTo
+	}
+	if last == nil && t.Child.Blocking && t.Child.ToolCallID != "" {
+		replies = append(replies, t.Child.ToolCallID)
+	}
+	items, err := s.opts.Store.Inbox(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		var m store.Message
+		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
+			continue
+		}
+		replies = append(replies, runlog.RepliesOf(&m)...)
+	}
+	if len(replies) == 0 && working && t.Child.ParentCommunication != string(skeinv1.CommunicationExplicit) {
+		replies = []string{""}
+	}
+	return replies, nil
+}
+
+// EndTerminatedRun ends the run that a terminated thread has left and that nobody executes.
+func (s *Service) EndTerminatedRun(ctx context.Context, id string) error {
+	last, err := s.opts.Store.Run(ctx, id, "")
+	if err != nil || last.Status.Ended() {
+		return store.IgnoreNotFound(err)
+	}
+	t, err := s.opts.Store.Thread(ctx, id)
+	if err != nil {
+		return store.IgnoreNotFound(err)
+	}
+	return store.IgnoreNotFound(s.EndTerminated(ctx, t, nil, last))
+}
+
+// EndTerminated records that a run ended because its thread was terminated. A run that began just then has set the status of a
+// child back to running.
+func (s *Service) EndTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
+	span := runtrace.Of(r)
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
+	ops := []store.Op{&store.PutRun{Run: *r}}
+	if t.Child != nil {
+		terminated := tool.ChildTerminated
+		ops = append(ops, &store.UpdateThread{RegistryStatus: &terminated})
+	}
+	if err := s.opts.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
+		return err
+	}
+	runtrace.Ended(t, r, span)
+	if postrun.Marked(r) {
+		s.opts.PostRun.Add(store.RunRef{ThreadID: t.ID, RunID: r.ID})
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/membudget"
+)
+
+var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
+	// served is a server whose Threads cannot be made, with its address.
+	served := func(edit func(*definitions.Gateway)) (*Server, string) {
+		s := serverOf(func(g *definitions.Gateway) {
+			g.Limits.PerAddress, g.Limits.PerThread, g.Limits.Total, g.Limits.NewThreads = 1_000_000, 1_000_000, 1_000_000, 1_000_000
+			if edit != nil {
+				edit(g)
+			}
+		})
+		s.opts.Objects = &counting{}
+		s.stopping = make(chan struct{})
+		h := httptest.NewServer(http.HandlerFunc(s.serve))
+		DeferCleanup(h.Close)
+		return s, "ws" + strings.TrimPrefix(h.URL, "http") + "/ns/chat/v1/socket"
+	}
+	dial := func(ctx context.Context, url string) *websocket.Conn {
+		GinkgoHelper()
+		c, _, err := websocket.Dial(ctx, url, nil)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { _ = c.CloseNow() })
+		return c
+	}
+	// until reads until the server has closed, and returns how.
+	until := func(ctx context.Context, c *websocket.Conn) websocket.StatusCode {
+		for {
+			if _, _, err := c.Read(ctx); err != nil {
+				return websocket.CloseStatus(err)
+			}
+		}
+	}
+	// left is what the bodies of the gateway chat may still take.
+	left := func(s *Server) []int64 {
+		l := s.limits.of(s.opts.Gateways.(declared)["ns/chat"])
+		return []int64{l.bodies.left.Load(), int64(len(l.sockets)), int64(len(l.open))}
+	}
+	nothing := []int64{maxGatewayBodies, 0, 0}
+
+	It("that flood at once use bounded memory, are closed, and leave nothing behind", func(ctx SpecContext) {
+		s, url := served(func(g *definitions.Gateway) { g.Limits.Open = 200 })
+		var all sync.WaitGroup
+		var closed, refused atomic.Int32
+		large := []byte(`{"content":"` + strings.Repeat("x", 60_000) + `"}`)
+		for range 400 {
+			all.Go(func() {
+				defer GinkgoRecover()
+				c, resp, err := websocket.Dial(ctx, url, nil)
+				if err != nil {
+					Expect(resp.StatusCode).To(Equal(http.StatusTooManyRequests))
+					refused.Add(1)
+					return
+				}
+				go func() {
+					for c.Write(ctx, websocket.MessageText, large) == nil {
+					}
+				}()
+				until(ctx, c) // as a flood, or because what it sends leaves no room for its answers to pings
+				_ = c.CloseNow()
+				closed.Add(1)
+			})
+		}
+		flooded := make(chan struct{})
+		go func() {
+			defer close(flooded)
+			all.Wait()
+		}()
+		Eventually(ctx, func(g Gomega) {
+			now := left(s)
+			if now[0] < 0 || now[1] > 200 {
+				StopTrying("a bound was passed").Now()
+			}
+			g.Expect(flooded).To(BeClosed())
+		}).WithPolling(time.Millisecond).Should(Succeed())
+		Expect(closed.Load()).To(BeNumerically(">=", 200))
+		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
+	}, SpecTimeout(2*time.Minute))
+
+	It("whose messages find no memory in their namespace are closed, and hold nothing", func(ctx SpecContext) {
+		s, url := served(nil)
+		s.opts.Memory = membudget.New(8<<20, time.Millisecond)
+		c := dial(ctx, url)
+		_, _, err := c.Read(ctx) // open
+		Expect(err).NotTo(HaveOccurred())
+		others := s.opts.Memory.Open("ns")
+		Expect(others.TryDraw(4 << 20)).To(Succeed())
+		Expect(c.Write(ctx, websocket.MessageText, []byte(`{"content":"hello"}`))).To(Succeed())
+		Expect(until(ctx, c)).To(Equal(websocket.StatusTryAgainLater))
+		Eventually(ctx, s.opts.Memory.Used).Should(BeEquivalentTo(4 << 20))
+	}, SpecTimeout(time.Minute))
+
+	It("that send a message slowly, and those that go in the middle of one, give back what they hold", func(ctx SpecContext) {
+		s, url := served(nil)
+		s.requestTime = 50 * time.Millisecond
+		slow := dial(ctx, url)
+		w, err := slow.Writer(ctx, websocket.MessageText)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = w.Write([]byte(strings.Repeat("x", 10_000))) // and no more
+		Expect(err).NotTo(HaveOccurred())
+		until(ctx, slow)
+		gone := dial(ctx, url)
+		w, err = gone.Writer(ctx, websocket.MessageText)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = w.Write([]byte(strings.Repeat("x", 10_000)))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(gone.CloseNow()).To(Succeed())
+		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
+	}, SpecTimeout(time.Minute))
+
+	It("are closed when the server stops, and when limits refuse them again and again", func(ctx SpecContext) {
+		s, url := served(func(g *definitions.Gateway) { g.Limits.PerThread = 1 })
+		loud := dial(ctx, url)
+		_, _, err := loud.Read(ctx) // open
+		Expect(err).NotTo(HaveOccurred())
+		limited := 0
+		for loud.Write(ctx, websocket.MessageText, []byte(`{"content":"x"}`)) == nil {
+			_, data, err := loud.Read(ctx)
+			if err != nil {
+				Expect(websocket.CloseStatus(err)).To(Equal(websocket.StatusPolicyViolation))
+				break
+			}
+			if strings.Contains(string(data), "TooMany") {
+				limited++
+			}
+		}
+		Expect(limited).To(Equal(maxRefusals))
+		calm := dial(ctx, url)
+		_, _, err = calm.Read(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		close(s.stopping)
+		Expect(until(ctx, calm)).To(Equal(websocket.StatusGoingAway))
+		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
+	}, SpecTimeout(time.Minute))
+})
