@@ -24,7 +24,7 @@ var _ = Describe("Firings", func() {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "remind-me", remind))
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
-		_, err := golang(t).ScheduleEffect(ctx, "remind_me", map[string]any{"about": "x"}, 2*time.Second)
+		_, err := golang(t).ScheduleEffect(ctx, "remind_me", map[string]any{"about": "x"}, time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		s := scheduled(ns, "tick", skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: t.Name}, Schedules: []string{"@every 1s"}, Message: &skeinv1.EffectMessage{Content: "tick", Silent: true}})
 		create(ctx, s)
