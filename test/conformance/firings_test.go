@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
 )
@@ -24,7 +25,7 @@ var _ = Describe("Firings", func() {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "remind-me", remind))
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
-		_, err := golang(t).ScheduleEffect(ctx, "remind_me", map[string]any{"about": "x"}, 2*time.Second)
+		_, err := golang(t).ScheduleEffect(ctx, "remind_me", map[string]any{"about": "x"}, time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		s := scheduled(ns, "tick", skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: t.Name}, Schedules: []string{"@every 1s"}, Message: &skeinv1.EffectMessage{Content: "tick", Silent: true}})
 		create(ctx, s)
@@ -44,6 +45,20 @@ var _ = Describe("Firings", func() {
 		ms, err := t.Messages(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(fmt.Sprint(ms)).NotTo(ContainSubstring("reminder"))
+		before, err := api().Firings(ctx, ns, s.Name, runtimeclient.FiringPage{Limit: 1000})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(before.Firings).NotTo(BeEmpty())
+		create(ctx, harness.NewThread(ns, "living", "agent"))
+		ready(ctx, cluster.Thread(ns, "living"))
+		same := scheduled(ns, "same", *s.Spec.DeepCopy())
+		same.Spec.ThreadRef.Name = "living"
+		create(ctx, same)
+		Eventually(ctx, func(g Gomega) {
+			now, err := api().Firings(ctx, ns, same.Name, runtimeclient.FiringPage{Limit: 1000})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(len(now.Firings)).To(BeNumerically(">=", 3), "several due times have passed")
+		}).Should(Succeed())
+		Expect(api().Firings(ctx, ns, s.Name, runtimeclient.FiringPage{Limit: 1000})).To(HaveField("Firings", HaveLen(len(before.Firings))))
 
 		thread := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: t.Name}}
 		Expect(cluster.Client.Delete(ctx, thread)).To(Succeed())

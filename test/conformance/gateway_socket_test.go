@@ -183,7 +183,8 @@ var _ = Describe("The gateway's WebSocket", Label("IDS-03", "EVT-03"), func() {
 			for i := 0; loud.Write(ctx, websocket.MessageText, []byte(said(fmt.Sprint(i)))) == nil; i++ {
 			}
 		}()
-		Expect(loud.closed(ctx)).To(Equal(websocket.StatusPolicyViolation))
+		// Who does not read may lose the connection before the reason arrives.
+		Expect(loud.closed(ctx)).To(BeElementOf(websocket.StatusPolicyViolation, websocket.StatusCode(-1)))
 
 		By("waiting for an answer that does not come")
 		stuck, _, err := openSocket(ctx, ns)

@@ -65,7 +65,7 @@ func (w *watermark) sample(ctx context.Context, pid int) {
 var _ = Describe("A manager with little memory", Serial, outages, Label("K8S-12", "COD-06", "COD-07"), func() {
 	It("stays up and serves other namespaces while forty hostile programs and clients take what they can", func(ctx SpecContext) {
 		dir := filepath.Join(GinkgoT().TempDir(), "data")
-		small := instead(ctx, harness.ManagerOptions{Dir: dir, Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", podLimit/100*85)}})
+		small := instead(ctx, harness.ManagerOptions{Dir: dir, Args: engineArgs(), Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", podLimit/100*85)}})
 		pid := small.PID()
 		hostile, calm := namespace(ctx), namespace(ctx)
 		peaceful := converse(ctx, calm, nil, []skeinv1.ScriptStep{harness.Echo()})

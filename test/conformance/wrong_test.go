@@ -125,7 +125,7 @@ var refused = []struct{ kind, spec, says string }{
 	{"ThreadGateway", `{agentRef: {name: a}, signingKeys: [{name: s, key: k}], limits: {perThread: 0}}`, "spec.limits.perThread"},
 	{"ThreadGateway", `{agentRef: {name: a}, signingKeys: [{name: s, key: k}], limits: {chatBytes: 1}}`, "spec.limits.chatBytes"},
 	{"ThreadGateway", `{agentRef: {name: a}, signingKeys: [{name: s, key: k}], apiKeys: []}`, "spec.apiKeys"},
-	{"ThreadGateway", `{agentRef: {name: a}, signingKeys: [{name: s, key: k}], idProvider: {}}`, "spec.idProvider.http: Required value"},
+	{"ThreadGateway", `{agentRef: {name: a}, signingKeys: [{name: s, key: k}], idProvider: {}}`, "write either http or code: one of them makes the ids"},
 	{"ThreadGateway", `{agentRef: {name: a}, signingKeys: [{name: s, key: k}], idProvider: {http: {url: "https://u:p@a.example"}}}`, "without a user and a password"},
 	{"Webhook", `{url: ftp://a.example/x, events: [run.ended], signingKeys: [{name: s, key: k}]}`, "such as https://ci.example.com/skein"},
 	{"Webhook", `{url: "https://u:p@a.example/x", events: [run.ended], signingKeys: [{name: s, key: k}]}`, "without a user and a password"},

@@ -46,7 +46,10 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 
 // part ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.
 func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
-	r.Engine.Abort(ctx, row.ID, "the Thread object was deleted")
+	abort := func() { r.Engine.Abort(ctx, row.ID, "the Thread object was deleted") }
+	if !retains(s.object) {
+		abort()
+	}
 	if err := r.tellLost(ctx, row); err != nil {
 		return false, err
 	}
@@ -58,6 +61,7 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wai
 		if err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Retain{NamespaceUID: within}); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return false, fmt.Errorf("keep what is stored of the thread: %w", err)
 		}
+		abort() // not before, because the next run would begin with what waits
 	} else {
 		if wait, err := r.descendants(ctx, s, row); wait || err != nil {
 			return wait, err

@@ -38,6 +38,18 @@ type forgotten []string
 
 func (f *forgotten) Forget(id string) { *f = append(*f, id) }
 
+// aborts records whether the data of a thread was retained when its run was aborted.
+type aborts struct {
+	thread.Engine
+	retained func(id string) bool
+	seen     []bool
+}
+
+func (a *aborts) Abort(ctx context.Context, id, reason string) {
+	a.seen = append(a.seen, a.retained(id))
+	a.Engine.Abort(ctx, id, reason)
+}
+
 var _ = Describe("The thread controller", func() {
 	var (
 		e         *Env
@@ -606,6 +618,21 @@ var _ = Describe("The thread controller", func() {
 			Reconcile(ctx, old, t)
 			Reconcile(ctx, old, t)
 			Expect(e.Writes()).To(Equal(map[string]int{"patch Thread": 1}))
+		})
+
+		It("sets the data of a Thread aside before its run is aborted, so that no other run begins with what waits", func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			t := newThread(ctx, "t", func(t *skeinv1.Thread) { t.Spec.DeletionPolicy = skeinv1.DeletionRetain })
+			Reconcile(ctx, r, t)
+			watched := &aborts{Engine: e.Engine, retained: func(id string) bool {
+				row, err := e.Store.Thread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+				return row.RetainedAt != 0
+			}}
+			r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: watched, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
+			Expect(e.Client.Delete(ctx, t)).To(Succeed())
+			Reconcile(ctx, r, t)
+			Expect(watched.seen).To(Equal([]bool{true}))
 		})
 
 		It("takes no retained data", func(ctx SpecContext) {

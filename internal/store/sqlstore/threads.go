@@ -17,8 +17,12 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// reasonParentTerminated equals ReasonParentTerminated of api/v1alpha1.
-const reasonParentTerminated = "ParentTerminated"
+const (
+	// reasonParentTerminated equals ReasonParentTerminated of api/v1alpha1.
+	reasonParentTerminated = "ParentTerminated"
+	// registryTerminated equals ChildTerminated of package tool. It is what the registry of the parent shows of the child.
+	registryTerminated = "terminated"
+)
 
 // CreateThread implements store.Store. A child of a terminated parent is created terminated, with an empty inbox. So
 // the child never runs, whichever of its creation and the parent's termination came first (SUB-08).
@@ -137,6 +141,9 @@ func lineage(t *txn.Tx, n *store.Thread) error {
 	n.RootID, n.Depth = root, depth+1
 	if terminated != 0 {
 		n.TerminatedAt, n.TerminatedReason = t.Now, reasonParentTerminated
+		if n.Child != nil {
+			n.RegistryStatus = registryTerminated
+		}
 	}
 	return nil
 }

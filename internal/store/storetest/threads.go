@@ -99,11 +99,14 @@ func describeThreads(e *env) {
 		It("creates the child of a terminated parent as terminated", Label("SUB-08"), func(ctx SpecContext) {
 			parent := e.thread(ctx)
 			e.apply(ctx, parent, &store.Terminate{Reason: "TerminatedByRequest"})
-			child, created, err := e.store.CreateThread(ctx, store.Thread{ID: "late", Namespace: "default", Agent: "a", ParentID: parent}, queued("m", "go"))
+			child, created, err := e.store.CreateThread(ctx, store.Thread{
+				ID: "late", Namespace: "default", Agent: "a", ParentID: parent, Reference: "late", RegistryStatus: "pending", Child: &store.Child{Name: "helper"},
+			}, queued("m", "go"))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(created).To(BeTrue())
 			Expect(child.TerminatedAt).To(Equal(e.now()))
 			Expect(child.TerminatedReason).To(Equal("ParentTerminated"))
+			Expect(child.RegistryStatus).To(Equal("terminated"), "it never runs")
 			Expect(child.Queued).To(BeZero())
 			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
 		})
