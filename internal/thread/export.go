@@ -121,10 +121,7 @@ var exported = []string{store.EventRunEnded, store.EventImportedToolUse, store.E
 
 // open reads the first messages and log entries after a sequence number. An error is still an answer then.
 func (e *exporter) open(after int64) error {
-	e.said = pages[store.Message]{
-		ctx: e.ctx, read: e.messages, after: after,
-		seq: func(m *store.Message) int64 { return m.Seq }, bytes: (*store.Message).Bytes,
-	}
+	e.said = e.messagesAfter(after)
 	e.log = pages[store.Event]{
 		ctx: e.ctx, after: after, read: func(after int64, limit int) ([]store.Event, error) {
 			return e.st.svc.store.LogEntries(e.ctx, e.st.id, after, limit, exported...)
@@ -245,6 +242,14 @@ func (e *exporter) entry(v *store.Event) error {
 	return e.enc.Encode(r)
 }
 
+// messagesAfter returns the pages of the conversation after a sequence number.
+func (e *exporter) messagesAfter(after int64) pages[store.Message] {
+	return pages[store.Message]{
+		ctx: e.ctx, read: e.messages, after: after,
+		seq: func(m *store.Message) int64 { return m.Seq }, bytes: (*store.Message).Bytes,
+	}
+}
+
 // pages reads a list page by page.
 type pages[T any] struct {
 	ctx   context.Context // its account is what pages draw from
@@ -271,10 +276,15 @@ func (p *pages[T]) peek() (*T, error) {
 	return &p.page[0], nil
 }
 
+// release returns the memory of the page. Who reads no further calls it.
+func (p *pages[T]) release() {
+	membudget.From(p.ctx).Return(p.drawn)
+	p.page, p.drawn = nil, 0
+}
+
 // fetch reads the next page. It draws its memory, and returns that of the one before it.
 func (p *pages[T]) fetch() error {
-	membudget.From(p.ctx).Return(p.drawn)
-	p.drawn = 0
+	p.release()
 	settle, err := membudget.Reserve(p.ctx, exportBytes)
 	if err != nil {
 		return err

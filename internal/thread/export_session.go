@@ -71,7 +71,8 @@ func (e *exporter) known(id string, last *store.Message, later bool) (knownTo, e
 	if !later {
 		return known, nil
 	}
-	messages := pages[store.Message]{read: e.messages, seq: func(m *store.Message) int64 { return m.Seq }}
+	messages := e.messagesAfter(0)
+	defer messages.release()
 	for {
 		m, err := messages.peek()
 		if err != nil {
