@@ -200,3 +200,67 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 		Expect(list.Items).To(BeEmpty())
 	}, SpecTimeout(4*time.Minute))
 })
+
+var _ = Describe("A fork of a thread that is not as others", Label("REL-02"), func() {
+	It("has what was imported", Label("LOG-02"), func(ctx SpecContext) {
+		raw, origin := echoing(ctx)
+		Expect(origin.Import(ctx, strings.NewReader(`{"agentId":"agent","createdAt":"2026-01-01T00:00:00Z"}
+{"type":"message","role":"user","text":"before","timestamp":"2026-01-01T00:00:00Z"}
+{"type":"message","role":"assistant","text":"long ago","timestamp":"2026-01-01T00:00:01Z"}
+`))).Error().NotTo(HaveOccurred())
+		create(ctx, forkOf(raw.Namespace, "declared", "thread", 0))
+		Expect(texts(say(ctx, ready(ctx, cluster.Thread(raw.Namespace, "declared")), 1, "on"))).To(Equal([]string{"user: before", "user: on", "assistant: echo: on"}))
+		Expect(origin.Fork(ctx, runtimev1.NewFork{Name: "asked"})).To(HaveField("MessageCount", int64(2)))
+		Expect(texts(say(ctx, cluster.Thread(raw.Namespace, "asked"), 1, "on"))).To(Equal([]string{"user: before", "assistant: long ago", "user: on", "assistant: echo: on"}))
+	}, SpecTimeout(2*time.Minute))
+
+	It("is whole or refused, twenty at once, while its origin is deleted", Label("THR-09"), func(ctx SpecContext) {
+		raw, origin := echoing(ctx)
+		ns, id := raw.Namespace, idOf(ctx, raw)
+		say(ctx, raw, 1, "one")
+		var all sync.WaitGroup
+		forks := make([]*runtimev1.ThreadRecord, 20)
+		errs := make([]error, len(forks))
+		for i := range forks {
+			all.Go(func() {
+				forks[i], errs[i] = origin.Fork(ctx, runtimev1.NewFork{Name: fmt.Sprint("fork-", i)})
+			})
+		}
+		all.Go(func() {
+			defer GinkgoRecover()
+			Expect(raw.Delete(ctx)).To(Succeed())
+		})
+		all.Wait()
+		Eventually(ctx, func() error { _, err := raw.Object(ctx); return err }).Should(Satisfy(apierrors.IsNotFound))
+		made := []string{}
+		for i, fork := range forks {
+			if errs[i] != nil {
+				AddReportEntry("refused", errs[i].Error())
+				continue
+			}
+			made = append(made, fork.Name)
+			Expect(texts(say(ctx, cluster.Thread(ns, fork.Name), 1, "on"))).To(Equal([]string{"user: one", "assistant: echo: one", "user: on", "assistant: echo: on"}))
+			Eventually(ctx, func(g Gomega) {
+				record, err := conversation(cluster.Thread(ns, fork.Name)).Get(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(record.Relationships).To(BeEmpty(), "the other end is gone")
+			}).Should(Succeed())
+		}
+
+		Eventually(ctx, func(g Gomega) {
+			var l skeinv1.ThreadList
+			g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
+			names := []string{}
+			for _, o := range l.Items {
+				names = append(names, o.Name)
+			}
+			g.Expect(names).To(ConsistOf(made), "a fork that was refused leaves no Thread")
+		}).Should(Succeed())
+
+		By("forking it when it is gone")
+		Expect(origin.Fork(ctx, runtimev1.NewFork{})).Error().To(Satisfy(apierrors.IsNotFound))
+		Expect(api().Thread(ns, id).Fork(ctx, runtimev1.NewFork{})).Error().To(Satisfy(apierrors.IsNotFound))
+		create(ctx, forkOf(ns, "late", "thread"))
+		unforked(ctx, cluster.Thread(ns, "late"), skeinv1.ReasonReferenceNotFound, `Thread "thread", which spec.forkFrom names, does not exist`)
+	}, SpecTimeout(3*time.Minute))
+})

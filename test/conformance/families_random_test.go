@@ -100,12 +100,19 @@ func (w *trees) work(ctx context.Context, rng *rand.Rand, next func() bool) {
 // plant makes a thread without a parent.
 func (w *trees) plant(ctx context.Context) bool {
 	GinkgoHelper()
+	w.root(ctx)
+	return true
+}
+
+func (w *trees) root(ctx context.Context) *tree {
+	GinkgoHelper()
 	o := harness.NewThread(w.ns, "root-"+w.text(), "agent")
 	create(ctx, o)
 	Eventually(ctx, func() error { return w.client().Thread(w.ns, o.Name).SetValue(ctx, "k", 1) }).WithTimeout(w.patience).Should(Succeed())
-	w.keep(w.tree(string(o.UID), o.Name))
+	t := w.tree(string(o.UID), o.Name)
+	w.keep(t)
 	w.count("plant", nil)
-	return true
+	return t
 }
 
 func (w *trees) say(ctx context.Context, rng *rand.Rand, t *tree) {
@@ -345,6 +352,7 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 		if CurrentSpecReport().Failed() {
 			return
 		}
+		w.part(ctx)
 		AddReportEntry("disturbances", disturbed.Load())
 		GinkgoWriter.Printf("trees: %d operations with %d disturbances in %s: %v\n", steps, disturbed.Load(), time.Since(began), w.done)
 		w.settle(ctx)

@@ -1,12 +1,14 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -115,4 +117,35 @@ export default defineEffect({ description: 'x', handler: async (state, args) => 
 		Expect(requests[0].Header.Get("Idempotency-Key")).NotTo(BeEmpty())
 		Expect(requests[1].Header.Get("Idempotency-Key")).To(Equal(requests[0].Header.Get("Idempotency-Key")))
 	}, SpecTimeout(2*time.Minute))
+
+	It("call a tool of an MCP server, and queue one on their thread", Label("EFF-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		var counted atomic.Pointer[string]
+		remote := newMCP()
+		remote.AddTool(&mcp.Tool{Name: "count", InputSchema: anyObject}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			counted.Store(ptr.To(string(r.Params.Arguments)))
+			return says("counted"), nil
+		})
+		create(ctx, mcpTool(ns, "stock", mcpServer(remote).URL),
+			harness.CodeTool(ns, "mark", `export default async (state: any, args: any) => { await state.setValue('marked', args.n); return 'marked'; };`, map[string]any{"n": map[string]any{"type": "integer"}}, "n"))
+		t := converse(ctx, ns, []string{"mark"}, []skeinv1.ScriptStep{harness.Echo()})
+		once := func(name string, spec skeinv1.ScheduledEffectSpec) *skeinv1.ScheduledEffect {
+			spec.Args, spec.Schedules, spec.RunOnCreation = &runtime.RawExtension{Raw: []byte(`{"n":3}`)}, never, true
+			o := scheduled(ns, name, spec)
+			create(ctx, o)
+			return o
+		}
+		count := once("count", skeinv1.ScheduledEffectSpec{CallTool: &skeinv1.EffectToolCall{Name: "stock", Method: "count"}})
+		mark := once("mark", skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: t.Name}, QueueTool: &skeinv1.EffectToolCall{Name: "mark"}})
+		wrong := once("wrong", skeinv1.ScheduledEffectSpec{CallTool: &skeinv1.EffectToolCall{Name: "stock", Method: "sell"}})
+		for _, o := range []*skeinv1.ScheduledEffect{count, mark} {
+			Eventually(ctx, func() string { return effectStatus(ctx, o).LastOutcome }).Should(Equal("Succeeded"), o.Name)
+		}
+		Expect(counted.Load()).To(HaveValue(MatchJSON(`{"n":3}`)))
+		Eventually(ctx, func(g Gomega) { g.Expect(t.Value(ctx, "marked")).To(MatchJSON("3")) }).Should(Succeed())
+		Eventually(ctx, func() string { return effectStatus(ctx, wrong).LastOutcome }).Should(Equal("Failed"))
+		out, err := cluster.Plugin(ctx, "-n", ns, "effect", "history", "wrong")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(ContainSubstring(`the MCP server of Tool "stock" has no tool "sell": set callTool.method to one of: count`))
+	}, SpecTimeout(3*time.Minute))
 })
