@@ -22,6 +22,7 @@ type Handler struct {
 	Threads *thread.Service
 	Options
 
+	tails    *observe.Tails
 	observed *observe.Hub
 	changes  *observe.Feed
 	items    Items
@@ -33,6 +34,7 @@ func New(threads *thread.Service, record Record, items Items, secrets *redact.Re
 	h := &Handler{Threads: threads, Options: o, items: items}
 	if threads != nil { // there is none where only the routes are of interest
 		r := &valueReader{store: threads.Store(), record: record, secrets: secrets}
+		h.tails = observe.NewTails(observe.TailOptions{Subscribe: threads.Store().SubscribeThread, Read: threads.Store().Events, Recheck: o.Heartbeat})
 		h.observed = observe.NewHub(observe.Options{Subscribe: threads.Store().SubscribeThread, Read: r.read, Recheck: o.Heartbeat})
 		h.changes = observe.NewFeed(observe.FeedOptions{Subscribe: threads.Store().Subscribe, Read: readThreads(threads.Store())})
 	}
@@ -54,7 +56,7 @@ func (h *Handler) Events(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	f := &follower{handler: h, threadID: c.Row.ID, follow: q.Flag("follow", true)}
+	f := &follower{handler: h, threadID: c.Row.ID, newest: c.Row.LastSeq, follow: q.Flag("follow", true)}
 	f.after = afterParameter(q, c.Request.Header.Get("Last-Event-ID"), c.Row.LastSeq)
 	if err := q.Check(); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/observe"
 )
 
 const (
@@ -31,13 +32,14 @@ type sink interface {
 	close(ctx context.Context, why runtimev1.StreamClosed)
 }
 
-// follower reads a thread's log. It pulls: each stream reads the store at its client's pace, and notifications only
-// say that there may be more. So no event is lost or sent twice where the backlog meets new events, and a slow client
-// costs one page of memory.
+// follower reads a thread's log. It pulls: each stream reads at its client's pace, and notifications only say that there
+// may be more. So no event is lost or sent twice where the backlog meets new events, and a slow client costs one page of
+// memory. The newest events are read once for all streams of a thread; those that are further behind read the store.
 type follower struct {
 	handler  *Handler
 	threadID string
 	after    int64
+	newest   int64 // the newest event as the stream begins
 	follow   bool
 	// lines makes the stream contain only log lines, those of runID when it is set. tail is how many existing lines
 	// come first.
@@ -45,6 +47,8 @@ type follower struct {
 	runID string
 	tail  int
 	page  int // how many events the next page may have
+	// shared has the newest events; nil for a stream of lines, and for one that ends where the log does.
+	shared *observe.Followed
 }
 
 var errSlow = errors.New("the client reads events too slowly")
@@ -53,9 +57,15 @@ var errSlow = errors.New("the client reads events too slowly")
 func (f *follower) run(ctx context.Context, to sink) {
 	openStreams.Inc()
 	defer openStreams.Dec()
-	notifications, unsubscribe := f.subscribe()
-	defer unsubscribe()
-	f.loop(ctx, to, notifications)
+	if f.lines || !f.follow {
+		notifications, unsubscribe := f.subscribe()
+		defer unsubscribe()
+		f.loop(ctx, to, notifications)
+		return
+	}
+	f.shared = f.handler.tails.Follow(ctx, f.threadID, f.newest)
+	defer f.shared.Close()
+	f.loop(ctx, to, f.shared.Ready())
 }
 
 func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struct{}) {
@@ -75,7 +85,7 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 		}
 		select {
 		case <-notifications:
-		case <-heartbeat.C: // also reads again, because a notification may have been lost
+		case <-heartbeat.C: // a stream of lines also reads again, because a notification may have been lost
 			if to.ping(ctx) != nil {
 				return
 			}
@@ -132,6 +142,18 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 // may have.
 func (f *follower) drawn(ctx context.Context) (events []store.Event, done func(), err error) {
 	ctx, done = membudget.Part(ctx)
+	if f.shared != nil {
+		events, held, err := f.shared.After(f.after)
+		if err == nil && len(events) > 0 {
+			err = membudget.From(ctx).Draw(ctx, 2*sizeOf(events)) // they may no longer be held by the time they are sent
+		}
+		if held || err != nil {
+			if err != nil || len(events) == 0 {
+				done()
+			}
+			return events, done, err
+		}
+	}
 	settle, err := membudget.Reserve(ctx, pageBytes)
 	if err != nil {
 		done()
@@ -145,13 +167,17 @@ func (f *follower) drawn(ctx context.Context) (events []store.Event, done func()
 		done()
 		return nil, done, err
 	}
-	var size int64
-	for i := range events {
-		size += events[i].Bytes()
-	}
+	size := sizeOf(events)
 	f.page = min(max(int(pageBytes/(size/int64(len(events)))), 1), EventPage)
 	settle(2 * size) // once as events, once as they are sent
 	return events, done, nil
+}
+
+func sizeOf(events []store.Event) (bytes int64) {
+	for i := range events {
+		bytes += events[i].Bytes()
+	}
+	return bytes
 }
 
 // read returns the next page.

@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/thread/observe"
 )
 
 // patience bounds what must happen, with room for busy machines. No spec measures it.
@@ -39,12 +40,15 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		Expect(err).NotTo(HaveOccurred())
 
 		h := &Handler{Threads: threads, Options: Options{Heartbeat: 20 * time.Millisecond, SlowClient: patience}}
+		h.tails = observe.NewTails(observe.TailOptions{Read: db.Events, Recheck: h.Heartbeat, Subscribe: func(string, func(store.Notification)) (stop func()) {
+			return func() {}
+		}})
 		f := &follower{handler: h, threadID: st.ID(), follow: true}
 		deaf := &countingSink{got: make(chan int, 100)}
 		runCtx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		done := make(chan struct{})
-		go func() { defer close(done); f.loop(runCtx, deaf, nil) }()
+		go func() { defer close(done); f.run(runCtx, deaf) }()
 		Expect(st.Emit(ctx, "tick", json.RawMessage("0"))).To(Succeed())
 		Eventually(deaf.got).Should(Receive(Equal(1)))
 		cancel()

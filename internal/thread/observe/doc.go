@@ -4,5 +4,7 @@
 // A value consists of parts, such as the record and the messages. A watcher chooses some of them, and the parts that
 // anybody chose are read. Watchers share the encoded patches. The package does not know what a part means.
 //
+// Tails hold the newest events of threads whose logs are followed, read once for all followers (EVT-01).
+//
 // A Feed tells watchers of lists which threads have changed (EVT-04).
 package observe
