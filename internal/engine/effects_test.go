@@ -241,10 +241,10 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
-		Expect(ended(ctx, fire(ctx, id, "note", nil)).Error).To(Equal("the thread is terminated"))
+		Expect(ended(ctx, fire(ctx, id, "note", nil))).To(And(HaveField("Status", store.FiringCanceled), HaveField("Error", "the thread is terminated")))
 		_, err := w.Store.Value(ctx, id, "done")
 		Expect(err).To(MatchError(store.ErrNotFound))
-		Expect(ended(ctx, fire(ctx, uuid.NewString(), "note", nil)).Error).To(Equal("the thread is gone"))
+		Expect(ended(ctx, fire(ctx, uuid.NewString(), "note", nil))).To(And(HaveField("Status", store.FiringCanceled), HaveField("Error", "the thread is gone")))
 	})
 
 	It("wait until they can be run, which is no attempt", Label("EFF-04"), func(ctx SpecContext) {

@@ -240,7 +240,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(e.Engine.EffectsWoke).To(BeZero())
 	})
 
-	It("that has fired is not canceled when its thread is terminated", Label("EFF-04", "EFF-06"), func(ctx SpecContext) {
+	It("that has fired shows how that ended when its thread is terminated", Label("EFF-04", "EFF-06"), func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx)
 		e.Clock.Step(10 * time.Second)
@@ -249,9 +249,12 @@ var _ = Describe("The scheduledeffect controller", func() {
 		e.Clock.Step(11 * time.Second)
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Fired"))
-		finish(ctx, s, store.FiringFailed, "the thread is terminated")
+		finish(ctx, s, store.FiringCanceled, "the thread is terminated")
 		Reconcile(ctx, r, s)
-		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Failed"))
+		Get(ctx, e, s)
+		Expect(s.Status.Phase).To(Equal("Canceled"))
+		Expect(s.Status.CompletionTime).NotTo(BeNil(), "its time to live begins")
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonCanceled), HaveField("Message", "the firing was canceled before it had ended: kubectl skein effect history s says why"))))
 	})
 
 	It("shows that the handler failed, and where to read why, without what it said", Label("K8S-07"), func(ctx SpecContext) {

@@ -152,6 +152,9 @@ func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 	case store.FiringFailed:
 		status.Phase = kube.EffectFailed
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonFailed, "the handler failed: kubectl skein effect history "+s.object.Name+" says why")
+	case store.FiringCanceled:
+		status.Phase = kube.EffectCanceled
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the firing was canceled before it had ended: kubectl skein effect history "+s.object.Name+" says why")
 	default:
 		status.Phase = kube.EffectFired
 		message := ""

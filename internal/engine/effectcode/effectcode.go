@@ -87,7 +87,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 		return x.SaveOutside(ctx)
 	}
 	if errors.Is(context.Cause(ctx), ending.ErrTerminal) {
-		return &effects.FinalError{Text: "the thread was terminated"}
+		return &effects.CanceledError{Text: "the thread was terminated"}
 	}
 	if errors.Is(err, codeexec.ErrNoSandbox) {
 		return &effects.WaitError{Err: err}
@@ -139,7 +139,10 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 // final makes an error final that no further attempt would mend.
 func final(err error) error {
 	var invalid *thread.InvalidError
-	if errors.As(err, &invalid) || errors.Is(err, store.ErrTerminated) || errors.Is(err, store.ErrRetained) {
+	switch {
+	case errors.Is(err, store.ErrTerminated), errors.Is(err, store.ErrRetained):
+		return &effects.CanceledError{Text: err.Error()}
+	case errors.As(err, &invalid):
 		return &effects.HandlerError{Text: err.Error()}
 	}
 	return err

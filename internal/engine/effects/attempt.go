@@ -29,6 +29,7 @@ const mostEnds = 10
 func (w *Worker) outcome(f *store.Firing, target Target, err error) store.FiringEnd {
 	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: store.FiringFailed, Counts: target.Counts}
 	var final *FinalError
+	var canceled *CanceledError
 	var handler *HandlerError
 	var service *ServiceError
 	var wait *WaitError
@@ -36,6 +37,8 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 	switch {
 	case err == nil:
 		end.Status = store.FiringSucceeded
+	case errors.As(err, &canceled):
+		end.Status, end.Error = store.FiringCanceled, canceled.Error()
 	case errors.As(err, &final):
 		end.Error = final.Error()
 	case errors.As(err, &wait), errors.As(err, &notReady):
@@ -130,11 +133,11 @@ func (w *Worker) thread(ctx context.Context, f *store.Firing) (*store.Thread, er
 	t, err := w.store.Thread(ctx, f.ThreadID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, &FinalError{"the thread is gone"}
+		return nil, &CanceledError{"the thread is gone"}
 	case err != nil:
 		return nil, err
 	case t.TerminatedAt != 0, t.RetainedAt != 0:
-		return nil, &FinalError{"the thread is terminated"}
+		return nil, &CanceledError{"the thread is terminated"}
 	}
 	return t, nil
 }

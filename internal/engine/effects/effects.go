@@ -23,7 +23,7 @@ type Definitions interface {
 }
 
 // Runner carries out firings. A *FinalError is not retried, nor is a *HandlerError unless the firing's own policy says
-// so. A *WaitError means that the firing could not begin, which is no attempt. Any other error means that the handler could
+// so. A *CanceledError is no failure. A *WaitError means that the firing could not begin, which is no attempt. Any other error means that the handler could
 // not run, or that nobody knows how it ended, so the Runner is called again with the same key.
 type Runner interface {
 	// RunEffect calls the handler of an effect and returns when it has ended.
@@ -111,6 +111,16 @@ type FinalError struct {
 
 // Error implements error.
 func (e *FinalError) Error() string { return e.Text }
+
+// CanceledError means that the firing's thread was terminated or deleted before the firing had ended. It is not a failure:
+// the schedule goes on for its other threads, and nobody is told.
+type CanceledError struct {
+	// Text says why, for people.
+	Text string
+}
+
+// Error implements error.
+func (e *CanceledError) Error() string { return e.Text }
 
 // HandlerError is a failure of the handler or of the called service. It is retried as the firing's own policy says.
 type HandlerError struct {
