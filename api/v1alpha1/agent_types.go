@@ -150,7 +150,7 @@ const (
 )
 
 // AgentSide is one side of an agent: a prompt that a model plays, or a handler in code.
-// +kubebuilder:validation:XValidation:rule="has(self.promptRef) != has(self.handler)",message="a side is either a prompt or a handler: give promptRef or handler, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.promptRef) != has(self.handler)",message="set exactly one of promptRef and handler: a side is a prompt or a handler"
 // +kubebuilder:validation:XValidation:rule="!has(self.handler) || !(has(self.stopTool) || has(self.sessionStop) || has(self.sessionFail) || has(self.sessionStatus))",message="a handler's answer ends its turn: stopTool, sessionStop, sessionFail and sessionStatus are for sides with a promptRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.handler) || !has(self.stopOnResponse) || self.stopOnResponse",message="a handler's answer ends its turn: stopOnResponse: false is for sides with a promptRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.stopToolResponseProperty) || has(self.stopTool)",message="stopToolResponseProperty needs stopTool: name the tool whose arguments hold the property"

@@ -19,7 +19,7 @@ const (
 )
 
 // EnvVar is a variable that code reads with state.env.
-// +kubebuilder:validation:XValidation:rule="!(has(self.value) && has(self.valueFrom))",message="give either value or valueFrom, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.value) && has(self.valueFrom))",message="set at most one of value and valueFrom"
 type EnvVar struct {
 	// Name of the variable.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
@@ -56,7 +56,7 @@ type EnvVar struct {
 }
 
 // EnvVarSource is where a value is kept.
-// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) != has(self.configMapKeyRef)",message="give either secretKeyRef or configMapKeyRef, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) != has(self.configMapKeyRef)",message="set exactly one of secretKeyRef and configMapKeyRef"
 type EnvVarSource struct {
 	// SecretKeyRef selects a key of a Secret.
 	// +optional

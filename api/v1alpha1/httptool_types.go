@@ -69,7 +69,7 @@ type HTTPTool struct {
 }
 
 // ToolHeader is a header of a request.
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="give either value or secretKeyRef, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="set exactly one of value and secretKeyRef"
 type ToolHeader struct {
 	// Name of the header.
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="write the name of a header, such as X-Api-Key: letters, digits and !#$%&'*+.^_|~-, without spaces and colons"
@@ -156,7 +156,7 @@ type HTTPSigning struct {
 }
 
 // HTTPResult is what the model gets to read of an answer.
-// +kubebuilder:validation:XValidation:rule="has(self.jsonPath) != has(self.template)",message="give either jsonPath or template, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.jsonPath) != has(self.template)",message="set exactly one of jsonPath and template"
 type HTTPResult struct {
 	// JSONPath takes parts of a JSON body, as kubectl has it: "{.items[*].name}". One match is given as it is, several as
 	// a list.

@@ -167,7 +167,7 @@ type ModelOptions struct {
 // ModelScript is what a scripted model plays. For each call the first step that matches and is not
 // used up is played; which ones were played is read from the conversation itself, so a script goes on
 // rightly after a crash.
-// +kubebuilder:validation:XValidation:rule="has(self.steps) != has(self.configMapKeyRef)",message="give either steps or configMapKeyRef, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.steps) != has(self.configMapKeyRef)",message="set exactly one of steps and configMapKeyRef"
 type ModelScript struct {
 	// Steps of the script.
 	// +kubebuilder:validation:MinItems=1

@@ -8,7 +8,7 @@ import (
 
 // PromptSpec is what one side of an agent is told and may use.
 // +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="a prompt with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
-// +kubebuilder:validation:XValidation:rule="has(self.text) != has(self.parts)",message="give either text or parts, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.text) != has(self.parts)",message="set exactly one of text and parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.tools) || self.tools.all(t, !has(t.skill) || (has(self.skills) && self.skills.exists(s, s.name == t.skill)))",message="each skill that a tool names must be one of spec.skills: add it there, or correct spec.tools[].skill"
 type PromptSpec struct {
 	// Text of the system prompt. `{{ arguments.NAME }}` is replaced by the thread's argument of that name (NAME.KEY
@@ -214,7 +214,7 @@ type PromptCompaction struct {
 }
 
 // PromptReasoning says how a model is to think before it answers.
-// +kubebuilder:validation:XValidation:rule="!(has(self.effort) && has(self.maxTokens))",message="give either effort or maxTokens, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.effort) && has(self.maxTokens))",message="set at most one of effort and maxTokens"
 type PromptReasoning struct {
 	// Effort in the words of the model's provider.
 	// +kubebuilder:validation:Enum=none;minimal;low;medium;high

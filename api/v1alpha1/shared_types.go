@@ -13,7 +13,7 @@ type LocalRef struct {
 }
 
 // CodeSource is TypeScript or JavaScript, given inline or kept in a ConfigMap of the same namespace.
-// +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.configMapKeyRef)",message="give the code either inline or by configMapKeyRef, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.configMapKeyRef)",message="set exactly one of inline and configMapKeyRef, for the code"
 type CodeSource struct {
 	// Inline is the source text of one ES module whose default export is the definition
 	// (defineTool, defineEffect, defineHook, defineThreadEndpoint).

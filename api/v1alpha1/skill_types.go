@@ -34,7 +34,7 @@ type PromptSkill struct {
 
 // SkillText is the text of a skill, given inline or kept in a ConfigMap of the same namespace. It may be a SKILL.md: the
 // front matter, which is YAML between two lines of three dashes, is taken off.
-// +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.configMapKeyRef)",message="give the instructions either inline or by configMapKeyRef, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.configMapKeyRef)",message="set exactly one of inline and configMapKeyRef, for the instructions"
 type SkillText struct {
 	// Inline text.
 	// +kubebuilder:validation:MinLength=1

@@ -294,7 +294,7 @@ export default createAgent('Slow', {
 			Expect(err).To(MatchError(ContainSubstring(want)))
 		}
 		refused("give promptRef or handler, not both", func(s *skeinv1.AgentSide) { s.PromptRef.Name = "p" })
-		refused("give promptRef or handler, not both and not neither", func(s *skeinv1.AgentSide) { s.Handler = nil })
+		refused("set exactly one of promptRef and handler", func(s *skeinv1.AgentSide) { s.Handler = nil })
 		refused("a handler's answer ends its turn", func(s *skeinv1.AgentSide) { s.StopTool = "x" })
 		refused("give the code either inline or by configMapKeyRef", func(s *skeinv1.AgentSide) { s.Handler.Code.Inline = "" })
 
