@@ -24,7 +24,6 @@ import (
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/redact"
-	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/telemetry"
@@ -46,9 +45,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	// Compile people's code in another process, because some sources exhaust the stack.
 	elsewhere := compiler.New(compiler.Options{})
-	compile.Delegate(elsewhere.Compile)
+	o.compile = elsewhere.Compile
 	defer func() { err = errors.Join(err, elsewhere.Close()) }()
-	defer compile.Delegate(nil)
 	untrace, err := o.startTracing(ctx)
 	if err != nil {
 		return err
@@ -133,7 +131,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	models := provider.NewFactory(ownclock.Clock{}).WithLimits(modellimit.New(data.store, ownclock.Clock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
-	resolver := definitions.New(mgr.GetCache(), contents, compile.Compile, models)
+	resolver := definitions.New(mgr.GetCache(), contents, o.compile, models)
 	resolver.TellSecrets(o.secrets)
 	if o.Sandbox == SandboxPods {
 		resolver.RequirePools()

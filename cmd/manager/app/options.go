@@ -20,6 +20,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -142,6 +143,8 @@ type Options struct {
 	memory *membudget.Budget
 	// secrets are the values that are removed from everything that is written and shown.
 	secrets *redact.Registry
+	// compile compiles people's code.
+	compile definitions.Compile
 }
 
 // Addresses are the addresses of the listeners. One that is switched off is nil.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"sync/atomic"
 
 	"github.com/evanw/esbuild/pkg/api"
 
@@ -21,43 +20,33 @@ const MaxSource = 1 << 20
 // tsconfig limits the compiler to the language itself: settings of a project elsewhere do not apply.
 const tsconfig = `{"compilerOptions":{"target":"esnext","useDefineForClassFields":true,"experimentalDecorators":false,"verbatimModuleSyntax":false}}`
 
-// Compiler is the type of Compile.
-type Compiler func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error)
-
-// elsewhere is the Compiler that Compile uses after Delegate.
-var elsewhere atomic.Pointer[Compiler]
-
-// Delegate makes Compile use c, which compiles in a process that may crash (see package compiler). nil undoes it.
-func Delegate(c Compiler) {
-	if c == nil {
-		elsewhere.Store(nil)
-		return
-	}
-	elsewhere.Store(&c)
-}
-
 // Compile compiles one module. The error has the 1-based position of the first mistake, and a Stack that shows it.
 //
 // Some short sources keep a compiler busy for hours, or need more stack than a process may have, which ends the
-// process. A long-lived process that compiles the code of others must call Delegate first.
+// process. A long-lived process that compiles the code of others uses the Compiler of package compiler instead.
 func Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 	if filename == "" {
 		filename = DefaultFilename(lang)
 	}
-	if len(source) > MaxSource {
-		return sandbox.Module{}, &sandbox.Error{
-			Name:    "RangeError",
-			Message: fmt.Sprintf("the source has %d bytes: at most %d are compiled", len(source), MaxSource),
-			Stack:   filename,
-		}
-	}
-	if c := elsewhere.Load(); c != nil {
-		return (*c)(filename, source, lang)
+	if err := TooLong(filename, source); err != nil {
+		return sandbox.Module{}, err
 	}
 	return Transform(filename, source, lang)
 }
 
-// Transform is Compile within this process.
+// TooLong returns an error when a source is longer than MaxSource.
+func TooLong(filename, source string) *sandbox.Error {
+	if len(source) <= MaxSource {
+		return nil
+	}
+	return &sandbox.Error{
+		Name:    "RangeError",
+		Message: fmt.Sprintf("the source has %d bytes: at most %d are compiled", len(source), MaxSource),
+		Stack:   filename,
+	}
+}
+
+// Transform is Compile for a source of any length.
 func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 	if filename == "" {
 		filename = DefaultFilename(lang)

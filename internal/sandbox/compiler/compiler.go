@@ -158,6 +158,12 @@ func New(o Options) *Compiler {
 // Compile compiles one module, like compile.Compile, and also sets its Facts. A source that takes long delays only other
 // sources that do.
 func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+	if filename == "" {
+		filename = compile.DefaultFilename(lang)
+	}
+	if err := compile.TooLong(filename, source); err != nil {
+		return sandbox.Module{}, err
+	}
 	if c.quick != nil {
 		module, failed, over := c.quick.compile(filename, source, lang)
 		if over == inTime {

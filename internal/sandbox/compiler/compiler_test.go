@@ -112,12 +112,10 @@ var _ = Describe("the compiler process", Label("TOL-02"), func() {
 		Eventually(done, "60s").Should(Receive(BeNil()))
 	})
 
-	It("serves compile.Compile where that is delegated", func() {
-		compile.Delegate(c.Compile)
-		DeferCleanup(compile.Delegate, compile.Compiler(nil))
-		_, failed := compile.Compile("", strings.Repeat("[", 900_000), "")
+	It("refuses what nests too deeply or is too long, also without a name", func() {
+		_, failed := c.Compile("", strings.Repeat("[", 900_000), "")
 		Expect(failed).To(HaveField("Message", ContainSubstring("nests too deeply")))
-		_, failed = compile.Compile("", strings.Repeat(" ", compile.MaxSource+1), "")
+		_, failed = c.Compile("", strings.Repeat(" ", compile.MaxSource+1), "")
 		Expect(failed).To(HaveField("Message", ContainSubstring("at most 1048576 are compiled")))
 	})
 
