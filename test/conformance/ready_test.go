@@ -159,8 +159,9 @@ var _ = Describe("Ready", func() {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + ns}, Spec: corev1.NodeSpec{PodCIDR: "2600:1f00:77::/64", PodCIDRs: []string{"2600:1f00:77::/64"}}}
 		create(ctx, node)
 		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Client.Delete(ctx, node)).To(Succeed()) }, NodeTimeout(patience))
+		bare := node.DeepCopy()
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.8.5"}}
-		Expect(cluster.Client.Status().Update(ctx, node)).To(Succeed())
+		Expect(cluster.Client.Status().Patch(ctx, node, client.MergeFrom(bare))).To(Succeed()) // controllers of nodes write it too
 		annotate := func(value string) {
 			GinkgoHelper()
 			_, err := cluster.Kubectl(ctx, "annotate", "--overwrite", "namespace", ns, outbound.AnnotationPrivateHosts+"="+value)

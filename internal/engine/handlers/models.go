@@ -12,6 +12,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -75,7 +76,7 @@ func (m *ModelCalls) Failed() *failure.Error {
 
 // modelCall is one answer under way. Its pieces are kept until the code takes them. mu guards the fields below it.
 type modelCall struct {
-	cancel context.CancelFunc
+	cancel context.CancelFunc // also returns the memory of the answer
 
 	mu              sync.Mutex
 	text, reasoning strings.Builder
@@ -129,7 +130,10 @@ func (m *ModelCalls) open(ctx context.Context, args []any) (any, error) {
 	m.made++
 	m.last++
 	call := &modelCall{changed: make(chan struct{})}
+	// The call outlives this host call, and so does its memory: until the code has the answer, closes the call, or ends.
+	ctx, over := membudget.Part(ctx)
 	ctx, call.cancel = context.WithCancel(ctx)
+	context.AfterFunc(ctx, over)
 	m.calls[m.last] = call
 	go m.serve(ctx, call, client, req, named)
 	return m.last, nil
@@ -198,7 +202,6 @@ func takeImages(given map[string]any) map[int][]model.Image {
 }
 
 func (m *ModelCalls) serve(ctx context.Context, call *modelCall, client model.Client, req model.Request, named *definition.Model) {
-	defer call.cancel()
 	m.fault("model.before")
 	res, err := client.Stream(ctx, req, call.emit)
 	if err == nil {
@@ -326,6 +329,7 @@ func (m *ModelCalls) next(ctx context.Context, args []any) (any, error) {
 		m.mu.Lock()
 		delete(m.calls, int64(id))
 		m.mu.Unlock()
+		call.cancel()
 		if call.err != nil {
 			return nil, call.err
 		}
