@@ -185,7 +185,13 @@ func (w *trees) choices(ctx context.Context) (out []*tree) {
 	Expect(cluster.Client.List(ctx, &l, client.InNamespace(w.ns))).To(Succeed())
 	for _, o := range l.Items {
 		if stored := meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionReady) || o.Status.TerminatedAt != 0; stored && o.DeletionTimestamp.IsZero() {
-			out = append(out, w.tree(o.Status.ThreadID, o.Name))
+			t, planting := w.tree(o.Status.ThreadID, o.Name), false
+			if strings.HasPrefix(o.Name, rootPrefix) { // until whoever makes it has written to it, nobody terminates it
+				w.locked(func() { planting = !t.kept })
+			}
+			if !planting {
+				out = append(out, t)
+			}
 		}
 	}
 	w.crowded.Store(len(out) >= w.most)

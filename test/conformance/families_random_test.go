@@ -104,9 +104,12 @@ func (w *trees) plant(ctx context.Context) bool {
 	return true
 }
 
+// rootPrefix begins the names of threads that plant makes.
+const rootPrefix = "root-"
+
 func (w *trees) root(ctx context.Context) *tree {
 	GinkgoHelper()
-	o := harness.NewThread(w.ns, "root-"+w.text(), "agent")
+	o := harness.NewThread(w.ns, rootPrefix+w.text(), "agent")
 	create(ctx, o)
 	Eventually(ctx, func() error { return w.client().Thread(w.ns, o.Name).SetValue(ctx, "k", 1) }).WithTimeout(w.patience).Should(Succeed())
 	t := w.tree(string(o.UID), o.Name)

@@ -293,10 +293,10 @@ export default createAgent('Slow', {
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 			Expect(err).To(MatchError(ContainSubstring(want)))
 		}
-		refused("give promptRef or handler, not both", func(s *skeinv1.AgentSide) { s.PromptRef.Name = "p" })
+		refused("set exactly one of promptRef and handler", func(s *skeinv1.AgentSide) { s.PromptRef.Name = "p" })
 		refused("set exactly one of promptRef and handler", func(s *skeinv1.AgentSide) { s.Handler = nil })
 		refused("a handler's answer ends its turn", func(s *skeinv1.AgentSide) { s.StopTool = "x" })
-		refused("give the code either inline or by configMapKeyRef", func(s *skeinv1.AgentSide) { s.Handler.Code.Inline = "" })
+		refused("set exactly one of inline and configMapKeyRef", func(s *skeinv1.AgentSide) { s.Handler.Code.Inline = "" })
 
 		state := func(want OmegaMatcher) {
 			GinkgoHelper()
