@@ -118,14 +118,15 @@ func NotFound(name, format string, args ...any) *apierrors.StatusError {
 	return e
 }
 
-// NotStored returns a 503 for a Thread object whose conversation is not set up yet.
+// NotStored returns a 503 for a Thread object whose conversation is not set up yet. why is what it waits for; "" when that takes a
+// moment. Only then clients are told to repeat the request by themselves: kubectl would do so for a minute without a word.
 func NotStored(name, why string) *apierrors.StatusError {
-	message := fmt.Sprintf("thread %q exists but is not set up yet: try again", name)
+	message, after := fmt.Sprintf("thread %q exists but is not set up yet: try again", name), int32(RetrySoon)
 	if why != "" {
-		message = fmt.Sprintf("thread %q exists but is not set up yet (%s): try again once it is", name, why)
+		message, after = fmt.Sprintf("thread %q exists but is not set up yet (%s): try again once it is", name, why), 0
 	}
 	e := apierrors.NewServiceUnavailable(message)
-	e.ErrStatus.Details = details(name, RetrySoon)
+	e.ErrStatus.Details = details(name, after)
 	return e
 }
 
