@@ -139,8 +139,8 @@ var _ = Describe("Prompts", Label("AGT-05"), func() {
 		By("refusing at once what can be seen at once")
 		for says, bad := range map[string]func(*skeinv1.PromptSpec){
 			"set exactly one of text and parts": func(s *skeinv1.PromptSpec) { s.Parts = []skeinv1.PromptPart{{Text: "x"}} },
-			"give exactly one of text":  parts(skeinv1.PromptPart{Text: "x", Include: "y"}),
-			"literal is for text":       parts(skeinv1.PromptPart{Include: "y", Literal: true}),
+			"give exactly one of text":          parts(skeinv1.PromptPart{Text: "x", Include: "y"}),
+			"literal is for text":               parts(skeinv1.PromptPart{Include: "y", Literal: true}),
 			"set at most one of effort and maxTokens": func(s *skeinv1.PromptSpec) {
 				s.Reasoning = &skeinv1.PromptReasoning{Effort: "low", MaxTokens: ptr.To[int64](9)}
 			},

@@ -158,11 +158,11 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 		ns := namespace(ctx)
 		sql := skeinv1.PromptSkill{Name: "sql", Description: "Asks databases.", Instructions: inline("Ask.")}
 		for want, edit := range map[string]func(*skeinv1.PromptSpec){
-			"must be one of spec.skills":                          func(s *skeinv1.PromptSpec) { s.Tools[0].Skill = "sequel" },
-			"spec.skills[0].name":                                 func(s *skeinv1.PromptSpec) { s.Skills[0].Name = "S Q L" },
-			"a skill needs a description":                         func(s *skeinv1.PromptSpec) { s.Skills[0].Description = "" },
+			"must be one of spec.skills":  func(s *skeinv1.PromptSpec) { s.Tools[0].Skill = "sequel" },
+			"spec.skills[0].name":         func(s *skeinv1.PromptSpec) { s.Skills[0].Name = "S Q L" },
+			"a skill needs a description": func(s *skeinv1.PromptSpec) { s.Skills[0].Description = "" },
 			"set exactly one of inline and configMapKeyRef, for the instructions": func(s *skeinv1.PromptSpec) { s.Skills[0].Instructions = skeinv1.SkillText{} },
-			`spec.skills[1]: Duplicate value: {"name":"sql"}`:     func(s *skeinv1.PromptSpec) { s.Skills = append(s.Skills, sql) },
+			`spec.skills[1]: Duplicate value: {"name":"sql"}`:                     func(s *skeinv1.PromptSpec) { s.Skills = append(s.Skills, sql) },
 		} {
 			bad := harness.Prompt(ns, "bad", "model", "builtin:kv")
 			bad.Spec.Skills = []skeinv1.PromptSkill{sql}
