@@ -25,14 +25,15 @@ type laneTier struct {
 
 // testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. Each lane has
 // tiers that keep the processors busy and others that wait, for pods and nodes, and for what was stopped to be noticed.
+// Those that wait come first, because a lane that waits at the end has nothing beside it.
 // v8 and conformance use the same cluster, and cluster looks for what clusters leave behind, of which e2e has some while it
 // runs: so each pair has one lane.
 var testLanes = [][]laneTier{
 	{
 		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
 		{name: "lint", what: "golangci-lint", target: "lint", check: true},
-		{name: "unit", what: "packages that need nothing around them", target: "test-unit"},
 		{name: "outages", what: "rows that hold while managers, databases and networks fail", target: "test-outages"},
+		{name: "unit", what: "packages that need nothing around them", target: "test-unit"},
 	},
 	{
 		{name: "conformance", what: "the rows of the specification, through the public API", target: "test-conformance"},

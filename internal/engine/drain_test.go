@@ -50,9 +50,12 @@ var _ = Describe("Draining", Label("K8S-10"), func() {
 		later = answersLater{w.Models, make(chan struct{}, 100), make(chan struct{}, 100)}
 		w.Models = later
 	})
-	// drain returns how the drain ended, once it has.
+	// drain begins to drain, and returns how that ended, once it has.
 	drain := func(ctx context.Context, e *engine.Engine) <-chan error {
 		ended := make(chan error, 1)
+		begun, leave := context.WithCancel(ctx)
+		leave()
+		_ = e.Drain(begun) // does not wait: what comes from here on finds it begun
 		go func() { ended <- e.Drain(ctx) }()
 		return ended
 	}

@@ -156,9 +156,9 @@ var _ = Describe("A gateway whose ids come from code", func() {
 				idsFrom("x")(s)
 				s.IDProvider.HTTP = &skeinv1.GatewayHTTPIDs{URL: "https://ids.example.com"}
 			},
-			"give the code either inline or by configMapKeyRef": code(func(c *skeinv1.GatewayCodeIDs) { c.Source.Inline = "" }),
-			"write names of headers":                            code(func(c *skeinv1.GatewayCodeIDs) { c.Headers = []string{"a b"} }),
-			"give a duration from 100ms to 30s":                 code(func(c *skeinv1.GatewayCodeIDs) { c.Timeout = &metav1.Duration{Duration: time.Hour} }),
+			"set exactly one of inline and configMapKeyRef": code(func(c *skeinv1.GatewayCodeIDs) { c.Source.Inline = "" }),
+			"write names of headers":                        code(func(c *skeinv1.GatewayCodeIDs) { c.Headers = []string{"a b"} }),
+			"give a duration from 100ms to 30s":             code(func(c *skeinv1.GatewayCodeIDs) { c.Timeout = &metav1.Duration{Duration: time.Hour} }),
 		} {
 			Expect(cluster.Client.Create(ctx, gatewayOf(ns, "chat", "agent", wrong))).To(MatchError(ContainSubstring(says)))
 		}

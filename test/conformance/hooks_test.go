@@ -308,7 +308,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 	},
 		Entry("with a name that is none", `[{hook: before_lunch, code: {inline: "1"}}]`, "after_create_message", SpecTimeout(time.Minute)),
 		Entry("twice", `[{hook: filter_messages, code: {inline: "1"}}, {hook: filter_messages, code: {inline: "2"}}]`, "Duplicate value", SpecTimeout(time.Minute)),
-		Entry("with two sources", `[{hook: filter_messages, code: {inline: "1", configMapKeyRef: {name: a, key: b}}}]`, "either inline or by configMapKeyRef", SpecTimeout(time.Minute)),
+		Entry("with two sources", `[{hook: filter_messages, code: {inline: "1", configMapKeyRef: {name: a, key: b}}}]`, "set exactly one of inline and configMapKeyRef", SpecTimeout(time.Minute)),
 		Entry("with a timeout of nothing", `[{hook: filter_messages, timeout: 0s, code: {inline: "1"}}]`, "from 1ms to 10m", SpecTimeout(time.Minute)),
 	)
 })

@@ -181,7 +181,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("a header of Skein's", func(s *skeinv1.ToolSpec) {
 			s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "Idempotency-Key", Value: ptr.To("x")}}
 		}, "set by Skein", SpecTimeout(2*time.Minute)),
-		Entry("a header without a value", func(s *skeinv1.ToolSpec) { s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "X"}} }, "value or secretKeyRef", SpecTimeout(2*time.Minute)),
+		Entry("a header without a value", func(s *skeinv1.ToolSpec) { s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "X"}} }, "set exactly one of value and secretKeyRef", SpecTimeout(2*time.Minute)),
 		Entry("two ways to say who asks", func(s *skeinv1.ToolSpec) {
 			s.HTTP.Auth = &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{SecretKeyRef: refOf("a", "b")}, Header: &skeinv1.ToolAuthHeader{Name: "X", SecretKeyRef: refOf("a", "b")}}
 		}, "exactly one of basic, bearer and header", SpecTimeout(2*time.Minute)),
