@@ -59,6 +59,12 @@ type SandboxPoolSpec struct {
 	// +optional
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 
+	// HostUsers false gives each pod a user namespace of its own: whoever breaks out of a sandbox is nobody on its node.
+	// Nodes need Linux 6.3, containerd 2.0 and runc 1.2 or later; on another node such a pod does not start. When absent the pods
+	// use the users of their node, as those of a cluster do by default.
+	// +optional
+	HostUsers *bool `json:"hostUsers,omitempty"`
+
 	// NodeSelector of the pods.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`

@@ -120,10 +120,14 @@ var _ = Describe("Threads of one name in two namespaces", Label("THR-01", "THR-1
 func emptied(ctx SpecContext, ns string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
+		var left []string
 		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}} {
 			g.Expect(cluster.Client.List(ctx, l, client.InNamespace(ns))).To(Succeed())
-			g.Expect(objectsOf(l)).To(BeEmpty())
+			for _, o := range objectsOf(l) {
+				left = append(left, fmt.Sprintf("%T %s %s, deleted %v, finalizers %v, owners %+v", o, o.GetName(), o.GetUID(), o.GetDeletionTimestamp(), o.GetFinalizers(), o.GetOwnerReferences()))
+			}
 		}
+		g.Expect(left).To(BeEmpty())
 		retained, err := api().Retained(ctx, ns, "", 100)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(retained.Threads).To(BeEmpty())
@@ -159,7 +163,11 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 			agent string
 			meet  func(Gomega, *runtimeclient.Thread) // that the child is in the state
 		}{
-			"just-declared": {"works", func(Gomega, *runtimeclient.Thread) {}},
+			"just-declared": {"works", func(g Gomega, _ *runtimeclient.Thread) { // a Subagent whose parent goes before it owns it stays
+				var o skeinv1.Subagent
+				g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "just-declared"}, &o)).To(Succeed())
+				g.Expect(o.OwnerReferences).NotTo(BeEmpty())
+			}},
 			"without-agent": {"nobody", func(g Gomega, child *runtimeclient.Thread) {
 				var o skeinv1.Thread
 				g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "without-agent"}, &o)).To(Succeed())

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
@@ -114,6 +115,7 @@ var _ = Describe("A change of the template", func() {
 			},
 			func(s *skeinv1.SandboxPoolSpec) { s.PodMetadata.Annotations = map[string]string{"cost": "a"} },
 			func(s *skeinv1.SandboxPoolSpec) { s.PriorityClassName = "low" },
+			func(s *skeinv1.SandboxPoolSpec) { s.HostUsers = ptr.To(false) },
 			func(s *skeinv1.SandboxPoolSpec) {
 				s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway}}
 			},

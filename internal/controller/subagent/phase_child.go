@@ -37,6 +37,9 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
 			fmt.Sprintf("Thread %q does not exist in namespace %q: create it, or correct spec.threadRef in a new Subagent", name.Name, name.Namespace)}
 		return nil
+	case apierrors.IsNotFound(err) && !metav1.IsControlledBy(s.object, s.parent):
+		s.problem = parentGoing(s.parent)
+		return nil
 	case apierrors.IsNotFound(err):
 		if s.childless, err = r.purged(ctx, s.object); s.childless || err != nil {
 			return err
@@ -56,6 +59,10 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		return fmt.Errorf("read Thread %q: %w", name.Name, err)
 	}
 	if s.object.Spec.ThreadRef != nil {
+		if !metav1.IsControlledBy(s.object, s.parent) && !metav1.IsControlledBy(&child, s.object) {
+			s.problem = parentGoing(s.parent)
+			return nil
+		}
 		if err := r.adopt(ctx, s, &child); s.problem != nil || err != nil {
 			return err
 		}
@@ -82,6 +89,13 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	}
 	s.row = row
 	return err
+}
+
+// parentGoing returns the problem of a Subagent without a child whose parent is being deleted before it owned the Subagent. A child
+// would stay behind when the parent is gone.
+func parentGoing(parent *skeinv1.Thread) *problem {
+	return &problem{skeinv1.ReasonReferenceNotFound,
+		fmt.Sprintf("Thread %q is being deleted: create it again when it is gone, or delete this Subagent", parent.Name)}
 }
 
 // byRun reports whether a run of the parent made the Subagent. Somebody may wait for its child, so a refusal is final.

@@ -109,6 +109,18 @@ var _ = Describe("The subagent controller", func() {
 		r = subagent.New(subagent.Options{Client: e.Client, Live: going{e.Client}, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).OwnerReferences).To(BeEmpty())
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), &skeinv1.Thread{})).To(Satisfy(apierrors.IsNotFound), "a child would be left over")
+		Expect(ready(s)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring("is being deleted")))))
+
+		By("not making an existing Thread its child either")
+		other := &skeinv1.Thread{ObjectMeta: Meta("other"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "worker"}}}
+		e.Create(ctx, other)
+		adopts := &skeinv1.Subagent{ObjectMeta: Meta("adopts"), Spec: skeinv1.SubagentSpec{
+			ParentRef: skeinv1.LocalRef{Name: "parent"}, ThreadRef: &skeinv1.LocalRef{Name: "other"}, Name: "helper"}}
+		e.Create(ctx, adopts)
+		Reconcile(ctx, r, adopts)
+		Expect(Get(ctx, e, other).OwnerReferences).To(BeEmpty())
+		Expect(ready(Get(ctx, e, adopts))).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
 	})
 
 	It("shows the registry entry, with one write for a session that is over within a second", Label("SUB-01", "K8S-07"), func(ctx SpecContext) {

@@ -134,6 +134,7 @@ func podSpec(pool *skeinv1.SandboxPool, set Settings) corev1.PodSpec {
 		TerminationGracePeriodSeconds: ptr.To(int64(killAfter / time.Second)),
 		DNSPolicy:                     corev1.DNSDefault, // it may not resolve names anyway
 		RuntimeClassName:              pool.Spec.RuntimeClassName,
+		HostUsers:                     pool.Spec.HostUsers,
 		NodeSelector:                  pool.Spec.NodeSelector,
 		Tolerations:                   tolerations(pool.Spec.Tolerations),
 		Affinity:                      pool.Spec.Affinity,

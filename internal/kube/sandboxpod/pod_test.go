@@ -74,7 +74,7 @@ var _ = Describe("A sandbox pod", func() {
 		own := []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](5)}}
 		all := corev1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{}}
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
-			NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: own, Affinity: affinity, PriorityClassName: "low", RuntimeClassName: ptr.To("gvisor"),
+			NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: own, Affinity: affinity, PriorityClassName: "low", RuntimeClassName: ptr.To("gvisor"), HostUsers: ptr.To(false),
 			ImagePullSecrets:          []corev1.LocalObjectReference{{Name: "registry"}},
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "host"}, all},
 		}}
@@ -83,6 +83,7 @@ var _ = Describe("A sandbox pod", func() {
 		Expect(spec.Affinity).To(Equal(affinity))
 		Expect(spec.PriorityClassName).To(Equal("low"))
 		Expect(spec.RuntimeClassName).To(HaveValue(Equal("gvisor")))
+		Expect(spec.HostUsers).To(HaveValue(BeFalse()))
 		Expect(spec.ImagePullSecrets).To(HaveExactElements(corev1.LocalObjectReference{Name: "registry"}))
 		Expect(spec.TopologySpreadConstraints).To(HaveExactElements(
 			HaveField("LabelSelector.MatchLabels", HaveKeyWithValue(skeinv1.LabelPool, "p")), Equal(all)))
