@@ -1727,6 +1727,11 @@ func (in *SandboxPoolSpec) DeepCopyInto(out *SandboxPoolSpec) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.HostUsers != nil {
+		in, out := &in.HostUsers, &out.HostUsers
+		*out = new(bool)
+		**out = **in
+	}
 	if in.NodeSelector != nil {
 		in, out := &in.NodeSelector, &out.NodeSelector
 		*out = make(map[string]string, len(*in))
