@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,8 +89,19 @@ func (r *Reconciler) create(ctx context.Context, s *scope, n int) error {
 func stuck(p *corev1.Pod) sandboxpod.Trouble {
 	t := sandboxpod.TroubleOf(p)
 	if t.Text == "" {
-		return sandboxpod.Trouble{Reason: skeinv1.ReasonPodsFailing, Text: fmt.Sprintf("pod %q is not ready after %s", p.Name, startTime)}
+		text := fmt.Sprintf("pod %q is not ready after %s", p.Name, startTime)
+		if notSetUp(p) { // only Events say why
+			text += fmt.Sprintf(": its node cannot set it up, for the reason that 'kubectl describe pod -n %s %s' shows", p.Namespace, p.Name)
+		}
+		return sandboxpod.Trouble{Reason: skeinv1.ReasonPodsFailing, Text: text}
 	}
 	t.Text = fmt.Sprintf("pod %q: %s", p.Name, t.Text)
 	return t
+}
+
+// notSetUp reports whether a pod has a node that has not made its network and its namespaces yet.
+func notSetUp(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+	})
 }

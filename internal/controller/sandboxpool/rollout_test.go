@@ -130,4 +130,16 @@ var _ = Describe("A change of the template", func() {
 		w.pool.Spec.Warm, w.pool.Spec.MaxWarm = 3, new(int32)
 		Expect(hash()).To(Equal(before), "numbers are no part of it")
 	})
+
+	It("says where to read why a node does not set a pod up", Label("COD-09"), func(ctx SpecContext) {
+		w.change(ctx, func(s *skeinv1.SandboxPoolSpec) { s.HostUsers = ptr.To(false) })
+		w.reconcile(ctx)
+		for _, p := range w.pods(ctx) {
+			w.become(ctx, &p, corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}})
+		}
+		w.Clock.Step(3 * time.Minute)
+		w.reconcile(ctx)
+		Expect(w.ready(ctx)).To(And(HaveField("Reason", skeinv1.ReasonPodsFailing), HaveField("Message", And(
+			ContainSubstring("its node cannot set it up"), ContainSubstring("kubectl describe pod -n "+w.pool.Namespace+" ")))))
+	})
 })
