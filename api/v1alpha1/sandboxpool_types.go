@@ -59,7 +59,7 @@ type SandboxPoolSpec struct {
 	// +optional
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 
-	// HostUsers false gives each pod a user namespace of its own: whoever breaks out of a sandbox is nobody on its node.
+	// HostUsers false gives each pod a user namespace of its own. Code that escapes from a pod then has no privileges on the node.
 	// Nodes need Linux 6.3, containerd 2.0 and runc 1.2 or later; on another node such a pod does not start. When absent the pods
 	// use the users of their node, as those of a cluster do by default.
 	// +optional

@@ -23,7 +23,7 @@ type Body struct {
 	Events bool
 	// Lines says that the body is lines of JSON. They count as events do.
 	Lines bool
-	// Keep says that the text of events is kept by whoever reads them.
+	// Keep reports whether the reader keeps the text of events. Then the text stays drawn until the account is closed.
 	Keep bool
 	// OnWait is called before a draw that waits. It may be nil.
 	OnWait func()
@@ -92,7 +92,7 @@ func (b *Body) take(n int64) error {
 		err = b.Account.Draw(b.Context, n)
 	}
 	if errors.Is(err, membudget.ErrClosed) {
-		return nil // nobody waits for the rest, which is read and dropped
+		return nil // the work has ended: the reader discards the rest of the body
 	}
 	return err
 }

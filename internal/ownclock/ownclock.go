@@ -22,8 +22,8 @@ func Now() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 // Until returns the time until t.
 func Until(t time.Time) time.Duration { return t.Sub(Now()) }
 
-// Clock is the clock of this process. Its timers and tickers measure durations, which no move of the clock changes. What Since says of a
-// time before a move has the move in it, which is more than a clock of Go does that is set.
+// Clock is the clock of this process. Its timers and tickers measure durations, which no move of the clock changes. Since includes the
+// move when its argument is from before it. Go's own clock would not, because it is monotonic.
 type Clock struct{ clock.RealClock }
 
 var (

@@ -186,7 +186,7 @@ func (w *trees) choices(ctx context.Context) (out []*tree) {
 	for _, o := range l.Items {
 		if stored := meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionReady) || o.Status.TerminatedAt != 0; stored && o.DeletionTimestamp.IsZero() {
 			t, planting := w.tree(o.Status.ThreadID, o.Name), false
-			if strings.HasPrefix(o.Name, rootPrefix) { // until whoever makes it has written to it, nobody terminates it
+			if strings.HasPrefix(o.Name, rootPrefix) { // no operation chooses a root before its maker has written to it
 				w.locked(func() { planting = !t.kept })
 			}
 			if !planting {

@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("Sandboxes with users of their own", Label("COD-08"), func() {
-	It("run the same code under users that are nobody on the node, or the pool has what the node says", func(ctx SpecContext) {
+	It("run the same code under users that the node does not have, or the pool says that the node cannot set them up", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		p := poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) { s.HostUsers = ptr.To(false) })
 		said := ""

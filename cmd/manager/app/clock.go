@@ -11,14 +11,15 @@ import (
 // clockEnv names a file that says how far the manager's clock is ahead of the machine's. Tests move the clock of one replica by it.
 const clockEnv = "SKEIN_TEST_CLOCK"
 
-// followClock moves the clock as a test says. A manager that is a pod does not start with it: nobody is to have it by accident.
+// followClock moves the clock of this process by the offset in the file that clockEnv names. It returns an error in a pod, so that no
+// installation runs with a moved clock by accident.
 func (o *Options) followClock(ctx context.Context) error {
 	file := os.Getenv(clockEnv)
 	if file == "" {
 		return nil
 	}
 	if o.inCluster() || os.Getenv("POD_NAME") != "" {
-		return fmt.Errorf("%s is for tests of a manager outside of a cluster, and moves its clock: take it away", clockEnv)
+		return fmt.Errorf("%s is for tests of a manager outside of a cluster, and moves its clock: remove this variable", clockEnv)
 	}
 	if err := ownclock.Follow(ctx, file); err != nil {
 		return fmt.Errorf("%s: %w", clockEnv, err)

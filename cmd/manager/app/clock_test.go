@@ -23,7 +23,7 @@ func TestClockMovesForTestsAlone(t *testing.T) {
 
 	t.Setenv(clockEnv, file)
 	t.Setenv("POD_NAME", "skein-manager-0")
-	g.Expect(o.followClock(t.Context())).To(MatchError(ContainSubstring("SKEIN_TEST_CLOCK is for tests of a manager outside of a cluster, and moves its clock: take it away")))
+	g.Expect(o.followClock(t.Context())).To(MatchError(ContainSubstring("SKEIN_TEST_CLOCK is for tests of a manager outside of a cluster, and moves its clock: remove this variable")))
 	g.Expect(time.Until(ownclock.Now())).To(BeNumerically("<", time.Hour))
 	t.Setenv("POD_NAME", "")
 	t.Setenv("KUBECONFIG", "")

@@ -23,7 +23,7 @@ type Definitions interface {
 }
 
 // Runner carries out firings. A *FinalError is not retried, nor is a *HandlerError unless the firing's own policy says
-// so. A *CanceledError is no failure. A *WaitError means that the firing could not begin, which is no attempt. Any other error means that the handler could
+// so. A *CanceledError means that the thread has ended, and is not a failure. A *WaitError means that the firing could not begin, which is no attempt. Any other error means that the handler could
 // not run, or that nobody knows how it ended, so the Runner is called again with the same key.
 type Runner interface {
 	// RunEffect calls the handler of an effect and returns when it has ended.
@@ -112,8 +112,8 @@ type FinalError struct {
 // Error implements error.
 func (e *FinalError) Error() string { return e.Text }
 
-// CanceledError means that the firing's thread was terminated or deleted before the firing had ended. It is not a failure:
-// the schedule goes on for its other threads, and nobody is told.
+// CanceledError means that the firing's thread was terminated or deleted before the firing had ended. It does not
+// count as a failure: the schedule goes on for its other threads, and no webhook for failures is called.
 type CanceledError struct {
 	// Text says why, for people.
 	Text string

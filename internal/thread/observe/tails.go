@@ -245,7 +245,7 @@ func removes(e store.Event) bool {
 	return false
 }
 
-// drop lets go of the first n events. The caller holds mu.
+// drop removes the first n events. The caller holds mu.
 func (t *tail) drop(n int) {
 	if n == 0 {
 		return
@@ -260,7 +260,7 @@ func (t *tail) drop(n int) {
 	t.account.Return(size)
 }
 
-// release lets go of all events: those who wanted them have had a long time.
+// release drops all events. Followers that have not read them since the last recheck read the store.
 func (t *tail) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
