@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# verify.sh: fails when a generated file differs from what its source generates, when a go.mod is not tidy, or when Go
-# code is not formatted. It changes nothing in the work tree: it generates into a temporary folder.
+# verify.sh: fails when a generated file differs from what its source generates, when a go.mod is not tidy, when Go
+# code is not formatted, or when a file is larger than 1 MiB. It changes nothing in the work tree: it generates into a temporary folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/skein-verify.XXXXXX")
@@ -37,6 +37,15 @@ if [ -n "$unformatted" ]; then
 	echo "$unformatted" >&2
 	complain "the files above are not formatted: run 'make fmt' and commit"
 fi
+
+# A program that was built in the wrong place would stay in the history for ever.
+while IFS= read -r -d '' file; do
+	[ -f "$file" ] || continue
+	size=$(wc -c <"$file")
+	if [ "$size" -gt 1048576 ]; then
+		complain "$file has $size bytes, and 1,048,576 are allowed: add it to .gitignore, or let a script make it"
+	fi
+done < <(git ls-files -z --cached --others --exclude-standard)
 
 [ "$bad" -eq 0 ] && echo "verify: everything generated is up to date"
 exit "$bad"
