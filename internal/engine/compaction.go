@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/engine/usage"
@@ -17,7 +17,7 @@ import (
 
 // compactAtRest carries out requests to sum up while no run of the thread is under way, or while the run waits. The caller
 // holds the lease.
-func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, orders []store.InboxItem) error {
+func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, orders []store.InboxItem) error {
 	ctx, done := e.opts.Memory.Begin(ctx, t.Namespace)
 	defer done()
 	agent, err := definition.ForRun(ctx, e.opts.Definitions, t, nil)

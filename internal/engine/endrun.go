@@ -3,11 +3,11 @@ package engine
 import (
 	"context"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/stop"
@@ -100,7 +100,7 @@ func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 type endings struct{ engine *Engine }
 
 // End implements stop.Runs.
-func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, how *ending.Stop) (err error) {
+func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *ending.Stop) (err error) {
 	e := n.engine
 	r := e.newRun(t, fence, active, e.log.WithValues("thread", t.ID))
 	r.record = *last
@@ -113,6 +113,6 @@ func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, a
 }
 
 // LetGo implements stop.Runs.
-func (n endings) LetGo(ctx context.Context, threadID string, active *held.Active) {
+func (n endings) LetGo(ctx context.Context, threadID string, active *activethreads.Active) {
 	n.engine.dispatch.LetGo(ctx, threadID, active)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/lru"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
@@ -23,7 +24,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/engine/executions"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/memory"
 	"github.com/skein-dev/skein/internal/engine/newer"
@@ -71,7 +71,7 @@ type Engine struct {
 	// recent keeps the conversations of threads whose runs have ended.
 	recent *transcript.Cache
 	// held are the threads that this replica works for.
-	held *held.Threads
+	held *activethreads.Threads
 }
 
 // New checks the options and returns an engine. The engine does nothing until Start is called.
@@ -91,7 +91,7 @@ func New(o Options) (*Engine, error) {
 
 		recent: transcript.NewCache(cacheBytes(o.Memory)),
 
-		held:  held.New(),
+		held:  activethreads.New(),
 		drain: drain{started: make(chan struct{})},
 	}
 	e.store = e.newer

@@ -5,12 +5,12 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/request"
 	"github.com/skein-dev/skein/internal/engine/role"
@@ -23,7 +23,7 @@ import (
 )
 
 // newRun returns a run of a thread that is not begun or resumed yet.
-func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active, log logr.Logger) *run {
+func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *activethreads.Active, log logr.Logger) *run {
 	r := &run{engine: e, log: log, Role: role.Role{Thread: t}, fence: fence, active: active}
 	r.code = runcode.New(runcode.Options{Executions: e.executions, Env: e.env, Threads: e.threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
@@ -37,7 +37,7 @@ func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *held.Active
 
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
 // waits.
-func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *held.Active, first bool) (more bool, err error) {
+func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error) {
 	if err := e.drain.interrupted(); err != nil {
 		return false, err
 	}

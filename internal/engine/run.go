@@ -9,12 +9,12 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/handlers"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/limits"
 	"github.com/skein-dev/skein/internal/engine/plan"
@@ -34,7 +34,7 @@ type run struct {
 	engine *Engine
 	log    logr.Logger
 	fence  *store.Fence
-	active *held.Active // shared with the engine, which may cancel it
+	active *activethreads.Active // shared with the engine, which may cancel it
 
 	record     store.Run                // the row of the run, as the next checkpoint writes it
 	resumed    bool                     // the run was under way before: calls without a result may have been made

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ending"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/metrics"
@@ -141,7 +141,7 @@ func (d *Dispatcher) Sweep(ctx context.Context) {
 
 // LetGo lets go of a thread after its lease was released. It queues the thread again when a notification came in
 // the meantime. It also carries out a cancellation that came too late for the run, while the run was being parked.
-func (d *Dispatcher) LetGo(ctx context.Context, id string, a *held.Active) {
+func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Active) {
 	defer close(a.Done)
 	d.opts.PostRun.Add(a.TakeEnded()...)
 	cause := d.opts.Held.Remove(id, a)

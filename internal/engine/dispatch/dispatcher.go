@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/effects"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/newer"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/quota"
@@ -27,7 +27,7 @@ type Options struct {
 	Newer   *newer.Store
 	Queue   *schedule.Queue
 	Leases  *schedule.Leases
-	Held    *held.Threads
+	Held    *activethreads.Threads
 	Stops   *stop.Service
 	Quotas  *quota.Quotas
 	Effects *effects.Worker
@@ -40,7 +40,7 @@ type Options struct {
 	// LeaseTTL and SweepInterval are those of the engine.
 	LeaseTTL, SweepInterval time.Duration
 	// Run executes one run of a thread, or resumes the one that was under way. more is false when the thread rests or waits.
-	Run func(ctx context.Context, threadID string, fence *store.Fence, active *held.Active, first bool) (more bool, err error)
+	Run func(ctx context.Context, threadID string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error)
 	// Interrupted returns an error when this replica prepares to end and begins nothing.
 	Interrupted func() error
 	// Fault marks a point, for crash tests.

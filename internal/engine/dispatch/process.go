@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/ending"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -25,7 +25,7 @@ func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	active := held.NewActive(cancel)
+	active := activethreads.NewActive(cancel)
 	if !d.opts.Held.Register(id, active) {
 		return nil
 	}
@@ -59,7 +59,7 @@ func interruption(cause error) error {
 }
 
 // runAll executes run after run until the thread rests or waits.
-func (d *Dispatcher) runAll(ctx context.Context, id string, fence *store.Fence, active *held.Active) (err error) {
+func (d *Dispatcher) runAll(ctx context.Context, id string, fence *store.Fence, active *activethreads.Active) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -114,7 +114,7 @@ func StartsRun(items []store.InboxItem) bool {
 // PassOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
 // sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
 // hooks from their turn.
-func PassOver(active *held.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem, now int64) bool {
+func PassOver(active *activethreads.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem, now int64) bool {
 	if hooks[0].HeldUntil == 0 {
 		return false
 	}

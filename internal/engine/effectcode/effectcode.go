@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/clock"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/causation"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/executions"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -31,7 +31,7 @@ type Options struct {
 	Definitions ports.Definitions
 	Env         *codeexec.Environment
 	Executions  *executions.Service
-	Held        *held.Threads
+	Held        *activethreads.Threads
 	Clock       clock.WithTickerAndDelayedExecution
 	// Redact removes the secrets of a namespace from a text.
 	Redact func(namespace, text string) string

@@ -40,7 +40,7 @@ type Stop struct {
 	Quiet  bool           // the parent has ended before: nothing is sent to it that would start it again
 
 	// Written is true once the stop has ended the run, and err says why it could not. While a worker of this replica has
-	// the thread, that worker owns them: others read them after held.Active.Done is closed.
+	// the thread, that worker owns them: others read them after activethreads.Active.Done is closed.
 	Written bool
 	Err     error
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/memory"
 	"github.com/skein-dev/skein/internal/engine/ports"
@@ -32,7 +32,7 @@ type Options struct {
 	Effects     ports.Effects
 	Env         *codeexec.Environment
 	Hooks       *hooks.Service
-	Held        *held.Threads
+	Held        *activethreads.Threads
 	Memory      *memory.Service
 	Related     *related.Service // nil where no threads can be made
 	Clock       clock.WithTickerAndDelayedExecution

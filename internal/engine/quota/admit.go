@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/failure"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // Admit lets the holder of a thread's lease begin or resume a run, if the quotas of the namespace have room (K8S-11).
 // Otherwise it records what the thread waits for, and returns a *WaitError.
-func (q *Quotas) Admit(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, resumed bool) error {
+func (q *Quotas) Admit(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, resumed bool) error {
 	err := q.Begin(ctx, t.Namespace, fence, resumed)
 	var full *store.NamespaceQuotaError
 	if err != nil && !errors.As(err, &full) {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -229,7 +229,7 @@ func Split(items []store.InboxItem) (stops []store.InboxItem, calls map[string]b
 // Apply applies pending stop requests to a thread and removes them from its inbox. The caller holds the
 // lease. The run that they are about ends, and work that has not begun does not begin. Runs that began after a stop
 // request arrived are not affected.
-func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence, active *held.Active, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
+func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
 		kept, err := checkpoint.Read(last)
 		if err != nil {

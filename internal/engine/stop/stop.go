@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/ending"
-	"github.com/skein-dev/skein/internal/engine/held"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -71,7 +71,7 @@ func (s *Service) EndElsewhere(ctx context.Context, threadID string, how *ending
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	active := held.NewActive(cancel)
+	active := activethreads.NewActive(cancel)
 	if !s.opts.Held.Register(threadID, active) {
 		return true, nil
 	}

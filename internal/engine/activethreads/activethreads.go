@@ -1,5 +1,5 @@
-// Package held keeps the threads that this replica works for, in runs and beside them, so that their work can be cancelled.
-package held
+// Package activethreads keeps the threads that this replica works for, in runs and beside them, so that their work can be cancelled.
+package activethreads
 
 import (
 	"context"
