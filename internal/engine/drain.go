@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 )
 
 // drain says whether this replica prepares to end.
@@ -56,7 +56,7 @@ func (d *drain) interruptedUnless(codeWaits bool) error {
 		return nil
 	}
 	if d.begun.Load() {
-		return ending.ErrShutdown
+		return cancelcause.ErrShutdown
 	}
 	return nil
 }

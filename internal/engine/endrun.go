@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/clip"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
@@ -22,7 +22,7 @@ const (
 )
 
 // stop ends the run in the way that s requests.
-func (r *run) stop(ctx context.Context, s *ending.Stop) error {
+func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 	if s.RunID != "" && s.RunID != r.record.ID {
 		return nil // another run is under way by now, and continues
 	}
@@ -47,14 +47,14 @@ func (r *run) stop(ctx context.Context, s *ending.Stop) error {
 	return r.engine.stops.StopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
-func (r *run) stopFor(ctx context.Context, s *ending.Stop) error {
+func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
 	text, reason := stoppedText, failure.ReasonStoppedByUser
 	switch s.Kind {
-	case ending.Interrupt, ending.Rollback:
+	case cancelcause.Interrupt, cancelcause.Rollback:
 		return r.giveWay(ctx, s)
-	case ending.Cancel:
+	case cancelcause.Cancel:
 		text, reason = cancelledText, failure.ReasonCancelled
-	case ending.ByUser:
+	case cancelcause.ByUser:
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.Reason
 	return r.end(ctx, "stop", r.Note(r.record.ID, r.engine.now(), text, store.MessageCompleted, nil), text, nil)
@@ -62,12 +62,12 @@ func (r *run) stopFor(ctx context.Context, s *ending.Stop) error {
 
 // giveWay ends the run and queues the message that replaces it, in one transaction (RUN-09). A parent that waits for
 // this run then waits for the next one.
-func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
+func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, failure.ReasonInterrupted, s.Reason
 	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.Thread, r.Agent)
 	step := r.newStep("stop")
-	if s.Kind == ending.Rollback {
+	if s.Kind == cancelcause.Rollback {
 		gone, taken, err := r.engine.stops.TakeBack(ctx, &r.record, r.Checkpoint.Waits)
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func (r *run) giveWay(ctx context.Context, s *ending.Stop) error {
 type endings struct{ engine *Engine }
 
 // End implements stop.Runs.
-func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *ending.Stop) (err error) {
+func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) (err error) {
 	e := n.engine
 	r := e.newRun(t, fence, active, e.log.WithValues("thread", t.ID))
 	r.record = *last

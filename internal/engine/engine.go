@@ -17,11 +17,11 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/effectcode"
 	"github.com/skein-dev/skein/internal/engine/effects"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/engine/executions"
 	"github.com/skein-dev/skein/internal/engine/hooks"
@@ -180,7 +180,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	close(e.drain.started)
 	<-ctx.Done()
 	e.queue.ShutDown()
-	e.held.CancelAll(ending.ErrShutdown)
+	e.held.CancelAll(cancelcause.ErrShutdown)
 	e.die()
 	loops.Wait()
 	e.drain.working.Wait()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/clip"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/postrun"
@@ -77,17 +77,17 @@ func (r *run) fail(ctx context.Context, f *failure.Error) error {
 
 // cancelled ends a run whose context has ended, in the way that its cause requires.
 func (r *run) cancelled(ctx context.Context, cause error) error {
-	ctx, cancel := context.WithTimeout(ctx, ending.ReleaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cancelcause.ReleaseTimeout)
 	defer cancel()
 	if r.record.Status.Ended() {
 		return nil
 	}
-	switch stopped := ending.StopOf(cause); {
+	switch stopped := cancelcause.StopOf(cause); {
 	case stopped != nil:
 		return r.stop(ctx, stopped)
-	case errors.Is(cause, ending.ErrTerminal):
+	case errors.Is(cause, cancelcause.ErrTerminal):
 		return r.engine.stops.EndTerminated(ctx, r.Thread, r.fence, &r.record)
-	case errors.Is(cause, ending.ErrAborted), errors.Is(cause, ending.ErrDestroyed):
+	case errors.Is(cause, cancelcause.ErrAborted), errors.Is(cause, cancelcause.ErrDestroyed):
 		return nil
 	}
 	return cause // the run stays as it is in the log
@@ -169,10 +169,10 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 
 // tellLast calls the hooks for the final messages of a thread that ends with them.
 func (r *run) tellLast(ctx context.Context) {
-	if len(r.hooks.Pending()) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), ending.ErrTerminal) {
+	if len(r.hooks.Pending()) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), cancelcause.ErrTerminal) {
 		return
 	}
-	ctx, cancel := ending.PastTermination(ctx, r.engine.life)
+	ctx, cancel := cancelcause.PastTermination(ctx, r.engine.life)
 	defer cancel()
 	r.hooks.TellLast(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
 }

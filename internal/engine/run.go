@@ -10,9 +10,9 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/deltas"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/engine/hooks"
@@ -85,7 +85,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	if errors.As(err, &f) {
 		return r.fail(ctx, f)
 	}
-	if s := ending.StopOf(err); s != nil {
+	if s := cancelcause.StopOf(err); s != nil {
 		return r.stop(context.WithoutCancel(ctx), s)
 	}
 	return err

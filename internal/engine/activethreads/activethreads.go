@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -174,7 +174,7 @@ func (h *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
 	if a == nil {
 		return nil
 	}
-	if s := ending.StopOf(cause); s != nil && s.RunID != "" && a.run != "" && a.run != s.RunID {
+	if s := cancelcause.StopOf(cause); s != nil && s.RunID != "" && a.run != "" && a.run != s.RunID {
 		return nil
 	}
 	a.end(cause)
@@ -207,7 +207,7 @@ func (h *Threads) CancelAll(cause error) {
 // end cancels the thread. The first cause counts, but termination and purging replace a stop. The caller holds
 // the lock of the Threads.
 func (a *Active) end(cause error) {
-	if a.cause == nil || ending.StopOf(a.cause) != nil {
+	if a.cause == nil || cancelcause.StopOf(a.cause) != nil {
 		a.cause = cause
 	}
 	a.cancel(cause)

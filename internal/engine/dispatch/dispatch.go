@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/metrics"
@@ -74,7 +74,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 	var notReady *definition.NotReadyError
 	var wait *quota.WaitError
 	switch {
-	case err == nil, errors.Is(err, ending.ErrShutdown), errors.Is(err, model.ErrLater):
+	case err == nil, errors.Is(err, cancelcause.ErrShutdown), errors.Is(err, model.ErrLater):
 		d.refused.Forget(id)
 		d.opts.Queue.Forget(id)
 	case errors.As(err, &notReady):
@@ -145,9 +145,9 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 	defer close(a.Done)
 	d.opts.PostRun.Add(a.TakeEnded()...)
 	cause := d.opts.Held.Remove(id, a)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ending.ReleaseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelcause.ReleaseTimeout)
 	defer cancel()
-	if stopped := ending.StopOf(cause); stopped != nil {
+	if stopped := cancelcause.StopOf(cause); stopped != nil {
 		if !stopped.Written && stopped.Err == nil {
 			if _, err := d.opts.Stops.EndElsewhere(ctx, id, stopped); err != nil {
 				stopped.Err = err
@@ -157,11 +157,11 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 		d.opts.Queue.Add(id) // for messages that came since
 		return
 	}
-	if errors.Is(cause, ending.ErrDestroyed) {
+	if errors.Is(cause, cancelcause.ErrDestroyed) {
 		d.opts.Queue.Add(id) // for items that came since, whose notification the run may have taken for its own
 		return
 	}
-	if errors.Is(cause, ending.ErrTerminal) {
+	if errors.Is(cause, cancelcause.ErrTerminal) {
 		if err := d.opts.Stops.EndTerminatedRun(ctx, id); err != nil {
 			d.opts.Log.Error(err, "cannot end the run of a terminated thread", "thread", id)
 		}

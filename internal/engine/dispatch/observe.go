@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -53,8 +53,8 @@ func (d *Dispatcher) observe(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case t.TerminatedAt != 0:
-		d.opts.Held.Detach(id, ending.ErrTerminal)
-		d.opts.Held.Cancel(id, ending.ErrTerminal)
+		d.opts.Held.Detach(id, cancelcause.ErrTerminal)
+		d.opts.Held.Cancel(id, cancelcause.ErrTerminal)
 		return nil
 	}
 	if err := d.opts.Stops.Check(ctx, id); err != nil {

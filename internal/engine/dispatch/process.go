@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
-	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -52,7 +52,7 @@ func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
 // interruption returns the error that remains after a thread was cancelled for cause. It is nil when the run was
 // ended on purpose.
 func interruption(cause error) error {
-	if ending.StopOf(cause) != nil || errors.Is(cause, ending.ErrTerminal) || errors.Is(cause, ending.ErrAborted) || errors.Is(cause, ending.ErrDestroyed) {
+	if cancelcause.StopOf(cause) != nil || errors.Is(cause, cancelcause.ErrTerminal) || errors.Is(cause, cancelcause.ErrAborted) || errors.Is(cause, cancelcause.ErrDestroyed) {
 		return nil
 	}
 	return cause

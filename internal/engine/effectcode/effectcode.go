@@ -11,11 +11,11 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/causation"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/effects"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/executions"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -86,7 +86,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	if err == nil {
 		return x.SaveOutside(ctx)
 	}
-	if errors.Is(context.Cause(ctx), ending.ErrTerminal) {
+	if errors.Is(context.Cause(ctx), cancelcause.ErrTerminal) {
 		return &effects.CanceledError{Text: "the thread was terminated"}
 	}
 	if errors.Is(err, codeexec.ErrNoSandbox) {

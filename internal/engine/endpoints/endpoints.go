@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -238,7 +238,7 @@ func (e *Service) finishWork(ctx context.Context, x *codeexec.Execution) {
 // failed returns the error that says why there is no answer, or why it was cut off.
 func (e *Service) failed(ctx context.Context, x *codeexec.Execution, ep *definition.Endpoint, err error) error {
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, ending.ErrTerminal):
+	case errors.Is(cause, cancelcause.ErrTerminal):
 		return store.ErrTerminated
 	case cause != nil:
 		return cause // the client has gone

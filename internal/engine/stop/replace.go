@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine/ending"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -125,11 +125,11 @@ func (s *Service) Queue(ctx context.Context, st *thread.State, t *store.Thread, 
 		}
 	case skeinv1.RunPolicyInterrupt:
 		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
-			return s.takeOver(ctx, st, t.ID, op, ending.Interrupt)
+			return s.takeOver(ctx, st, t.ID, op, cancelcause.Interrupt)
 		}
 	case skeinv1.RunPolicyRollback:
 		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
-			return s.takeOver(ctx, st, t.ID, op, ending.Rollback)
+			return s.takeOver(ctx, st, t.ID, op, cancelcause.Rollback)
 		}
 	case skeinv1.RunPolicyEnqueue, "":
 	}
@@ -138,7 +138,7 @@ func (s *Service) Queue(ctx context.Context, st *thread.State, t *store.Thread, 
 
 // takeOver queues a message in place of the run that is under way. That run ends in the same transaction, so that a
 // crash leaves both done or neither.
-func (s *Service) takeOver(ctx context.Context, st *thread.State, threadID string, op *store.Enqueue, kind ending.Kind) error {
+func (s *Service) takeOver(ctx context.Context, st *thread.State, threadID string, op *store.Enqueue, kind cancelcause.Kind) error {
 	for {
 		op.IfNoRun = true
 		if err := st.Apply(ctx, op); !errors.Is(err, store.ErrRunning) {
@@ -153,7 +153,7 @@ func (s *Service) takeOver(ctx context.Context, st *thread.State, threadID strin
 		}
 		with := *op
 		with.IfNoRun = false
-		ended, err := s.endRun(ctx, threadID, &ending.Stop{Kind: kind, Reason: "a new message took its place", RunID: last.ID, With: &with})
+		ended, err := s.endRun(ctx, threadID, &cancelcause.Stop{Kind: kind, Reason: "a new message took its place", RunID: last.ID, With: &with})
 		if err != nil {
 			return err
 		}
@@ -185,6 +185,6 @@ func (s *Service) CancelRun(ctx context.Context, threadID, runID, reason string)
 	if r.Status.Ended() {
 		return nil
 	}
-	_, err = s.endRun(ctx, threadID, &ending.Stop{Kind: ending.Cancel, Reason: reason, RunID: runID})
+	_, err = s.endRun(ctx, threadID, &cancelcause.Stop{Kind: cancelcause.Cancel, Reason: reason, RunID: runID})
 	return err
 }

@@ -11,8 +11,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
@@ -27,8 +27,8 @@ import (
 
 // AwaitedStop returns the stop of a child's run that nobody waits for any more. The parent is not told, because it
 // does not wait.
-func AwaitedStop(runID string) *ending.Stop {
-	return &ending.Stop{Reason: "the run that waited for it was ended", Quiet: true, RunID: runID}
+func AwaitedStop(runID string) *cancelcause.Stop {
+	return &cancelcause.Stop{Reason: "the run that waited for it was ended", Quiet: true, RunID: runID}
 }
 
 // AwaitedChild is a child that works, or will work, on calls of its parent.

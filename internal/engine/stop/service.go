@@ -8,8 +8,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/store"
@@ -31,7 +31,7 @@ type Children interface {
 // Runs ends runs, and lets go of the threads whose runs were ended.
 type Runs interface {
 	// End ends a run that nobody executes. The caller holds the lease of the thread.
-	End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *ending.Stop) error
+	End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) error
 	// LetGo lets go of a thread after its lease was released.
 	LetGo(ctx context.Context, threadID string, active *activethreads.Active)
 }

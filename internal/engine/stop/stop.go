@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -19,7 +19,7 @@ import (
 // calls Continue (MSG-08). Both facts are on disk when Stop returns, so a message sent afterwards starts a run.
 // Without a run Stop does nothing.
 func (s *Service) Stop(ctx context.Context, threadID, reason string) error {
-	_, err := s.endRun(ctx, threadID, &ending.Stop{Reason: reason})
+	_, err := s.endRun(ctx, threadID, &cancelcause.Stop{Reason: reason})
 	return err
 }
 
@@ -32,7 +32,7 @@ const (
 
 // endRun ends the run of a thread on any replica, and reports whether it did. It reports false when no run is under
 // way, or none with the requested id.
-func (s *Service) endRun(ctx context.Context, threadID string, how *ending.Stop) (ended bool, err error) {
+func (s *Service) endRun(ctx context.Context, threadID string, how *cancelcause.Stop) (ended bool, err error) {
 	for range endTries {
 		if done := s.opts.Held.Cancelling(threadID, how); done != nil {
 			select {
@@ -59,7 +59,7 @@ func (s *Service) endRun(ctx context.Context, threadID string, how *ending.Stop)
 
 // EndElsewhere ends a run that waits, or that this replica does not execute. moved reports that a holder has just
 // taken up the run.
-func (s *Service) EndElsewhere(ctx context.Context, threadID string, how *ending.Stop) (moved bool, err error) {
+func (s *Service) EndElsewhere(ctx context.Context, threadID string, how *cancelcause.Stop) (moved bool, err error) {
 	last, err := s.opts.Store.Run(ctx, threadID, "")
 	if err != nil || last.Status.Ended() || how.RunID != "" && how.RunID != last.ID {
 		return false, store.IgnoreNotFound(err)
@@ -125,8 +125,8 @@ func (s *Service) Destroy(ctx context.Context, threadID string) error {
 		return err
 	}
 	s.fault("destroy.after")
-	s.opts.Held.Detach(threadID, ending.ErrDestroyed)
-	s.opts.Held.Cancel(threadID, ending.ErrDestroyed)
+	s.opts.Held.Detach(threadID, cancelcause.ErrDestroyed)
+	s.opts.Held.Cancel(threadID, cancelcause.ErrDestroyed)
 	return s.StopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
@@ -170,8 +170,8 @@ func (s *Service) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, 
 // Abort drops the run of a thread at once and writes nothing more, because the thread is about to be purged. It does
 // not wait for the run.
 func (s *Service) Abort(threadID, reason string) {
-	s.opts.Held.Detach(threadID, ending.ErrAborted)
-	if s.opts.Held.Cancel(threadID, ending.ErrAborted) {
+	s.opts.Held.Detach(threadID, cancelcause.ErrAborted)
+	if s.opts.Held.Cancel(threadID, cancelcause.ErrAborted) {
 		s.opts.Log.V(1).Info("run aborted", "thread", threadID, "reason", reason)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/ending"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
@@ -39,8 +39,8 @@ func (s *Service) Terminate(ctx context.Context, threadID, reason string) error 
 	}
 	// The caller may be code of the run that ends now. What follows must not end with that run.
 	ctx = context.WithoutCancel(ctx)
-	s.opts.Held.Detach(threadID, ending.ErrTerminal)
-	if !s.opts.Held.Cancel(threadID, ending.ErrTerminal) {
+	s.opts.Held.Detach(threadID, cancelcause.ErrTerminal)
+	if !s.opts.Held.Cancel(threadID, cancelcause.ErrTerminal) {
 		if err := s.EndTerminatedRun(ctx, threadID); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Package ending has the causes with which the context of a run ends.
-package ending
+// Package cancelcause has the causes with which the context of a run ends.
+package cancelcause
 
 import (
 	"context"
