@@ -16,8 +16,8 @@ import (
 
 	"github.com/skein-dev/skein/internal/controller"
 	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/engine/after"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
+	"github.com/skein-dev/skein/internal/engine/postruntasks"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
@@ -184,7 +184,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 
 		Logger:  o.Logger.WithName("engine"),
 		Redact:  o.secrets.Text,
-		PostRun: after.Tasks(after.Options{Store: data.store, Definitions: resolver, Models: models, Redact: o.secrets.Text, Memory: o.memory}),
+		PostRun: postruntasks.Tasks(postruntasks.Options{Store: data.store, Definitions: resolver, Models: models, Redact: o.secrets.Text, Memory: o.memory}),
 	})
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package after_test
+package postruntasks_test
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/engine/after"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/engine/memory"
 	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/postruntasks"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-func TestAfter(t *testing.T) {
+func TestPostRunTasks(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute) // machines may be busy
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
@@ -47,7 +47,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 			c(&o)
 		}
 		if o.PostRun == nil {
-			o.PostRun = after.Tasks(after.Options{Store: o.Threads.Store(), Definitions: w.Definitions, Models: w.Models})
+			o.PostRun = postruntasks.Tasks(postruntasks.Options{Store: o.Threads.Store(), Definitions: w.Definitions, Models: w.Models})
 		}
 		e, err := engine.New(o)
 		Expect(err).NotTo(HaveOccurred())
@@ -168,7 +168,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		half.When = &skeinv1.ScriptMatch{Matches: "s3c"}
 		agent("a", nil, script("namer", half, enginetest.Say("Nothing of it shown")))
 		start(func(o *engine.Options) {
-			o.PostRun = after.Tasks(after.Options{Store: o.Threads.Store(), Definitions: w.Definitions, Models: w.Models,
+			o.PostRun = postruntasks.Tasks(postruntasks.Options{Store: o.Threads.Store(), Definitions: w.Definitions, Models: w.Models,
 				Redact: func(_, text string) string { return strings.ReplaceAll(text, "s3cret", "[redacted]") }})
 		})
 		id := of("a", "")
@@ -234,7 +234,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		Expect(records(ctx, id)).To(ConsistOf(want))
 		start(func(o *engine.Options) {
 			o.PostRunTimeout, o.LeaseTTL, o.SweepInterval = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
-			tasks := after.Tasks(after.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
+			tasks := postruntasks.Tasks(postruntasks.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
 			o.PostRun = tasks
 		})
 		Eventually(unsettled).WithContext(ctx).Should(BeEmpty())
@@ -246,7 +246,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 	It("cost a run nothing that has none to follow it", func(ctx SpecContext) {
 		agent("a", nil, nil)
 		start(func(o *engine.Options) {
-			tasks := after.Tasks(after.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
+			tasks := postruntasks.Tasks(postruntasks.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
 			for i := range tasks {
 				tasks[i].Do = func(context.Context, postrun.Run) error { panic("not due") }
 			}

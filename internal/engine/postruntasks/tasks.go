@@ -1,7 +1,7 @@
-// Package after has the tasks that follow runs (RUN-07, docs/adr/0029-after-a-run.md): vectors of what was said, for the
+// Package postruntasks has the tasks that follow runs (RUN-07, docs/adr/0029-after-a-run.md): vectors of what was said, for the
 // agent's memory, and a title for the thread. The record of what a run used is not a task: it is written with the run's
 // end.
-package after
+package postruntasks
 
 import (
 	"context"
