@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
+	"github.com/skein-dev/skein/internal/engine/compat"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/effectcode"
 	"github.com/skein-dev/skein/internal/engine/effects"
@@ -26,7 +27,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/executions"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/memory"
-	"github.com/skein-dev/skein/internal/engine/newer"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/related"
@@ -62,7 +62,7 @@ type Engine struct {
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
 	// newer is the store of the engine, which leaves out what only a newer release knows.
-	newer *newer.Store
+	newer *compat.Store
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life  context.Context
 	die   context.CancelFunc
@@ -87,7 +87,7 @@ func New(o Options) (*Engine, error) {
 		opts:    o,
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
-		newer:   newer.New(o.Threads.Store(), o.Logger.WithName("engine")),
+		newer:   compat.New(o.Threads.Store(), o.Logger.WithName("engine")),
 
 		recent: transcript.NewCache(cacheBytes(o.Memory)),
 

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/compat"
 	"github.com/skein-dev/skein/internal/engine/effects"
-	"github.com/skein-dev/skein/internal/engine/newer"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/schedule"
@@ -24,7 +24,7 @@ import (
 // Options of a Dispatcher.
 type Options struct {
 	Store   store.Store
-	Newer   *newer.Store
+	Newer   *compat.Store
 	Queue   *schedule.Queue
 	Leases  *schedule.Leases
 	Held    *activethreads.Threads

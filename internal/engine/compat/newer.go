@@ -1,5 +1,5 @@
-// Package newer leaves alone what only a newer release knows: inbox items, and runs.
-package newer
+// Package compat leaves alone what only a newer release knows: inbox items, and runs.
+package compat
 
 import (
 	"context"

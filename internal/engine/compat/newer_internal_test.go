@@ -1,4 +1,4 @@
-package newer
+package compat
 
 import (
 	"os"
