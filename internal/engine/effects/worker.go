@@ -11,7 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"github.com/skein-dev/skein/internal/engine/fair"
+	"github.com/skein-dev/skein/internal/engine/fairpool"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -209,11 +209,11 @@ func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*clai
 	for _, c := range running {
 		busy[c.namespace]++
 	}
-	waiting := make([]fair.Waiting, len(due))
+	waiting := make([]fairpool.Waiting, len(due))
 	for i, d := range due {
-		waiting[i] = fair.Waiting{Group: d.Namespace, Count: d.Count}
+		waiting[i] = fairpool.Waiting{Group: d.Namespace, Count: d.Count}
 	}
-	shares := fair.Share(w.opts.Workers, busy, waiting)
+	shares := fairpool.Share(w.opts.Workers, busy, waiting)
 	if len(shares) == 0 {
 		return nil, nil
 	}

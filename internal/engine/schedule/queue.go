@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
-	"github.com/skein-dev/skein/internal/engine/fair"
+	"github.com/skein-dev/skein/internal/engine/fairpool"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -41,8 +41,8 @@ type Queue struct {
 	store      store.Store
 	log        logr.Logger
 	work       workqueue.TypedRateLimitingInterface[string]
-	pool       *fair.Pool // by namespace
-	namespaces *lru.Cache // of threads, by their ids
+	pool       *fairpool.Pool // by namespace
+	namespaces *lru.Cache     // of threads, by their ids
 
 	mu sync.Mutex
 	// notified threads have something in their inbox, so nobody needs to check.
@@ -55,7 +55,7 @@ type Queue struct {
 // NewQueue returns an empty queue.
 func NewQueue(o Options) *Queue {
 	return &Queue{
-		store: o.Store, log: o.Log, pool: fair.New(o.Workers, o.NamespaceWorkers), namespaces: lru.New(maxNamespaces),
+		store: o.Store, log: o.Log, pool: fairpool.New(o.Workers, o.NamespaceWorkers), namespaces: lru.New(maxNamespaces),
 		work: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock}),

@@ -1,5 +1,5 @@
-// Package fair runs work of many groups on a bounded number of workers, so that no group holds up another.
-package fair
+// Package fairpool runs work of many groups on a bounded number of workers, so that no group holds up another.
+package fairpool
 
 import "sync"
 

@@ -1,4 +1,4 @@
-package fair
+package fairpool
 
 // Waiting is how much work of a group waits.
 type Waiting struct {

@@ -1,4 +1,4 @@
-package fair_test
+package fairpool_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/skein-dev/skein/internal/engine/fair"
+	"github.com/skein-dev/skein/internal/engine/fairpool"
 )
 
 func TestFair(t *testing.T) {
@@ -23,7 +23,7 @@ func TestFair(t *testing.T) {
 var _ = Describe("A pool of workers", func() {
 	// order has work done on one worker, all of which was given while that was busy, and gives who was served.
 	order := func(give func(add func(group string))) (served []string) {
-		p := fair.New(1, 0)
+		p := fairpool.New(1, 0)
 		hold := make(chan struct{})
 		p.Go("first", func() { <-hold })
 		give(func(group string) { p.Go(group, func() { served = append(served, group) }) })
@@ -46,7 +46,7 @@ var _ = Describe("A pool of workers", func() {
 	})
 
 	It("serves a group in the order in which its work came", func() {
-		p := fair.New(1, 0)
+		p := fairpool.New(1, 0)
 		var served []int
 		for i := range 100 {
 			p.Go("group", func() { served = append(served, i) })
@@ -58,7 +58,7 @@ var _ = Describe("A pool of workers", func() {
 	})
 
 	It("keeps a fifth of the workers for groups of which nothing runs", func() {
-		p := fair.New(10, 0)
+		p := fairpool.New(10, 0)
 		hold := make(chan struct{})
 		for range 100 {
 			p.Go("many", func() { <-hold })
@@ -78,7 +78,7 @@ var _ = Describe("A pool of workers", func() {
 	})
 
 	It("gives no group more than its bound", func() {
-		p := fair.New(10, 3)
+		p := fairpool.New(10, 3)
 		hold := make(chan struct{})
 		for range 20 {
 			p.Go("a", func() { <-hold })
@@ -90,7 +90,7 @@ var _ = Describe("A pool of workers", func() {
 	})
 
 	It("never has more under way than it may, and does everything, under churn", func() {
-		p := fair.New(16, 6)
+		p := fairpool.New(16, 6)
 		var all, done atomic.Int64
 		var each [5]atomic.Int64
 		var over atomic.Bool
@@ -118,7 +118,7 @@ var _ = Describe("A pool of workers", func() {
 	})
 
 	It("holds a goroutine for what runs only", func() {
-		p := fair.New(4, 0)
+		p := fairpool.New(4, 0)
 		hold := make(chan struct{})
 		before := runtime.NumGoroutine()
 		for i := range 10_000 {
@@ -130,7 +130,7 @@ var _ = Describe("A pool of workers", func() {
 	})
 })
 
-func counts(p *fair.Pool) [2]int {
+func counts(p *fairpool.Pool) [2]int {
 	running, waiting := p.Load()
 	return [2]int{running, waiting}
 }
