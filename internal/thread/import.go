@@ -10,8 +10,8 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"github.com/skein-dev/skein/internal/drawn"
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/membudget/jsonbody"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/jsonl"
 )
@@ -59,7 +59,7 @@ func (st *State) Import(ctx context.Context, r io.Reader) (*ImportResult, error)
 	if err := membudget.From(ctx).Draw(ctx, importBytes); err != nil {
 		return nil, err
 	}
-	lines := &drawn.Body{ReadCloser: io.NopCloser(r), Context: ctx, Account: membudget.From(ctx), Lines: true}
+	lines := &jsonbody.Body{ReadCloser: io.NopCloser(r), Context: ctx, Account: membudget.From(ctx), Lines: true}
 	temp := newObject() // no file refers to it, so a sweep removes what a crash leaves
 	defer st.svc.blobs.remove(context.WithoutCancel(ctx), temp)
 	in := &importer{svc: st.svc, limit: MaxImportBytes}

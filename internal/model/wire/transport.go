@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skein-dev/skein/internal/drawn"
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/membudget/jsonbody"
 )
 
 // transport is for models whose Config has none. It is shared by all of them.
@@ -36,7 +36,7 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil && res.Body != nil {
 		w := watchdogOf(req.Context())
 		w.heard()
-		res.Body = &drawn.Body{
+		res.Body = &jsonbody.Body{
 			ReadCloser: &body{ReadCloser: res.Body, left: maxAnswerBytes, watchdog: w}, Context: req.Context(), Account: membudget.From(req.Context()),
 			Events: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"), Keep: true, OnWait: w.pause,
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/drawn"
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/membudget/jsonbody"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -124,7 +124,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if ofCall {
 		sent.answered(resp.StatusCode)
 	}
-	in := &drawn.Body{ReadCloser: resp.Body, Context: req.Context(), Account: membudget.From(req.Context())}
+	in := &jsonbody.Body{ReadCloser: resp.Body, Context: req.Context(), Account: membudget.From(req.Context())}
 	if sent != nil {
 		in.OnRefused = sent.refuse
 	}

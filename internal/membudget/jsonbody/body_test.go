@@ -1,4 +1,4 @@
-package drawn_test
+package jsonbody_test
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/skein-dev/skein/internal/drawn"
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/membudget/jsonbody"
 )
 
-func TestDrawn(t *testing.T) {
+func TestBody(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Drawn answers")
+	RunSpecs(t, "JSON that is read within a memory budget")
 }
 
 var _ = Describe("An answer that is read", Label("K8S-12"), func() {
@@ -27,8 +27,8 @@ var _ = Describe("An answer that is read", Label("K8S-12"), func() {
 		budget = membudget.New(2<<20, time.Millisecond)
 		account = budget.Open("ns")
 	})
-	body := func(ctx SpecContext, r io.Reader) *drawn.Body {
-		return &drawn.Body{ReadCloser: io.NopCloser(r), Context: ctx, Account: account}
+	body := func(ctx SpecContext, r io.Reader) *jsonbody.Body {
+		return &jsonbody.Body{ReadCloser: io.NopCloser(r), Context: ctx, Account: account}
 	}
 
 	It("is drawn with what it becomes when it is decoded", func(ctx SpecContext) {

@@ -1,6 +1,6 @@
-// Package drawn reads answers of others, such as models and MCP servers, whose memory is drawn from the account of the work that
-// they are for as they come.
-package drawn
+// Package jsonbody reads JSON of others, such as answers of models and MCP servers, and draws the memory that it takes from the
+// account of the work that it is for.
+package jsonbody
 
 import (
 	"context"
