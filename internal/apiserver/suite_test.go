@@ -36,7 +36,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/envkeys"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
@@ -140,7 +140,7 @@ func (e *testEnv) outside() Outside {
 	e.definitions.Put("helper", enginetest.Builtin(skeinv1.BuiltinKV))
 	eng, err := engine.New(engine.Options{
 		Threads: e.svc, Definitions: inAnyNamespace{e.definitions}, Children: &enginetest.Children{}, Effects: &e.effects,
-		Sandboxes: enginetest.NoSandboxes{}, Models: provider.NewFactory(nil), Owner: "test", Logger: GinkgoLogr,
+		Sandboxes: enginetest.NoSandboxes{}, Models: providers.NewFactory(nil), Owner: "test", Logger: GinkgoLogr,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return eng

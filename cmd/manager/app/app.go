@@ -21,7 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
@@ -129,7 +129,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := o.openMemory(metrics.Registry); err != nil {
 		return nil, err
 	}
-	models := provider.NewFactory(ownclock.Clock{}).WithLimits(modellimit.New(data.store, ownclock.Clock{}))
+	models := providers.NewFactory(ownclock.Clock{}).WithLimits(modellimit.New(data.store, ownclock.Clock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	resolver := definitions.New(mgr.GetCache(), contents, o.compile, models)
 	resolver.TellSecrets(o.secrets)

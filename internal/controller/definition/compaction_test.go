@@ -10,14 +10,14 @@ import (
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
 
 var _ = Describe("A prompt that asks for compaction", Label("MSG-12", "K8S-02"), func() {
 	It("stays Ready where it cannot have any, and says why", func(ctx SpecContext) {
 		e := New(ctx)
-		c := &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
+		c := &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, providers.NewFactory(nil))}
 		m := &skeinv1.Model{ObjectMeta: Meta("own"), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}}
 		p := &skeinv1.Prompt{ObjectMeta: Meta("p"), Spec: skeinv1.PromptSpec{Text: "x", ModelRef: skeinv1.LocalRef{Name: "own"}, Compaction: &skeinv1.PromptCompaction{ModelRef: &skeinv1.LocalRef{Name: "other"}}}}
 		e.Create(ctx, m, p)

@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
 
@@ -36,7 +36,7 @@ var _ = Describe("The definition controllers", func() {
 	)
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
-		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
+		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, providers.NewFactory(nil))}
 	})
 	ready := func(list []metav1.Condition) *metav1.Condition {
 		return meta.FindStatusCondition(list, skeinv1.ConditionReady)

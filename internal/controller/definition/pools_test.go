@@ -16,7 +16,7 @@ import (
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
 
@@ -29,7 +29,7 @@ var _ = Describe("The SandboxPool of code", Label("COD-09", "K8S-02"), func() {
 	code := skeinv1.CodeSource{Inline: "export default () => 1"}
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
-		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
+		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, providers.NewFactory(nil))}
 		c.defs.RequirePools()
 		agents = of(e, func(a *skeinv1.Agent) *skeinv1.DefinitionStatus { return &a.Status }, c.agent)
 	})

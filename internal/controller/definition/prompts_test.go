@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
 
@@ -33,7 +33,7 @@ var _ = Describe("What a prompt is made of", Label("AGT-05"), func() {
 	include := func(name string) skeinv1.PromptPart { return skeinv1.PromptPart{Include: name} }
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
-		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
+		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, providers.NewFactory(nil))}
 		m := &skeinv1.Model{ObjectMeta: Meta("m"), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted, Script: &skeinv1.ModelScript{Steps: []skeinv1.ScriptStep{{Content: "x"}}}}}
 		e.Create(ctx, m)
 		Reconcile(ctx, of(e, func(m *skeinv1.Model) *skeinv1.DefinitionStatus { return &m.Status }, c.model), m)

@@ -19,7 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/store"
@@ -139,7 +139,7 @@ func States() []State {
 			})
 		}},
 		{Name: "the line for a model's permit", put: func(w *World, h *Held) {
-			w.Models = provider.NewFactory(nil).WithLimits(modellimit.New(&heldPermits{PermitStore: w.Store, held: h}, clock.RealClock{}))
+			w.Models = providers.NewFactory(nil).WithLimits(modellimit.New(&heldPermits{PermitStore: w.Store, held: h}, clock.RealClock{}))
 			w.Definitions.Put(StateAgent, Script(Say("late")), func(a *definition.Agent) {
 				a.A.Model.Spec.Limits = &skeinv1.ModelLimits{MaxConcurrent: 1}
 			})

@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
@@ -62,7 +62,7 @@ func New(dir string) (*World, error) {
 		return nil, err
 	}
 	w := &World{
-		Store: s, Definitions: NewDefinitions(), Sandboxes: NoSandboxes{}, Models: provider.NewFactory(nil),
+		Store: s, Definitions: NewDefinitions(), Sandboxes: NoSandboxes{}, Models: providers.NewFactory(nil),
 		Logger: logr.Discard(), dir: dir, bucket: bucket,
 	}
 	w.Threads = thread.NewService(thread.Options{Store: s, Blobs: bucket})

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
@@ -26,7 +26,7 @@ var _ = Describe("Code that compiles and cannot run", Label("TOL-02", "K8S-01"),
 				m.Facts = inspect.Module(m.Code)
 			}
 			return m, failed
-		}, provider.NewFactory(nil))
+		}, providers.NewFactory(nil))
 	})
 
 	It("is found in every kind that has code, with its place", func(ctx SpecContext) {

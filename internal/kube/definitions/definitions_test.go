@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
@@ -109,7 +109,7 @@ var _ = Describe("Definitions", func() {
 				return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start"}
 			}
 			return compile.Compile(filename, source, lang)
-		}, provider.NewFactory(nil))
+		}, providers.NewFactory(nil))
 		_, err := d.Tools.Resolve(ctx, tool("t", goodCode))
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInternalError, "did not start"))
 		failing = false

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
 
@@ -19,5 +19,5 @@ func TestDefinitions(t *testing.T) {
 }
 
 func resolver(c client.WithWatch) *definitions.Resolver {
-	return definitions.New(c, objects.NewContents(c, c), compile.Compile, provider.NewFactory(nil))
+	return definitions.New(c, objects.NewContents(c, c), compile.Compile, providers.NewFactory(nil))
 }

@@ -1,4 +1,4 @@
-package provider_test
+package providers_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/telemetry"
 )
 
@@ -31,7 +31,7 @@ func TestCallsHaveSpans(t *testing.T) {
 			`"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":2}}}`+"\n\ndata: [DONE]\n\n")
 	}))
 	defer server.Close()
-	client, err := provider.NewFactory(nil).Client(model.Config{Namespace: "ns", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
+	client, err := providers.NewFactory(nil).Client(model.Config{Namespace: "ns", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
 		Provider: skeinv1.ProviderOpenAI, Model: "gpt", Endpoint: server.URL + "/v1",
 	}})
 	if err != nil {
@@ -100,7 +100,7 @@ func TestCallsHaveSpans(t *testing.T) {
 
 // A client that is observed still says how much of the window a request fills, on which compaction depends (MSG-12).
 func TestObservedClientsKnowTheirWindow(t *testing.T) {
-	client, err := provider.NewFactory(nil).Client(model.Config{Namespace: "ns", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
+	client, err := providers.NewFactory(nil).Client(model.Config{Namespace: "ns", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
 		Provider: skeinv1.ProviderOpenAI, Model: "gpt", Endpoint: "http://127.0.0.1:1/v1", Capabilities: &skeinv1.ModelCapabilities{ContextWindow: 700, MaxOutputTokens: 100},
 	}})
 	if err != nil {

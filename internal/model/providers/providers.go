@@ -1,5 +1,5 @@
-// Package provider creates the client that a Model's spec asks for.
-package provider
+// Package providers creates the client that a Model's spec asks for.
+package providers
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package provider_test
+package providers_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 )
 
 func scripted(version string) model.Config {
@@ -21,7 +21,7 @@ func scripted(version string) model.Config {
 }
 
 func TestClientsAreKeptByVersion(t *testing.T) {
-	f := provider.NewFactory(nil)
+	f := providers.NewFactory(nil)
 	get := func(c model.Config) model.Client {
 		t.Helper()
 		client, err := f.Client(c)
@@ -54,7 +54,7 @@ func TestAModelWithoutToolsAndWithASmallWindowReadsTheQuestion(t *testing.T) {
 		_, _ = io.WriteString(w, `data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"fine"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 	}))
 	defer server.Close()
-	client, err := provider.NewFactory(nil).Client(model.Config{Namespace: "a", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
+	client, err := providers.NewFactory(nil).Client(model.Config{Namespace: "a", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
 		Provider: skeinv1.ProviderOpenAI, Model: "m", Endpoint: server.URL + "/v1",
 		Capabilities: &skeinv1.ModelCapabilities{Tools: ptr.To(false), ContextWindow: 2000, MaxOutputTokens: 100},
 	}})
@@ -90,7 +90,7 @@ func TestAModelWithoutToolsAndWithASmallWindowReadsTheQuestion(t *testing.T) {
 }
 
 func TestUnusableModelsAreRefused(t *testing.T) {
-	f := provider.NewFactory(nil)
+	f := providers.NewFactory(nil)
 	bad := scripted("1")
 	bad.Spec.Provider = "telepathy"
 	noSteps := scripted("1")
