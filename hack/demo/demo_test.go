@@ -13,7 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/effectplan"
-	"github.com/skein-dev/skein/internal/model/scripted"
+	"github.com/skein-dev/skein/internal/model/providers/scripted"
 )
 
 func TestSumOrders(t *testing.T) {

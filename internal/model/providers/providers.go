@@ -9,9 +9,9 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/anthropic"
-	"github.com/skein-dev/skein/internal/model/openai"
-	"github.com/skein-dev/skein/internal/model/scripted"
+	"github.com/skein-dev/skein/internal/model/providers/anthropic"
+	"github.com/skein-dev/skein/internal/model/providers/openai"
+	"github.com/skein-dev/skein/internal/model/providers/scripted"
 	"github.com/skein-dev/skein/internal/model/window"
 	"github.com/skein-dev/skein/internal/ownclock"
 )

@@ -15,8 +15,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/openai"
-	"github.com/skein-dev/skein/internal/model/wire/wiretest"
+	"github.com/skein-dev/skein/internal/model/providers/openai"
+	"github.com/skein-dev/skein/internal/model/providers/wire/wiretest"
 )
 
 var _ = Describe("Responses of OpenAI as documented", Label("AGT-06"), func() {

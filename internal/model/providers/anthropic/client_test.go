@@ -15,8 +15,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/anthropic"
-	"github.com/skein-dev/skein/internal/model/wire/wiretest"
+	"github.com/skein-dev/skein/internal/model/providers/anthropic"
+	"github.com/skein-dev/skein/internal/model/providers/wire/wiretest"
 )
 
 const canary = "sk-canary+1/2=3&secret"

@@ -21,7 +21,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/openai"
+	"github.com/skein-dev/skein/internal/model/providers/openai"
 )
 
 const canary = "sk-canary+1/2=3&secret"

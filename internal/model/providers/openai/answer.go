@@ -7,7 +7,7 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/wire"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 // maxToolCalls limits the tool calls of one answer. More are considered an error.

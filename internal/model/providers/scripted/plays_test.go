@@ -12,7 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/scripted"
+	"github.com/skein-dev/skein/internal/model/providers/scripted"
 )
 
 var _ = Describe("A script", Label("AGT-06"), func() {

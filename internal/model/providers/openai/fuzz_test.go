@@ -7,8 +7,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/openai"
-	"github.com/skein-dev/skein/internal/model/wire/wiretest"
+	"github.com/skein-dev/skein/internal/model/providers/openai"
+	"github.com/skein-dev/skein/internal/model/providers/wire/wiretest"
 )
 
 // FuzzStream answers a call with any bytes, with both APIs. The client returns an answer that can be recorded, or says what is wrong, and never

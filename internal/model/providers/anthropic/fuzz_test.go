@@ -7,8 +7,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/anthropic"
-	"github.com/skein-dev/skein/internal/model/wire/wiretest"
+	"github.com/skein-dev/skein/internal/model/providers/anthropic"
+	"github.com/skein-dev/skein/internal/model/providers/wire/wiretest"
 )
 
 // FuzzStream answers a call with any bytes. The client returns an answer that can be recorded, or says what is wrong, and never shows the key.

@@ -17,7 +17,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/openai"
+	"github.com/skein-dev/skein/internal/model/providers/openai"
 )
 
 var _ = Describe("The memory of answers of models", Label("K8S-12", "AGT-06"), func() {

@@ -18,7 +18,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/wire"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 // DefaultEndpoint is the endpoint of a Model that sets none.

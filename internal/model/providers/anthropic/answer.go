@@ -6,7 +6,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/wire"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/wire"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 // responseAnswer collects the events of one streamed response. The result is the complete response in the last event,
