@@ -74,11 +74,11 @@ const (
 	// ReasonInvalidCode: the code compiles but cannot run: an import that sandboxes do not have, no default export, or a
 	// definition of another kind. The message says what to change.
 	ReasonInvalidCode = "InvalidCode"
-	// ReasonAddressForbidden: the URL of a Tool or a Model leads to an address that no declaration opens, such as a loopback address,
+	// ReasonAddressForbidden: the URL of a Tool, a Model, a Webhook or a ThreadGateway's id provider leads to an address that no declaration opens, such as a loopback address,
 	// a cloud's metadata service or the API server.
 	ReasonAddressForbidden = "AddressForbidden"
-	// ReasonAddressNotAllowed: the URL of a Tool or a Model leads to a host that the installation does not let those of this
-	// namespace reach; heals by itself when the Namespace, or the manager's flag, allows it.
+	// ReasonAddressNotAllowed: the URL of a Tool, a Model, a Webhook or a ThreadGateway's id provider leads to a host that the
+	// installation does not let this namespace reach; heals by itself when the Namespace, or the manager's flag, allows it.
 	ReasonAddressNotAllowed = "AddressNotAllowed"
 	// ReasonInvalidSchema: spec.parameters of a Tool or an Effect, or a schema of a Prompt, is not a usable JSON Schema.
 	ReasonInvalidSchema = "InvalidSchema"

@@ -83,7 +83,7 @@ func (c *checker) endpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) error
 }
 
 func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
-	if err := c.exists(ctx, "Agent", g.Namespace, g.Spec.AgentRef.Name, "spec.agentRef", &skeinv1.Agent{}); err != nil {
+	if err := c.readyAgent(ctx, g.Namespace, g.Spec.AgentRef.Name); err != nil {
 		return err
 	}
 	if _, err := c.defs.Gateways.Resolve(ctx, g); err != nil {
@@ -93,17 +93,46 @@ func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
 }
 
 func (c *checker) webhook(ctx context.Context, w *skeinv1.Webhook) error {
+	for i, ref := range w.Spec.AgentRefs { // an Agent that is not Ready can still have runs that end
+		if err := c.exists(ctx, "Agent", w.Namespace, ref.Name, fmt.Sprintf("spec.agentRefs[%d].name", i), &skeinv1.Agent{}); err != nil {
+			return err
+		}
+	}
+	if err := c.defs.Webhooks.CheckAddress(ctx, w); err != nil {
+		return err
+	}
 	_, err := c.defs.Webhooks.Resolve(ctx, w)
 	return err
 }
 
 func (c *checker) receiver(ctx context.Context, w *skeinv1.WebhookReceiver) error {
 	if ref := w.Spec.AgentRef; ref != nil {
-		if err := c.exists(ctx, "Agent", w.Namespace, ref.Name, "spec.agentRef", &skeinv1.Agent{}); err != nil {
+		if err := c.readyAgent(ctx, w.Namespace, ref.Name); err != nil {
+			return err
+		}
+	}
+	if ref := w.Spec.ThreadRef; ref != nil {
+		if err := c.openThread(ctx, w.Namespace, ref.Name); err != nil {
 			return err
 		}
 	}
 	_, err := c.defs.Webhooks.ResolveReceiver(ctx, w)
+	return err
+}
+
+// readyAgent checks the Agent of spec.agentRef.
+func (c *checker) readyAgent(ctx context.Context, namespace, name string) error {
+	var a skeinv1.Agent
+	return c.ready(ctx, "Agent", namespace, name, "spec.agentRef", &a, func() []metav1.Condition { return a.Status.Conditions })
+}
+
+// openThread checks that the Thread of spec.threadRef takes messages and can answer them.
+func (c *checker) openThread(ctx context.Context, namespace, name string) error {
+	var t skeinv1.Thread
+	err := c.ready(ctx, "Thread", namespace, name, "spec.threadRef", &t, func() []metav1.Condition { return t.Status.Conditions })
+	if meta.IsStatusConditionTrue(t.Status.Conditions, skeinv1.ConditionTerminated) {
+		return notReady(skeinv1.ReasonInvalidSpec, "Thread %q has ended and takes no more messages: name another Thread in spec.threadRef, or write spec.agentRef in its place", name)
+	}
 	return err
 }
 

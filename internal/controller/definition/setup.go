@@ -118,7 +118,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			watches: []watch{
 				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap), anyPool(),
 				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}},
-				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.ReadyTurned()},
+			},
+			again: func(g *skeinv1.ThreadGateway) time.Duration {
+				return lookAgain(g.Spec.IDProvider != nil && g.Spec.IDProvider.HTTP != nil)
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Webhook, *skeinv1.Webhook]{
@@ -126,8 +129,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			status: func(w *skeinv1.Webhook) *skeinv1.DefinitionStatus { return &w.Status },
 			check:  c.webhook,
 			list:   func() client.ObjectList { return &skeinv1.WebhookList{} },
-			watches: []watch{content("Secret", objects.IndexSecret),
-				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}}},
+			watches: []watch{
+				content("Secret", objects.IndexSecret),
+				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}},
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
+			},
+			again: func(*skeinv1.Webhook) time.Duration { return lookAgain(true) },
 		}),
 		setup(mgr, o, kind[skeinv1.WebhookReceiver, *skeinv1.WebhookReceiver]{
 			name:   "webhookreceiver",
@@ -136,7 +143,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			list:   func() client.ObjectList { return &skeinv1.WebhookReceiverList{} },
 			watches: []watch{
 				content("Secret", objects.IndexSecret),
-				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.Existence()},
+				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.ReadyTurned()},
+				{object: &skeinv1.Thread{}, index: objects.IndexReceivingThread, predicate: predicate.Or(watches.ReadyTurned(), watches.TerminatedTurned())},
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Prompt, *skeinv1.Prompt]{

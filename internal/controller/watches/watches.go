@@ -118,11 +118,19 @@ func requests(ctx context.Context, reader client.Reader, list client.ObjectList,
 	return reqs
 }
 
-// ReadyTurned passes creations, deletions and changes of a definition's Ready condition.
+// ReadyTurned passes creations, deletions and changes of the Ready condition of a definition or a Thread.
 func ReadyTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return conditions.ReadyChanged(definitionConditions(e.ObjectOld), definitionConditions(e.ObjectNew))
+		return conditions.ReadyChanged(conditionsOf(e.ObjectOld), conditionsOf(e.ObjectNew))
 	}}
+}
+
+// TerminatedTurned passes creations and deletions of Threads, and updates by which one ends for good.
+func TerminatedTurned() predicate.Predicate {
+	ended := func(o client.Object) bool {
+		return meta.IsStatusConditionTrue(conditionsOf(o), skeinv1.ConditionTerminated)
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return ended(e.ObjectOld) != ended(e.ObjectNew) }}
 }
 
 // RestoreEnded passes updates by which a restore lets the controllers act on an object.
@@ -144,7 +152,7 @@ func Existence() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
-func definitionConditions(o client.Object) []metav1.Condition {
+func conditionsOf(o client.Object) []metav1.Condition {
 	switch o := o.(type) {
 	case *skeinv1.Agent:
 		return o.Status.Conditions
@@ -163,6 +171,8 @@ func definitionConditions(o client.Object) []metav1.Condition {
 	case *skeinv1.Webhook:
 		return o.Status.Conditions
 	case *skeinv1.WebhookReceiver:
+		return o.Status.Conditions
+	case *skeinv1.Thread:
 		return o.Status.Conditions
 	}
 	return nil

@@ -35,8 +35,8 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 	return ns.Annotations[outbound.AnnotationPrivateHosts], nil
 }
 
-// JudgeAddresses sets the network against which the addresses of Tools and Models are checked: the one that makes their
-// requests. Call it before the port is used.
+// JudgeAddresses sets the network against which the addresses of Tools, Models, Webhooks and ThreadGateways are checked:
+// the one that makes their requests. Call it before the port is used.
 func (d *Resolver) JudgeAddresses(n *outbound.Network) {
 	d.Tools.network, d.Models.network, d.Webhooks.network, d.Gateways.network = n, n, n, n
 }
@@ -71,6 +71,19 @@ func (gs *Gateways) CheckAddress(ctx context.Context, g *skeinv1.ThreadGateway) 
 		return nil
 	}
 	return judgeAddress(ctx, gs.reader, gs.network.For(g.Namespace), g.Namespace, g.Spec.IDProvider.HTTP.URL)
+}
+
+// CheckAddress returns a *definition.NotReadyError when Skein may not connect to the server of a Webhook.
+func (ws *Webhooks) CheckAddress(ctx context.Context, w *skeinv1.Webhook) error {
+	if ws.network == nil {
+		return nil
+	}
+	err := judgeAddress(ctx, ws.reader, ws.network.For(w.Namespace), w.Namespace, w.Spec.URL)
+	var refused *definition.NotReadyError
+	if errors.As(err, &refused) {
+		return objects.NotReady(refused.Reason, "spec.url: %s. What holds for tools holds for Webhooks too", refused.Message)
+	}
+	return err
 }
 
 // judgeAddress returns a *definition.NotReadyError when the host of a URL will be refused.

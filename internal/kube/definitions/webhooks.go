@@ -47,7 +47,7 @@ func (ws *Webhooks) Find(ctx context.Context, namespace, name, uid string) (*web
 	return ws.Resolve(ctx, &w)
 }
 
-// Resolve reads the keys of a Webhook and checks its address.
+// Resolve reads the keys of a Webhook and checks the name of its host. CheckAddress also looks at the host's addresses.
 func (ws *Webhooks) Resolve(ctx context.Context, w *skeinv1.Webhook) (*webhook.Target, error) {
 	u, err := url.Parse(w.Spec.URL)
 	if err != nil {
@@ -55,7 +55,7 @@ func (ws *Webhooks) Resolve(ctx context.Context, w *skeinv1.Webhook) (*webhook.T
 	}
 	if ws.network != nil {
 		if err := ws.network.For(w.Namespace).Check(u); err != nil {
-			return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.url: %v", err)
+			return nil, objects.NotReady(skeinv1.ReasonAddressNotAllowed, "spec.url: %v", err)
 		}
 	}
 	keys, err := ws.keys(ctx, "webhook", w.Namespace, w.Name, w.Spec.SigningKeys)

@@ -33,7 +33,7 @@ const (
 	// IndexPrompt finds Agents by the Prompts of their sides, and Prompts by the Prompts that they call as tools.
 	IndexPrompt = "skein.prompt"
 	// IndexAgent finds Agents by the agents of their subagents, Prompts by the agents that they call as tools, and
-	// Threads, Subagents, ThreadEndpoints, ThreadGateways and WebhookReceivers by their Agent.
+	// Threads, Subagents, ThreadEndpoints, ThreadGateways, Webhooks and WebhookReceivers by their Agent.
 	IndexAgent = "skein.agent"
 	// IndexShape finds ThreadEndpoints by the shape of their path; see EndpointShape.
 	IndexShape = "skein.shape"
@@ -43,6 +43,8 @@ const (
 	IndexAdopted = "skein.adopted"
 	// IndexThread finds Subagents and ScheduledEffects by the Thread that they belong to.
 	IndexThread = "skein.thread"
+	// IndexReceivingThread finds WebhookReceivers by the Thread that gets their messages.
+	IndexReceivingThread = "skein.receivingThread"
 	// IndexOrigin finds Threads by the Thread that they are forked from.
 	IndexOrigin = "skein.origin"
 	// IndexSandbox finds sandbox pods by pool and state; see SandboxIndex.
@@ -136,6 +138,19 @@ func Indexes() []Index {
 				return []string{ref.Name}
 			}
 			return nil
+		}},
+		{&skeinv1.WebhookReceiver{}, IndexReceivingThread, func(o client.Object) []string {
+			if ref := o.(*skeinv1.WebhookReceiver).Spec.ThreadRef; ref != nil {
+				return []string{ref.Name}
+			}
+			return nil
+		}},
+		{&skeinv1.Webhook{}, IndexAgent, func(o client.Object) []string {
+			var names []string
+			for _, ref := range o.(*skeinv1.Webhook).Spec.AgentRefs {
+				names = append(names, ref.Name)
+			}
+			return names
 		}},
 		{&skeinv1.Webhook{}, IndexSecret, func(o client.Object) []string { return secretsOf(o.(*skeinv1.Webhook).Spec.SigningKeys) }},
 		{&skeinv1.WebhookReceiver{}, IndexSecret, func(o client.Object) []string { return secretsOf(o.(*skeinv1.WebhookReceiver).Spec.SigningKeys) }},
