@@ -22,6 +22,7 @@ type EffectSpec struct {
 	Code CodeSource `json:"code"`
 
 	// Timeout of one firing.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="give a duration from 1ms to 24h such as 60s"
 	// +kubebuilder:default="60s"
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

@@ -78,13 +78,14 @@ type ModelSpec struct {
 	Credentials *ModelCredentials `json:"credentials,omitempty"`
 
 	// Timeout of one model call, streaming included.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="give a duration from 1ms to 24h such as 120s"
 	// +kubebuilder:default="120s"
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	// IdleTimeout is how long the model may send nothing, before its first word or between two; no bound but Timeout when
 	// absent.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms')",message="idleTimeout must be positive"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="give a duration from 1ms to 24h such as 30s, or leave it out for no bound but timeout"
 	// +optional
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 

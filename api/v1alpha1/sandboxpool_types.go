@@ -11,6 +11,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.max) || self.warm <= self.max",message="warm must not be above max"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || self.warm <= self.maxWarm",message="warm must not be above maxWarm"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || !has(self.max) || self.maxWarm <= self.max",message="maxWarm must not be above max"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="give resources.limits.memory of 32Mi or more, such as 512Mi; a number without a unit counts bytes"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('cpu' in self.resources.limits) || quantity(string(self.resources.limits['cpu'])).isGreaterThan(quantity('0'))",message="give resources.limits.cpu above 0 such as 500m, or leave it out for 1"
 type SandboxPoolSpec struct {
 	// Warm sandboxes that wait unclaimed, at the least. 0 keeps none: each first use then waits for a new pod.
 	// +kubebuilder:validation:Minimum=0
@@ -109,16 +111,19 @@ type SandboxPoolSpec struct {
 	RuntimeContext *runtime.RawExtension `json:"runtimeContext,omitempty"`
 
 	// IdleTimeout after which a claimed sandbox that runs nothing is deleted.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="give a duration from 1s to 87600h such as 5m"
 	// +kubebuilder:default="5m"
 	// +optional
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 
 	// MaxWallTime of one execution.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('24h')",message="give a duration from 100ms to 24h such as 60s"
 	// +kubebuilder:default="60s"
 	// +optional
 	MaxWallTime *metav1.Duration `json:"maxWallTime,omitempty"`
 
 	// MaxMemory of one execution's engine.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isInteger() && quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('1Ti')) <= 0",message="give a number of bytes from 1Mi to 1Ti such as 64Mi; a number without a unit counts bytes"
 	// +kubebuilder:default="64Mi"
 	// +optional
 	MaxMemory *resource.Quantity `json:"maxMemory,omitempty"`

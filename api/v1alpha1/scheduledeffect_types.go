@@ -144,6 +144,7 @@ type ScheduledEffectSpec struct {
 
 	// StartingDeadlineSeconds is how late a firing may be. Later ones are skipped, which is recorded. There is no limit when it is absent.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=315360000
 	// +optional
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 

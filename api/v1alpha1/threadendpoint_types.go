@@ -41,6 +41,7 @@ type ThreadEndpointSpec struct {
 	Code CodeSource `json:"code"`
 
 	// Timeout of one request, a streamed answer included. Through the Kubernetes API a request takes a minute at most.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="give a duration from 1ms to 24h such as 30s"
 	// +kubebuilder:default="30s"
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

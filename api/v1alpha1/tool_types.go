@@ -36,6 +36,7 @@ type ToolSpec struct {
 	MCP *MCPServer `json:"mcp,omitempty"`
 
 	// Timeout of one call.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="give a duration from 1ms to 24h such as 60s"
 	// +kubebuilder:default="60s"
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,8 +19,8 @@ const (
 	durationPattern = `^(0|([0-9]{1,5}(\.[0-9]{1,9})?h|[0-9]{1,7}(\.[0-9]{1,9})?m|[0-9]{1,9}(\.[0-9]{1,9})?(s|ms|us|µs|ns)){1,4})$`
 	quantityPattern = `^[+-]?[0-9.]{1,30}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
 	// In a list of limits, the message of a rule would exceed the cost that older API servers allow for a schema, so
-	// a pattern must do.
-	listedQuantityPattern = `^[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
+	// a pattern must do. It has no sign: no resource of a pod may be negative.
+	listedQuantityPattern = `^[+]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
 	dayPattern            = `((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))`
 	timePattern           = `^[0-9]{4}-` + dayPattern + `T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	leapRule              = `!self.matches('^[0-9]{4}-02-29T') || (int(self.substring(0, 4)) % 4 == 0 && (int(self.substring(0, 4)) % 100 != 0 || int(self.substring(0, 4)) % 400 == 0))`
@@ -72,10 +73,12 @@ func narrow(schema map[string]any, t reflect.Type) {
 		case values == nil:
 		case t.Elem() == reflect.TypeFor[resource.Quantity]():
 			values["pattern"], values["maxLength"] = listedQuantityPattern, int64(maxLength)
+			values["minimum"] = int64(0) // of those that are written as numbers
 		default:
 			narrow(values, t.Elem())
 		}
 	case reflect.Struct:
+		boundOfKubernetes(schema, t)
 		for name, property := range object(schema, "properties") {
 			if f, ok := fieldOf(t, name); ok {
 				narrow(property.(map[string]any), f)
@@ -116,6 +119,23 @@ func bound(schema map[string]any, lowest, highest int64) {
 	}
 	if _, ok := schema["maximum"]; !ok {
 		schema["maximum"] = highest
+	}
+}
+
+// ofKubernetes has the bounds of integers in types of Kubernetes, which their Go types do not name. The API server would accept
+// another value in a SandboxPool, and refuse each of its pods.
+var ofKubernetes = map[reflect.Type]map[string][2]int64{
+	reflect.TypeFor[corev1.PreferredSchedulingTerm]():  {"weight": {1, 100}},
+	reflect.TypeFor[corev1.WeightedPodAffinityTerm]():  {"weight": {1, 100}},
+	reflect.TypeFor[corev1.TopologySpreadConstraint](): {"maxSkew": {1, math.MaxInt32}, "minDomains": {1, math.MaxInt32}},
+}
+
+// boundOfKubernetes sets the bounds of a type of Kubernetes.
+func boundOfKubernetes(schema map[string]any, t reflect.Type) {
+	for name, limits := range ofKubernetes[t] {
+		if property := object(schema, "properties", name); property != nil {
+			bound(property, limits[0], limits[1])
+		}
 	}
 }
 
