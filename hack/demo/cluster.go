@@ -74,12 +74,12 @@ func (d *demo) startCluster(ctx context.Context) error {
 			env[k] = v
 		}
 	}
-	d.kubeconfig = env["KUBECONFIG"]
-	if d.kubeconfig == "" || env["KUBEBUILDER_ASSETS"] == "" {
+	d.kubeconfig, d.kubernetes = env["KUBECONFIG"], env["KUBEBUILDER_ASSETS"]
+	if d.kubeconfig == "" || d.kubernetes == "" {
 		return fmt.Errorf("devcluster env printed neither KUBECONFIG nor KUBEBUILDER_ASSETS: %q", out)
 	}
 	d.setenv("KUBECONFIG", d.kubeconfig)
-	d.setenv("PATH", strings.Join([]string{filepath.Join(d.root, "bin"), env["KUBEBUILDER_ASSETS"], os.Getenv("PATH")}, ":"))
+	d.setenv("PATH", strings.Join([]string{filepath.Join(d.root, "bin"), d.kubernetes, os.Getenv("PATH")}, ":"))
 	nodes, err := d.output(ctx, "kubectl", "get", "nodes", "-o", "name")
 	if err != nil {
 		return err

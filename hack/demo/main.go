@@ -46,7 +46,7 @@ func run(down bool) int {
 	}
 	if err == nil {
 		d.say("The demo is over after %s. The cluster is still there:", seconds(time.Since(began)))
-		fmt.Printf("  export KUBECONFIG=%s PATH=%s:$PATH\n  kubectl skein send -n demo --help\n", d.kubeconfig, filepath.Join(d.root, "bin"))
+		fmt.Print(d.afterwards())
 		fmt.Println("  make demo-down     # removes it")
 		return 0
 	}
@@ -64,6 +64,13 @@ func run(down bool) int {
 		return 130
 	}
 	return 1
+}
+
+// afterwards returns commands with which a person looks around in the cluster. They need nothing of this machine: the first one
+// puts the cluster's kubectl and the plugin into PATH.
+func (d *demo) afterwards() string {
+	return fmt.Sprintf("  export KUBECONFIG=%s PATH=%s:$PATH\n  kubectl skein list -n %s\n  kubectl skein chat -n %s --agent analyst\n",
+		quote([]string{d.kubeconfig}), quote([]string{filepath.Join(d.root, "bin") + ":" + d.kubernetes}), namespace, namespace)
 }
 
 // play runs the steps of the demo.

@@ -19,6 +19,7 @@ type demo struct {
 	state      string // a folder for the files of a running demo
 	cluster    string // the name of the cluster
 	kubeconfig string
+	kubernetes string // the folder with the cluster's programs, kubectl among them
 	env        []string
 	colour     bool
 	node       bool
