@@ -115,7 +115,7 @@ standard input, so that no shell history keeps it. It drops one newline at the e
 				if err != nil {
 					return err
 				}
-				value = strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+				value = withoutNewline(string(data))
 			}
 			t, err := p.thread(args[0])
 			if err != nil {

@@ -93,7 +93,7 @@ func (p *plugin) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 // requestTimeout returns the value of --request-timeout. 0 means no limit.
 func (p *plugin) requestTimeout() (time.Duration, error) {
-	cfg, err := p.flags.ToRESTConfig()
+	cfg, err := p.restConfig()
 	if err != nil {
 		return 0, err
 	}

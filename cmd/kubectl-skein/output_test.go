@@ -29,7 +29,7 @@ var otherOutput = map[string]string{
 	"chat": "a conversation", "watch": "a conversation", "send": "an answer", "dev": "a conversation",
 	// They change something and say so in a line.
 	"archive": "", "unarchive": "", "approve": "", "refuse": "", "stop": "", "continue": "", "destroy": "", "terminate": "", "purge": "", "cancel": "", "notify": "", "emit": "",
-	"import": "", "restore": "", "files cp": "", "files rm": "", "kv set": "", "kv delete": "", "state set": "", "state delete": "", "env set": "", "env unset": "", "env rotate": "",
+	"import": "", "restore": "", "files cp": "", "files rm": "", "kv set": "", "kv delete": "", "state set": "", "state delete": "", "env set": "", "env unset": "", "provide": "", "env rotate": "",
 	"effect run": "", "effect backfill": "", "effect suspend": "", "effect resume": "", "effect cancel": "", "webhook redeliver": "",
 }
 
@@ -89,6 +89,8 @@ var _ = Describe("--output", func() {
 			{"approvals hello", `^$`, "", "approvals"},
 			{"files ls hello", `^/a.txt\n$`, "STORAGE", "files"},
 			{"kv list hello", `^region\n$`, "", "keys"},
+			{"list", `^thread.skein.dev/`, "PARENT", "items"},
+			{"show hello", `^thread.skein.dev/hello\n$`, "", "spec"},
 			{"history", `(?m)^thread.skein.dev/hello$`, "TASK", "items"},
 			{"effect list", `^scheduledeffect.skein.dev/remind\n$`, "EFFECT", "items"},
 			{"tree", `(?m)^Thread/hello\nSubagent/audit\nThread/audit$`, "", "items"},

@@ -22,7 +22,7 @@ func (p *plugin) places() map[string]candidates {
 		"EFFECT": p.objectNames("ScheduledEffectList"), "WEBHOOK": p.objectNames("WebhookList"),
 		"endpoint PATH": p.endpointPaths, "files rm PATH": p.filePaths, "FOLDER": p.filePaths,
 		"purge ID": p.retainedIDs, "adopt ID": p.orphanIDs, "webhook redeliver ID": p.deliveryIDs,
-		"skill NAME": p.skillNames, "env unset NAME": p.variables(""), "env set NAME[=VALUE]": p.variables("="),
+		"skill NAME": p.skillNames, "provide NAME": p.wantedVariables, "env unset NAME": p.variables(""), "env set NAME[=VALUE]": p.variables("="),
 		"KEY": p.threadKeys, "state get KEY": p.stateKeys, "state set KEY": p.stateKeys, "state delete KEY": p.stateKeys,
 	}
 }
@@ -31,7 +31,7 @@ func (p *plugin) places() map[string]candidates {
 func (p *plugin) flagPlaces() map[string]candidates {
 	return map[string]candidates{
 		"namespace": p.namespaces, "context": p.contexts, "thread": p.objectNames("ThreadList"), "agent": p.objectNames("AgentList"), "run": p.runIDs,
-		"webhook": p.objectNames("WebhookList"), "policy": words("enqueue", "reject", "interrupt", "rollback"), "archived": words("false", "true", "all"),
+		"webhook": p.objectNames("WebhookList"), "policy": words("enqueue", "reject", "interrupt", "rollback"), "state": words(threadStates...), "archived": words("false", "true", "all"),
 		"role": words("system", "user", "assistant", "tool"), "side": words("a", "b"), "check": words("auto", "always", "never"),
 		"status": words(runtimev1.DeliveryPending, runtimev1.DeliveryDelivered, runtimev1.DeliveryDead),
 	}
@@ -121,6 +121,17 @@ func (p *plugin) variables(behind string) candidates {
 		slices.Sort(names)
 		return slices.Compact(names), err
 	}
+}
+
+// wantedVariables returns the variables that a thread waits for.
+func (p *plugin) wantedVariables(ctx context.Context, args []string) ([]string, error) {
+	return ofThread(p, args, func(t *runtimeclient.Thread) ([]runtimev1.EnvWanted, error) {
+		pending, err := t.PendingEnv(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return pending.Variables, nil
+	}, func(v *runtimev1.EnvWanted) string { return v.Name + "\t" + safe(v.Description) })
 }
 
 // skillNames returns the active skills of a thread, and nothing of those that could be activated: the thread's record does

@@ -139,6 +139,9 @@ func (e *echo) turn(ctx context.Context, id string) {
 		return
 	}
 	for _, item := range items {
+		if item.Kind != store.InboxMessage {
+			continue // only a run that waits needs it
+		}
 		var m store.Message
 		Expect(json.Unmarshal(item.Payload, &m)).To(Succeed())
 		if strings.HasPrefix(*m.Content, "wait") && !e.free.Load() {

@@ -45,6 +45,9 @@ type blocker struct {
 	somebody bool
 }
 
+// text returns the reason and the message.
+func (b blocker) text() string { return strings.TrimSuffix(b.reason+": "+b.message, ": ") }
+
 // source is what reasons watches.
 type source struct {
 	list    client.ObjectList
@@ -182,11 +185,7 @@ func (r *reasons) say(ctx context.Context, b blocker) {
 	case blocker{}:
 		fmt.Fprintf(r.out, "thread/%s goes on\n", r.name)
 	default:
-		text := "thread/" + r.name + " waits: " + b.reason
-		if b.message != "" {
-			text += ": " + b.message
-		}
-		fmt.Fprintln(r.out, indent(safe(text)))
+		fmt.Fprintln(r.out, indent(safe("thread/"+r.name+" waits: "+b.text())))
 		for _, next := range r.nextSteps(ctx, b) {
 			fmt.Fprintln(r.out, "  "+safe(next))
 		}
@@ -212,7 +211,7 @@ func (r *reasons) nextSteps(ctx context.Context, b blocker) []string {
 		}
 		return steps
 	case skeinv1.ReasonEnvMissing:
-		return []string{fmt.Sprintf("%s env pending %s", r.command, r.name)}
+		return []string{fmt.Sprintf("%s provide %s", r.command, r.name)}
 	case skeinv1.ReasonWaitingForChild:
 		return []string{fmt.Sprintf("%s tree %s", r.command, r.name)}
 	case "Parked":
@@ -229,7 +228,7 @@ func (r *reasons) timeout(d time.Duration) error {
 	text := fmt.Sprintf("no end of the run within %s", d)
 	code := exitTimeout
 	if b.reason != "" {
-		text += ", for the thread waits (" + strings.TrimSuffix(b.reason+": "+b.message, ": ") + ")"
+		text += ", for the thread waits (" + b.text() + ")"
 	}
 	if b.somebody {
 		code = exitWaits

@@ -59,20 +59,21 @@ right, the command names the ClusterRole that has it.`,
 	cmd.SetErr(streams.ErrOut)
 	p.flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newChat(p), newCreate(p), newSend(p), newMessages(p), newWatch(p), newObserve(p), newLogs(p), newTree(p), newMap(p), newHandoff(p), newCompact(p),
-		newFiles(p), newKV(p), newState(p), newCode(p), newEnv(p), newHistory(p), newFork(p), newArchive(p), newUnarchive(p),
+		newChat(p), newCreate(p), newList(p), newShow(p), newSend(p), newMessages(p), newWatch(p), newObserve(p), newLogs(p), newTree(p), newMap(p), newHandoff(p), newCompact(p),
+		newFiles(p), newKV(p), newState(p), newCode(p), newEnv(p), newProvide(p), newHistory(p), newFork(p), newArchive(p), newUnarchive(p),
 		newRuns(p), newCancel(p), newRerun(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newMemory(p), newUsage(p), newQuota(p), newExport(p), newImport(p), newBackup(p), newRestore(p), newAdopt(p),
 		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p), newCheck(p), newVersion(p), newWebhook(p), newBuild(p), newDev(p),
 	)
 	p.complete(cmd)
+	strict(cmd)
 	return cmd
 }
 
 // config returns the cluster's address and credentials, and the namespace, from the flags and the kubeconfig.
 func (p *plugin) config() (*rest.Config, string, error) {
-	cfg, err := p.flags.ToRESTConfig()
+	cfg, err := p.restConfig()
 	if err != nil {
 		return nil, "", err
 	}
@@ -81,6 +82,15 @@ func (p *plugin) config() (*rest.Config, string, error) {
 	}
 	ns, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
 	return cfg, ns, err
+}
+
+// restConfig returns the cluster's address and credentials.
+func (p *plugin) restConfig() (*rest.Config, error) {
+	cfg, err := p.flags.ToRESTConfig()
+	if err == nil && cfg.Timeout < 0 {
+		return nil, fmt.Errorf("--request-timeout=%s: give a duration above 0 such as 30s, or 0 for no limit", cfg.Timeout)
+	}
+	return cfg, err
 }
 
 // thread returns a client of the runtime API for one thread.

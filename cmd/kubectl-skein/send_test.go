@@ -74,7 +74,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		s := c.start("send", "hello", "wait for it", "--wait")
 		Eventually(s.err.String).Should(Equal("thread/hello waits: ReferenceNotReady: Secret openai does not exist: create it\n"))
 		show(ctx, "Waiting", ready, metav1.Condition{Type: skeinv1.ConditionExecuting, Status: metav1.ConditionTrue, Reason: skeinv1.ReasonEnvMissing, Message: "the agent helper needs values for KEY"})
-		Eventually(s.err.String).Should(HaveSuffix("thread/hello waits: EnvMissing: the agent helper needs values for KEY\n  kubectl skein -n " + c.ns + " env pending hello\n"))
+		Eventually(s.err.String).Should(HaveSuffix("thread/hello waits: EnvMissing: the agent helper needs values for KEY\n  kubectl skein -n " + c.ns + " provide hello\n"))
 		echoes.approvals = []approval.Call{{ToolCallID: "call_1", Name: "pay", Arguments: `{"amount":120}`}}
 		DeferCleanup(func() { echoes.approvals = nil })
 		show(ctx, "Waiting", ready, metav1.Condition{Type: skeinv1.ConditionExecuting, Status: metav1.ConditionTrue, Reason: skeinv1.ReasonWaitingForApproval, Message: "calls wait for approval: pay (call_1)"})
