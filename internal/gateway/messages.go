@@ -54,6 +54,10 @@ const (
 // metadataSession is the key of a message's metadata that names the request that brought it (IDS-05).
 const metadataSession = "sessionId"
 
+// metadataDigest is the key of a message's metadata that has the digest of what a client sent with an Idempotency-Key. Hooks may
+// change the content, and secrets are taken out of it.
+const metadataDigest = "digest"
+
 // maxPageBytes bounds the texts of a page.
 const maxPageBytes = 8 << 20
 
@@ -177,11 +181,16 @@ func (s *Server) say(q *request, in *saying, sinkOf func() sink) error {
 	if hooks := s.opts.Engine.MessageHooks(q.Context(), row); hooks != nil {
 		st = st.WithHooks(hooks)
 	}
-	sent, err := s.opts.Engine.Queue(q.Context(), st, row, thread.NewMessage{
-		Content: &in.content, IdempotencyKey: in.key, Metadata: map[string]any{metadataSession: sessionOf(q.answer.Header())},
-	}, "")
+	metadata := map[string]any{metadataSession: sessionOf(q.answer.Header())}
+	if in.key != "" {
+		metadata[metadataDigest] = digestOf(in.content)
+	}
+	sent, err := s.opts.Engine.Queue(q.Context(), st, row, thread.NewMessage{Content: &in.content, IdempotencyKey: in.key, Metadata: metadata}, "")
 	if err != nil {
 		return err
+	}
+	if was, ok := sent.Metadata[metadataDigest]; ok && in.key != "" && was != digestOf(in.content) {
+		return errUsedKey
 	}
 	after := row.LastSeq
 	if sent.Status != store.MessagePending {

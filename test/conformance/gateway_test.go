@@ -252,6 +252,17 @@ var _ = Describe("The gateway for end users", func() {
 		}).Should(Equal(404), "there is no key to fall back to")
 	}, SpecTimeout(5*time.Minute))
 
+	It("answers a repeat with the same key as the first time, and refuses another message with it", Label("IDS-03", "MSG-10"), func(ctx SpecContext) {
+		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
+		first := tell(ctx, http.DefaultClient, ns, "go", "Idempotency-Key", "k")
+		again := tell(ctx, http.DefaultClient, ns, "go", "Idempotency-Key", "k", "x-thread-id", first.id())
+		Expect(again.id()).To(Equal(first.id()))
+		other := knock(ctx, http.DefaultClient, "POST", ns, "chat/v1/message", said("stay"), "Idempotency-Key", "k", "x-thread-id", first.id())
+		Expect(other.status).To(Equal(http.StatusUnprocessableEntity), other.body)
+		Expect(other.body).To(ContainSubstring("this Idempotency-Key was used for another message"))
+		tell(ctx, http.DefaultClient, ns, "stay", "Idempotency-Key", "k2", "x-thread-id", first.id())
+	}, SpecTimeout(2*patience))
+
 	It("names each request in x-session-id, twenty at once", Label("IDS-05"), func(ctx SpecContext) {
 		ns, _ := openDoor(ctx, echo)
 		var mu sync.Mutex

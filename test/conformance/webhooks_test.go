@@ -172,7 +172,7 @@ export default defineEffect({ execute: async () => { throw new Error('the bank i
 		}
 		text, err = cluster.Plugin(ctx, "-n", ns, "webhook", "redeliver", "nothing")
 		Expect(err).To(HaveOccurred())
-		Expect(text).To(ContainSubstring("not found"))
+		Expect(text).To(ContainSubstring(`the namespace has no delivery "nothing"`))
 	}, SpecTimeout(5*time.Minute))
 
 	It("from outside become one message for each delivery, however often it comes; forged, old and large ones become none", func(ctx SpecContext) {

@@ -2,12 +2,14 @@
 package webhooks
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -47,6 +49,9 @@ func (h *Handler) List(c *call.Call) error {
 // Redeliver answers POST webhookdeliveries/{id}/redeliver: the delivery is sent again, with the same id.
 func (h *Handler) Redeliver(c *call.Call) error {
 	d, err := h.Store.Redeliver(c.Context(), c.Namespace, c.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return status.NotFound(c.Name, "the namespace has no delivery %q: it was removed, or never was; GET webhookdeliveries lists those that there are", c.Name)
+	}
 	if err != nil {
 		return err
 	}
