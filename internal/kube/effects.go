@@ -53,8 +53,8 @@ type EffectStore interface {
 	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
 	StopEffect(ctx context.Context, effectID string) error
 	PutEffectArgs(ctx context.Context, a store.EffectArgs) error
-	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
-	RemoveEffectArgs(ctx context.Context, id string) error
+	EffectArgs(ctx context.Context, threadID, id string) (json.RawMessage, error)
+	RemoveEffectArgs(ctx context.Context, threadID, id string) error
 	ClaimRoom(ctx context.Context, c store.RoomClaim) error
 	ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
 }
@@ -77,7 +77,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 	s := &skeinv1.ScheduledEffect{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       thread.Namespace,
-			Name:            objects.DerivedName(thread.Name+"-"+req.Name, thread.ID, req.Cause),
+			Name:            effectName(thread.Name, req.Name, thread.ID, req.Cause),
 			Labels:          objects.RuntimeLabels(thread),
 			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: req.Cause},
 			OwnerReferences: []metav1.OwnerReference{objects.ThreadOwner(thread.Name, thread.OwnerUID())},
@@ -132,7 +132,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect, args json.RawMessage) error {
 	if len(args) > 0 && string(args) != "null" {
 		// What code or a model said stays out of etcd (K8S-07). The arguments are stored before the object that names them.
-		s.Spec.ArgsRef = objects.Hash([]byte(thread.ID), []byte(s.Annotations[skeinv1.AnnotationIdempotencyKey]))
+		s.Spec.ArgsRef = argsRef(s, thread.ID)
 		if err := e.store.PutEffectArgs(ctx, store.EffectArgs{ID: s.Spec.ArgsRef, Namespace: thread.Namespace, ThreadID: thread.ID, Args: args}); err != nil {
 			return fmt.Errorf("store the arguments: %w", err)
 		}
@@ -199,7 +199,7 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 		if due.IsZero() {
 			continue
 		}
-		args, err := e.args(ctx, s)
+		args, err := e.args(ctx, thread, s)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // it has fired meanwhile, or its thread is being purged
 		}
@@ -237,9 +237,9 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return false, fmt.Errorf("delete ScheduledEffect %q: %w", s.Name, err)
 		}
-		if s.Spec.ArgsRef != "" {
+		if HasArgs(s, thread.ID) {
 			// The effect is removed, whatever comes of this: what is left goes with the thread.
-			_ = e.store.RemoveEffectArgs(ctx, s.Spec.ArgsRef)
+			_ = e.store.RemoveEffectArgs(ctx, thread.ID, s.Spec.ArgsRef)
 		}
 		return true, nil
 	}
@@ -314,11 +314,30 @@ func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1
 	return out, nil
 }
 
-// args returns the arguments of an effect, {} when it has none.
-func (e *Effects) args(ctx context.Context, s *skeinv1.ScheduledEffect) (json.RawMessage, error) {
+// HasArgs reports whether spec.argsRef names the arguments that were stored for this effect of a thread. People can write any name
+// there: the name of arguments that another effect has, in another thread or namespace, is not theirs to read.
+func HasArgs(s *skeinv1.ScheduledEffect, threadID string) bool {
+	return s.Spec.ArgsRef != "" && s.Spec.ArgsRef == argsRef(s, threadID) && s.Spec.ThreadRef != nil &&
+		s.Name == effectName(s.Spec.ThreadRef.Name, s.Spec.Effect, threadID, s.Annotations[skeinv1.AnnotationIdempotencyKey])
+}
+
+// argsRef returns the name of the arguments that are stored for an effect of a thread.
+func argsRef(s *skeinv1.ScheduledEffect, threadID string) string {
+	return objects.Hash([]byte(threadID), []byte(s.Annotations[skeinv1.AnnotationIdempotencyKey]))
+}
+
+// effectName returns the name of the object for an effect that a call schedules.
+func effectName(thread, effect, threadID, cause string) string {
+	return objects.DerivedName(thread+"-"+effect, threadID, cause)
+}
+
+// args returns the arguments of an effect, {} when it has none, and store.ErrNotFound when they are not stored for it.
+func (e *Effects) args(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect) (json.RawMessage, error) {
 	switch {
+	case HasArgs(s, thread.ID):
+		return e.store.EffectArgs(ctx, thread.ID, s.Spec.ArgsRef)
 	case s.Spec.ArgsRef != "":
-		return e.store.EffectArgs(ctx, s.Spec.ArgsRef)
+		return nil, store.ErrNotFound
 	case s.Spec.Args == nil || len(s.Spec.Args.Raw) == 0:
 		return json.RawMessage("{}"), nil
 	}

@@ -309,7 +309,7 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		Expect(firings[1]).To(And(HaveField("Log", "[redacted]"), HaveField("Waiting", "[redacted]")))
 
 		Expect(s.PutEffectArgs(ctx, store.EffectArgs{ID: "open-sesame", Namespace: "ns", Args: data})).To(Succeed())
-		Expect(inner.EffectArgs(ctx, "open-sesame")).To(MatchJSON(clean))
+		Expect(inner.EffectArgs(ctx, "", "open-sesame")).To(MatchJSON(clean))
 	})
 
 	It("finds a value that is split over the pieces of an answer", func(ctx SpecContext) {

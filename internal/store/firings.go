@@ -210,10 +210,10 @@ type FiringStore interface {
 	EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]EndedEffect, error)
 	// PutEffectArgs stores arguments. A repeat changes nothing.
 	PutEffectArgs(ctx context.Context, a EffectArgs) error
-	// EffectArgs returns stored arguments, or ErrNotFound.
-	EffectArgs(ctx context.Context, id string) (json.RawMessage, error)
-	// RemoveEffectArgs removes stored arguments.
-	RemoveEffectArgs(ctx context.Context, id string) error
+	// EffectArgs returns arguments that were stored for a thread, or ErrNotFound.
+	EffectArgs(ctx context.Context, threadID, id string) (json.RawMessage, error)
+	// RemoveEffectArgs removes arguments that were stored for a thread.
+	RemoveEffectArgs(ctx context.Context, threadID, id string) error
 }
 
 // EndedEffect names the object of a one-time effect whose firing has ended.

@@ -122,7 +122,12 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 		f.Args = o.Spec.Args.Raw
 	}
 	if ref := o.Spec.ArgsRef; ref != "" {
-		args, err := r.Store.EffectArgs(ctx, ref)
+		if !kube.HasArgs(o, s.row.ID) {
+			s.problem = &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
+				"spec.argsRef names arguments that were not stored for this effect of Thread %q: delete this ScheduledEffect, and create it with spec.args", s.row.Name)}
+			return true, nil
+		}
+		args, err := r.Store.EffectArgs(ctx, s.row.ID, ref)
 		if err != nil {
 			return true, fmt.Errorf("read the arguments: %w", err)
 		}

@@ -21,6 +21,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/engine/ports"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -79,6 +81,20 @@ var _ = Describe("The scheduledeffect controller", func() {
 	}
 	ready := func(s *skeinv1.ScheduledEffect) *metav1.Condition {
 		return meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)
+	}
+
+	// byRun is an effect that a run has scheduled, with arguments, for 10 s from now.
+	byRun := func(ctx context.Context) *skeinv1.ScheduledEffect {
+		GinkgoHelper()
+		row, err := e.Store.Thread(ctx, string(thread.UID))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = kube.NewEffects(e.Client, e.Client, e.Store, e.Clock, kube.NewEffectQuota(0, 0)).Schedule(ctx, row,
+			ports.EffectRequest{Cause: "call", Name: "remind_me", Args: []byte(`{"x":2}`), Delay: 10 * time.Second})
+		Expect(err).NotTo(HaveOccurred())
+		var list skeinv1.ScheduledEffectList
+		Expect(e.Client.List(ctx, &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		return &list.Items[0]
 	}
 
 	It("fires nothing before a restore has brought what it fired", Label("K8S-09"), func(ctx SpecContext) {
@@ -349,10 +365,35 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(Get(ctx, e, all[0]).Status.Phase).To(Equal("Succeeded"))
 	})
 
+	It("fires with arguments that were stored for it, and with no other's", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
+		world(ctx)
+		own := byRun(ctx)
+		Expect(own.Spec.ArgsRef).NotTo(BeEmpty())
+		other := &skeinv1.Thread{ObjectMeta: Meta("other")}
+		e.Create(ctx, other)
+		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: string(other.UID), Namespace: Namespace, Name: "other", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		for i, of := range []string{"t", "other"} { // of the same thread and of another, declared as a run does it
+			s := declared(ctx, func(s *skeinv1.ScheduledEffect) {
+				s.Name, s.Annotations, s.Labels = fmt.Sprint("spy-", i), own.Annotations, map[string]string{skeinv1.LabelThreadID: string(thread.UID)}
+				s.Spec.ThreadRef.Name, s.Spec.Args, s.Spec.ArgsRef = of, nil, own.Spec.ArgsRef
+				if of == "other" {
+					s.Labels[skeinv1.LabelThreadID] = string(other.UID)
+				}
+			})
+			Reconcile(ctx, r, s)
+			e.Clock.Step(10 * time.Second)
+			Reconcile(ctx, r, s)
+			Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", fmt.Sprintf(
+				"spec.argsRef names arguments that were not stored for this effect of Thread %q: delete this ScheduledEffect, and create it with spec.args", of)))))
+			Expect(e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID)})).To(BeEmpty())
+		}
+		Expect(e.Store.EffectArgs(ctx, string(thread.UID), own.Spec.ArgsRef)).To(MatchJSON(`{"x":2}`))
+	})
+
 	It("keeps what is stored of its firing for an hour, and then as long as its object", Label("EFF-01"), func(ctx SpecContext) {
 		world(ctx)
-		Expect(e.Store.PutEffectArgs(ctx, store.EffectArgs{ID: "ref", Namespace: Namespace, ThreadID: string(thread.UID), Args: []byte(`{"x":2}`)})).To(Succeed())
-		s := declared(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.Args, s.Spec.ArgsRef = nil, "ref" })
+		s := byRun(ctx)
 		stored := func() []store.Firing {
 			GinkgoHelper()
 			all, err := e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID)})
@@ -363,7 +404,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
 		Expect(stored()).To(ConsistOf(HaveField("Args", MatchJSON(`{"x":2}`))))
-		_, err := e.Store.EffectArgs(ctx, "ref")
+		_, err := e.Store.EffectArgs(ctx, string(thread.UID), s.Spec.ArgsRef)
 		Expect(err).To(MatchError(store.ErrNotFound), "the firing has them")
 		finish(ctx, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)

@@ -249,6 +249,6 @@ func (b *backups) describeEffects() {
 		Expect([]any{schedule.Cursor, schedule.Fired, schedule.Skipped}).To(Equal([]any{int64(10), int64(2), int64(1)}))
 		Expect(b.target.store.EffectSkips(ctx, "n-daily", 10)).To(HaveLen(1))
 		Expect(b.target.store.Firing(ctx, store.FiringKey{EffectID: "n-daily", Due: 9})).To(HaveField("Status", store.FiringSucceeded))
-		Expect(b.target.store.EffectArgs(ctx, "args-1")).To(MatchJSON(`{"a":2}`))
+		Expect(b.target.store.EffectArgs(ctx, ids[0], "args-1")).To(MatchJSON(`{"a":2}`))
 	})
 }

@@ -60,7 +60,7 @@ func describeNotifications(e *env) {
 			heard(id, store.ChangedThread)
 			e.apply(ctx, id, &store.Terminate{Reason: "x"})
 			heard(id, store.ChangedThread)
-			_, err := e.store.RecordFiring(ctx, store.Firing{EffectID: "e", Due: 1, ThreadID: id})
+			_, err := e.store.RecordFiring(ctx, store.Firing{EffectID: "e", Due: 1, ThreadID: id, Namespace: "default"})
 			Expect(err).NotTo(HaveOccurred())
 			heard(id, store.ChangedFiring)
 		})

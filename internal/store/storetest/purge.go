@@ -27,7 +27,7 @@ func describePurge(e *env) {
 			}
 			gone, kept := fill(1), fill(2)
 			for _, id := range []string{gone, kept} {
-				recorded, err := e.store.RecordFiring(ctx, store.Firing{EffectID: id, Due: 1, ThreadID: id})
+				recorded, err := e.store.RecordFiring(ctx, store.Firing{EffectID: id, Due: 1, ThreadID: id, Namespace: "default"})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(recorded).To(BeTrue())
 			}

@@ -256,15 +256,15 @@ func describeSchedules(e *env) {
 	It("one-time effects that have ended are listed, and arguments go when their firing has them", Label("EFF-04"), func(ctx SpecContext) {
 		id := e.thread(ctx)
 		for _, n := range []string{"a", "b", "c"} {
-			Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: n, Namespace: "ns", ThreadID: id, Args: json.RawMessage(`{"n":1}`)})).To(Succeed())
-			Expect(e.store.RecordFiring(ctx, store.Firing{EffectID: "e-" + n, Due: 1, ThreadID: id, Namespace: "ns", Name: n, TakesArgs: n})).To(BeTrue())
-			_, err := e.store.EffectArgs(ctx, n)
+			Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: n, Namespace: "default", ThreadID: id, Args: json.RawMessage(`{"n":1}`)})).To(Succeed())
+			Expect(e.store.RecordFiring(ctx, store.Firing{EffectID: "e-" + n, Due: 1, ThreadID: id, Namespace: "default", Name: n, TakesArgs: n})).To(BeTrue())
+			_, err := e.store.EffectArgs(ctx, id, n)
 			Expect(err).To(MatchError(store.ErrNotFound))
 		}
-		Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "kept", Namespace: "ns", ThreadID: id, Args: json.RawMessage(`{}`)})).To(Succeed())
-		Expect(e.store.EffectArgs(ctx, "kept")).To(MatchJSON(`{}`))
-		Expect(e.store.RemoveEffectArgs(ctx, "kept")).To(Succeed())
-		_, err := e.store.EffectArgs(ctx, "kept")
+		Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "kept", Namespace: "default", ThreadID: id, Args: json.RawMessage(`{}`)})).To(Succeed())
+		Expect(e.store.EffectArgs(ctx, id, "kept")).To(MatchJSON(`{}`))
+		Expect(e.store.RemoveEffectArgs(ctx, id, "kept")).To(Succeed())
+		_, err := e.store.EffectArgs(ctx, id, "kept")
 		Expect(err).To(MatchError(store.ErrNotFound))
 		Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "s"},
 			Firings: []store.Firing{{EffectID: "s", Due: 1, Origin: store.OriginSchedule}}})).To(Succeed())
@@ -272,7 +272,7 @@ func describeSchedules(e *env) {
 		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(BeEmpty(), "they are pending")
 		Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-a", Due: 1, ThreadID: id}, store.FiringKey{EffectID: "e-b", Due: 1, ThreadID: id},
 			store.FiringKey{EffectID: "s", Due: 1})).To(Equal(3))
-		a, b := store.EndedEffect{EffectID: "e-a", Namespace: "ns", Name: "a"}, store.EndedEffect{EffectID: "e-b", Namespace: "ns", Name: "b"}
+		a, b := store.EndedEffect{EffectID: "e-a", Namespace: "default", Name: "a"}, store.EndedEffect{EffectID: "e-b", Namespace: "default", Name: "b"}
 		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.EndedEffect{a, b}))
 		Expect(e.store.EndedEffects(ctx, "", later(), 1)).To(Equal([]store.EndedEffect{a}))
 		Expect(e.store.EndedEffects(ctx, "e-a", later(), 1)).To(Equal([]store.EndedEffect{b}))
@@ -289,13 +289,19 @@ func describeSchedules(e *env) {
 		}
 		put(store.EffectArgs{ID: "a", Namespace: "default", ThreadID: id, Args: json.RawMessage(`{"n":1}`)})
 		put(store.EffectArgs{ID: "a", Namespace: "default", ThreadID: id, Args: json.RawMessage(`{"n":2}`)})
-		put(store.EffectArgs{ID: "b", Namespace: "default", ThreadID: e.thread(ctx), Args: json.RawMessage(`[]`)})
-		Expect(e.store.EffectArgs(ctx, "a")).To(MatchJSON(`{"n":1}`))
-		_, err := e.store.EffectArgs(ctx, "c")
+		other := e.thread(ctx)
+		put(store.EffectArgs{ID: "b", Namespace: "default", ThreadID: other, Args: json.RawMessage(`[]`)})
+		Expect(e.store.EffectArgs(ctx, id, "a")).To(MatchJSON(`{"n":1}`))
+		_, err := e.store.EffectArgs(ctx, id, "c")
 		Expect(err).To(MatchError(store.ErrNotFound))
+		_, err = e.store.EffectArgs(ctx, other, "a")
+		Expect(err).To(MatchError(store.ErrNotFound), "they are another thread's")
+		Expect(e.store.RemoveEffectArgs(ctx, other, "a")).To(Succeed())
+		Expect(e.store.RecordFiring(ctx, store.Firing{EffectID: "e", Due: 1, ThreadID: other, Namespace: "default", TakesArgs: "a"})).To(BeTrue())
+		Expect(e.store.EffectArgs(ctx, id, "a")).To(MatchJSON(`{"n":1}`))
 		Expect(e.store.PurgeThread(ctx, id)).To(BeEmpty())
-		_, err = e.store.EffectArgs(ctx, "a")
+		_, err = e.store.EffectArgs(ctx, id, "a")
 		Expect(err).To(MatchError(store.ErrNotFound))
-		Expect(e.store.EffectArgs(ctx, "b")).To(MatchJSON(`[]`))
+		Expect(e.store.EffectArgs(ctx, other, "b")).To(MatchJSON(`[]`))
 	})
 }

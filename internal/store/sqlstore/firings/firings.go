@@ -46,7 +46,7 @@ func record(t *txn.Tx, f *store.Firing) (recorded bool, err error) {
 		f.Status = store.FiringPending
 	}
 	n, err := t.Exec(t.Ctx, queries.RecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, sqldb.NullJSON(f.Args),
-		string(f.Status), f.FiredAt, f.HookDepth, string(f.Origin), sqldb.NullJSON(f.Target), max(t.Now, f.AvailableAt), f.EffectID)
+		string(f.Status), f.FiredAt, f.HookDepth, string(f.Origin), sqldb.NullJSON(f.Target), max(t.Now, f.AvailableAt), f.EffectID, f.ThreadID, f.Namespace)
 	return n > 0, err
 }
 
@@ -62,7 +62,7 @@ func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool,
 		if err != nil || f.TakesArgs == "" {
 			return err
 		}
-		return t.Write(t.Ctx, queries.EndArgs, f.TakesArgs)
+		return t.Write(t.Ctx, queries.EndArgs, f.TakesArgs, f.ThreadID)
 	})
 	return recorded && err == nil, err
 }

@@ -132,8 +132,8 @@ func (s Store) EndedEffects(ctx context.Context, after string, before time.Time,
 }
 
 // RemoveEffectArgs implements store.FiringStore.
-func (s Store) RemoveEffectArgs(ctx context.Context, id string) error {
-	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return t.Write(t.Ctx, queries.EndArgs, id) })
+func (s Store) RemoveEffectArgs(ctx context.Context, threadID, id string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return t.Write(t.Ctx, queries.EndArgs, id, threadID) })
 }
 
 // PutEffectArgs implements store.FiringStore.
@@ -144,15 +144,15 @@ func (s Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
 }
 
 // EffectArgs implements store.FiringStore.
-func (s Store) EffectArgs(ctx context.Context, id string) (args json.RawMessage, err error) {
+func (s Store) EffectArgs(ctx context.Context, threadID, id string) (args json.RawMessage, err error) {
 	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
 		var text string
-		err := c.Row(ctx, queries.Args, []any{id}, &text)
+		err := c.Row(ctx, queries.Args, []any{id, threadID}, &text)
 		args = json.RawMessage(text)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("arguments %s: %w", id, err)
+		return nil, fmt.Errorf("arguments %s of thread %s: %w", id, threadID, err)
 	}
 	return args, nil
 }

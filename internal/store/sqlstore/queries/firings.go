@@ -11,6 +11,7 @@ const (
 		SELECT CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT),
 			0, '', CAST(? AS BIGINT), 0, CAST(? AS BIGINT), 0, CAST(? AS TEXT), CAST(? AS TEXT), '', 0, 0, CAST(? AS BIGINT), '', ''
 		WHERE NOT EXISTS (SELECT 1 FROM effect_schedule WHERE effect_id = ? AND removed = 1)
+			AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = ? AND t.namespace <> ?)
 		ON CONFLICT (effect_id, due, thread_id) DO NOTHING`
 	FiringsReady     = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
 	FiringNamespaces = `WITH RECURSIVE n (namespace) AS (
@@ -84,6 +85,6 @@ const (
 		WHERE effect_id > ? AND origin = '' AND ended_at > 0 AND ended_at < ? ORDER BY effect_id LIMIT ?`
 
 	PutArgs = `INSERT INTO effect_args (id, thread_id, args, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
-	Args    = `SELECT args FROM effect_args WHERE id = ?`
-	EndArgs = `DELETE FROM effect_args WHERE id = ?`
+	Args    = `SELECT args FROM effect_args WHERE id = ? AND thread_id = ?`
+	EndArgs = `DELETE FROM effect_args WHERE id = ? AND thread_id = ?`
 )
