@@ -132,6 +132,11 @@ func (s *Service) firstAttachments(ctx context.Context, n NewThread) ([]fileCopy
 	if err != nil {
 		return nil, fmt.Errorf("open thread %s to copy attachments from: %w", n.AttachFrom, err)
 	}
+	if from, err := src.Info(ctx); err != nil {
+		return nil, fmt.Errorf("open thread %s to copy attachments from: %w", n.AttachFrom, err)
+	} else if from.Namespace != n.Namespace {
+		return nil, fmt.Errorf("open thread %s to copy attachments from in namespace %s: %w", n.AttachFrom, n.Namespace, store.ErrNotFound)
+	}
 	return planCopies(ctx, src, n.Attachments, func(string) (*store.File, error) { return nil, nil })
 }
 

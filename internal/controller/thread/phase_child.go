@@ -39,7 +39,11 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 		}
 		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
 	}
-	if n.ParentID, err = r.parentID(ctx, namespace, parent); err != nil {
+	if name := kube.ChildThreadName(&sub); name != n.Name || parent.Name != sub.Spec.ParentRef.Name {
+		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
+			"an owner reference makes this a child of Subagent %q, which is about Thread %q and its child %q: delete this Thread, and create it without owner references", sub.Name, sub.Spec.ParentRef.Name, name)}
+	}
+	if n.ParentID, err = r.parentID(ctx, &sub, parent); err != nil {
 		return err
 	}
 	n.Reference = sub.Name
@@ -59,11 +63,6 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 	}
 	if len(n.Attachments) > 0 {
 		n.AttachFrom = n.ParentID
-	}
-	if _, err := r.Threads.Store().Thread(ctx, n.ParentID); errors.Is(err, store.ErrNotFound) {
-		return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", parent.Name)}
-	} else if err != nil {
-		return err
 	}
 	return nil
 }
@@ -98,17 +97,34 @@ func (r *Reconciler) task(ctx context.Context, sub *skeinv1.Subagent, n *thread.
 // noTask says that a child has no task and can get none.
 type noTask struct{ error }
 
-// parentID returns the id of a parent. It differs from the parent's UID when the parent has adopted its data.
-func (r *Reconciler) parentID(ctx context.Context, namespace string, owner *metav1.OwnerReference) (string, error) {
+// parentID returns the id of the stored parent. It differs from the parent's UID when the parent has adopted its data.
+//
+// People can write any owner into the metadata of a Subagent, with the UID of a Thread in another namespace, and any id into
+// spec.threadID of a Thread. So the owner must be a Thread of this namespace that holds the data, or be gone while its data
+// waits for its children to be deleted.
+func (r *Reconciler) parentID(ctx context.Context, sub *skeinv1.Subagent, owner *metav1.OwnerReference) (string, error) {
 	var parent skeinv1.Thread
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: sub.Namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("read Thread %q: %w", owner.Name, err)
 	}
-	if err != nil || parent.UID != owner.UID {
-		return string(owner.UID), nil // the parent is gone: its stored data is gone too, or does not belong to a parent any more
+	known := err == nil && parent.UID == owner.UID
+	id := string(owner.UID)
+	if known {
+		id = parent.ThreadID()
 	}
-	return parent.ThreadID(), nil
+	row, err := r.Threads.Store().Thread(ctx, id)
+	switch {
+	case err == nil && row.Namespace == sub.Namespace && row.HeldBy(string(owner.UID)):
+		return id, nil
+	case store.IgnoreNotFound(err) != nil:
+		return "", err
+	case known:
+		return "", &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", owner.Name)}
+	}
+	return "", &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+		"an owner reference of Subagent %q names a Thread %q that namespace %q does not have: delete the Subagent, and create one without owner references, whose spec.parentRef names a Thread of this namespace",
+		sub.Name, owner.Name, sub.Namespace)}
 }
 
 // refuse answers a parent whose child cannot be created. The status is the record of the refusal: it is written before the

@@ -107,7 +107,9 @@ func (s *scope) compute(run *store.Run, children family, failed error, at time.T
 	o, status := s.object, &s.object.Status
 	status.ObservedGeneration = o.Generation
 	status.Phase = phaseOf(s.row, run)
-	status.ThreadID = o.ThreadID()
+	if s.row != nil || o.Spec.ThreadID == "" { // otherwise spec.threadID may name a thread of another object
+		status.ThreadID = o.ThreadID()
+	}
 	status.LastRun = runStatus(run)
 	status.ChildCount, status.ChildCounts, status.Children = children.count, children.counts, children.children
 	if row := s.row; row != nil {

@@ -431,6 +431,47 @@ var _ = Describe("The thread controller", func() {
 		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("ParentID", string(parent.UID)))
 	})
 
+	It("makes no thread a child of one in another namespace", Label("SUB-01", "ENV-04", "FIL-07"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		const foreign = "0b0e8f0e-0000-4000-8000-00000000f0e1"
+		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: foreign, Namespace: "other", Name: "theirs", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		st, err := e.Threads.Open(ctx, foreign)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = st.WriteFile(ctx, "/secret", strings.NewReader("a,b"), domain.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		before, err := e.Store.Thread(ctx, foreign)
+		Expect(err).NotTo(HaveOccurred())
+		none := func(t *skeinv1.Thread, message string) {
+			GinkgoHelper()
+			for range 2 {
+				Reconcile(ctx, r, t)
+			}
+			Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", message))))
+			_, err := e.Store.Thread(ctx, string(t.UID))
+			Expect(err).To(MatchError(store.ErrNotFound))
+			Expect(e.Store.Thread(ctx, foreign)).To(Equal(before), "nothing is said to it either")
+		}
+
+		// An owner that nobody has checked.
+		claimed := &skeinv1.Thread{ObjectMeta: Meta("theirs")}
+		claimed.UID = foreign
+		s, t := child(ctx, claimed, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/secret"} })
+		none(t, `an owner reference of Subagent "s" names a Thread "theirs" that namespace "demo" does not have: `+
+			`delete the Subagent, and create one without owner references, whose spec.parentRef names a Thread of this namespace`)
+		Expect(e.Client.Delete(ctx, s)).To(Succeed())
+		Expect(e.Client.Delete(ctx, Get(ctx, e, t), client.GracePeriodSeconds(0))).To(Succeed())
+		Reconcile(ctx, r, t)
+
+		// An owner in the namespace that names data which is not its own.
+		parent := newThread(ctx, "parent", func(t *skeinv1.Thread) { t.Spec.ThreadID = foreign })
+		Reconcile(ctx, r, parent)
+		Expect(ready(Get(ctx, e, parent))).To(HaveValue(HaveField("Reason", skeinv1.ReasonThreadNotRetained)))
+		Expect(parent.Status.ThreadID).To(BeEmpty(), "schedules fire for the thread in the status")
+		_, t = child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.TaskRef = "none" })
+		none(t, `the parent Thread "parent" is not stored: it is being made, or it was deleted`)
+	})
+
 	It("stores a child under its parent, with the files that it is handed", Label("SUB-01", "FIL-07"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		parent := newThread(ctx, "parent")

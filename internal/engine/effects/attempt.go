@@ -136,6 +136,8 @@ func (w *Worker) thread(ctx context.Context, f *store.Firing) (*store.Thread, er
 		return nil, &CanceledError{"the thread is gone"}
 	case err != nil:
 		return nil, err
+	case t.Namespace != f.Namespace: // it does not exist for the effect
+		return nil, &CanceledError{"the thread is gone"}
 	case t.TerminatedAt != 0, t.RetainedAt != 0:
 		return nil, &CanceledError{"the thread is terminated"}
 	}

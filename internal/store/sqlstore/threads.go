@@ -129,7 +129,7 @@ func lineage(t *txn.Tx, n *store.Thread) error {
 		n.RootID, n.Depth = n.ID, 0
 		return nil
 	}
-	if _, err := t.Head(n.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
+	if _, err := t.HeadIn(n.Namespace, n.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
 		return fmt.Errorf("parent of thread %s: %w", n.ID, err)
 	}
 	var root string

@@ -77,11 +77,11 @@ func describeForks(e *env) {
 		It("are refused past the end, and for an origin that does not exist", func(ctx SpecContext) {
 			origin := e.said(ctx, 3)
 			for _, bad := range []*store.Fork{{Origin: origin, Index: 3}, {Origin: origin, Index: -1}, {Origin: origin, MessageID: "none"}, {Origin: origin, Seq: 1 << 40}} {
-				_, created, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, bad)
+				_, created, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "default", Agent: "a"}, bad)
 				Expect(err).To(MatchError(store.ErrForkPoint))
 				Expect(created).To(BeFalse())
 			}
-			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, &store.Fork{Origin: "nobody"})
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "default", Agent: "a"}, &store.Fork{Origin: "nobody"})
 			Expect(err).To(MatchError(store.ErrNotFound))
 			_, err = e.store.Thread(ctx, "refused")
 			Expect(err).To(MatchError(store.ErrNotFound))
@@ -282,7 +282,7 @@ func describeForks(e *env) {
 			Expect(relations(ctx, origin)).To(ConsistOf(HaveField("Type", store.RelationMention)), "it was made at no message")
 			Expect(relations(ctx, fork)).To(ConsistOf(HaveField("Type", store.RelationMention)))
 			Expect(e.texts(ctx, fork, allMessages)).To(HaveLen(9))
-			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, &store.Fork{Origin: origin, MessageID: "m1"})
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "default", Agent: "a"}, &store.Fork{Origin: origin, MessageID: "m1"})
 			Expect(err).To(MatchError(store.ErrForkPoint))
 		})
 

@@ -103,7 +103,7 @@ func receiver(t *txn.Tx, from *txn.Head, op *store.Enqueue) (*txn.Head, error) {
 	h := from
 	if op.To != "" && op.To != from.ID {
 		var err error
-		h, err = t.Head(op.To)
+		h, err = t.HeadIn(from.Namespace, op.To)
 		if errors.Is(err, store.ErrNotFound) && op.IgnoreTerminated { // a purged thread counts as terminated
 			return nil, nil
 		}

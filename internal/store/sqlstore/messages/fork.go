@@ -17,7 +17,7 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 	if !h.Fresh || h.LastSeq != 0 {
 		return errors.New("a Fork must be the first operation of a new thread")
 	}
-	o, err := t.Head(op.Origin)
+	o, err := t.HeadIn(h.Namespace, op.Origin)
 	if err != nil {
 		return fmt.Errorf("origin of a fork: %w", err)
 	}

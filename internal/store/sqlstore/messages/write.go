@@ -23,7 +23,7 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 		return errors.New("AppendMessage needs a message")
 	}
 	if op.To != "" && op.To != h.ID {
-		to, err := t.Head(op.To)
+		to, err := t.HeadIn(h.Namespace, op.To)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}

@@ -37,7 +37,7 @@ func Relate(t *txn.Tx, h, peer *txn.Head, r store.Relationship) error {
 // Put stores a relationship with both threads, unless they have it.
 func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
 	op.Existed = false
-	peer, err := t.Head(op.R.ThreadID)
+	peer, err := t.HeadIn(h.Namespace, op.R.ThreadID)
 	if err != nil {
 		return fmt.Errorf("related thread: %w", err)
 	}

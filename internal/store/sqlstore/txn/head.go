@@ -61,6 +61,16 @@ func (t *Tx) Head(id string) (*Head, error) {
 	return h, nil
 }
 
+// HeadIn is Head for a thread that another one of the namespace is tied to: its parent, its origin, the receiver of what it sends. A
+// thread of another namespace does not exist for it.
+func (t *Tx) HeadIn(namespace, id string) (*Head, error) {
+	h, err := t.Head(id)
+	if err == nil && h.Namespace != namespace {
+		return nil, fmt.Errorf("thread %s in namespace %s: %w", id, namespace, store.ErrNotFound)
+	}
+	return h, err
+}
+
 func (t *Tx) loadHead(id string) (*Head, error) {
 	if p, ok := t.session.(pipelined); ok {
 		return p.loadHead(t.Ctx, id)
