@@ -52,6 +52,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	under := last != nil && !last.Status.Ended()
 	switch {
+	case t.Deleting:
+		return false, nil // nothing more is done for it
 	case t.TerminatedAt != 0:
 		if under {
 			return false, e.stops.EndTerminated(ctx, t, fence, last)

@@ -10,10 +10,10 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// IgnoreGone returns nil if err says that a thread was deleted, or has lost its object and only its data is retained. It returns err
-// otherwise.
+// IgnoreGone returns nil if err says that a thread was deleted or is being deleted, or has lost its object and only its data is
+// retained. It returns err otherwise.
 func IgnoreGone(err error) error {
-	if errors.Is(err, ErrRetained) {
+	if errors.Is(err, ErrRetained) || errors.Is(err, ErrObjectDeleted) {
 		return nil
 	}
 	return IgnoreNotFound(err)

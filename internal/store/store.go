@@ -91,7 +91,11 @@ type Store interface {
 	// MarkDeleted records that the Thread object with a UID is being deleted. From then on CreateThread and Adopt fail with
 	// ErrObjectDeleted for this UID: a replica whose copy of the object is old, or whose request was held up, must not bring
 	// the thread back. When it returns, a thread that was stored for the object before is visible. It can be repeated.
-	MarkDeleted(ctx context.Context, uid string) error
+	//
+	// The thread with the given id, if it belongs to the object, is Deleting from then until it is purged or retained: its
+	// lease is revoked, Acquire fails with ErrObjectDeleted, it has no work, and it takes no more inbox items, as if it were
+	// terminated. Its holder gets ChangedStop.
+	MarkDeleted(ctx context.Context, uid, threadID string) error
 	// SweepDeleted removes what MarkDeleted recorded before a time, at most limit entries. It returns how many it removed.
 	SweepDeleted(ctx context.Context, before int64, limit int) (removed int64, err error)
 
@@ -169,7 +173,7 @@ type Store interface {
 	SweepObjects(ctx context.Context, objects []string, before int64) (remove []string, err error)
 
 	// Acquire takes the thread's lease for ttl under a new epoch. It fails with ErrLeaseHeld until the present lease
-	// expires, even when owner holds it.
+	// expires, even when owner holds it, and with ErrObjectDeleted while the thread is Deleting.
 	Acquire(ctx context.Context, threadID, owner string, ttl time.Duration) (*Fence, error)
 	// Renew extends the lease. It fails with ErrFenced when the lease was lost.
 	Renew(ctx context.Context, f *Fence, ttl time.Duration) error
@@ -245,7 +249,7 @@ const (
 	ChangedInbox
 	ChangedLog
 	ChangedFiring
-	ChangedStop     // an InboxStop came, which the holder of the thread's lease must see at once
+	ChangedStop     // an InboxStop came, or the thread's object was deleted, which the holder of the thread's lease must see at once
 	ChangedTasks    // the tasks after a run were handed over
 	ChangedDelivery // there may be deliveries of webhooks that are due
 )

@@ -22,8 +22,9 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if _, done := r.released.Get(s.object.UID); done || !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
 		return true, nil
 	}
-	// Another replica may be about to store the thread, from a copy of the object that is older than the deletion.
-	if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID)); err != nil {
+	// Another replica may be about to store the thread, from a copy of the object that is older than the deletion. From here on no
+	// replica works on the thread either, although it may take long until the data of descendants is purged.
+	if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID), idOfDeleted(s.object)); err != nil {
 		return true, err
 	}
 	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))

@@ -142,7 +142,7 @@ func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, na
 		return err
 	}
 	if err == nil && metav1.IsControlledBy(&t, &s) && t.DeletionTimestamp.IsZero() {
-		if err := r.deleteAsRead(ctx, parent, "Thread", &t, policy); err != nil {
+		if err := r.deleteThread(ctx, parent, &t, policy); err != nil {
 			return err
 		}
 	}
@@ -150,6 +150,19 @@ func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, na
 		return nil
 	}
 	return r.deleteAsRead(ctx, parent, "Subagent", &s, policy)
+}
+
+// deleteThread deletes the Thread of a child, and ends the child's work at once, in all replicas.
+func (r *Reconciler) deleteThread(ctx context.Context, parent, t *skeinv1.Thread, policy metav1.DeletionPropagation) error {
+	if err := r.deleteAsRead(ctx, parent, "Thread", t, policy); err != nil {
+		return err
+	}
+	id := idOfDeleted(t)
+	if err := r.Threads.Store().MarkDeleted(ctx, string(t.UID), id); err != nil {
+		return err
+	}
+	r.Engine.Abort(ctx, id, "the Thread object was deleted with its parent")
+	return nil
 }
 
 // deleteAsRead deletes an object unless it has changed since it was read. A refused deletion keeps the parent
@@ -195,7 +208,7 @@ func (r *Reconciler) goes(ctx context.Context, parent *skeinv1.Thread, row *stor
 		return false, fmt.Errorf("read Subagent %q: %w", owner.Name, err)
 	}
 	if err != nil || s.UID != owner.UID { // the garbage collector will delete it
-		return true, r.deleteAsRead(ctx, parent, "Thread", &t, metav1.DeletePropagationBackground)
+		return true, r.deleteThread(ctx, parent, &t, metav1.DeletePropagationBackground)
 	}
 	if !ownedBy(&s, parent.UID) {
 		return false, nil

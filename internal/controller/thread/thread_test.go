@@ -732,6 +732,11 @@ var _ = Describe("The thread controller", func() {
 		Expect(err).NotTo(HaveOccurred(), "it can be read")
 		Expect(row.TerminatedReason).To(Equal(store.ReasonPurged))
 		Expect(e.Engine.Aborted).To(ContainElement(string(root.UID)))
+		Expect(e.Engine.Aborted).To(ContainElement(string(child.UID)), "the child's run does not wait until the child is reconciled")
+		for _, t := range []*skeinv1.Thread{root, child} {
+			_, err := e.Store.Acquire(ctx, string(t.UID), "a replica", time.Minute)
+			Expect(err).To(MatchError(store.ErrObjectDeleted), t.Name)
+		}
 		_, told, err := e.Store.CreateThread(ctx, store.Thread{ID: "late", Namespace: root.Namespace, Name: "late", Agent: "a", ParentID: string(root.UID)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(told).To(BeTrue(), "a child that was being made is born terminated, and holds nobody up")

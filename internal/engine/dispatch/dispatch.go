@@ -30,7 +30,7 @@ func (d *Dispatcher) Notify(h store.Notification) {
 		d.missed()
 		return
 	}
-	if h.Remote && h.Changed&store.ChangedThread != 0 && d.opts.Held.Working(h.ThreadID) || h.Changed&store.ChangedStop != 0 && d.opts.Held.Here(h.ThreadID) {
+	if (h.Remote && h.Changed&store.ChangedThread != 0 || h.Changed&store.ChangedStop != 0) && d.opts.Held.Working(h.ThreadID) {
 		d.stopped.Add(h.ThreadID)
 	}
 	if h.Changed&store.ChangedThread != 0 && !d.opts.Held.Here(h.ThreadID) {

@@ -52,6 +52,9 @@ func (d *Dispatcher) observe(ctx context.Context, id string) error {
 		return nil
 	case err != nil:
 		return err
+	case t.Deleting, t.RetainedAt != 0:
+		d.opts.Stops.Abort(id, "the Thread object was deleted")
+		return nil
 	case t.TerminatedAt != 0:
 		d.opts.Held.Detach(id, cancelcause.ErrTerminal)
 		d.opts.Held.Cancel(id, cancelcause.ErrTerminal)

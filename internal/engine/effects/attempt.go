@@ -138,7 +138,7 @@ func (w *Worker) thread(ctx context.Context, f *store.Firing) (*store.Thread, er
 		return nil, err
 	case t.Namespace != f.Namespace: // it does not exist for the effect
 		return nil, &CanceledError{"the thread is gone"}
-	case t.TerminatedAt != 0, t.RetainedAt != 0:
+	case t.TerminatedAt != 0, t.RetainedAt != 0, t.Deleting:
 		return nil, &CanceledError{"the thread is terminated"}
 	}
 	return t, nil

@@ -147,7 +147,7 @@ func (e *Service) Serve(ctx context.Context, threadID string, req Request, to An
 // prepare prepares the execution of a request, and returns it with the endpoint.
 func (e *Service) prepare(ctx context.Context, t *store.Thread, req *Request) (*codeexec.Execution, *definition.Endpoint, error) {
 	switch {
-	case t.TerminatedAt != 0 && !req.Reads:
+	case t.TerminatedAt != 0 && !req.Reads, t.Deleting:
 		return nil, nil, store.ErrTerminated
 	case t.RetainedAt != 0:
 		return nil, nil, store.ErrRetained

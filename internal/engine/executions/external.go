@@ -130,7 +130,7 @@ func (s *Service) Living(ctx context.Context, threadID string) (*store.Thread, *
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.TerminatedAt != 0 {
+	if t.TerminatedAt != 0 || t.Deleting {
 		return nil, nil, fmt.Errorf("%w: start a new thread to go on", store.ErrTerminated)
 	}
 	if t.RetainedAt != 0 {

@@ -17,7 +17,7 @@ import (
 // Outside returns the hooks that apply when a message is written from outside of a run (HOK-01). It returns nil
 // when the agent of the thread has no such hooks or cannot be resolved.
 func (s *Service) Outside(ctx context.Context, t *store.Thread) thread.MessageHooks {
-	if t.TerminatedAt != 0 || t.RetainedAt != 0 {
+	if t.TerminatedAt != 0 || t.RetainedAt != 0 || t.Deleting {
 		return nil
 	}
 	hooks, err := s.Definitions.Hooks(ctx, t.Namespace, t.Agent)

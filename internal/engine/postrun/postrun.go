@@ -237,7 +237,7 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 		return store.IgnoreGone(err)
 	}
 	t, err := w.store.Thread(ctx, ref.ThreadID)
-	if err != nil {
+	if err != nil || t.Deleting {
 		return store.IgnoreGone(err)
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, w.opts.Timeout, errSlowTask)

@@ -122,7 +122,7 @@ func (s *Service) StopAwaited(ctx context.Context, children []AwaitedChild) erro
 			if err == nil { // a run may be about to begin
 				_, err = s.endRun(ctx, c.thread.ID, AwaitedStop(""))
 			}
-			return store.IgnoreNotFound(err)
+			return store.IgnoreGone(err)
 		})
 	}
 	return group.Wait()

@@ -55,8 +55,8 @@ func describePurge(e *env) {
 		})
 
 		It("creates no thread for an object that is deleted, and lets none adopt one", Label("K8S-05"), func(ctx SpecContext) {
-			Expect(e.store.MarkDeleted(ctx, "object")).To(Succeed())
-			Expect(e.store.MarkDeleted(ctx, "object")).To(Succeed())
+			Expect(e.store.MarkDeleted(ctx, "object", "object")).To(Succeed())
+			Expect(e.store.MarkDeleted(ctx, "object", "object")).To(Succeed())
 			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "object", Namespace: "n", Agent: "a"})
 			Expect(err).To(MatchError(store.ErrObjectDeleted))
 			retained := e.thread(ctx)
@@ -65,10 +65,49 @@ func describePurge(e *env) {
 			e.apply(ctx, retained, &store.Adopt{ObjectUID: "another", Name: "t", Agent: "a"})
 
 			e.clock.Step(time.Minute)
-			Expect(e.store.MarkDeleted(ctx, "later")).To(Succeed())
+			Expect(e.store.MarkDeleted(ctx, "later", "later")).To(Succeed())
 			Expect(e.store.SweepDeleted(ctx, e.now(), 10)).To(Equal(int64(1)))
 			_, _, err = e.store.CreateThread(ctx, store.Thread{ID: "later", Namespace: "n", Agent: "a"})
 			Expect(err).To(MatchError(store.ErrObjectDeleted))
+		})
+
+		It("lets nobody work on a thread whose object is deleted, until it is adopted by another", Label("K8S-05"), func(ctx SpecContext) {
+			id := e.thread(ctx, queued("q", "waits"), &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})
+			f, err := e.store.Acquire(ctx, id, "me", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			notified := make(chan store.Notification, 100)
+			defer e.store.Subscribe(func(n store.Notification) { notified <- n })()
+
+			Expect(e.store.MarkDeleted(ctx, "another", id)).To(Succeed())
+			Expect(e.store.Renew(ctx, f, time.Minute)).To(Succeed(), "the thread belongs to another object")
+			Expect(e.store.MarkDeleted(ctx, id, id)).To(Succeed())
+			Expect(e.store.MarkDeleted(ctx, id, id)).To(Succeed())
+
+			Eventually(ctx, notified).Should(Receive(And(HaveField("ThreadID", id), HaveField("Changed", Satisfy(func(c store.Change) bool {
+				return c&store.ChangedStop != 0 && c&store.ChangedThread != 0
+			})))))
+			Expect(e.store.Renew(ctx, f, time.Minute)).To(MatchError(store.ErrFenced))
+			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("ghost")})).To(MatchError(store.ErrFenced))
+			Expect(e.store.Release(ctx, f)).To(Succeed())
+			_, err = e.store.Acquire(ctx, id, "me", time.Minute)
+			Expect(err).To(MatchError(store.ErrObjectDeleted))
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
+			Expect(e.store.Apply(ctx, id, nil, queued("late", "late"))).To(MatchError(store.ErrTerminated))
+			Expect(e.store.Apply(ctx, id, nil, &store.Continue{})).To(Succeed())
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
+			Expect(e.store.Thread(ctx, id)).To(HaveField("Deleting", true))
+
+			e.apply(ctx, id, &store.Retain{})
+			Expect(e.store.Thread(ctx, id)).To(And(HaveField("Deleting", false), HaveField("RetainedAt", Not(BeZero()))))
+			Expect(e.store.MarkDeleted(ctx, id, id)).To(Succeed())
+			e.apply(ctx, id, &store.Adopt{ObjectUID: "next", Name: "t", Agent: "a"})
+			Expect(e.store.MarkDeleted(ctx, id, id)).To(Succeed(), "a repeat for the object before")
+			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))
+			_, err = e.store.Acquire(ctx, id, "me", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.MarkDeleted(ctx, "next", id)).To(Succeed())
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
+			Expect(e.store.PurgeThread(ctx, id)).To(BeEmpty())
 		})
 
 		It("shows each thread that was created before its object was marked", Label("K8S-05"), func(ctx SpecContext) {
@@ -86,7 +125,7 @@ func describePurge(e *env) {
 				})
 				group.Go(func() error {
 					close(ready)
-					if err := e.store.MarkDeleted(ctx, id); err != nil {
+					if err := e.store.MarkDeleted(ctx, id, id); err != nil {
 						return err
 					}
 					_, seen := e.store.Thread(ctx, id)

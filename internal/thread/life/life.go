@@ -37,7 +37,7 @@ func Of(t *store.Thread) State {
 	switch {
 	case t.RetainedAt != 0:
 		return Retained
-	case t.TerminatedAt != 0:
+	case t.TerminatedAt != 0, t.Deleting:
 		return Terminated
 	case t.DestroyedAt != 0:
 		return Destroyed

@@ -189,7 +189,7 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 			d.set("restored", r.ID)
 		}
 	case "thread_head":
-		d.set("asleep", d.number("asleep")|int64(txn.AsleepRetained))
+		d.set("asleep", d.number("asleep")&^int64(txn.AsleepDeleting)|int64(txn.AsleepRetained))
 		d.set("work_since", nil)
 	case "lease": // a holder of the past must not write
 		d.set("owner", "")

@@ -111,7 +111,7 @@ func receiver(t *txn.Tx, from *txn.Head, op *store.Enqueue) (*txn.Head, error) {
 			return nil, err
 		}
 	}
-	if retained := h.Life.Asleep&txn.AsleepRetained != 0; h.TerminatedAt == 0 && !retained {
+	if retained := h.Life.Asleep&txn.AsleepRetained != 0; h.TerminatedAt == 0 && !retained && !h.Deleting() {
 		return h, nil
 	} else if op.IgnoreTerminated {
 		return nil, nil

@@ -29,6 +29,9 @@ func (s Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Dur
 		if err != nil {
 			return err
 		}
+		if h.Deleting() {
+			return fmt.Errorf("thread %s: %w", threadID, store.ErrObjectDeleted)
+		}
 		l, err := t.LeaseOf(h)
 		if err != nil {
 			return err

@@ -13,12 +13,12 @@ const (
 	UpdateRun = `UPDATE run SET agent = ?, status = ?, reason = ?, message = ?, steps = ?, started_at = ?, ended_at = ?,
 		wake_at = ?, state = ?, usage = ?, session_state = COALESCE(?, session_state) WHERE thread = ? AND id = ?`
 	// The conditions are spelled as in the indexes run_wake and inbox_held; otherwise the indexes are not used. 2 is
-	// txn.AsleepRetained.
+	// txn.AsleepRetained, 8 txn.AsleepDeleting.
 	Wakes = `SELECT t.id, r.id, r.wake_at FROM run r JOIN thread t ON t.key = r.thread
 		WHERE r.wake_at > 0 AND r.status = 'waiting'
 		UNION ALL
 		SELECT t.id, '', i.held_until FROM inbox i JOIN thread t ON t.key = i.thread JOIN thread_head h ON h.thread = i.thread
-		WHERE i.held_until > 0 AND (h.asleep & 2) = 0 AND h.running = 0
+		WHERE i.held_until > 0 AND (h.asleep & 10) = 0 AND h.running = 0
 		ORDER BY wake_at LIMIT ? OFFSET ?`
 )
 

@@ -1,7 +1,9 @@
 package threads
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -11,17 +13,45 @@ import (
 )
 
 // MarkDeleted implements store.Store. It waits for transactions that give the object a thread, and those that come later find the mark.
-func (s Store) MarkDeleted(ctx context.Context, uid string) error {
+func (s Store) MarkDeleted(ctx context.Context, uid, threadID string) error {
 	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		if err := t.Lock(uid); err != nil {
 			return err
 		}
-		return t.Write(t.Ctx, queries.MarkDeleted, uid, t.Now)
-	}, uid)
+		if err := t.Write(t.Ctx, queries.MarkDeleted, uid, t.Now); err != nil {
+			return err
+		}
+		return leave(t, uid, threadID)
+	}, threadID, uid)
 	if err != nil {
 		return fmt.Errorf("mark the object %s as deleted: %w", uid, err)
 	}
 	return nil
+}
+
+// leave keeps everybody from working on a thread, if it belongs to the object with this UID. Its holder can write nothing more, and is
+// told at once.
+func leave(t *txn.Tx, uid, threadID string) error {
+	h, err := t.Head(threadID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil || h.Deleting() {
+		return err
+	}
+	var id, owner string
+	var retained int64
+	if err := t.Row(t.Ctx, queries.OrphanOwner, []any{h.Key}, &id, &owner, &retained); err != nil {
+		return err
+	}
+	if cmp.Or(owner, id) != uid || retained != 0 {
+		return nil
+	}
+	if err := t.Revoke(h); err != nil {
+		return err
+	}
+	h.Touch(store.ChangedStop)
+	return t.Suspend(h, txn.AsleepDeleting)
 }
 
 // CheckObject fails with store.ErrObjectDeleted when the Thread object with this UID is marked as deleted. Otherwise it keeps

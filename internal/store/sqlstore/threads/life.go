@@ -156,6 +156,7 @@ func Retain(t *txn.Tx, h *txn.Head, op *store.Retain) error {
 	if _, err := t.Exec(t.Ctx, queries.SetRetained, t.Now, op.NamespaceUID, h.Key); err != nil {
 		return err
 	}
+	h.Life.Asleep &^= txn.AsleepDeleting
 	return t.Suspend(h, txn.AsleepRetained)
 }
 

@@ -39,5 +39,6 @@ func Scan(scan sqldb.Scanner) (*store.Thread, error) {
 	}
 	t.Messages = c.Total(true, 0, true)
 	t.Parked = asleep&txn.AsleepParked != 0
+	t.Deleting = asleep&txn.AsleepDeleting != 0
 	return &t, nil
 }

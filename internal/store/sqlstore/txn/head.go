@@ -180,7 +180,7 @@ func (t *Tx) writeHead(h *Head, query string, args ...any) error {
 // thread has no work when it is at rest, when its run is parked with nothing to take, or when its inbox is asleep.
 func (t *Tx) settle(h *Head) error {
 	switch {
-	case h.Waiting == 0 && h.Running == 0, h.Life.sleeps() && h.Running == 0:
+	case h.Waiting == 0 && h.Running == 0, h.Life.sleeps() && h.Running == 0, h.Deleting():
 		h.WorkSince = sql.NullInt64{}
 	case !h.WorkSince.Valid && h.Life.woken && h.Waiting > 0:
 		h.WorkSince.Valid = true

@@ -17,13 +17,18 @@ const (
 	AsleepRetained                   // without an object (THR-09)
 	// AsleepCutting is no such reason: it says that messages are being removed, see Whole.
 	AsleepCutting
+	// AsleepDeleting lasts from the deletion of the object until the thread is purged or retained. Nobody gets the thread's lease.
+	AsleepDeleting
 )
 
 // sleeps reports whether nobody takes the items of the inbox.
-func (l Life) sleeps() bool { return l.Asleep&(AsleepParked|AsleepRetained) != 0 }
+func (l Life) sleeps() bool { return l.Asleep&(AsleepParked|AsleepRetained|AsleepDeleting) != 0 }
 
 // Sleeps reports whether nobody takes the items of the thread's inbox.
 func (h *Head) Sleeps() bool { return h.Life.sleeps() }
+
+// Deleting reports whether the thread's object was deleted and the thread is about to be purged or retained.
+func (h *Head) Deleting() bool { return h.Life.Asleep&AsleepDeleting != 0 }
 
 // Life is the part of a head that rarely changes. Its changes are written at once, not together with the counters.
 type Life struct {
