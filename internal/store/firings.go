@@ -99,6 +99,8 @@ type FiringEnd struct {
 	RetryAfter time.Duration
 	// Waiting says what the firing waits for. If it is not "", the attempt does not count.
 	Waiting string
+	// Began says that an attempt which does not count had begun nevertheless, so that the firing is not late any more.
+	Began bool
 	Cost    float64 // of the attempt
 	Log     string  // of all attempts
 	// Counts makes an end change the number of failures in a row of the schedule.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/codelog"
@@ -64,6 +65,9 @@ type Host struct {
 	// that is in reserved.
 	servers  map[string]Server
 	reserved map[string]error
+
+	// outage says that a call of the code failed because the store was not available. What the code did about it says nothing of the code.
+	outage atomic.Bool
 }
 
 // State is what code sees as `state`.
@@ -337,6 +341,17 @@ const methodRespond = "waitUntil.respond"
 
 // Serve answers the calls that code makes to the host.
 func (c *Host) Serve(ctx context.Context, invocation, method string, args []any) (any, error) {
+	v, err := c.serve(ctx, invocation, method, args)
+	if errors.Is(err, store.ErrUnavailable) {
+		c.outage.Store(true)
+	}
+	return v, err
+}
+
+// Outage reports whether the store was not available for a call that the code made.
+func (c *Host) Outage() bool { return c.outage.Load() }
+
+func (c *Host) serve(ctx context.Context, invocation, method string, args []any) (any, error) {
 	c.mu.Lock()
 	server := c.servers[invocation]
 	c.mu.Unlock()

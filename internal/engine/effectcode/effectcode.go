@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -93,11 +94,15 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 		return &effects.WaitError{Err: err}
 	}
 	x.Code.Lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
-	return handlerFailed(err)
+	return handlerFailed(x.Code, err)
 }
 
-// handlerFailed returns the outcome of a handler that did not succeed.
-func handlerFailed(err error) error {
+// handlerFailed returns the outcome of a handler that did not succeed. It wraps store.ErrUnavailable when the store was not available
+// for a call that the handler made: it is then no failure of the handler, whatever it threw.
+func handlerFailed(host interface{ Outage() bool }, err error) error {
+	if host.Outage() {
+		return fmt.Errorf("%w while the handler ran: %s", store.ErrUnavailable, code.Explain(err))
+	}
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) {
 		return errors.New(code.Explain(err)) // the sandbox was lost: retry, since delivery is at least once

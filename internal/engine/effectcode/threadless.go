@@ -65,7 +65,7 @@ func (c *Runner) runWithoutThread(ctx context.Context, call effects.Call) error 
 		return &effects.WaitError{Err: err}
 	}
 	if err != nil {
-		return handlerFailed(err)
+		return handlerFailed(host, err)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 	var service *ServiceError
 	var wait *WaitError
 	var notReady *definition.NotReadyError
+	var cut *cutError
 	switch {
 	case err == nil:
 		end.Status = store.FiringSucceeded
@@ -43,6 +44,8 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 		end.Error = final.Error()
 	case errors.As(err, &wait), errors.As(err, &notReady):
 		end.Status, end.Waiting, end.RetryAfter, end.Error = store.FiringPending, err.Error(), w.wait(f), f.Error
+	case errors.As(err, &cut), errors.Is(err, store.ErrUnavailable):
+		end.Status, end.Waiting, end.RetryAfter, end.Error, end.Began = store.FiringPending, err.Error(), w.wait(f), f.Error, cut != nil
 	case errors.As(err, &service):
 		policy := w.opts.Retry
 		if target.Retry != nil {
@@ -95,7 +98,7 @@ func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, lo
 	if f.Attempts > max(w.attempts(target), mostEnds) {
 		return &FinalError{fmt.Sprintf("the manager ended %d times while the handler ran: it is not tried again", f.Attempts-1)}
 	}
-	if target.Deadline > 0 && f.Attempts == 1 {
+	if target.Deadline > 0 && f.Attempts == 1 && f.StartedAt == 0 {
 		if late := w.opts.Clock.Since(time.UnixMicro(f.Due)); late > target.Deadline {
 			return &FinalError{fmt.Sprintf("it could not begin within %s of its due time%s", target.Deadline, because(f.Waiting))}
 		}
@@ -110,11 +113,25 @@ func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, lo
 		defer cancel()
 	}
 	err = w.run(ctx, &c)
+	var wait *WaitError
+	if errors.Is(err, store.ErrUnavailable) && !errors.As(err, &wait) {
+		return &cutError{err}
+	}
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
 		return &HandlerError{fmt.Sprintf("it did not end within %s, which spec.timeout allows", target.Timeout)}
 	}
 	return err
 }
+
+// cutError means that the store was not available while a firing was carried out. Nobody knows how far it came, so it is carried out
+// again, under the same key, once the store is back. That is no attempt, because it says nothing about the handler.
+type cutError struct{ err error }
+
+func (e *cutError) Error() string {
+	return "the platform could not go on, and the handler runs again: " + e.err.Error()
+}
+
+func (e *cutError) Unwrap() error { return e.err }
 
 var errTimeout = errors.New("the firing's timeout has passed")
 

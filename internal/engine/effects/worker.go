@@ -106,10 +106,11 @@ func (c *claim) ending() bool {
 	return c.over
 }
 
-func (c *claim) end() {
+// end says whether the end of the firing is being recorded.
+func (c *claim) end(over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
+	c.over = over
 }
 
 // Run runs firings until ctx ends. It returns when none is under way any more, and gives up its claims, so that other
@@ -270,16 +271,45 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 		log.Info("effect will be tried again", "attempt", f.Attempts, "waiting", end.Waiting != "", "after", end.RetryAfter.String(), "error", err.Error())
 	}
 	w.fault("effect.finish.before")
-	c.end()
-	if err := w.store.FinishFiring(ctx, end); errors.Is(err, store.ErrFiringLost) {
-		log.Info("the end of an effect was not recorded: its firing was canceled, or passed to another replica")
-		return
-	} else if err != nil {
-		log.Error(err, "cannot record the end of an effect: it may run again")
+	if !w.record(ctx, log, c, end) {
 		return
 	}
 	w.meters.ended(f, target, began, &end)
 	if end.Status == store.FiringPending {
 		w.later(end.RetryAfter)
+	}
+}
+
+// While the end of a firing cannot be recorded, it is tried again after firstRecord, and later after up to longestRecord.
+const (
+	firstRecord   = 100 * time.Millisecond
+	longestRecord = 5 * time.Second
+)
+
+// record records the end of an attempt, and reports whether it did. It goes on until the store is available again, with the claim
+// renewed meanwhile: so the handler does not run once more for an outage that came after its end.
+func (w *Worker) record(ctx context.Context, log logr.Logger, c *claim, end store.FiringEnd) bool {
+	for delay := firstRecord; ; delay = min(2*delay, longestRecord) {
+		c.end(true)
+		err := w.store.FinishFiring(ctx, end)
+		if err == nil {
+			return true
+		}
+		if !errors.Is(err, store.ErrFiringLost) {
+			c.end(false)
+			log.Error(err, "cannot record the end of an effect yet", "after", delay.String())
+			timer := w.opts.Clock.NewTimer(delay)
+			select {
+			case <-timer.C():
+				continue
+			case <-ctx.Done():
+				timer.Stop()
+			}
+			if !errors.Is(context.Cause(ctx), store.ErrFiringLost) {
+				return false // at a shutdown the claim is given up, and the handler runs again
+			}
+		}
+		log.Info("the end of an effect was not recorded: its firing was canceled, or passed to another replica")
+		return false
 	}
 }

@@ -215,8 +215,12 @@ func (s Store) FinishFiring(ctx context.Context, end store.FiringEnd) error {
 		if end.Waiting != "" {
 			uncounted = 1
 		}
+		unbegun := uncounted // the first attempt has not begun if it was to be this one
+		if end.Began {
+			unbegun = 0
+		}
 		n, err := t.Exec(t.Ctx, queries.FinishFiring, string(end.Status), end.Error, ended, t.Now+end.RetryAfter.Microseconds(), end.Waiting, end.Cost, end.Log,
-			uncounted, uncounted, k.EffectID, k.Due, k.ThreadID, end.Epoch)
+			uncounted, unbegun, k.EffectID, k.Due, k.ThreadID, end.Epoch)
 		if err != nil {
 			return err
 		}
