@@ -194,6 +194,12 @@ func (s *Store) RecordDue(ctx context.Context, d store.DueRecord) error {
 	return s.Store.RecordDue(ctx, d)
 }
 
+// WaitRunning implements store.Store.
+func (s *Store) WaitRunning(ctx context.Context, key store.FiringKey, namespace, waiting string) error {
+	s.secrets.Value(namespace, &waiting)
+	return s.Store.WaitRunning(ctx, key, namespace, waiting)
+}
+
 // FinishFiring implements store.Store.
 func (s *Store) FinishFiring(ctx context.Context, end store.FiringEnd) error {
 	s.secrets.Value(end.Namespace, &end)

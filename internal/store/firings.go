@@ -80,8 +80,8 @@ type Firing struct {
 	KeyedBy string
 	// AvailableAt is when it may be claimed. RecordFiring and RecordDue take it as the earliest time of the first attempt.
 	AvailableAt int64
-	// TakesArgs names stored arguments that Args are a copy of. RecordFiring removes them with the recording, whatever then becomes of
-	// the object. It is not read back.
+	// TakesArgs names stored arguments that Args are a copy of. RecordFiring and RecordDue remove them with the recording, whatever then
+	// becomes of the object. It is not read back.
 	TakesArgs string
 }
 
@@ -184,6 +184,8 @@ type FiringStore interface {
 	ReleaseFirings(ctx context.Context, owner string) error
 	// FinishFiring records the outcome of an attempt. It returns ErrFiringLost when the claim is lost.
 	FinishFiring(ctx context.Context, end FiringEnd) error
+	// WaitRunning records what a running firing waits for, because its Thread could not be created.
+	WaitRunning(ctx context.Context, key FiringKey, namespace, waiting string) error
 	// StartRunning records that the Thread of a running firing exists.
 	StartRunning(ctx context.Context, key FiringKey) error
 	// EndRunning records how a running firing ended. It changes nothing when the firing has ended.

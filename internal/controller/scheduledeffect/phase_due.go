@@ -213,6 +213,7 @@ func (b *batch) fire(due time.Time, origin store.FiringOrigin) {
 	fired := false
 	for i, t := range b.threads {
 		f := b.newFiring(due, origin, t)
+		f.TakesArgs = b.object.Spec.ArgsRef
 		// The clock that found it due says when that was. The store's may be a little behind it.
 		f.FiredAt = b.at.UnixMicro()
 		f.AvailableAt = b.at.Add(time.Duration(i) * b.pace()).UnixMicro()

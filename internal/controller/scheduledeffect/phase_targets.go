@@ -2,6 +2,7 @@ package scheduledeffect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,6 +86,27 @@ func (r *Reconciler) checkTarget(ctx context.Context, d *schedule) (bool, error)
 	return r.findEffect(ctx, d.scope)
 }
 
+// readArgs reads the arguments of the firings. Those of an effect that code scheduled are stored outside of the object until it fires, and
+// then with its firing.
+func (r *Reconciler) readArgs(ctx context.Context, d *schedule) (bool, error) {
+	spec := &d.object.Spec
+	if spec.Args != nil {
+		d.args = spec.Args.Raw
+	}
+	if spec.ArgsRef == "" {
+		return false, nil
+	}
+	args, err := r.Store.EffectArgs(ctx, spec.ArgsRef)
+	if errors.Is(err, store.ErrNotFound) && len(d.recent) > 0 {
+		args, err = d.recent[0].Args, nil
+	}
+	if err != nil {
+		return true, fmt.Errorf("read the arguments: %w", err)
+	}
+	d.args = args
+	return false, nil
+}
+
 // newFiring returns the firing of a due time for a thread. It keeps what is to be done as the spec says it now.
 func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target) store.Firing {
 	o := d.object
@@ -92,9 +114,7 @@ func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target)
 		EffectID: string(o.UID), Due: due.UnixMicro(), ThreadID: t.id, Namespace: o.Namespace, Name: o.Name, Effect: o.Spec.Effect,
 		Status: store.FiringPending, HookDepth: int(o.Spec.HookDepth), Origin: origin,
 	}
-	if o.Spec.Args != nil {
-		f.Args = o.Spec.Args.Raw
-	}
+	f.Args = d.args
 	if o.Spec.ThreadTemplate != nil {
 		f.Status, f.Target = store.FiringRunning, encodeTemplate(o.Spec.ThreadTemplate)
 		return f

@@ -156,9 +156,34 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the Thread was refused: " + err.Error(), Counts: true})
 	case err != nil && !apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("create Thread %q: %w", t.Name, err) // a quota, say, which may be raised
+		return r.wait(ctx, d, f, err) // a quota, say, which may be raised
 	}
 	return r.Store.StartRunning(ctx, f.Key())
+}
+
+const (
+	// firstWait and longestWait bound the time until a Thread that was refused is created again. It grows with the time waited.
+	firstWait   = time.Second
+	longestWait = 30 * time.Second
+)
+
+// wait records why the Thread of a firing could not be created. The schedule goes on meanwhile: an error of the reconcile would put off
+// its other due times.
+func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why error) error {
+	if n := d.object.Spec.StartingDeadlineSeconds; n != nil && d.at.Sub(time.UnixMicro(f.Due).Add(d.jitter)) > time.Duration(*n)*time.Second {
+		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Counts: true,
+			Error: fmt.Sprintf("it could not begin within %ds of its due time: %v", *n, why)})
+	}
+	text := fmt.Sprintf("Thread %q was refused: %v", threadName(f), why)
+	if f.Waiting != text {
+		if err := r.Store.WaitRunning(ctx, f.Key(), f.Namespace, text); err != nil {
+			return fmt.Errorf("record what a firing waits for: %w", err)
+		}
+		f.Waiting = text
+	}
+	waited := d.at.Sub(time.UnixMicro(f.FiredAt))
+	d.retry = earlier(d.retry, min(max(firstWait, waited/4), longestWait))
+	return nil
 }
 
 // threadName returns the name of the Thread of a firing: the minutes since 1970 of a due time that is a whole minute, else

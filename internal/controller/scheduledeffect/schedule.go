@@ -40,11 +40,13 @@ type schedule struct {
 	recent   []store.Firing // the newest, whether they ended or not
 	skips    []store.EffectSkip
 	threads  []target
-	beyond   []target  // matched by the selector, but too many
-	nextAt   time.Time // the next due time, with jitter; zero if there is none
-	over     bool      // nothing fires any more
-	recorded bool      // something was recorded by this reconcile
-	unseen   bool      // the status does not speak of the present spec yet
+	beyond   []target      // matched by the selector, but too many
+	nextAt   time.Time     // the next due time, with jitter; zero if there is none
+	over     bool          // nothing fires any more
+	recorded bool          // something was recorded by this reconcile
+	unseen   bool          // the status does not speak of the present spec yet
+	args     []byte        // for the effect or the tool
+	retry    time.Duration // until a Thread that was refused is created again; 0 if none was
 }
 
 // target is a thread for which a schedule fires; the zero target stands for none.
@@ -66,6 +68,7 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 		r.readSpec,       // do not act on a spec that is wrong
 		r.readStored,     // how far the schedule has come, and what is under way
 		r.findThreads,    // the threads for which it fires
+		r.readArgs,       // what it passes on
 		r.checkTarget,    // report an Effect or a Tool that is not ready; firings wait for it
 		r.byHand,         // record what a person asked for
 		r.recordDue,      // record what is due, once (EFF-04), and what does not fire (EFF-07)

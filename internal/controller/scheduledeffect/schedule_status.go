@@ -39,6 +39,9 @@ func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed err
 		result.RequeueAfter = time.Millisecond
 	}
 	result.Priority = ptr.To(restPriority)
+	if failed == nil {
+		result.RequeueAfter = earlier(result.RequeueAfter, d.retry)
+	}
 	if d.fires {
 		rest := max(d.nextAt.Sub(r.Clock.Now()), time.Nanosecond)
 		if result.RequeueAfter == 0 || rest < result.RequeueAfter {

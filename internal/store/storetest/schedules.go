@@ -153,7 +153,11 @@ func describeSchedules(e *env) {
 				e.fires(ctx, n, func(f *store.Firing) { f.Status = store.FiringRunning })
 			}
 			Expect(e.claims(ctx, "a")).To(BeEmpty())
+			Expect(e.store.WaitRunning(ctx, firingKey(1), "ns", "a quota")).To(Succeed())
+			Expect(e.firing(ctx, firingKey(1)).Waiting).To(Equal("a quota"))
 			Expect(e.store.StartRunning(ctx, firingKey(1))).To(Succeed())
+			Expect(e.store.WaitRunning(ctx, firingKey(1), "ns", "too late")).To(Succeed())
+			Expect(e.firing(ctx, firingKey(1)).Waiting).To(BeEmpty())
 			started := e.now()
 			e.clock.Step(time.Second)
 			Expect(e.store.StartRunning(ctx, firingKey(1))).To(Succeed())
@@ -266,8 +270,11 @@ func describeSchedules(e *env) {
 		Expect(e.store.RemoveEffectArgs(ctx, id, "kept")).To(Succeed())
 		_, err := e.store.EffectArgs(ctx, id, "kept")
 		Expect(err).To(MatchError(store.ErrNotFound))
+		Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "due", Namespace: "ns", ThreadID: id, Args: json.RawMessage(`{}`)})).To(Succeed())
 		Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "s"},
-			Firings: []store.Firing{{EffectID: "s", Due: 1, Origin: store.OriginSchedule}}})).To(Succeed())
+			Firings: []store.Firing{{EffectID: "s", Due: 1, Origin: store.OriginSchedule, TakesArgs: "due"}}})).To(Succeed())
+		_, err = e.store.EffectArgs(ctx, "due")
+		Expect(err).To(MatchError(store.ErrNotFound))
 		later := func() time.Time { return e.clock.Now().Add(time.Second) }
 		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(BeEmpty(), "they are pending")
 		Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-a", Due: 1, ThreadID: id}, store.FiringKey{EffectID: "e-b", Due: 1, ThreadID: id},

@@ -38,6 +38,7 @@ func changed(t *txn.Tx, effectID, threadID string) {
 	t.Notifications = append(t.Notifications, store.Notification{ThreadID: threadID, EffectID: effectID, Changed: store.ChangedFiring})
 }
 
+// record writes a firing unless it exists, and removes the stored arguments that it has a copy of.
 func record(t *txn.Tx, f *store.Firing) (recorded bool, err error) {
 	if f.FiredAt == 0 {
 		f.FiredAt = t.Now
@@ -47,6 +48,15 @@ func record(t *txn.Tx, f *store.Firing) (recorded bool, err error) {
 	}
 	n, err := t.Exec(t.Ctx, queries.RecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, sqldb.NullJSON(f.Args),
 		string(f.Status), f.FiredAt, f.HookDepth, string(f.Origin), sqldb.NullJSON(f.Target), max(t.Now, f.AvailableAt), f.EffectID, f.ThreadID, f.Namespace)
+	if err != nil {
+		return false, err
+	}
+	if n > 0 {
+		changed(t, f.EffectID, f.ThreadID)
+	}
+	if f.TakesArgs != "" {
+		err = t.Write(t.Ctx, queries.EndArgs, f.TakesArgs, f.ThreadID)
+	}
 	return n > 0, err
 }
 
@@ -56,13 +66,8 @@ func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool,
 		if err := t.Lock(f.EffectID); err != nil { // so that the effect is not removed meanwhile
 			return err
 		}
-		if recorded, err = record(t, &f); recorded {
-			changed(t, f.EffectID, f.ThreadID)
-		}
-		if err != nil || f.TakesArgs == "" {
-			return err
-		}
-		return t.Write(t.Ctx, queries.EndArgs, f.TakesArgs, f.ThreadID)
+		recorded, err = record(t, &f)
+		return err
 	})
 	return recorded && err == nil, err
 }
@@ -258,6 +263,13 @@ func tell(t *txn.Tx, k store.FiringKey) error {
 	}
 	return webhooks.QueueOfFiring(t, f, store.WebhookEffectFailed, map[string]any{
 		"scheduledEffect": f.Name, "effect": f.Effect, "due": f.Due, "attempts": f.Attempts, "error": f.Error,
+	})
+}
+
+// WaitRunning implements store.FiringStore.
+func (s Store) WaitRunning(ctx context.Context, k store.FiringKey, _, waiting string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		return t.Write(t.Ctx, queries.WaitRunning, waiting, k.EffectID, k.Due, k.ThreadID)
 	})
 }
 

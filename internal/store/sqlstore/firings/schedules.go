@@ -46,13 +46,8 @@ func (s Store) RecordDue(ctx context.Context, d store.DueRecord) error {
 			}
 		}
 		for i := range d.Firings {
-			f := &d.Firings[i]
-			recorded, err := record(t, f)
-			if err != nil {
+			if _, err := record(t, &d.Firings[i]); err != nil {
 				return err
-			}
-			if recorded {
-				changed(t, f.EffectID, f.ThreadID)
 			}
 		}
 		for _, k := range d.Skips {

@@ -47,8 +47,9 @@ const (
 	ReleaseQueued = `UPDATE effect_firing SET status = CAST(? AS TEXT), available_at = ? WHERE effect_id = ? AND thread_id = ? AND status = 'queued'
 		AND due = (SELECT min(o.due) FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status = 'queued')
 		AND NOT EXISTS (SELECT 1 FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status IN ('pending', 'running'))`
-	StartRunning = `UPDATE effect_firing SET started_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
-	EndRunning   = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
+	WaitRunning  = `UPDATE effect_firing SET waiting = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
+	StartRunning = `UPDATE effect_firing SET started_at = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
+	EndRunning   = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
 	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND (due, thread_id) NOT IN (
 		SELECT o.due, o.thread_id FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC, o.due DESC, o.thread_id LIMIT ?)`
 	PruneSkips = `DELETE FROM effect_skip WHERE effect_id = ? AND (due, thread_id, reason) NOT IN (

@@ -1,0 +1,193 @@
+package scheduledeffect_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// world is what specs of one ScheduledEffect share.
+type world struct {
+	*Env
+	r *scheduledeffect.Reconciler
+	s *skeinv1.ScheduledEffect
+}
+
+func newWorld(ctx context.Context) *world {
+	GinkgoHelper()
+	e := New(ctx)
+	effect := &skeinv1.Effect{ObjectMeta: Meta("tick")}
+	e.Create(ctx, effect)
+	e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+	return &world{Env: e, r: scheduledeffect.New(scheduledeffect.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})}
+}
+
+// declare creates the ScheduledEffect.
+func (w *world) declare(ctx context.Context, edit ...func(*skeinv1.ScheduledEffect)) {
+	GinkgoHelper()
+	w.s = &skeinv1.ScheduledEffect{ObjectMeta: Meta("s"), Spec: skeinv1.ScheduledEffectSpec{Effect: "tick", Schedules: []string{"@every 1m"}}}
+	for _, f := range edit {
+		f(w.s)
+	}
+	w.Create(ctx, w.s)
+}
+
+// settle reconciles until there is nothing more to do at once, and returns the time until there is.
+func (w *world) settle(ctx context.Context) time.Duration {
+	GinkgoHelper()
+	var rest time.Duration
+	for range 20 {
+		if rest = Reconcile(ctx, w.r, w.s).RequeueAfter; rest == 0 || rest > 10*time.Millisecond {
+			break
+		}
+	}
+	Expect(client.IgnoreNotFound(w.Client.Get(ctx, client.ObjectKeyFromObject(w.s), w.s))).To(Succeed())
+	return rest
+}
+
+// pass lets time pass, with a reconcile whenever there is something to do.
+func (w *world) pass(ctx context.Context, d time.Duration) {
+	GinkgoHelper()
+	for end := w.Clock.Now().Add(d); ; {
+		next := w.settle(ctx)
+		rest := end.Sub(w.Clock.Now())
+		if rest <= 0 {
+			return
+		}
+		if next > 0 {
+			rest = min(rest, next)
+		}
+		w.Clock.Step(rest)
+	}
+}
+
+// ask sets an annotation.
+func (w *world) ask(ctx context.Context, annotation, value string) {
+	GinkgoHelper()
+	if w.s.Annotations == nil {
+		w.s.Annotations = map[string]string{}
+	}
+	w.s.Annotations[annotation] = value
+	Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+}
+
+func (w *world) firings(ctx context.Context) []store.Firing {
+	GinkgoHelper()
+	all, err := w.Store.Firings(ctx, store.FiringQuery{EffectID: string(w.s.UID), Limit: 1000})
+	Expect(err).NotTo(HaveOccurred())
+	slices.Reverse(all)
+	return all
+}
+
+// fired returns the firings, the oldest due time first.
+func (w *world) fired(ctx context.Context) (out []string) {
+	GinkgoHelper()
+	for _, f := range w.firings(ctx) {
+		out = append(out, fmt.Sprintf("%s %s %s", time.UnixMicro(f.Due).Sub(Start).Truncate(time.Second), f.Origin, f.Status))
+	}
+	return out
+}
+
+func (w *world) skipped(ctx context.Context) []store.EffectSkip {
+	GinkgoHelper()
+	all, err := w.Store.EffectSkips(ctx, string(w.s.UID), 100)
+	Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
+// thread creates the Thread t, and its row.
+func (w *world) thread(ctx context.Context) *skeinv1.Thread {
+	GinkgoHelper()
+	t := &skeinv1.Thread{ObjectMeta: Meta("t")}
+	w.Create(ctx, t)
+	_, _, err := w.Store.CreateThread(ctx, store.Thread{ID: string(t.UID), Namespace: Namespace, Name: "t", Agent: "a"})
+	Expect(err).NotTo(HaveOccurred())
+	return t
+}
+
+var _ = Describe("An effect that code scheduled", func() {
+	It("keeps its arguments when it is suspended and resumed", Label("EFF-01", "EFF-03"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		t := w.thread(ctx)
+		Expect(w.Store.PutEffectArgs(ctx, store.EffectArgs{ID: "kept", Namespace: Namespace, ThreadID: string(t.UID), Args: json.RawMessage(`{"x":1}`)})).To(Succeed())
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: "call-1"}
+			s.Labels = map[string]string{skeinv1.LabelThreadID: string(t.UID)}
+			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", string(t.UID))}
+			s.Spec.Schedules, s.Spec.ThreadRef = nil, &skeinv1.LocalRef{Name: "t"}
+			s.Spec.At, s.Spec.ArgsRef = ptr.To(skeinv1.NewTimestamp(Start.Add(time.Minute))), "kept"
+		})
+		w.s.Spec.Suspend = true
+		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, time.Second)
+		Expect(w.s.Status.Phase).To(Equal("Suspended"))
+		w.s.Spec.Suspend = false
+		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, time.Minute)
+		Expect(w.firings(ctx)).To(ConsistOf(HaveField("Args", MatchJSON(`{"x":1}`))))
+		_, err := w.Store.EffectArgs(ctx, "kept")
+		Expect(err).To(MatchError(store.ErrNotFound), "the firing has them")
+	})
+})
+
+var _ = Describe("A schedule whose Thread is refused", Label("EFF-03", "EFF-07"), func() {
+	It("says so, is not late for its other due times, and creates it when there is room", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Effect = ""
+			s.Spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		full := apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "s", fmt.Errorf("exceeded quota"))
+		w.Fail(func(verb string, o client.Object) error {
+			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
+				return full
+			}
+			return nil
+		})
+		w.pass(ctx, 3*time.Minute)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule running", "2m0s schedule running", "3m0s schedule running"}))
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Waiting", ContainSubstring("exceeded quota"))))
+		Expect(w.s.Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionReady), HaveField("Reason", skeinv1.ReasonWaiting), HaveField("Message", ContainSubstring("exceeded quota")))))
+		w.Fail(nil)
+		w.pass(ctx, 35*time.Second)
+		var list skeinv1.ThreadList
+		Expect(w.Client.List(ctx, &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(3))
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Waiting", "")))
+	})
+
+	It("does not create it after its deadline", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Effect, s.Spec.StartingDeadlineSeconds = "", ptr.To(int64(20))
+			s.Spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		w.Fail(func(verb string, o client.Object) error {
+			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "s", fmt.Errorf("exceeded quota"))
+			}
+			return nil
+		})
+		w.pass(ctx, 110*time.Second)
+		Expect(w.firings(ctx)).To(ConsistOf(And(HaveField("Status", store.FiringFailed), HaveField("Error", And(ContainSubstring("within 20s"), ContainSubstring("exceeded quota"))))))
+	})
+})
+
+var _ = strings.Contains
