@@ -200,9 +200,11 @@ const (
 	// AnnotationForkPoint holds the message at which the runtime API was asked to fork: the id of its thread, a slash, and its number in
 	// the log of that thread. spec.forkFrom means another message once messages before it have been removed, or another thread.
 	AnnotationForkPoint = "skein.dev/fork-point"
-	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value, the present time, keeps a repeat from firing again.
+	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value is the present time, perhaps with a slash and a key. A repeat with the same
+	// key, or with the same time when there is none, does not fire again. Several requests stand with commas between them.
 	AnnotationRunAt = "skein.dev/run-at"
-	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire.
+	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire. Several ranges stand with
+	// commas between them.
 	AnnotationBackfill = "skein.dev/backfill"
 	// Finalizer holds a Thread until its stored data is purged.
 	Finalizer = "skein.dev/purge"
@@ -217,3 +219,6 @@ const (
 	// ReasonStateSaved: all of the state is saved again.
 	ReasonStateSaved = "StateSaved"
 )
+
+// MaxRequestKey bounds the key of a request to fire a ScheduledEffect now, in bytes.
+const MaxRequestKey = 128

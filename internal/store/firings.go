@@ -143,7 +143,10 @@ type DueRecord struct {
 	ResetFailures bool
 	Firings       []Firing // existing ones stay as they are
 	Skips         []EffectSkip
-	Cancel        []FiringKey // firings that the new ones replace
+	Cancel        []FiringKey // firings that the new ones replace, perhaps some of these too
+	// Requests are requests by hand that the record answers. Each is answered once: ErrConflict if one was already, or if a firing by hand
+	// exists.
+	Requests []string
 }
 
 // FiringQuery selects the firings of an effect, the newest due time first.
@@ -162,7 +165,8 @@ type FiringStore interface {
 	// does after RemoveEffect.
 	RecordFiring(ctx context.Context, f Firing) (recorded bool, err error)
 	// RecordDue records due times of a schedule, and how far the schedule has come. It returns ErrConflict when the stored
-	// schedule is not the expected one any more, or was removed, and then writes nothing.
+	// schedule is not the expected one any more, or was removed, and then writes nothing. A due time that fired is not backfilled, also when
+	// its firing was removed from the history.
 	RecordDue(ctx context.Context, d DueRecord) error
 	// EffectSchedule returns how far a schedule has come, or ErrNotFound.
 	EffectSchedule(ctx context.Context, effectID string) (*EffectSchedule, error)
@@ -206,7 +210,9 @@ type FiringStore interface {
 	Firings(ctx context.Context, q FiringQuery) ([]Firing, error)
 	// EffectSkips lists the newest records of due times that did not fire, the newest first.
 	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
-	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones.
+	// AnsweredRequests returns those of the requests by hand that were answered, within the last two days at least.
+	AnsweredRequests(ctx context.Context, effectID string, requests ...string) ([]string, error)
+	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones. It keeps which due times fired.
 	PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error
 	// StoredEffects lists effects with a schedule that has not changed since a time, in the order of their ids.
 	StoredEffects(ctx context.Context, after string, before time.Time, limit int) ([]string, error)

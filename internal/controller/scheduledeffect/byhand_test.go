@@ -190,4 +190,100 @@ var _ = Describe("A schedule whose Thread is refused", Label("EFF-03", "EFF-07")
 	})
 })
 
-var _ = strings.Contains
+var _ = Describe("Firings by hand", Label("EFF-08"), func() {
+	at := func(d time.Duration) string { return Start.Add(d).Format(time.RFC3339Nano) }
+	requests := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, at(time.Duration(i)*time.Nanosecond)) // they differ by less than the store tells apart
+		}
+		return strings.Join(all, ",")
+	}
+
+	DescribeTable("are as many as were asked for at once, as the concurrency policy says", func(ctx SpecContext, policy skeinv1.ConcurrencyPolicy, under, skipped int) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Schedules, s.Spec.ConcurrencyPolicy = []string{"@yearly"}, policy
+		})
+		w.ask(ctx, skeinv1.AnnotationRunAt, requests(20))
+		w.settle(ctx)
+		Expect(w.s.Annotations).To(BeEmpty())
+		active, err := w.Store.Firings(ctx, store.FiringQuery{EffectID: string(w.s.UID), Active: true})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(active).To(HaveLen(under))
+		Expect(w.skipped(ctx)).To(HaveLen(min(skipped, 10)), "as many as the history keeps")
+		Expect(w.s.Status.Skipped).To(Equal(int64(skipped)))
+		n := len(w.firings(ctx))
+		w.ask(ctx, skeinv1.AnnotationRunAt, requests(20))
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveLen(n), "a repeat has the first result")
+		Expect(w.s.Status.Skipped).To(Equal(int64(skipped)))
+	},
+		Entry("Allow", skeinv1.ConcurrencyAllow, 20, 0),
+		Entry("Forbid", skeinv1.ConcurrencyForbid, 1, 19),
+		Entry("Replace", skeinv1.ConcurrencyReplace, 1, 0),
+		Entry("Queue", skeinv1.ConcurrencyQueue, 2, 18),
+	)
+
+	It("are once for each key, and at the present time only", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx)
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0)+"/a,"+at(time.Microsecond)+"/a,"+at(0)+"/b,2099-01-01T00:00:00Z,nonsense")
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveLen(2))
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(5*time.Second)+"/a")
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveLen(2))
+	})
+
+	It("keep a request that is added while others are answered", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx)
+		w.settle(ctx)
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0))
+		added := false
+		w.Fail(func(verb string, o client.Object) error {
+			if s, ok := o.(*skeinv1.ScheduledEffect); ok && verb == "patch" && !added {
+				added = true
+				now := Get(ctx, w.Env, &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}})
+				now.Annotations[skeinv1.AnnotationRunAt] += "," + at(time.Second)
+				return w.Client.Update(ctx, now)
+			}
+			return nil
+		})
+		w.settle(ctx)
+		Expect(w.s.Annotations).To(BeEmpty())
+		Expect(w.firings(ctx)).To(HaveLen(2))
+	})
+
+	It("are possible for an effect of one time, beside its own time", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.thread(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Schedules, s.Spec.ThreadRef, s.Spec.At = nil, &skeinv1.LocalRef{Name: "t"}, ptr.To(skeinv1.NewTimestamp(Start.Add(time.Minute)))
+		})
+		w.settle(ctx)
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0))
+		w.pass(ctx, time.Second)
+		Expect(w.fired(ctx)).To(Equal([]string{"0s manual pending"}))
+		w.pass(ctx, time.Minute)
+		Expect(w.fired(ctx)).To(Equal([]string{"0s manual pending", "1m0s schedule pending"}))
+	})
+
+	It("fire nothing again that the history has forgotten", Label("EFF-04"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.SuccessfulHistoryLimit = ptr.To(int32(1)) })
+		for range 5 {
+			w.pass(ctx, time.Minute)
+			Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		}
+		w.pass(ctx, time.Minute)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		n := len(w.firings(ctx))
+		Expect(n).To(BeNumerically("<", 5))
+		w.ask(ctx, skeinv1.AnnotationBackfill, Start.Add(-time.Minute).Format(time.RFC3339)+"/"+Start.Add(5*time.Minute).Format(time.RFC3339))
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(ContainElements("-1m0s backfill pending", "0s backfill pending"), "what was due before the object existed")
+		Expect(w.fired(ctx)).NotTo(ContainElement(MatchRegexp("[1-5]m0s backfill")))
+	})
+})

@@ -41,14 +41,14 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 		return true, err
 	}
 	if d.was == nil && d.object.Spec.RunOnCreation {
-		b.fire(d.object.CreationTimestamp.Time, store.OriginCreation)
+		b.create(d.object.CreationTimestamp.Time)
 	}
-	until := b.at.Add(-d.jitter)
-	passed := d.plan.Since(time.UnixMicro(d.now.Cursor), until, b.keep())
+	passed := d.plan.Since(time.UnixMicro(d.now.Cursor), b.at.Add(-d.jitter), b.keep())
 	if passed.Older > 0 {
-		b.skip(passed.First, passed.Last, int64(passed.Older), SkippedMissed, "")
+		b.skipOlder(passed)
 		d.now.Cursor = passed.Last.UnixMicro()
 	}
+	b.caughtUp(passed.Newest)
 	for i, due := range passed.Newest {
 		if b.exhausted() {
 			break
@@ -59,16 +59,27 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	if d.was != nil && d.now == *d.was {
 		return false, nil
 	}
+	if err := r.write(ctx, b); err != nil {
+		return true, err
+	}
+	for i := range record.Firings {
+		lateness.Observe(b.at.Sub(time.UnixMicro(record.Firings[i].Due).Add(d.jitter)).Seconds())
+	}
+	return false, nil
+}
+
+// write records what the batch has gathered.
+func (r *Reconciler) write(ctx context.Context, b *batch) error {
+	d, record := b.schedule, b.record
 	record.Schedule = d.now
 	if err := r.Store.RecordDue(ctx, *record); err != nil {
-		return true, fmt.Errorf("record what is due: %w", err)
+		return fmt.Errorf("record what is due: %w", err)
 	}
 	d.was, d.recorded = &record.Schedule, true
 	for i := range record.Firings {
 		f := &record.Firings[i]
 		d.active = append([]store.Firing{*f}, d.active...)
 		d.recent = append([]store.Firing{*f}, d.recent...)
-		lateness.Observe(b.at.Sub(time.UnixMicro(f.Due).Add(d.jitter)).Seconds())
 	}
 	for _, k := range record.Skips {
 		skipped.WithLabelValues(d.object.Namespace, k.Reason).Add(float64(k.Count))
@@ -78,7 +89,7 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	if len(record.Firings) > 0 {
 		r.Engine.WakeEffects()
 	}
-	return false, nil
+	return nil
 }
 
 // batch gathers what one reconcile records.
@@ -87,14 +98,59 @@ type batch struct {
 	record *store.DueRecord
 	at     time.Time
 	spent  map[string]float64 // the cost of ended firings by day
+	missed time.Time          // due times up to it are beyond the limit of catching up
 }
 
-// keep returns how many of the passed due times are looked at one by one.
-func (b *batch) keep() int {
+// limit returns how many late due times All fires.
+func (b *batch) limit() int {
 	if c := b.object.Spec.CatchUp; c != nil && c.Policy == skeinv1.CatchUpAll && c.Limit > 0 {
 		return int(c.Limit)
 	}
 	return maxDue
+}
+
+// keep returns how many of the passed due times are looked at one by one: some may be punctual.
+func (b *batch) keep() int {
+	if c := b.object.Spec.CatchUp; c != nil && c.Policy == skeinv1.CatchUpAll {
+		return b.limit() + maxDue
+	}
+	return maxDue
+}
+
+// caughtUp works out which of the late due times, the oldest first, are beyond the limit of catching up.
+func (b *batch) caughtUp(passed []time.Time) {
+	late := 0
+	for _, due := range passed {
+		if b.late(due) > onTime {
+			late++
+		}
+	}
+	if beyond := late - b.limit(); beyond > 0 {
+		b.missed = passed[beyond-1]
+	}
+}
+
+// late returns how late a due time is.
+func (b *batch) late(due time.Time) time.Duration { return b.at.Sub(due.Add(b.jitter)) }
+
+// create fires once more for the creation of the object.
+func (b *batch) create(at time.Time) {
+	if b.object.Spec.Suspend {
+		b.skip(at, at, 1, SkippedSuspended, "")
+		return
+	}
+	b.fire(at, store.OriginCreation)
+}
+
+// skipOlder records the due times that are too many to look at one by one.
+func (b *batch) skipOlder(passed recurrence.Passed) {
+	reason, detail := SkippedMissed, ""
+	if b.object.Spec.Suspend {
+		reason = SkippedSuspended
+	} else if why := b.pausedNow(); why != "" {
+		reason, detail = SkippedPaused, why
+	}
+	b.skip(passed.First, passed.Last, int64(passed.Older), reason, detail)
 }
 
 // exhausted reports whether the schedule has fired as often as it may.
@@ -106,13 +162,13 @@ func (b *batch) exhausted() bool {
 // decide fires a due time or records why it does not fire. newest reports whether no later due time has passed.
 func (b *batch) decide(due time.Time, newest bool) {
 	spec := &b.object.Spec
-	late := b.at.Sub(due.Add(b.jitter))
+	late := b.late(due)
 	switch {
 	case spec.Suspend:
 		b.skip(due, due, 1, SkippedSuspended, "")
 	case b.pausedNow() != "":
 		b.skip(due, due, 1, SkippedPaused, b.pausedNow())
-	case !b.inTime(late, newest):
+	case !b.inTime(late, newest) || !due.After(b.missed):
 		b.skip(due, due, 1, SkippedMissed, "")
 	case b.limited(due) != "":
 		b.skip(due, due, 1, SkippedLimit, b.limited(due))
@@ -208,28 +264,34 @@ func (r *Reconciler) spending(ctx context.Context, d *schedule) (map[string]floa
 	return spent, nil
 }
 
-// fire records firings of a due time, one for each thread, as the concurrency policy says.
+// fire records firings of a due time, and counts it.
 func (b *batch) fire(due time.Time, origin store.FiringOrigin) {
-	fired := false
+	if b.add(due, origin) {
+		b.day(due)
+		b.now.DayFired++
+		b.now.Fired++
+	}
+}
+
+// add adds firings, one for each thread, as the concurrency policy says. It reports whether there are any.
+func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 	for i, t := range b.threads {
 		f := b.newFiring(due, origin, t)
-		f.TakesArgs = b.object.Spec.ArgsRef
+		if origin != store.OriginManual {
+			f.TakesArgs = b.object.Spec.ArgsRef
+		}
 		// The clock that found it due says when that was. The store's may be a little behind it.
 		f.FiredAt = b.at.UnixMicro()
 		f.AvailableAt = b.at.Add(time.Duration(i) * b.pace()).UnixMicro()
 		if b.admit(&f) {
 			b.record.Firings = append(b.record.Firings, f)
-			fired = true
+			fires = true
 		}
 	}
 	if n := len(b.beyond); n > 0 {
 		b.skipThread(due, b.beyond[0].id, SkippedThreads, fmt.Sprintf("%d threads from %q on were left out: raise spec.maxThreads", n, b.beyond[0].name))
 	}
-	if fired {
-		b.day(due)
-		b.now.DayFired++
-		b.now.Fired++
-	}
+	return fires
 }
 
 // pace returns the time between the firings of one due time.
@@ -251,14 +313,18 @@ func (b *batch) admit(f *store.Firing) bool {
 	if len(under) == 0 {
 		return true
 	}
-	due := time.UnixMicro(f.Due)
-	switch b.object.Spec.ConcurrencyPolicy {
+	due, policy := time.UnixMicro(f.Due), b.object.Spec.ConcurrencyPolicy
+	if f.Origin == store.OriginBackfill && policy != skeinv1.ConcurrencyAllow && policy != "" {
+		f.Status = store.FiringQueued // a backfill fires its due times one after the other
+		return true
+	}
+	switch policy {
 	case skeinv1.ConcurrencyForbid:
 		b.skipThread(due, f.ThreadID, SkippedForbidden, "an earlier firing was under way")
 		return false
 	case skeinv1.ConcurrencyQueue:
 		for i := range under {
-			if under[i].Status == store.FiringQueued {
+			if waitsInTurn(&under[i]) {
 				b.skipThread(due, f.ThreadID, SkippedForbidden, "another firing waited already")
 				return false
 			}
@@ -266,7 +332,9 @@ func (b *batch) admit(f *store.Firing) bool {
 		f.Status = store.FiringQueued
 	case skeinv1.ConcurrencyReplace:
 		for i := range under {
-			b.record.Cancel = append(b.record.Cancel, under[i].Key())
+			if under[i].Status != store.FiringQueued || under[i].Origin != store.OriginBackfill { // a backfill goes on afterwards
+				b.record.Cancel = append(b.record.Cancel, under[i].Key())
+			}
 		}
 	default:
 		if len(b.active)+len(b.record.Firings) >= maxActive {
@@ -275,6 +343,11 @@ func (b *batch) admit(f *store.Firing) bool {
 		}
 	}
 	return true
+}
+
+// waitsInTurn reports whether a firing is the one that may wait for an earlier one. Those of a backfill do not count.
+func waitsInTurn(f *store.Firing) bool {
+	return f.Status == store.FiringQueued && f.Origin != store.OriginBackfill
 }
 
 // skip records due times that do not fire.

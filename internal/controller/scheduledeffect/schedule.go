@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -24,7 +25,7 @@ func oneTime(o *skeinv1.ScheduledEffect) bool {
 	if len(s.Schedules) > 0 || s.Effect == "" || s.ThreadRef == nil || slices.Contains(schedulePhases, o.Status.Phase) {
 		return false
 	}
-	return !s.Suspend && s.Jitter == nil && s.StartingDeadlineSeconds == nil && s.Retry == nil && s.Timeout == nil
+	return !asked(o) && !s.Suspend && s.Jitter == nil && s.StartingDeadlineSeconds == nil && s.Retry == nil && s.Timeout == nil
 }
 
 // schedule is what the phases of an object with a schedule share, beside the scope.
@@ -70,8 +71,8 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 		r.findThreads,    // the threads for which it fires
 		r.readArgs,       // what it passes on
 		r.checkTarget,    // report an Effect or a Tool that is not ready; firings wait for it
-		r.byHand,         // record what a person asked for
 		r.recordDue,      // record what is due, once (EFF-04), and what does not fire (EFF-07)
+		r.byHand,         // record what a person asked for
 		r.release,        // start what waited for an earlier firing
 		r.runThreads,     // create Threads from the template, and watch them
 		r.prune,          // keep the history within its limits
@@ -85,15 +86,15 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 	if s.gone {
 		return ctrl.Result{}, failed
 	}
-	if errors.Is(failed, store.ErrConflict) {
-		return ctrl.Result{RequeueAfter: time.Millisecond}, nil // another leader, or a removal: read again
+	if errors.Is(failed, store.ErrConflict) || apierrors.IsConflict(failed) {
+		return ctrl.Result{RequeueAfter: 5 * time.Millisecond}, nil // another leader, a removal, or a request by hand: read again
 	}
 	return r.finishSchedule(ctx, d, failed)
 }
 
 func (r *Reconciler) expireSchedule(ctx context.Context, d *schedule) (bool, error) {
 	o := d.object
-	if o.Status.CompletionTime == nil || (len(o.Spec.Schedules) > 0 && o.Spec.TTLSecondsAfterFinished == nil) {
+	if asked(o) || o.Status.CompletionTime == nil || (len(o.Spec.Schedules) > 0 && o.Spec.TTLSecondsAfterFinished == nil) {
 		return false, nil
 	}
 	if o.Status.ObservedGeneration != o.Generation {
@@ -139,6 +140,19 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 			d.now.Fingerprint, d.now.Cursor, d.now.Failures = f, max(was.Cursor, d.at.UnixMicro()), 0
 		}
 	}
+	if stop, err := r.readFirings(ctx, d); stop || err != nil {
+		return true, err
+	}
+	if d.was == nil && len(o.Spec.Schedules) == 0 && len(d.recent) > 0 { // it fired before it had policies, or was run by hand
+		d.now.Cursor = d.recent[0].Due
+	}
+	return false, nil
+}
+
+// readFirings reads the firings that are under way, the newest ones, and what did not fire last.
+func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error) {
+	id := d.now.EffectID
+	var err error
 	if d.active, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Active: true, Limit: maxActive}); err != nil {
 		return true, fmt.Errorf("read the firings that are under way: %w", err)
 	}

@@ -411,13 +411,13 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 	It("fires by hand, once for each request, and backfills what did not fire", Label("EFF-08"), func(ctx SpecContext) {
 		s := declared(ctx, func(spec *skeinv1.ScheduledEffectSpec) { spec.Suspend = true })
 		pass(ctx, s, 3*time.Minute)
-		s.Annotations = map[string]string{skeinv1.AnnotationRunAt: "2027-01-31T09:00:00.5Z", skeinv1.AnnotationBackfill: Start.Format(time.RFC3339) + "/" + Start.Add(2*time.Minute).Format(time.RFC3339)}
+		s.Annotations = map[string]string{skeinv1.AnnotationRunAt: "2026-03-01T12:02:30.5Z", skeinv1.AnnotationBackfill: Start.Format(time.RFC3339) + "/" + Start.Add(2*time.Minute).Format(time.RFC3339)}
 		Expect(e.Client.Update(ctx, s)).To(Succeed())
 		reconcile(ctx, s)
 		Expect(s.Annotations).To(BeEmpty())
-		Expect(dues(ctx, s)).To(ContainElements(ContainSubstring("09:00:00 manual pending"), ContainSubstring(clock(time.Minute)+" backfill pending"), ContainSubstring(clock(2*time.Minute)+" backfill pending")))
+		Expect(dues(ctx, s)).To(ContainElements(ContainSubstring("12:02:30 manual pending"), ContainSubstring(clock(time.Minute)+" backfill pending"), ContainSubstring(clock(2*time.Minute)+" backfill pending")))
 		n := len(dues(ctx, s))
-		s.Annotations = map[string]string{skeinv1.AnnotationRunAt: "2027-01-31T09:00:00.5Z"}
+		s.Annotations = map[string]string{skeinv1.AnnotationRunAt: "2026-03-01T12:02:30.5Z"}
 		Expect(e.Client.Update(ctx, s)).To(Succeed())
 		reconcile(ctx, s)
 		Expect(dues(ctx, s)).To(HaveLen(n), "a repeat of a request fires nothing")

@@ -225,6 +225,13 @@ func (b *backups) everything(ctx context.Context) []string {
 	next := store.EffectSchedule{EffectID: "e-daily", Namespace: "default", Name: "daily", Fingerprint: "f", Cursor: 10, Fired: 2, Skipped: 1, Day: "2030-01-01", DayFired: 2}
 	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: next, Firings: []store.Firing{{EffectID: "e-daily", Due: 9, Namespace: "default", Name: "daily", Origin: store.OriginSchedule, Target: json.RawMessage(`{}`)}},
 		Skips: []store.EffectSkip{{EffectID: "e-daily", Due: 7, Until: 8, Count: 1, Reason: "Missed"}}})).To(Succeed())
+	removed := next
+	removed.Cursor = 11
+	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: removed, Was: &next, Requests: []string{"at:1"},
+		Firings: []store.Firing{{EffectID: "e-daily", Due: 11, Namespace: "default", Name: "daily", Origin: store.OriginSchedule}}})).To(Succeed())
+	Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-daily", Due: 11})).To(Equal(1))
+	Expect(e.store.PruneFirings(ctx, "e-daily", 0, 0)).To(Succeed())
+	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: next, Was: &removed, Skips: []store.EffectSkip{{EffectID: "e-daily", Due: 7, Until: 8, Count: 1, Reason: "Missed"}}})).To(Succeed())
 	return []string{root, child, fork, fork2, imported, retained}
 }
 

@@ -235,6 +235,65 @@ func describeSchedules(e *env) {
 			Expect(e.store.EffectSkips(ctx, "e", 0)).To(BeEmpty())
 		})
 
+		It("that was removed still keeps a backfill from firing again", Label("EFF-04"), func(ctx SpecContext) {
+			was := begin(ctx)
+			backfill := func(times ...int64) {
+				GinkgoHelper()
+				record := store.DueRecord{Schedule: was, Was: &was}
+				for _, n := range times {
+					record.Firings = append(record.Firings, store.Firing{EffectID: "e", Due: n, Origin: store.OriginBackfill})
+				}
+				due(ctx, record)
+			}
+			for _, n := range []int64{1, 2, 4} {
+				e.fires(ctx, n, func(f *store.Firing) { f.Origin = store.OriginSchedule })
+			}
+			e.fires(ctx, 3, func(f *store.Firing) { f.Origin = store.OriginManual })
+			e.claims(ctx, "a")
+			for _, n := range []int64{1, 2, 3, 4} {
+				end(ctx, n, 1, store.FiringSucceeded)
+			}
+			Expect(e.store.PruneFirings(ctx, "e", 0, 0)).To(Succeed())
+			Expect(dues(ctx, store.FiringQuery{})).To(BeEmpty())
+			backfill(1, 2, 3, 4, 5)
+			Expect(dues(ctx, store.FiringQuery{})).To(Equal([]int64{5, 3}))
+			e.claims(ctx, "a")
+			end(ctx, 5, 1, store.FiringSucceeded)
+			Expect(e.store.PruneFirings(ctx, "e", 0, 0)).To(Succeed())
+			backfill(4, 5)
+			Expect(dues(ctx, store.FiringQuery{})).To(Equal([]int64{3}), "what was backfilled has fired, too")
+			Expect(e.store.ForgetEffect(ctx, "e")).To(Succeed())
+			due(ctx, store.DueRecord{Schedule: was})
+			backfill(5)
+			Expect(dues(ctx, store.FiringQuery{})).To(Equal([]int64{5}))
+		})
+
+		It("answers each request by hand once, also when it was removed", func(ctx SpecContext) {
+			was := begin(ctx)
+			record := store.DueRecord{Schedule: was, Was: &was, Requests: []string{"one", "two"}, Firings: []store.Firing{{EffectID: "e", Due: 1, Origin: store.OriginManual}}}
+			due(ctx, record)
+			Expect(e.store.AnsweredRequests(ctx, "e", "two", "three", "one")).To(Equal([]string{"two", "one"}))
+			Expect(e.store.AnsweredRequests(ctx, "f", "one")).To(BeEmpty())
+			record.Firings[0].Due = 2
+			Expect(e.store.RecordDue(ctx, record)).To(MatchError(store.ErrConflict))
+			record.Requests, record.Firings[0].Due = []string{"three"}, 1
+			Expect(e.store.RecordDue(ctx, record)).To(MatchError(store.ErrConflict), "there is a firing at that time")
+			Expect(e.store.AnsweredRequests(ctx, "e", "three")).To(BeEmpty())
+			Expect(dues(ctx, store.FiringQuery{})).To(Equal([]int64{1}))
+			e.clock.Step(47 * time.Hour)
+			Expect(e.store.PruneFirings(ctx, "e", 0, 0)).To(Succeed())
+			Expect(e.store.AnsweredRequests(ctx, "e", "one")).To(Equal([]string{"one"}))
+			e.clock.Step(2 * time.Hour)
+			Expect(e.store.PruneFirings(ctx, "e", 0, 0)).To(Succeed())
+			Expect(e.store.AnsweredRequests(ctx, "e", "one")).To(BeEmpty())
+		})
+
+		It("has firings of one record that replace each other", func(ctx SpecContext) {
+			was := begin(ctx)
+			due(ctx, store.DueRecord{Schedule: was, Was: &was, Cancel: []store.FiringKey{firingKey(1)}, Firings: []store.Firing{{EffectID: "e", Due: 1}, {EffectID: "e", Due: 2}}})
+			Expect(statuses(ctx, store.FiringQuery{EffectID: "e"})).To(Equal(map[int64]store.FiringStatus{1: store.FiringCanceled, 2: store.FiringPending}))
+		})
+
 		It("goes with the effect", func(ctx SpecContext) {
 			was := begin(ctx)
 			due(ctx, store.DueRecord{Schedule: was, Was: &was, Firings: []store.Firing{{EffectID: "e", Due: 1}}, Skips: []store.EffectSkip{{EffectID: "e", Reason: "Missed"}}})

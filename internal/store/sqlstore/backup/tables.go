@@ -78,6 +78,8 @@ var tables = []table{
 	define("effect_args", arguments, "", `id:t thread_id:t args:t created_at:i`),
 	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i`),
 	define("effect_skip", ofEffects, "", `effect_id:t due:i until:i thread_id:t count:i reason:t detail:t recorded_at:i`),
+	define("effect_fired", ofEffects, "", `effect_id:t times:t`),
+	define("effect_request", ofEffects, "", `effect_id:t request:t recorded_at:i`),
 	define("effect_firing", ofEffects, "", `effect_id:t due:i thread_id:t namespace:t name:t effect:t args:T status:t attempts:i error:t fired_at:i ended_at:i owner:t
 		available_at:i hook_depth:i epoch:i origin:t target:T waiting:t started_at:i cost:f log:t keyed_by:t`),
 }
@@ -184,7 +186,7 @@ func (t *table) selection(remnants bool) (query string, namespaces int) {
 	case t.scope == arguments:
 		from += " JOIN thread t ON t.id = x.thread_id"
 		where = living
-	case t.name == "effect_skip":
+	case t.name == "effect_skip", t.name == "effect_fired", t.name == "effect_request":
 		where = " x.effect_id IN (SELECT s.effect_id FROM effect_schedule s WHERE s.namespace = ?)"
 	case t.name == "child_task":
 		from += " JOIN thread t ON t.id = x.parent_id"

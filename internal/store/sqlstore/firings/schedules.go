@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -37,16 +38,28 @@ func (s Store) EffectSchedule(ctx context.Context, effectID string) (*store.Effe
 // RecordDue implements store.FiringStore.
 func (s Store) RecordDue(ctx context.Context, d store.DueRecord) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		fired, err := answer(t, &d)
+		if err != nil {
+			return err
+		}
 		if err := move(t, &d); err != nil {
 			return err
 		}
-		for _, k := range d.Cancel {
-			if _, err := cancel(t, "replaced by the firing that was due next", k); err != nil {
+		for i := range d.Firings {
+			f := &d.Firings[i]
+			if f.Origin == store.OriginBackfill && fired.Has(f.Due) {
+				continue
+			}
+			recorded, err := record(t, f)
+			if err == nil && !recorded && f.Origin == store.OriginManual {
+				err = fmt.Errorf("effect %s has a firing at the time of a request by hand: %w", f.EffectID, store.ErrConflict)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		for i := range d.Firings {
-			if _, err := record(t, &d.Firings[i]); err != nil {
+		for _, k := range d.Cancel {
+			if _, err := cancel(t, "replaced by the firing that was due next", k); err != nil {
 				return err
 			}
 		}
@@ -57,6 +70,62 @@ func (s Store) RecordDue(ctx context.Context, d store.DueRecord) error {
 		}
 		return nil
 	})
+}
+
+// answer records the requests by hand that a record answers. For a backfill it returns which due times fired before.
+func answer(t *txn.Tx, d *store.DueRecord) (fired store.FiredTimes, err error) {
+	id := d.Schedule.EffectID
+	backfills := slices.ContainsFunc(d.Firings, func(f store.Firing) bool { return f.Origin == store.OriginBackfill })
+	if len(d.Requests) == 0 && !backfills {
+		return fired, nil
+	}
+	if err := t.Lock(id); err != nil { // so that no history is removed meanwhile
+		return fired, err
+	}
+	for _, request := range d.Requests {
+		n, err := t.Exec(t.Ctx, queries.AddRequest, id, request, t.Now)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("request %q of effect %s was answered before: %w", request, id, store.ErrConflict)
+		}
+		if err != nil {
+			return fired, err
+		}
+	}
+	if backfills {
+		fired, err = firedTimes(t, id)
+	}
+	return fired, err
+}
+
+// firedTimes returns the due times of an effect that fired and that its history no longer has.
+func firedTimes(t *txn.Tx, effectID string) (fired store.FiredTimes, err error) {
+	var text string
+	if found, err := sqldb.Found(t.Row(t.Ctx, queries.FiredTimes, []any{effectID}, &text)); err != nil || !found {
+		return fired, err
+	}
+	if err := json.Unmarshal([]byte(text), &fired); err != nil {
+		return fired, fmt.Errorf("due times at which effect %s fired: %w", effectID, err)
+	}
+	return fired, nil
+}
+
+// AnsweredRequests implements store.FiringStore.
+func (s Store) AnsweredRequests(ctx context.Context, effectID string, requests ...string) (answered []string, err error) {
+	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		answered = nil
+		for _, request := range requests {
+			var one int64
+			found, err := sqldb.Found(c.Row(ctx, queries.AnsweredRequest, []any{effectID, request}, &one))
+			if err != nil {
+				return err
+			}
+			if found {
+				answered = append(answered, request)
+			}
+		}
+		return nil
+	})
+	return answered, err
 }
 
 // move replaces what is stored of how far the schedule has come, on condition that it is what the caller expects.
@@ -88,22 +157,64 @@ func (s Store) EffectSkips(ctx context.Context, effectID string, limit int) ([]s
 // PruneFirings implements store.FiringStore.
 func (s Store) PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		if err := t.Lock(effectID); err != nil { // so that no backfill is recorded meanwhile
+			return err
+		}
+		var removed []int64
 		for _, p := range []struct {
 			a, b store.FiringStatus
 			keep int
 		}{{store.FiringSucceeded, store.FiringSucceeded, succeeded}, {store.FiringFailed, store.FiringCanceled, failed}} {
-			if err := t.Write(t.Ctx, queries.PruneFirings, effectID, string(p.a), string(p.b), effectID, string(p.a), string(p.b), p.keep); err != nil {
+			err := t.Rows(t.Ctx, queries.PruneFirings, []any{effectID, string(p.a), string(p.b), effectID, string(p.a), string(p.b), p.keep}, func(scan sqldb.Scanner) error {
+				var due int64
+				var origin store.FiringOrigin
+				err := scan(&due, &origin)
+				if origin != store.OriginManual {
+					removed = append(removed, due)
+				}
+				return err
+			})
+			if err != nil {
 				return err
 			}
+		}
+		if err := keepFired(t, effectID, removed); err != nil {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.PruneRequests, effectID, t.Now-keptRequests.Microseconds()); err != nil {
+			return err
 		}
 		return t.Write(t.Ctx, queries.PruneSkips, effectID, effectID, failed)
 	})
 }
 
+// keptRequests is how long an answered request by hand is remembered. Older ones are refused.
+const keptRequests = 48 * time.Hour
+
+// keepFired remembers due times that fired and whose firings are removed.
+func keepFired(t *txn.Tx, effectID string, dues []int64) error {
+	if len(dues) == 0 {
+		return nil
+	}
+	fired, err := firedTimes(t, effectID)
+	if err != nil {
+		return err
+	}
+	slices.Sort(dues)
+	for _, due := range dues {
+		fired.Add(due)
+	}
+	data, err := json.Marshal(fired)
+	if err != nil {
+		return err
+	}
+	return t.Write(t.Ctx, queries.PutFiredTimes, effectID, string(data))
+}
+
 // ForgetEffect implements store.FiringStore.
 func (s Store) ForgetEffect(ctx context.Context, effectID string) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		for _, query := range []string{queries.ForgetFirings, queries.ForgetSkips, queries.ForgetSchedule} {
+		for _, query := range []string{queries.ForgetFirings, queries.ForgetSkips, queries.ForgetSchedule, queries.ForgetFired, queries.ForgetRequests} {
 			if err := t.Write(t.Ctx, query, effectID); err != nil {
 				return err
 			}

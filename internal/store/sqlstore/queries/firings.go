@@ -36,7 +36,7 @@ const (
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status IN ('pending', 'queued', 'running')`
 	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1,
 		started_at = CASE WHEN attempts = 1 THEN 0 ELSE started_at END WHERE status = 'pending' AND owner = ?`
-	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND (epoch > 0 OR started_at > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
+	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND origin <> 'manual' AND (epoch > 0 OR started_at > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
 	CancelEffect   = `UPDATE effect_firing SET status = 'canceled', error = 'removed before it was due', ended_at = ?
 		WHERE effect_id = ? AND epoch = 0 AND started_at = 0 AND status IN ('pending', 'queued', 'running')`
 	// ActiveFirings and Firings take the effect, and the due time and thread after which the page begins.
@@ -51,15 +51,25 @@ const (
 	StartRunning = `UPDATE effect_firing SET started_at = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
 	EndRunning   = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
 	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND (due, thread_id) NOT IN (
-		SELECT o.due, o.thread_id FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC, o.due DESC, o.thread_id LIMIT ?)`
+		SELECT o.due, o.thread_id FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC, o.due DESC, o.thread_id LIMIT ?)
+		RETURNING due, origin`
 	PruneSkips = `DELETE FROM effect_skip WHERE effect_id = ? AND (due, thread_id, reason) NOT IN (
 		SELECT o.due, o.thread_id, o.reason FROM effect_skip o WHERE o.effect_id = ? ORDER BY o.recorded_at DESC, o.due DESC, o.thread_id, o.reason LIMIT ?)`
 	ForgetFirings  = `DELETE FROM effect_firing WHERE effect_id = ?`
 	ForgetSkips    = `DELETE FROM effect_skip WHERE effect_id = ?`
 	ForgetSchedule = `DELETE FROM effect_schedule WHERE effect_id = ?`
-	DeleteFirings  = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> ''`
-	DeleteArgs     = `DELETE FROM effect_args WHERE thread_id = ?`
-	FreeFirings    = `UPDATE effect_firing SET owner = '', available_at = 0 WHERE status = 'pending' AND owner <> ''`
+	ForgetFired    = `DELETE FROM effect_fired WHERE effect_id = ?`
+	ForgetRequests = `DELETE FROM effect_request WHERE effect_id = ?`
+	FiredTimes     = `SELECT times FROM effect_fired WHERE effect_id = ?`
+	PutFiredTimes  = `INSERT INTO effect_fired (effect_id, times) VALUES (?, ?) ON CONFLICT (effect_id) DO UPDATE SET times = excluded.times`
+
+	AddRequest      = `INSERT INTO effect_request (effect_id, request, recorded_at) VALUES (?, ?, ?) ON CONFLICT (effect_id, request) DO NOTHING`
+	AnsweredRequest = `SELECT recorded_at FROM effect_request WHERE effect_id = ? AND request = ?`
+	PruneRequests   = `DELETE FROM effect_request WHERE effect_id = ? AND recorded_at < ?`
+
+	DeleteFirings = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> ''`
+	DeleteArgs    = `DELETE FROM effect_args WHERE thread_id = ?`
+	FreeFirings   = `UPDATE effect_firing SET owner = '', available_at = 0 WHERE status = 'pending' AND owner <> ''`
 )
 
 // How far schedules have come.
