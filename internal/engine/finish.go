@@ -103,29 +103,18 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	record.EndedAt = r.engine.now()
 	record.State = r.engine.postRun.Mark(r.Thread, r.Agent)
 	record.Message = clip.Text(record.Message, runlog.MaxMessage)
-	s := r.newStep(point)
-	s.clear()
 	if m != nil {
-		s.createMessage(ctx, m)
+		r.hooks.AfterCreate(ctx, m)
 	}
-	s.saveScopes(true)
-	s.checkpoint(record)
-	if record.Reason == failure.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
-		park := &store.Park{} // MSG-08
-		if r.quiet {
-			park = stop.ParkOnly(r.over)
+	err := r.commitEnd(ctx, point, record, m, text, attachments)
+	if errors.Is(err, store.ErrHasParent) { // it has become a child while the run was under way, and now tells its parent
+		var t *store.Thread
+		if t, err = r.engine.store.Thread(ctx, r.Thread.ID); err == nil {
+			r.Thread = t
+			err = r.commitEnd(ctx, point, record, m, text, attachments)
 		}
-		s.add(park)
 	}
-	child, err := r.engine.stops.ResultOps(ctx, stop.Ended{
-		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
-	})
 	if err != nil {
-		return err
-	}
-	s.add(child...)
-	s.add(r.childStops...)
-	if err := s.commit(ctx); err != nil {
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
@@ -146,6 +135,37 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil
+}
+
+// commitEnd writes the end of the run. It fails with store.ErrHasParent, and writes nothing, when the thread has become a child
+// since it was read.
+func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *store.Message, text string, attachments []string) error {
+	s := r.newStep(point)
+	if r.Thread.ParentID == "" {
+		s.add(&store.ExpectRoot{})
+	}
+	s.clear()
+	if m != nil {
+		s.appendMessage(m)
+	}
+	s.saveScopes(true)
+	s.checkpoint(record)
+	if record.Reason == failure.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
+		park := &store.Park{} // MSG-08
+		if r.quiet {
+			park = stop.ParkOnly(r.over)
+		}
+		s.add(park)
+	}
+	child, err := r.engine.stops.ResultOps(ctx, stop.Ended{
+		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
+	})
+	if err != nil {
+		return err
+	}
+	s.add(child...)
+	s.add(r.childStops...)
+	return s.commit(ctx)
 }
 
 // recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about

@@ -56,14 +56,18 @@ type Attach struct {
 	Reference      string
 	Agent          string // that the thread runs
 	Child          Child
-	RegistryStatus string
+	RegistryStatus func(last *Run) string // given the newest run of the thread; nil when it has none
 }
+
+// ExpectRoot fails the transaction with ErrHasParent when the thread is a child.
+type ExpectRoot struct{}
 
 // Condemn decides that a retained thread is purged, so that nothing can adopt it any more. It fails with ErrNotRetained
 // when the thread has an object. Repeating it is no error.
 type Condemn struct{}
 
 func (*Destroy) op()       {}
+func (*ExpectRoot) op()    {}
 func (*SetIdleExpiry) op() {}
 func (*Park) op()          {}
 func (*Continue) op()      {}

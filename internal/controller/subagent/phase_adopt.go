@@ -63,24 +63,14 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, child *skeinv1.Thread)
 func (r *Reconciler) attach(ctx context.Context, s *scope, row *store.Thread) error {
 	spec := &s.object.Spec
 	op := &store.Attach{
-		ParentID: s.parentRow.ID, Reference: s.object.Name, Agent: row.Agent, RegistryStatus: kube.ChildPending,
+		ParentID: s.parentRow.ID, Reference: s.object.Name, Agent: row.Agent, RegistryStatus: statusOf,
 		Child: store.Child{
 			Name: spec.Name, Blocking: spec.Blocking, Resumable: spec.Resumable,
 			ParentCommunication: string(spec.ParentCommunication), SpawnGroupID: spec.SpawnGroupID,
 		},
 	}
-	run, err := r.Store.Run(ctx, row.ID, "")
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-	case err != nil:
-		return err
-	case run.Status.Ended():
-		op.RegistryStatus = kube.ChildCompleted
-	default:
-		op.RegistryStatus = kube.ChildRunning
-	}
 	told := thread.ChildStatusMessage(&store.Thread{ParentID: op.ParentID, Reference: op.Reference, Child: &op.Child}, thread.ChildAdopted, "")
-	err = r.Store.Apply(ctx, row.ID, nil, op, told)
+	err := r.Store.Apply(ctx, row.ID, nil, op, told)
 	why := ""
 	switch {
 	case errors.Is(err, store.ErrHasParent):
@@ -98,4 +88,16 @@ func (r *Reconciler) attach(ctx context.Context, s *scope, row *store.Thread) er
 	}
 	s.problem = &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf("Thread %q cannot become a child of Thread %q: %s", row.Name, s.parent.Name, why)}
 	return nil
+}
+
+// statusOf returns the registry status of a thread that becomes a child, which may be at work.
+func statusOf(last *store.Run) string {
+	switch {
+	case last == nil:
+		return kube.ChildPending
+	case last.Status.Ended():
+		return kube.ChildCompleted
+	default:
+		return kube.ChildRunning
+	}
 }

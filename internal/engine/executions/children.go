@@ -163,8 +163,15 @@ func (l *lifecycleOf) Terminate(ctx context.Context) error {
 const statusNotification = "notification"
 
 func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) error {
-	if l.thread.ParentID == "" {
-		return errors.New("this thread has no parent: notifyParent is for subagents")
+	if l.thread.ParentID == "" { // it may have become a child since it was read
+		t, err := l.service.opts.Store.Thread(ctx, l.thread.ID)
+		if err != nil {
+			return err
+		}
+		if t.ParentID == "" {
+			return errors.New("this thread has no parent: notifyParent is for subagents")
+		}
+		l.thread = t
 	}
 	m := store.Message{
 		ID: "queued-" + key, Role: store.RoleUser, CreatedAt: l.service.opts.Now(), Silent: true, Content: &content, Name: l.name(),

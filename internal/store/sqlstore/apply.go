@@ -193,6 +193,11 @@ func applyLife(t *txn.Tx, h *txn.Head, op store.Op) (known bool, err error) {
 		return true, threads.Retain(t, h, op)
 	case *store.Adopt:
 		return true, threads.Adopt(t, h, op)
+	case *store.ExpectRoot:
+		if h.ParentID != "" {
+			return true, fmt.Errorf("thread %s: %w", h.ID, store.ErrHasParent)
+		}
+		return true, nil
 	case *store.Attach:
 		return true, threads.Attach(t, h, op)
 	case *store.Condemn:

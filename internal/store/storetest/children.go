@@ -90,15 +90,19 @@ func describeChildren(e *env) {
 			parent = child(ctx, task(root, 1))
 			below := child(ctx, task(adopted, 2))
 			attach := func(id, to, reference string) error {
-				return e.store.Apply(ctx, id, nil, &store.Attach{ParentID: to, Reference: reference, Agent: "helper", Child: store.Child{Name: "kind"}, RegistryStatus: "pending"})
+				return e.store.Apply(ctx, id, nil, &store.Attach{ParentID: to, Reference: reference, Agent: "helper", Child: store.Child{Name: "kind"}, RegistryStatus: func(*store.Run) string { return "pending" }})
 			}
 			Expect(attach(adopted, below, "x")).To(MatchError(store.ErrCycle))
 			Expect(attach(adopted, adopted, "x")).To(MatchError(store.ErrCycle))
 			Expect(attach(below, parent, "x")).To(MatchError(store.ErrHasParent))
 			Expect(attach(adopted, "none", "x")).To(MatchError(store.ErrNotFound))
 			Expect(attach(adopted, e.threadIn(ctx, "other"), "x")).To(MatchError(store.ErrCycle))
+			Expect(e.store.Apply(ctx, adopted, nil, &store.ExpectRoot{}, &store.UpdateThread{Title: ptr("still a root")})).To(Succeed())
 			for range 2 {
 				Expect(attach(adopted, parent, "ref")).To(Succeed())
+			}
+			for _, id := range []string{adopted, parent} {
+				Expect(e.store.Apply(ctx, id, nil, &store.ExpectRoot{}, &store.UpdateThread{Title: ptr("a child")})).To(MatchError(store.ErrHasParent))
 			}
 			Expect(*e.info(ctx, adopted)).To(And(HaveField("ParentID", parent), HaveField("Reference", "ref"), HaveField("RootID", root), HaveField("Depth", 2),
 				HaveField("RegistryStatus", "pending"), HaveField("Child", HaveValue(HaveField("Name", "kind")))))

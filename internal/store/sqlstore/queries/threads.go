@@ -29,7 +29,7 @@ const (
 	DeleteThread = `DELETE FROM thread WHERE key = ?`
 
 	HeadColumns = `t.id, t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,
-		h.work_since, h.activity_second, h.appended, h.user_activity_at, h.base, h.asleep, h.idle_expiry, h.expires_at`
+		h.work_since, h.activity_second, h.appended, h.user_activity_at, h.base, h.asleep, h.idle_expiry, h.expires_at, t.parent_id`
 	Head       = `SELECT ` + HeadColumns + ` FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 	InsertHead = `INSERT INTO thread_head (thread, namespace, version, last_seq, counts, queued, waiting, running,
 		work_since, last_activity_at, activity_second) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`

@@ -2,6 +2,7 @@ package threads
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -53,6 +54,10 @@ func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
 	if variables > 0 { // their values are bound to the tree that they were set in
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrHasEnv)
 	}
+	status, err := registryStatus(t, h, op)
+	if err != nil {
+		return err
+	}
 	child, err := json.Marshal(op.Child)
 	if err != nil {
 		return err
@@ -63,7 +68,7 @@ func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
 	}{
 		{queries.MoveTree, []any{h.ID, parent.root, parent.depth + 1}},
 		{queries.MoveUsage, []any{parent.root, h.ID}},
-		{queries.Attach, []any{op.ParentID, op.Reference, string(child), op.RegistryStatus, h.Key}},
+		{queries.Attach, []any{op.ParentID, op.Reference, string(child), status, h.Key}},
 		{queries.InheritEnv, []any{h.Key}},
 	} {
 		if err := t.Write(t.Ctx, w.query, w.args...); err != nil {
@@ -76,8 +81,18 @@ func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
 	if err := t.Write(t.Ctx, queries.AttachUsage, op.ParentID, h.ID); err != nil {
 		return err
 	}
+	h.ParentID = op.ParentID
 	h.Touch(store.ChangedThread)
 	return CountChild(t, &store.Thread{
 		ID: h.ID, ParentID: op.ParentID, Reference: op.Reference, Namespace: own.namespace, Agent: op.Agent, Child: &op.Child, CreatedAt: t.Now,
 	})
+}
+
+// registryStatus returns the registry status of a new child. Its run can neither begin nor end until the transaction is over.
+func registryStatus(t *txn.Tx, h *txn.Head, op *store.Attach) (string, error) {
+	last, err := runs.Of(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", err
+	}
+	return op.RegistryStatus(last), nil
 }

@@ -188,6 +188,7 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	if _, err := t.Exec(t.Ctx, queries.Adopt, op.ObjectUID, op.Name, op.Agent, op.Agent, title, h.Key); err != nil {
 		return err
 	}
+	h.ParentID = ""
 	if _, err := t.Log(h, store.Event{Type: store.EventAdopted}); err != nil {
 		return err
 	}

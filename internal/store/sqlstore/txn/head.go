@@ -18,6 +18,7 @@ type Head struct {
 	Key          int64
 	Namespace    string
 	TerminatedAt int64
+	ParentID     string
 
 	version   int64
 	LastSeq   int64
@@ -84,7 +85,7 @@ func scanHead(scan sqldb.Scanner, more ...any) (*Head, error) {
 	var counted string
 	if err := scan(append([]any{&h.ID, &h.Key, &h.Namespace, &h.TerminatedAt, &h.version, &h.LastSeq, &counted, &h.Queued,
 		&h.Waiting, &h.Running, &h.WorkSince, &h.Second, &h.Appended, &h.UserAt, &h.Base,
-		&h.Life.Asleep, &h.Life.IdleExpiry, &h.Life.ExpiresAt}, more...)...); err != nil {
+		&h.Life.Asleep, &h.Life.IdleExpiry, &h.Life.ExpiresAt, &h.ParentID}, more...)...); err != nil {
 		return nil, err
 	}
 	var err error
