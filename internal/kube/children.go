@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,7 +123,7 @@ func Refused(err error) bool {
 		apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// Exists implements ports.Children.
+// Exists implements ports.Children. A Subagent whose child was deleted exists no more.
 func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error) {
 	var s skeinv1.Subagent
 	err := c.live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: reference}, &s)
@@ -132,7 +133,7 @@ func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference s
 	if err != nil {
 		return false, fmt.Errorf("read Subagent %q: %w", reference, err)
 	}
-	return s.DeletionTimestamp.IsZero(), nil
+	return s.DeletionTimestamp.IsZero() && !meta.IsStatusConditionTrue(s.Status.Conditions, skeinv1.ConditionTerminated), nil
 }
 
 // existing returns the child that an earlier attempt of the same call created.

@@ -11,7 +11,8 @@ import (
 type ChildStore interface {
 	// ReserveChild stores a task and counts its child as living, unless that would exceed a limit. It then returns a
 	// *ChildLimitError and stores nothing. The tasks of one namespace are reserved one after the other, so that calls at
-	// the same time cannot exceed a limit together. A repeat changes nothing and returns the digest of the stored task.
+	// the same time cannot exceed a limit together. A repeat changes nothing and returns the digest of the stored task. It
+	// fails with ErrChildPurged when the child was made and is purged.
 	ReserveChild(ctx context.Context, t ChildTask, limits []ChildLimit) (digest string, err error)
 	// ReleaseChild records that a child will not be created, or has ended, so that it does not count any more. A repeat,
 	// or a child that is not known, is no error.
@@ -26,7 +27,8 @@ type ChildStore interface {
 	Child(ctx context.Context, parentID, reference string) (*Thread, error)
 }
 
-// ChildTask is what a parent gives to a child that it makes. It is removed with the parent, and with the child.
+// ChildTask is what a parent gives to a child that it makes. It is removed with the child. That there was one is removed with the
+// parent.
 type ChildTask struct {
 	ID        string // derived from the parent and the cause
 	ParentID  string

@@ -101,8 +101,8 @@ type FiringEnd struct {
 	Waiting string
 	// Began says that an attempt which does not count had begun nevertheless, so that the firing is not late any more.
 	Began bool
-	Cost    float64 // of the attempt
-	Log     string  // of all attempts
+	Cost  float64 // of the attempt
+	Log   string  // of all attempts
 	// Counts makes an end change the number of failures in a row of the schedule.
 	Counts bool
 }

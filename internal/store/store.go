@@ -29,6 +29,8 @@ var (
 	ErrNotRetained = errors.New("the thread is not retained")
 	// ErrObjectDeleted means that the thread's object is being deleted, or gone.
 	ErrObjectDeleted = errors.New("the Thread object was deleted")
+	// ErrChildPurged means that the child was made and deleted, and is not made again.
+	ErrChildPurged = errors.New("the subagent was deleted")
 	// ErrHasParent means that the thread is a child already.
 	ErrHasParent = errors.New("the thread is a child of another")
 	// ErrCycle means that a thread would become its own ancestor, or have a parent in another namespace.
@@ -95,7 +97,11 @@ type Store interface {
 	// The thread with the given id, if it belongs to the object, is Deleting from then until it is purged or retained: its
 	// lease is revoked, Acquire fails with ErrObjectDeleted, it has no work, and it takes no more inbox items, as if it were
 	// terminated. Its holder gets ChangedStop.
-	MarkDeleted(ctx context.Context, uid, threadID string) error
+	//
+	// The UIDs in also are recorded in the same transaction. They are those of Subagents, which make no child again.
+	MarkDeleted(ctx context.Context, uid, threadID string, also ...string) error
+	// MarkedDeleted reports whether MarkDeleted has recorded a UID.
+	MarkedDeleted(ctx context.Context, uid string) (bool, error)
 	// SweepDeleted removes what MarkDeleted recorded before a time, at most limit entries. It returns how many it removed.
 	SweepDeleted(ctx context.Context, before int64, limit int) (removed int64, err error)
 

@@ -42,6 +42,7 @@ type Store interface {
 	Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error
 	ChildTask(ctx context.Context, id string) (t *store.ChildTask, digest string, err error)
 	ReleaseChild(ctx context.Context, parentID, reference string) error
+	MarkedDeleted(ctx context.Context, uid string) (bool, error)
 }
 
 // Options are the options of the controller.

@@ -33,6 +33,9 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	case apierrors.IsNotFound(err) && (made(s.object) || s.parentRow.TerminatedAt != 0):
 		s.childless, s.leaves = true, takesAlong(s.parent)
 		return nil
+	case err == nil && !metav1.IsControlledBy(&child, s.object) && made(s.object) && s.object.Status.Entry.ThreadID != child.ThreadID():
+		s.childless = true // a person deleted the child, and made another Thread of its name
+		return nil
 	case apierrors.IsNotFound(err) && s.object.Spec.ThreadRef != nil:
 		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
 			fmt.Sprintf("Thread %q does not exist in namespace %q: create it, or correct spec.threadRef in a new Subagent", name.Name, name.Namespace)}
@@ -110,8 +113,8 @@ func takesAlong(parent *skeinv1.Thread) bool {
 // purged reports whether the child Thread existed and its data was purged, with the task that it was given. A person may
 // delete it before the status of the Subagent says that it existed.
 func (r *Reconciler) purged(ctx context.Context, o *skeinv1.Subagent) (bool, error) {
-	if o.Spec.TaskRef == "" {
-		return false, nil
+	if marked, err := r.Store.MarkedDeleted(ctx, string(o.UID)); marked || err != nil || o.Spec.TaskRef == "" {
+		return marked, err
 	}
 	_, _, err := r.Store.ChildTask(ctx, o.Spec.TaskRef)
 	if errors.Is(err, store.ErrNotFound) {

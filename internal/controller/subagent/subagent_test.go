@@ -359,6 +359,47 @@ var _ = Describe("The subagent controller", func() {
 		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
 	})
 
+	It("does not make a child again that somebody deleted before its status says that there was one", Label("SUB-08"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		Expect(Get(ctx, e, s).Status.Entry).To(BeNil())
+		Expect(e.Store.MarkDeleted(ctx, string(t.UID), string(t.UID), string(s.UID))).To(Succeed()) // as the thread controller does
+		t.Finalizers = nil
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		Reconcile(ctx, r, s)
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(t), t)).NotTo(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("terminated"))
+	})
+
+	It("shows a deleted child as terminated, also when somebody makes a Thread of its name", Label("SUB-08"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		stored(ctx, t, childRow(s))
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("running")})).To(Succeed())
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("running"))
+		_, err := e.Store.PurgeThread(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		t.Finalizers = nil
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		e.Create(ctx, &skeinv1.Thread{ObjectMeta: Meta(s.Name)})
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("terminated"))
+		Expect(made(ctx, s).OwnerReferences).To(BeEmpty())
+	})
+
 	It("writes nothing about a child that goes, and nothing at all where the parent takes it along", Label("K8S-07"), func(ctx SpecContext) {
 		parent.Finalizers = []string{skeinv1.Finalizer}
 		e.Create(ctx, parent)

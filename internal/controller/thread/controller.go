@@ -243,7 +243,7 @@ func (r *Reconciler) entryChanged() predicate.Predicate {
 			}
 			parents := parentOf(context.Background(), after)
 			r.families.mark(parents...)
-			if deleted {
+			if deleted || kube.ChildEnded(kube.Entry(after).Status) && !kube.ChildEnded(kube.Entry(before).Status) {
 				r.lost.mark(parents...)
 			}
 			return true

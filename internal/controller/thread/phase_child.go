@@ -147,9 +147,10 @@ func wasRefused(o *skeinv1.Thread) bool {
 
 // tellLost answers a parent that waits for this child, because the child will not return a result any more.
 func (r *Reconciler) tellLost(ctx context.Context, row *store.Thread) error {
-	if row.ParentID == "" || row.Child == nil || kube.ChildEnded(row.RegistryStatus) || row.TerminatedReason == store.ReasonPurged {
+	if row.ParentID == "" || row.Child == nil || row.TerminatedAt != 0 {
 		return nil // the parent knows already
 	}
+	// A resumable child that has completed may have a message that the parent waits for.
 	calls, err := r.Engine.OpenReplies(ctx, row)
 	if err != nil {
 		return fmt.Errorf("find the calls of the parent that wait: %w", err)

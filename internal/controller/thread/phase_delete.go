@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -24,7 +25,12 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	}
 	// Another replica may be about to store the thread, from a copy of the object that is older than the deletion. From here on no
 	// replica works on the thread either, although it may take long until the data of descendants is purged.
-	if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID), idOfDeleted(s.object)); err != nil {
+	// The mark of the Subagent keeps it from making this child again before its status says that there was one.
+	var also []string
+	if owner := metav1.GetControllerOf(s.object); owner != nil && owner.Kind == "Subagent" {
+		also = append(also, string(owner.UID))
+	}
+	if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID), idOfDeleted(s.object), also...); err != nil {
 		return true, err
 	}
 	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))

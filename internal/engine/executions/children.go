@@ -141,6 +141,9 @@ func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread,
 		return nil, err
 	}
 	for _, entry := range registry {
+		if entry.Reference == reference && entry.Status == tool.ChildTerminated {
+			return nil, fmt.Errorf("the subagent %s has ended: start another with subagent_create", reference)
+		}
 		if entry.Reference == reference {
 			return nil, fmt.Errorf("the subagent %s is still being set up: try again in a moment", reference)
 		}

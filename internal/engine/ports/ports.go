@@ -68,7 +68,7 @@ type Children interface {
 	Create(ctx context.Context, parent *store.Thread, req ChildRequest) (*skeinv1.ChildStatus, error)
 	// List returns the children in a thread's registry, oldest first.
 	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
-	// Exists reports whether a child is declared and not being deleted. It does not trust a cache.
+	// Exists reports whether a child is declared, not being deleted, and has not ended. It does not trust a cache.
 	Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error)
 }
 

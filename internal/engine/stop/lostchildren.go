@@ -2,6 +2,7 @@ package stop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
@@ -21,8 +22,9 @@ func (s *Service) OpenReplies(ctx context.Context, child *store.Thread) ([]strin
 	return s.openReplies(ctx, child, last)
 }
 
-// AnswerForLost answers the calls of a waiting run that wait for children which do not exist, because somebody deleted them
-// before their threads were stored. A child with a stored thread tells its parent itself.
+// AnswerForLost answers the calls of a waiting run that wait for children which do not exist, because somebody deleted them.
+// The deletion of a child tells its parent too, but before its thread was stored it cannot, and a message that the parent sends at
+// that moment may come too late for it.
 func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error {
 	if run.Status != store.RunWaiting {
 		return nil
@@ -31,14 +33,19 @@ func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store
 	if err != nil {
 		return err
 	}
+	told, err := s.results(ctx, t.ID)
+	if err != nil {
+		return err
+	}
 	for call, w := range kept.Waits {
-		if w.Kind != tool.WaitChild || w.Reference == "" {
+		if w.Kind != tool.WaitChild || w.Reference == "" || told[call] {
 			continue
 		}
-		if _, err := s.opts.Store.Child(ctx, t.ID, w.Reference); !errors.Is(err, store.ErrNotFound) {
-			if err != nil {
-				return err
-			}
+		child, err := s.opts.Store.Child(ctx, t.ID, w.Reference)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err == nil && child.RetainedAt == 0 {
 			continue
 		}
 		exists, err := s.opts.Children.Exists(ctx, t, w.Reference)
@@ -53,11 +60,27 @@ func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store
 		}
 		err = s.opts.Store.Apply(ctx, t.ID, nil, thread.ChildLostResult(t.ID, store.ChildResult{
 			Reference: w.Reference, ThreadID: w.ThreadID, ToolCallID: call, Status: tool.ChildTerminated,
-			Content: "the subagent was deleted before it began",
+			Content: "the subagent was deleted before it returned a result",
 		}))
 		if err != nil {
 			return store.IgnoreNotFound(err)
 		}
 	}
 	return nil
+}
+
+// results returns the calls whose results wait in the inbox of a thread.
+func (s *Service) results(ctx context.Context, threadID string) (map[string]bool, error) {
+	items, err := s.opts.Store.Inbox(ctx, threadID)
+	if err != nil {
+		return nil, store.IgnoreNotFound(err)
+	}
+	calls := map[string]bool{}
+	for _, item := range items {
+		var r store.ChildResult
+		if item.Kind == store.InboxChildResult && json.Unmarshal(item.Payload, &r) == nil {
+			calls[r.ToolCallID] = true
+		}
+	}
+	return calls, nil
 }

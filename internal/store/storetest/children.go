@@ -142,6 +142,8 @@ func describeChildren(e *env) {
 			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 2, "other": 1}))
 			_, _, err = e.store.ChildTask(ctx, parent+"-1")
 			Expect(err).To(MatchError(store.ErrNotFound), "a task goes with its child")
+			_, err = e.store.ReserveChild(ctx, task(parent, 1), nil)
+			Expect(err).To(MatchError(store.ErrChildPurged), "and is not given again")
 			_, err = e.store.PurgeThread(ctx, parent)
 			Expect(err).NotTo(HaveOccurred())
 			_, _, err = e.store.ChildTask(ctx, parent+"-3")

@@ -55,8 +55,11 @@ func describePurge(e *env) {
 		})
 
 		It("creates no thread for an object that is deleted, and lets none adopt one", Label("K8S-05"), func(ctx SpecContext) {
+			Expect(e.store.MarkedDeleted(ctx, "object")).To(BeFalse())
 			Expect(e.store.MarkDeleted(ctx, "object", "object")).To(Succeed())
-			Expect(e.store.MarkDeleted(ctx, "object", "object")).To(Succeed())
+			Expect(e.store.MarkedDeleted(ctx, "object")).To(BeTrue())
+			Expect(e.store.MarkDeleted(ctx, "object", "object", "subagent")).To(Succeed())
+			Expect(e.store.MarkedDeleted(ctx, "subagent")).To(BeTrue())
 			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "object", Namespace: "n", Agent: "a"})
 			Expect(err).To(MatchError(store.ErrObjectDeleted))
 			retained := e.thread(ctx)

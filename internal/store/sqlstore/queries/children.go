@@ -23,7 +23,11 @@ const (
 	// ChildEnded releases the place of a thread.
 	ChildEnded = `UPDATE child_task SET living = 0 WHERE living = 1
 		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
-	DeleteOwnTask    = `DELETE FROM child_task WHERE (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
+	// ForgetOwnTask removes what a purged child was given. The row stays, so that the call which made the child does not make it again.
+	ForgetOwnTask = `UPDATE child_task SET task = NULL, salt = '', living = 0 WHERE id NOT LIKE 'thread:%'
+		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
+	DeleteOwnCount = `DELETE FROM child_task WHERE id LIKE 'thread:%'
+		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
 	DeleteChildTasks = `DELETE FROM child_task WHERE parent_id = ?`
 
 	Child = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.reference = ?`

@@ -38,6 +38,9 @@ func scanTask(scan sqldb.Scanner) (*task, error) {
 	return &t, nil
 }
 
+// forgotten reports whether the child was purged.
+func (t *task) forgotten() bool { return t.salt == "" }
+
 // digest identifies a task without revealing it: nobody who does not have the key can check a guess.
 func (t *task) digest() string {
 	h := hmac.New(sha256.New, []byte(t.salt))
@@ -52,7 +55,10 @@ func (s Store) ReserveChild(ctx context.Context, c store.ChildTask, limits []sto
 	n := task{ChildTask: c, salt: hex.EncodeToString(salt)}
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		have, err := scanTask(t.One(t.Ctx, queries.ChildTask, c.ID))
-		if err == nil {
+		switch {
+		case err == nil && have.forgotten():
+			return store.ErrChildPurged
+		case err == nil:
 			digest = have.digest()
 			return nil
 		}
@@ -107,6 +113,9 @@ func (s Store) ReleaseChild(ctx context.Context, parentID, reference string) err
 // ChildTask implements store.ChildStore.
 func (s Store) ChildTask(ctx context.Context, id string) (*store.ChildTask, string, error) {
 	t, err := sqldb.ReadOne(ctx, s.DB.Readers, scanTask, queries.ChildTask, id)
+	if err == nil && t.forgotten() {
+		err = store.ErrNotFound
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("task %s: %w", id, err)
 	}
@@ -157,10 +166,12 @@ func CountChild(t *txn.Tx, n *store.Thread) error {
 	return t.Write(t.Ctx, queries.CountChild, "thread:"+n.ID, n.ParentID, n.Reference, n.Namespace, n.Child.Name, n.Agent, living, n.CreatedAt)
 }
 
-// deleteTasks removes the task of a thread and those of its children.
+// deleteTasks removes the task of a thread, and all that is stored of its children.
 func deleteTasks(t *txn.Tx, id string, key int64) error {
-	if err := t.Write(t.Ctx, queries.DeleteOwnTask, key); err != nil {
-		return err
+	for _, query := range []string{queries.ForgetOwnTask, queries.DeleteOwnCount} {
+		if err := t.Write(t.Ctx, query, key); err != nil {
+			return err
+		}
 	}
 	return t.Write(t.Ctx, queries.DeleteChildTasks, id)
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -13,18 +15,22 @@ import (
 )
 
 // MarkDeleted implements store.Store. It waits for transactions that give the object a thread, and those that come later find the mark.
-func (s Store) MarkDeleted(ctx context.Context, uid, threadID string) error {
+func (s Store) MarkDeleted(ctx context.Context, uid, threadID string, also ...string) error {
+	uids := append([]string{uid}, also...)
+	slices.Sort(uids) // transactions lock in one order
 	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		if err := t.Lock(uid); err != nil {
-			return err
-		}
-		if err := t.Write(t.Ctx, queries.MarkDeleted, uid, t.Now); err != nil {
-			return err
+		for _, uid := range uids {
+			if err := t.Lock(uid); err != nil {
+				return err
+			}
+			if err := t.Write(t.Ctx, queries.MarkDeleted, uid, t.Now); err != nil {
+				return err
+			}
 		}
 		return leave(t, uid, threadID)
-	}, threadID, uid)
+	}, append(uids, threadID)...)
 	if err != nil {
-		return fmt.Errorf("mark the object %s as deleted: %w", uid, err)
+		return fmt.Errorf("mark the objects %s as deleted: %w", strings.Join(uids, ", "), err)
 	}
 	return nil
 }
@@ -52,6 +58,12 @@ func leave(t *txn.Tx, uid, threadID string) error {
 	}
 	h.Touch(store.ChangedStop)
 	return t.Suspend(h, txn.AsleepDeleting)
+}
+
+// MarkedDeleted implements store.Store.
+func (s Store) MarkedDeleted(ctx context.Context, uid string) (bool, error) {
+	found, err := sqldb.ReadColumn[int](ctx, s.DB.Readers, queries.Deleted, uid)
+	return len(found) > 0, err
 }
 
 // CheckObject fails with store.ErrObjectDeleted when the Thread object with this UID is marked as deleted. Otherwise it keeps
