@@ -539,6 +539,20 @@ var _ = Describe("The thread controller", func() {
 		}
 	})
 
+	It("tells a parent of a deleted child in whatever state the child is, and marks its Subagent", Label("SUB-08"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		s, t := child(ctx, parent)
+		Reconcile(ctx, r, t)
+		completed := "completed" // of its last session: it lives on, and may have got a message since
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: &completed})).To(Succeed())
+		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		Reconcile(ctx, r, t)
+		Expect(e.Store.Inbox(ctx, string(parent.UID))).To(ContainElement(HaveField("Payload", And(ContainSubstring("call_1"), ContainSubstring("terminated")))))
+		Expect(e.Store.MarkedDeleted(ctx, string(s.UID))).To(BeTrue())
+	})
+
 	It("asks once about calls that wait for children which do not exist", Label("SUB-08"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		parent := newThread(ctx, "parent")
