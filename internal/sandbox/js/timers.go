@@ -16,6 +16,8 @@ type timer struct {
 	timer  *time.Timer
 	due    time.Time
 	repeat time.Duration // 0 means once
+	// pending says that the timer has an event that is still to come, or waits for the engine's goroutine. It never has two.
+	pending bool
 }
 
 // Limits of a timer's time. A repetition at zero would keep the engine busy forever.
@@ -53,8 +55,17 @@ func (i *isolate) setTimer(a []qjs.Value) (qjs.Value, bool) {
 	return qjs.Int(id), true
 }
 
+// arm makes the timer due after d. A timer that has an event keeps that one: it fires the timer that is due first, or waits for this one.
 func (i *isolate) arm(id int32, t *timer, d time.Duration) {
 	t.due = time.Now().Add(d)
+	if !t.pending {
+		i.send(id, t, d)
+	}
+}
+
+// send makes the event of a timer that has none.
+func (i *isolate) send(id int32, t *timer, d time.Duration) {
+	t.pending = true
 	t.timer = i.after(i.events, d, func() error { return i.fire(id) })
 }
 
@@ -88,14 +99,19 @@ func (i *isolate) endTimer(id int32) {
 	i.freeAll(t.args)
 }
 
+// fire handles the event of a timer.
 func (i *isolate) fire(id int32) error {
 	t, ok := i.timers[id]
-	if !ok || time.Now().Before(t.due) { // it was fired, and started again, during another timer's turn
+	if !ok {
+		return nil
+	}
+	t.pending = false
+	if wait := time.Until(t.due); wait > 0 { // it was fired, and started again, during another timer's turn
+		i.send(id, t, wait)
 		return nil
 	}
 	if first := i.first(id); first != id {
-		later := id
-		t.timer = i.after(i.events, 0, func() error { return i.fire(later) })
+		i.send(id, t, 0) // for its own turn
 		id, t = first, i.timers[first]
 	}
 	// The function may clear its own timer.
