@@ -194,6 +194,27 @@ var _ = Describe("A context handoff", Label("REL-03"), func() {
 	var w *enginetest.World
 	BeforeEach(func() { w = newWorld() })
 
+	It("that the cluster refuses leaves nothing behind, and nothing runs after a restart", func(ctx SpecContext) {
+		e, stop := start(w)
+		w.Definitions.Put("old", handsOff(map[string]any{"goal": "sell apples", "agent": "new"})...)
+		w.Definitions.Put("new", enginetest.Script(enginetest.Say("on it")), func(a *definition.Agent) { a.Spec.ExposeAsTool = true })
+		id := makeThread(ctx, w, "old")
+		send(ctx, w, id, "hello")
+		rest(ctx, w, id)
+		before := relationships(ctx, w, id)
+		w.Objects.Refuse("a webhook says no")
+		_, err := e.HandOff(ctx, id, related.Handoff{Cause: "refused", Goal: "one", Agent: "new"})
+		Expect(err).To(MatchError(HaveSuffix("a webhook says no")))
+		Expect(relationships(ctx, w, id)).To(Equal(before))
+		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 10)).To(BeEmpty())
+		w.Objects.Refuse("")
+		stop()
+		declared := w.Objects.Declared()
+		e, _ = start(w)
+		Expect(w.Objects.Declared()).To(Equal(declared))
+		Expect(e.HandOff(ctx, id, related.Handoff{Cause: "refused", Goal: "one", Agent: "new"})).To(HaveField("Existed", false), "a repeat begins anew")
+	})
+
 	It("starts a thread from a goal, a summary and files, and leaves the old one as it was", func(ctx SpecContext) {
 		e, _ := start(w)
 		w.Definitions.Put("old", handsOff(map[string]any{"goal": "sell apples", "agent": "new", "files": []string{"/price.csv"}, "comment": "too long", "title": "Apples"})...)

@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 var _ ports.ThreadObjects = (*Threads)(nil)
@@ -36,6 +37,9 @@ func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 	}
 	err := k.client.Create(ctx, o)
 	if !apierrors.IsAlreadyExists(err) {
+		if Refused(err) {
+			return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("the cluster refuses the Thread %q: %v", o.Name, err)}
+		}
 		if err != nil {
 			return fmt.Errorf("create Thread %q: %w", o.Name, err)
 		}
@@ -46,7 +50,7 @@ func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 		return fmt.Errorf("read Thread %q: %w", o.Name, err)
 	}
 	if have.Spec.ThreadID != t.ID {
-		return fmt.Errorf("a Thread %q exists already and was not made by this handoff: delete or rename it", o.Name)
+		return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("a Thread %q exists already and was not made by this handoff: delete or rename it", o.Name)}
 	}
 	return nil
 }

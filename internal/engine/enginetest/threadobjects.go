@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // ThreadObjects implements ports.ThreadObjects in memory. An object adopts its thread at once.
@@ -16,6 +17,15 @@ type ThreadObjects struct {
 
 	mu    sync.Mutex
 	names map[string]string // ids of threads by the names of objects
+	// refusal is why no object is taken; "" when objects are taken.
+	refusal string
+}
+
+// Refuse has the cluster take no object; "" ends that.
+func (o *ThreadObjects) Refuse(why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.refusal = why
 }
 
 // Name implements ports.ThreadObjects.
@@ -27,6 +37,9 @@ func (*ThreadObjects) Name(origin *store.Thread, cause string) string {
 func (o *ThreadObjects) Declare(ctx context.Context, t *store.Thread, _ string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.refusal != "" {
+		return &thread.InvalidError{Field: "thread", Message: o.refusal}
+	}
 	if o.names == nil {
 		o.names = map[string]string{}
 	}

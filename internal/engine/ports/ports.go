@@ -94,7 +94,8 @@ func (e *EffectQuotaError) Error() string { return e.Message }
 type ThreadObjects interface {
 	// Name returns the name of the Thread object that a cause within a thread leads to.
 	Name(origin *store.Thread, cause string) string
-	// Declare creates the object of a stored thread, which then adopts it. A repeat changes nothing.
+	// Declare creates the object of a stored thread, which then adopts it. A repeat changes nothing. The error is a
+	// *thread.InvalidError when the cluster refuses the object, so that no repeat would help.
 	Declare(ctx context.Context, t *store.Thread, cause string) error
 }
 

@@ -96,12 +96,26 @@ func (s *Service) HandOff(ctx context.Context, threadID string, h Handoff) (*Mad
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), declareTimeout)
 	defer cancel()
 	s.fault("declare.before")
-	err = s.opts.Objects.Declare(ctx, made.Thread, h.Cause)
+	err = s.declare(ctx, made.Thread, h.Cause)
 	s.fault("declare.after")
 	if err != nil {
 		return nil, err
 	}
 	return made, nil
+}
+
+// declare creates the object of a new thread. When the cluster refuses it, all that was stored for the thread is removed, with its
+// relationship: otherwise the next manager would try once more, and the thread would run after all.
+func (s *Service) declare(ctx context.Context, t *store.Thread, cause string) error {
+	err := s.opts.Objects.Declare(ctx, t, cause)
+	if !thread.IsInvalid(err) {
+		return err
+	}
+	purged := s.opts.Threads.PurgeRetained(ctx, t.Namespace, t.NamespaceUID, t.ID)
+	if errors.Is(purged, store.ErrNotRetained) || errors.Is(purged, store.ErrNotFound) { // adopted, or purged by another replica
+		purged = nil
+	}
+	return errors.Join(err, purged)
 }
 
 // newID returns the id of the thread that a cause within a thread leads to.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Resume declares the objects of new threads that a manager has stored and then ended before it could do so. A run repeats
@@ -25,7 +26,8 @@ func (s *Service) Resume(ctx context.Context) error {
 				if !awaitsObject(&page[i]) {
 					continue
 				}
-				if err := s.opts.Objects.Declare(ctx, &page[i], "resumed "+page[i].ID); err != nil {
+				// One that the cluster refuses is removed, and keeps none of the others from their objects.
+				if err := s.declare(ctx, &page[i], "resumed "+page[i].ID); err != nil && !thread.IsInvalid(err) {
 					return err
 				}
 			}
