@@ -169,7 +169,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		Expect(yaml.Unmarshal(data, &account)).To(Succeed())
 		found, err := policies(filepath.Join(config, "admission"))
 		Expect(err).NotTo(HaveOccurred())
-		for _, name := range []string{"skein-secrets", "skein-users", "skein-work"} {
+		for _, name := range []string{"skein-adoption", "skein-secrets", "skein-users", "skein-work"} {
 			Expect(found[name].Spec.MatchConditions[0].Expression).To(Equal(fmt.Sprintf("request.userInfo.username != 'system:serviceaccount:%s:%s'", account.Namespace, account.Name)))
 		}
 	})
@@ -268,6 +268,16 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		many := object("ScheduledEffect", map[string]any{"threadSelector": map[string]any{}, "effect": "e"})
 		Expect(refused(ctx, "skein-work", mine, "scheduledeffects", many, nil)).To(ConsistOf(ContainSubstring("of all threads"), ContainSubstring("of all threads")))
 		Expect(refused(ctx, "skein-work", &rights{user: "eve"}, "scheduledeffects", object("ScheduledEffect", map[string]any{"effect": "e"}), nil)).To(BeEmpty(), "no thread, no conversation")
+	})
+
+	It("asks whoever adopts retained data for the rights to read and to purge it", func(ctx SpecContext) {
+		const id = "0b0e8f0e-0000-4000-8000-000000000001"
+		t := object("Thread", map[string]any{"threadID": id, "agentRef": map[string]any{"name": "a"}})
+		Expect(refused(ctx, "skein-adoption", &rights{user: "eve"}, "threads", t, nil)).To(ConsistOf(
+			ContainSubstring(`the user "eve" cannot get resource "threads/messages" of this name`), ContainSubstring(`the user "eve" cannot delete resource "retained" of this name`)))
+		Expect(refused(ctx, "skein-adoption", &rights{user: "eve", may: []string{"get threads/messages"}}, "threads", t, nil)).To(HaveLen(1))
+		Expect(refused(ctx, "skein-adoption", &rights{user: "eve", may: []string{"get threads/messages " + id, "delete retained " + id}}, "threads", t, nil)).To(BeEmpty())
+		Expect(refused(ctx, "skein-adoption", &rights{user: "eve"}, "threads", object("Thread", map[string]any{"agentRef": map[string]any{"name": "a"}}), nil)).To(BeEmpty())
 	})
 
 	It("keeps userID for those who may use it", func(ctx SpecContext) {
