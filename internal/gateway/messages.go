@@ -118,13 +118,20 @@ func number(q *request, key string, def, lowest, highest int) (int, error) {
 	return n, nil
 }
 
+// failedAnswer stands for an answer that an agent could not finish.
+const failedAnswer = "(the agent could not finish its answer)"
+
 // visible returns what end users see of a message, and whether they see it at all.
 func visible(m *store.Message) (Message, bool) {
 	if m.Role != store.RoleUser && m.Role != store.RoleAssistant || m.Silent || m.Depth > 0 || m.Content == nil || *m.Content == "" {
 		return Message{}, false
 	}
 	queued, _ := m.Metadata["queued"].(bool)
-	return Message{ID: m.ID, Role: string(m.Role), Content: *m.Content, CreatedAt: m.CreatedAt, Queued: queued}, true
+	content := *m.Content
+	if m.Role == store.RoleAssistant && m.Status == store.MessageFailed {
+		content = failedAnswer // what is stored says why, with addresses and names of the cluster
+	}
+	return Message{ID: m.ID, Role: string(m.Role), Content: content, CreatedAt: m.CreatedAt, Queued: queued}, true
 }
 
 // message answers POST v1/message: it queues the message in the client's conversation, and sends the agent's answer, whole
