@@ -23,7 +23,10 @@ const (
 const MaxArgumentBytes = 1 << 20
 
 // Schema checks the arguments of a tool.
-type Schema struct{ compiled *jsonschema.Schema } // nil: any object
+type Schema struct {
+	compiled *jsonschema.Schema // nil: any object
+	budget   *budget
+}
 
 // schemas caches compiled schemas by the digest of their text, because tools are made again for every run.
 var schemas = lru.New(maxSchemas)
@@ -41,6 +44,9 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema is not JSON: %w", err)
 	}
+	if err := CheckNumbers(doc); err != nil {
+		return nil, fmt.Errorf("the schema cannot be used: %w", err)
+	}
 	const name = "parameters.json"
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
@@ -51,7 +57,7 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema is not a valid JSON Schema: %w", err)
 	}
-	s := &Schema{compiled: compiled}
+	s := &Schema{compiled: compiled, budget: budgeted(compiled)}
 	schemas.Add(digest, s)
 	return s, nil
 }
@@ -80,7 +86,7 @@ func (s *Schema) Check(arguments string) (json.RawMessage, error) {
 		return nil, errors.New("the arguments are not a JSON object: send one, such as {}")
 	}
 	if s.compiled != nil {
-		if err := s.compiled.Validate(doc); err != nil {
+		if err := s.budget.validate(s.compiled, doc, len(arguments)); err != nil {
 			return nil, explain(err)
 		}
 	}
@@ -93,7 +99,7 @@ func (s *Schema) Valid(text json.RawMessage) error {
 	if err != nil || s.compiled == nil {
 		return err
 	}
-	return s.compiled.Validate(doc)
+	return s.budget.validate(s.compiled, doc, len(text))
 }
 
 // Decode is Check, but returns the arguments as plain Go values.
@@ -116,7 +122,7 @@ func (s *Schema) Validate(text string) error {
 	if s.compiled == nil {
 		return nil
 	}
-	if err := s.compiled.Validate(doc); err != nil {
+	if err := s.budget.validate(s.compiled, doc, len(text)); err != nil {
 		return errors.New(problems(err))
 	}
 	return nil

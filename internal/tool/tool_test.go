@@ -112,6 +112,45 @@ var _ = Describe("A set of tools", func() {
 		Expect(len(s.NamesFor("none"))).To(BeNumerically("<", 1000))
 		Expect(s.NamesFor(strings.Repeat("none", 1<<16))).To(ContainSubstring("and 154 more"))
 	})
+	DescribeTable("gives up checks that a schema makes endless", func(level, value string) {
+		defs := `"d0":{"type":["string","number"]}`
+		for i := 1; i <= 40; i++ {
+			defs += fmt.Sprintf(`,"d%d":%s`, i, strings.ReplaceAll(level, "BELOW", fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i-1)))
+		}
+		s, err := tool.CompileSchema(json.RawMessage(`{"$defs":{` + defs + `},"properties":{"a":{"$ref":"#/$defs/d40"}}}`))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = s.Check(`{"a":` + value + `}`)
+		Expect(err).To(MatchError(ContainSubstring("the check took too many steps and was given up: make the schema simpler")))
+		Expect(s.Valid(json.RawMessage(`{"a":` + value + `}`))).To(MatchError(ContainSubstring("given up")))
+		Expect(s.Validate(`{"a":` + value + `}`)).To(MatchError(ContainSubstring("given up")))
+		_, err = s.Check(`{"b":1}`)
+		Expect(err).NotTo(HaveOccurred(), "the next check has steps of its own")
+	},
+		Entry("allOf", `{"allOf":[BELOW,BELOW]}`, `"x"`),
+		Entry("allOf that does not fit", `{"allOf":[BELOW,BELOW]}`, `true`),
+		Entry("anyOf", `{"anyOf":[{"not":BELOW},BELOW]}`, `"x"`),
+		Entry("oneOf", `{"oneOf":[BELOW,BELOW]}`, `1`),
+		Entry("if and else", `{"if":{"not":BELOW},"else":BELOW}`, `"x"`),
+	)
+
+	It("counts what constants cost, and refuses numbers that take long to calculate with", func() {
+		list := strings.TrimSuffix(strings.Repeat(`"x",`, 5000), ",")
+		s, err := tool.CompileSchema(json.RawMessage(`{"properties":{"a":{"items":{"enum":[1,` + list + `]}},"b":{"const":{"c":[2]}}}}`))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = s.Check(`{"a":[` + strings.ReplaceAll(list, "x", "y") + `]}`)
+		Expect(err).To(MatchError(ContainSubstring("given up")))
+		_, err = s.Check(`{"a":["x",1],"b":{"c":[2]}}`)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = s.Check(`{"a":["z"],"b":{"c":[3]}}`)
+		Expect(err).To(MatchError(And(ContainSubstring("/a/0: value must be one of"), ContainSubstring("/b: "))))
+		for _, number := range []string{"1e999999", "-1E-999999", strings.Repeat("9", 401), "1e99999999999999999999"} {
+			_, err = s.Check(`{"a":[` + number + `]}`)
+			Expect(err).To(MatchError(ContainSubstring("a number in it is too long")))
+			_, err = tool.CompileSchema(json.RawMessage(`{"maximum":` + number + `}`))
+			Expect(err).To(MatchError(ContainSubstring("a number in it is too long")))
+		}
+	})
+
 	It("refuses two tools of one name and invalid schemas", func() {
 		_, err := tool.NewSet(&fake{name: "a"}, &fake{name: "a"})
 		Expect(err).To(MatchError(ContainSubstring("rename one of them")))

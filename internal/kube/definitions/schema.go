@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/tool"
 )
 
 // schemaCache remembers which JSON Schemas are valid.
@@ -51,6 +52,9 @@ func checkSchema(field string, raw []byte) *definition.NotReadyError {
 	}
 	if o, ok := doc.(map[string]any); !ok || (o["type"] != nil && o["type"] != "object") {
 		return objects.NotReady(skeinv1.ReasonInvalidSchema, "%s must be the schema of an object: write type: object", field)
+	}
+	if err := tool.CheckNumbers(doc); err != nil {
+		return objects.NotReady(skeinv1.ReasonInvalidSchema, "%s: %v", field, err)
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
