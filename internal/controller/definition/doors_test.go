@@ -15,7 +15,7 @@ import (
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
-	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
@@ -33,7 +33,7 @@ var _ = Describe("What people and servers outside reach is Ready only when it wo
 	keys := []corev1.SecretKeySelector{{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}, Key: "current"}}
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
-		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
+		c = &checker{reader: e.Client, defs: definitions.New(e.Client, objects.NewContents(e.Client, e.Client), compile.Compile, providers.NewFactory(nil))}
 		e.Create(ctx, &corev1.Secret{ObjectMeta: Meta("keys"), Data: map[string][]byte{"current": []byte("0123456789abcdef0123456789abcdef")}})
 	})
 	expect := func(list []metav1.Condition, reason, says string, stalled bool) {

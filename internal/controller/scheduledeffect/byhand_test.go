@@ -19,7 +19,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
-	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/engine/ports"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -126,14 +127,15 @@ var _ = Describe("An effect that code scheduled", func() {
 	It("keeps its arguments when it is suspended and resumed", Label("EFF-01", "EFF-03"), func(ctx SpecContext) {
 		w := newWorld(ctx)
 		t := w.thread(ctx)
-		Expect(w.Store.PutEffectArgs(ctx, store.EffectArgs{ID: "kept", Namespace: Namespace, ThreadID: string(t.UID), Args: json.RawMessage(`{"x":1}`)})).To(Succeed())
-		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
-			s.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: "call-1"}
-			s.Labels = map[string]string{skeinv1.LabelThreadID: string(t.UID)}
-			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", string(t.UID))}
-			s.Spec.Schedules, s.Spec.ThreadRef = nil, &skeinv1.LocalRef{Name: "t"}
-			s.Spec.At, s.Spec.ArgsRef = ptr.To(skeinv1.NewTimestamp(Start.Add(time.Minute))), "kept"
-		})
+		row, err := w.Store.Thread(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = kube.NewEffects(w.Client, w.Client, w.Store, w.Clock, kube.NewEffectQuota(0, 0)).Schedule(ctx, row,
+			ports.EffectRequest{Cause: "call-1", Name: "tick", Args: json.RawMessage(`{"x":1}`), Delay: time.Minute})
+		Expect(err).NotTo(HaveOccurred())
+		var list skeinv1.ScheduledEffectList
+		Expect(w.Client.List(ctx, &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		w.s = &list.Items[0]
 		w.s.Spec.Suspend = true
 		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
 		w.pass(ctx, time.Second)
@@ -142,7 +144,7 @@ var _ = Describe("An effect that code scheduled", func() {
 		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
 		w.pass(ctx, time.Minute)
 		Expect(w.firings(ctx)).To(ConsistOf(HaveField("Args", MatchJSON(`{"x":1}`))))
-		_, err := w.Store.EffectArgs(ctx, "kept")
+		_, err = w.Store.EffectArgs(ctx, row.ID, w.s.Spec.ArgsRef)
 		Expect(err).To(MatchError(store.ErrNotFound), "the firing has them")
 	})
 })

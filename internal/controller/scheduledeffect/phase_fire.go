@@ -123,8 +123,7 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	}
 	if ref := o.Spec.ArgsRef; ref != "" {
 		if !kube.HasArgs(o, s.row.ID) {
-			s.problem = &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
-				"spec.argsRef names arguments that were not stored for this effect of Thread %q: delete this ScheduledEffect, and create it with spec.args", s.row.Name)}
+			s.problem = notItsArgs(&o.Spec)
 			return true, nil
 		}
 		args, err := r.Store.EffectArgs(ctx, s.row.ID, ref)
@@ -144,4 +143,13 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	}
 	s.firing = &f
 	return true, r.follow(ctx, s)
+}
+
+// notItsArgs is the problem of an effect that names arguments of another one.
+func notItsArgs(spec *skeinv1.ScheduledEffectSpec) *problem {
+	of := "this effect"
+	if spec.ThreadRef != nil {
+		of += fmt.Sprintf(" of Thread %q", spec.ThreadRef.Name)
+	}
+	return &problem{skeinv1.ReasonInvalidSpec, "spec.argsRef names arguments that were not stored for " + of + ": delete this ScheduledEffect, and create it with spec.args"}
 }

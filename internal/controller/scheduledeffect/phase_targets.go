@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/effects"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -96,7 +97,11 @@ func (r *Reconciler) readArgs(ctx context.Context, d *schedule) (bool, error) {
 	if spec.ArgsRef == "" {
 		return false, nil
 	}
-	args, err := r.Store.EffectArgs(ctx, spec.ArgsRef)
+	if d.row == nil || !kube.HasArgs(d.object, d.row.ID) {
+		d.problem = notItsArgs(spec)
+		return true, nil
+	}
+	args, err := r.Store.EffectArgs(ctx, d.row.ID, spec.ArgsRef)
 	if errors.Is(err, store.ErrNotFound) && len(d.recent) > 0 {
 		args, err = d.recent[0].Args, nil
 	}

@@ -329,15 +329,15 @@ func describeSchedules(e *env) {
 		Expect(e.store.RemoveEffectArgs(ctx, id, "kept")).To(Succeed())
 		_, err := e.store.EffectArgs(ctx, id, "kept")
 		Expect(err).To(MatchError(store.ErrNotFound))
-		Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "due", Namespace: "ns", ThreadID: id, Args: json.RawMessage(`{}`)})).To(Succeed())
+		Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "due", Namespace: "default", ThreadID: id, Args: json.RawMessage(`{}`)})).To(Succeed())
 		Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "s"},
-			Firings: []store.Firing{{EffectID: "s", Due: 1, Origin: store.OriginSchedule, TakesArgs: "due"}}})).To(Succeed())
-		_, err = e.store.EffectArgs(ctx, "due")
+			Firings: []store.Firing{{EffectID: "s", Due: 1, ThreadID: id, Namespace: "default", Origin: store.OriginSchedule, TakesArgs: "due"}}})).To(Succeed())
+		_, err = e.store.EffectArgs(ctx, id, "due")
 		Expect(err).To(MatchError(store.ErrNotFound))
 		later := func() time.Time { return e.clock.Now().Add(time.Second) }
 		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(BeEmpty(), "they are pending")
 		Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-a", Due: 1, ThreadID: id}, store.FiringKey{EffectID: "e-b", Due: 1, ThreadID: id},
-			store.FiringKey{EffectID: "s", Due: 1})).To(Equal(3))
+			store.FiringKey{EffectID: "s", Due: 1, ThreadID: id})).To(Equal(3))
 		a, b := store.EndedEffect{EffectID: "e-a", Namespace: "default", Name: "a"}, store.EndedEffect{EffectID: "e-b", Namespace: "default", Name: "b"}
 		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.EndedEffect{a, b}))
 		Expect(e.store.EndedEffects(ctx, "", later(), 1)).To(Equal([]store.EndedEffect{a}))
