@@ -5,6 +5,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -61,6 +63,22 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Expect(get(ctx, "daily").Annotations).To(HaveKeyWithValue(skeinv1.AnnotationBackfill, "2025-12-31T23:00:00Z/2026-01-02T00:00:00Z"))
 		Expect(c.run("effect", "backfill", "daily").err).To(ContainSubstring("give --from a time such as"))
 		Expect(c.run("effect", "backfill", "daily", "--from=2026-01-02T00:00:00Z", "--until=2026-01-01T00:00:00Z").err).To(ContainSubstring("--until is before --from"))
+	})
+
+	It("loses no request of many at once", func(ctx SpecContext) {
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				defer GinkgoRecover()
+				got := c.run("effect", "run", "daily")
+				Expect(got.code).To(BeZero(), got.err)
+			})
+		}
+		all.Wait()
+		Expect(strings.Split(get(ctx, "daily").Annotations[skeinv1.AnnotationRunAt], ",")).To(HaveLen(20))
+		Expect(c.run("effect", "run", "daily", "--idempotency-key=a,b").err).To(ContainSubstring("without commas"))
+		Expect(c.run("effect", "run", "daily", "--idempotency-key=a").code).To(BeZero())
+		Expect(get(ctx, "daily").Annotations[skeinv1.AnnotationRunAt]).To(HaveSuffix("Z/a"))
 	})
 
 	It("suspends, resumes and cancels", func(ctx SpecContext) {

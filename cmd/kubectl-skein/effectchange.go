@@ -5,25 +5,40 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
 func newEffectRun(p *plugin) *cobra.Command {
-	return &cobra.Command{
+	var key string
+	cmd := &cobra.Command{
 		Use:   "run EFFECT",
 		Short: "Fire now, beside the schedule",
-		Args:  exactly("EFFECT"),
+		Long: `Fire now, beside the schedule. Each call is a request of its own, also when many are made at once. What becomes of it while another
+firing is under way is what spec.concurrencyPolicy says: kubectl skein effect history shows it.`,
+		Args: exactly("EFFECT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.annotateEffect(cmd.Context(), args[0], skeinv1.AnnotationRunAt, time.Now().UTC().Format(time.RFC3339Nano), "fires now")
+			value := time.Now().UTC().Format(time.RFC3339Nano)
+			if key != "" {
+				if len(key) > skeinv1.MaxRequestKey || strings.ContainsAny(key, ",/ ") {
+					return fmt.Errorf("give --idempotency-key at most %d bytes, without commas, slashes and spaces", skeinv1.MaxRequestKey)
+				}
+				value += "/" + key
+			}
+			return p.annotateEffect(cmd.Context(), args[0], skeinv1.AnnotationRunAt, value, "fires now")
 		},
 	}
+	cmd.Flags().StringVar(&key, "idempotency-key", "", "A repeat with the same key within two days does not fire again.")
+	return cmd
 }
 
 func newEffectBackfill(p *plugin) *cobra.Command {
@@ -66,17 +81,26 @@ func rangeEnd(flag, text string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// annotateEffect sets an annotation by which a person asks for firings.
+// annotateAgain is how often an annotation is set when others change the object at the same time.
+var annotateAgain = wait.Backoff{Steps: 100, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 1, Cap: time.Second}
+
+// annotateEffect adds to an annotation by which people ask for firings. Requests of others that wait there stay.
 func (p *plugin) annotateEffect(ctx context.Context, name, key, value, done string) error {
-	c, o, err := p.effect(ctx, name)
+	err := retry.RetryOnConflict(annotateAgain, func() error {
+		c, o, err := p.effect(ctx, name)
+		if err != nil {
+			return err
+		}
+		all := value
+		if waiting := o.Annotations[key]; waiting != "" {
+			all = waiting + "," + value
+		}
+		return mergeEffect(ctx, c, o, map[string]any{"metadata": map[string]any{"resourceVersion": o.ResourceVersion, "annotations": map[string]string{key: all}}})
+	})
 	if err != nil {
 		return err
 	}
-	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}}
-	if err := mergeEffect(ctx, c, o, patch); err != nil {
-		return err
-	}
-	fmt.Fprintf(p.Out, "scheduledeffect/%s %s\n", o.Name, done)
+	fmt.Fprintf(p.Out, "scheduledeffect/%s %s\n", name, done)
 	return nil
 }
 
