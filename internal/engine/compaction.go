@@ -5,10 +5,10 @@ import (
 	"context"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/model"
@@ -36,7 +36,7 @@ func (e *Engine) compactAtRest(ctx context.Context, t *store.Thread, fence *stor
 	}
 	defer r.code.Close()
 	for _, side := range agent.Sides() {
-		r.Checkpoint = checkpoint.State{Turn: checkpoint.Turn{Side: definition.ShortName(side)}}
+		r.Checkpoint = runstate.State{Turn: runstate.Turn{Side: definition.ShortName(side)}}
 		r.code.UseSide()
 		for n := 0; n < compaction.Most && len(r.compactor.OrdersFor(side)) > 0; n++ {
 			if err := r.compactor.CompactNow(ctx, side); err != nil {

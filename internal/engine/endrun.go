@@ -5,10 +5,10 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/store"
@@ -104,7 +104,7 @@ func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, a
 	e := n.engine
 	r := e.newRun(t, fence, active, e.log.WithValues("thread", t.ID))
 	r.record = *last
-	if r.Checkpoint, err = checkpoint.Read(last); err != nil {
+	if r.Checkpoint, err = runstate.Read(last); err != nil {
 		return err
 	}
 	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -27,7 +27,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	if err := r.code.Leave(ctx); err != nil {
 		return false, err
 	}
-	r.Checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
+	r.Checkpoint.Turn = runstate.Turn{Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
 	if last := r.conv.LastAnswer(r.record.ID); last != nil {
 		r.Checkpoint.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -22,7 +22,7 @@ type intake struct {
 	run        *run
 	ops        []store.Op
 	seqs       []int64
-	checkpoint checkpoint.State
+	checkpoint runstate.State
 	// freed reports that calls can be made now which could not be made before.
 	freed bool
 	// inner holds the messages of called prompts whose calls have no result yet. It is loaded when needed.

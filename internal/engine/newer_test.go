@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -85,7 +85,7 @@ var _ = Describe("What a newer release has written", Label("K8S-10"), func() {
 
 	It("is kept: a field of a run's state that it does not know", func() {
 		r := &store.Run{ID: "r", State: json.RawMessage(`{"input":"m1","wormhole":{"to":"mars"}}`)}
-		s, err := checkpoint.Read(r)
+		s, err := runstate.Read(r)
 		Expect(err).NotTo(HaveOccurred())
 		s.Input, s.HookDepth = "m2", 3
 		Expect(s.Encode()).To(MatchJSON(`{"input":"m2","hookDepth":3,"wormhole":{"to":"mars"}}`))

@@ -6,7 +6,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/deltas"
@@ -16,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/role"
 	"github.com/skein-dev/skein/internal/engine/runcode"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -116,7 +116,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	r.takeOver(t, agent)
 	if under {
 		r.record, r.resumed = *last, true
-		if r.Checkpoint, err = checkpoint.Read(last); err != nil {
+		if r.Checkpoint, err = runstate.Read(last); err != nil {
 			return false, err
 		}
 	} else {

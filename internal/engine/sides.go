@@ -3,10 +3,10 @@ package engine
 import (
 	"context"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -39,7 +39,7 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 		s.createMessage(ctx, m)
 		after = m
 	}
-	turn := checkpoint.Turn{Side: definition.ShortName(next), Over: r.Checkpoint.Turn.Over + 1, Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
+	turn := runstate.Turn{Side: definition.ShortName(next), Over: r.Checkpoint.Turn.Over + 1, Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
 	if after != nil {
 		turn.After = after.ID
 	}
@@ -68,7 +68,7 @@ type turnEvent struct {
 // Progress returns how far a stored run is, for callers outside of the run (RUN-03).
 func Progress(r *store.Run) tool.ExecutionState {
 	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: definition.SideA, StepCount: r.Steps}
-	if kept, err := checkpoint.Read(r); err == nil && !r.Status.Ended() {
+	if kept, err := runstate.Read(r); err == nil && !r.Status.Ended() {
 		s.SideBStepCount = kept.Turn.StepsB
 		if kept.Turn.Side != "" {
 			s.CurrentSide = kept.Turn.Side

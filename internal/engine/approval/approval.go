@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -204,15 +204,15 @@ func fingerprintOf(d store.Approval) string {
 }
 
 // underWay returns the run of a thread that is under way or parked, with its state. The run is nil if there is none.
-func (s *Service) underWay(ctx context.Context, threadID string) (*store.Run, checkpoint.State, error) {
+func (s *Service) underWay(ctx context.Context, threadID string) (*store.Run, runstate.State, error) {
 	r, err := s.store.Run(ctx, threadID, "")
 	if errors.Is(err, store.ErrNotFound) || err == nil && r.Status.Ended() {
-		return nil, checkpoint.State{}, nil
+		return nil, runstate.State{}, nil
 	}
 	if err != nil {
-		return nil, checkpoint.State{}, err
+		return nil, runstate.State{}, err
 	}
-	state, err := checkpoint.Read(r)
+	state, err := runstate.Read(r)
 	return r, state, err
 }
 

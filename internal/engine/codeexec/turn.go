@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -29,17 +29,17 @@ type Turn struct {
 	history   []store.Message
 	wanted    bool   // some code names historyProperty
 	stoppedBy string // the side whose code stopped the run
-	asked     checkpoint.Turn
+	asked     runstate.Turn
 	news      bool // code requested something since the run last took over the requests
 }
 
 func newTurn(runID string) *Turn { return &Turn{run: runID, side: definition.SideA} }
 
 // Resume restores the requests that code made in this turn before the run was interrupted.
-func (t *Turn) Resume(kept checkpoint.Turn) {
+func (t *Turn) Resume(kept runstate.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked = checkpoint.Turn{Ends: kept.Ends, Passes: kept.Passes, Again: kept.Again}
+	t.asked = runstate.Turn{Ends: kept.Ends, Passes: kept.Passes, Again: kept.Again}
 	if kept.Ends {
 		t.stoppedBy = definition.SideA
 		if kept.Side != "" {
@@ -116,7 +116,7 @@ func (t *Turn) Begin(steps, stepsB int, history []store.Message) {
 }
 
 // Take returns what code has requested for the turn, and reports whether there was any request since the last call.
-func (t *Turn) Take() (asked checkpoint.Turn, news bool) {
+func (t *Turn) Take() (asked runstate.Turn, news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	news, t.news = t.news, false

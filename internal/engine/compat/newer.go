@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -105,8 +105,8 @@ func (n *Store) leave(threadID, what, kind string, why error) {
 
 // HasRun reports whether a newer release has left the newest run of a thread in a state that this release cannot continue.
 func (n *Store) HasRun(threadID string, r *store.Run) bool {
-	var needs *checkpoint.NewerError
-	if _, err := checkpoint.Read(r); r.Status.Ended() || !errors.As(err, &needs) {
+	var needs *runstate.NewerError
+	if _, err := runstate.Read(r); r.Status.Ended() || !errors.As(err, &needs) {
 		n.runs.Remove(threadID)
 		return false
 	}

@@ -4,15 +4,15 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/role"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // IsInput reports whether an inbox item becomes a message for a side to answer. kept and conv are those of the run with the id runID.
-func IsInput(item store.InboxItem, kept *checkpoint.State, conv *transcript.Conversation, runID string) bool {
+func IsInput(item store.InboxItem, kept *runstate.State, conv *transcript.Conversation, runID string) bool {
 	switch item.Kind {
 	case store.InboxMessage, store.InboxRerun:
 		return true

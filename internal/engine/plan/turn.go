@@ -1,9 +1,9 @@
 package plan
 
-import "github.com/skein-dev/skein/internal/engine/checkpoint"
+import "github.com/skein-dev/skein/internal/engine/runstate"
 
 // Turned returns the decision d, replaced where code has ended or passed on the turn.
-func Turned(d Decision, t checkpoint.Turn) Decision {
+func Turned(d Decision, t runstate.Turn) Decision {
 	if d.Action != Ask {
 		return d
 	}

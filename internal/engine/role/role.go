@@ -3,9 +3,9 @@ package role
 
 import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -19,7 +19,7 @@ type Role struct {
 	// Next is the agent that the thread has now. It differs from the agent of the run after a handoff.
 	Next string
 	// Checkpoint is what the run keeps of itself. It says whose turn it is.
-	Checkpoint checkpoint.State
+	Checkpoint runstate.State
 	// Acting is the side that acts in place of the one whose turn it is, while its calls are made; nil for none.
 	Acting *definition.Side
 	// Frame is the called prompt that is at work; nil when the side itself is at work.

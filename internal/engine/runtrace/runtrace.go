@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/utils/clock"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/usage"
 	"github.com/skein-dev/skein/internal/metrics"
 	"github.com/skein-dev/skein/internal/store"
@@ -31,7 +31,7 @@ func Begin(items []store.InboxItem) telemetry.Run {
 
 // Of returns the span of a run that is not executed here.
 func Of(r *store.Run) telemetry.Run {
-	state, err := checkpoint.Read(r)
+	state, err := runstate.Read(r)
 	if err != nil {
 		return telemetry.Run{} // of a newer release: then the run has no span
 	}

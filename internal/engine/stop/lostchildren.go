@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -29,7 +29,7 @@ func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store
 	if run.Status != store.RunWaiting {
 		return nil
 	}
-	kept, err := checkpoint.Read(run)
+	kept, err := runstate.Read(run)
 	if err != nil {
 		return err
 	}

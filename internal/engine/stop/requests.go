@@ -12,8 +12,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -231,7 +231,7 @@ func Split(items []store.InboxItem) (stops []store.InboxItem, calls map[string]b
 // request arrived are not affected.
 func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
-		kept, err := checkpoint.Read(last)
+		kept, err := runstate.Read(last)
 		if err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (s *Service) Abandoned(ctx context.Context, t *store.Thread, last *store.Ru
 			return nil, nil
 		}
 	} else {
-		kept, err := checkpoint.Read(last)
+		kept, err := runstate.Read(last)
 		if err != nil || last.Status.Ended() || !kept.RepliesToAny(calls) {
 			return nil, err
 		}
@@ -313,7 +313,7 @@ func (s *Service) Check(ctx context.Context, id string) error {
 	if err != nil || last == nil || last.Status.Ended() {
 		return err
 	}
-	kept, err := checkpoint.Read(last)
+	kept, err := runstate.Read(last)
 	if err == nil && kept.RepliesToAny(calls) {
 		s.opts.Held.Cancel(id, AwaitedStop(last.ID))
 	}

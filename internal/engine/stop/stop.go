@@ -8,8 +8,8 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -136,7 +136,7 @@ func (s *Service) awaitedOf(ctx context.Context, t *store.Thread) ([]AwaitedChil
 	if err != nil || last == nil || last.Status.Ended() {
 		return nil, err
 	}
-	kept, err := checkpoint.Read(last)
+	kept, err := runstate.Read(last)
 	if err != nil {
 		return nil, err
 	}

@@ -10,10 +10,10 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
-	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/telemetry"
@@ -116,7 +116,7 @@ func (s *Service) openReplies(ctx context.Context, t *store.Thread, last *store.
 	var replies []string
 	working := last == nil || !last.Status.Ended()
 	if last != nil && !last.Status.Ended() {
-		kept, err := checkpoint.Read(last)
+		kept, err := runstate.Read(last)
 		if err != nil {
 			return nil, err
 		}

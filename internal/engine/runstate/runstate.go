@@ -1,6 +1,6 @@
-// Package checkpoint has the state that a run keeps besides its messages, so that another replica can continue it after a crash or a
+// Package runstate has the state that a run keeps besides its messages, so that another replica can continue it after a crash or a
 // wait: whose turn it is, what its calls wait for, and what was decided on them. The store keeps it in Run.State, as JSON.
-package checkpoint
+package runstate
 
 import (
 	"encoding/json"
