@@ -14,7 +14,7 @@ import (
 // comes through the inbox. The run's checkpoint keeps it until the call is made and has its result. Calls are made in
 // their order, so results keep that order.
 
-// approvals requests approval of all calls that need it, in one step, and returns the calls that can be made now.
+// approvals requests approval of all calls that need it, in one transaction, and returns the calls that can be made now.
 func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.ToolCall, error) {
 	var asked, started []store.Op
 	var now []store.ToolCall
@@ -38,14 +38,14 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	if len(asked)+len(started) == 0 {
 		return now, nil
 	}
-	s := r.newStep("approval")
-	s.add(asked...)
+	tx := r.newTransaction("approval")
+	tx.add(asked...)
 	if len(asked) > 0 {
 		r.record.State = r.Checkpoint.Encode()
-		s.checkpoint(r.record)
+		tx.putRun(r.record)
 	}
-	s.add(started...)
-	return now, s.commit(ctx)
+	tx.add(started...)
+	return now, tx.commit(ctx)
 }
 
 // decision takes in a decision on a call. It ignores a call that no longer waits for approval, since that one was decided

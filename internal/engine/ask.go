@@ -152,17 +152,17 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 			}
 		}
 	}
-	s := r.newStep("answer")
-	s.clear()
-	s.createMessage(ctx, m)
-	s.checkpoint(r.record)
+	tx := r.newTransaction("answer")
+	tx.clear()
+	tx.createMessage(ctx, m)
+	tx.putRun(r.record)
 	for i, call := range m.ToolCalls {
 		if (i == 0 || r.Parallel()) && !r.code.AsksFirst(call) {
-			s.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
+			tx.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
-	s.saveScopes(false) // changes by a handler; those by a tool are saved with its result
-	return false, s.commit(ctx)
+	tx.saveScopes(false) // changes by a handler; those by a tool are saved with its result
+	return false, tx.commit(ctx)
 }
 
 // recordMisfit puts an answer that does not fit its schema into the log, with the message that tells the model so. It
@@ -172,15 +172,15 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	if failed == nil {
 		r.record.State = r.Checkpoint.Encode()
 	}
-	s := r.newStep("answer")
-	s.clear()
-	s.createMessage(ctx, m)
-	s.checkpoint(r.record)
+	tx := r.newTransaction("answer")
+	tx.clear()
+	tx.createMessage(ctx, m)
+	tx.putRun(r.record)
 	if told != nil {
 		r.Place(told)
-		s.appendMessage(told)
+		tx.appendMessage(told)
 	}
-	if err := s.commit(ctx); err != nil {
+	if err := tx.commit(ctx); err != nil {
 		return err
 	}
 	return failed
@@ -193,7 +193,7 @@ func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
 		r.code.SnapshotContext(ctx)
 		r.countTime()
 		r.record.State = r.Checkpoint.Encode()
-		if err := r.newStep("park").save(ctx); err != nil {
+		if err := r.newTransaction("park").save(ctx); err != nil {
 			return err
 		}
 	}

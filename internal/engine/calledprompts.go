@@ -146,9 +146,9 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return err
 	}
-	s := r.newStep("prompt")
-	s.createMessage(ctx, m)
-	return s.commit(ctx)
+	tx := r.newTransaction("prompt")
+	tx.createMessage(ctx, m)
+	return tx.commit(ctx)
 }
 
 // converse executes the called prompt until it has answered, or can only wait.

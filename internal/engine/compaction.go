@@ -105,18 +105,18 @@ func (p compactionPort) Record(event store.Op) { p.of.hooks.Record(event) }
 // Commit implements compaction.Port. What a model used counts for the run, or for the thread where no run is under way.
 func (p compactionPort) Commit(ctx context.Context, id string, used *compaction.Used, ops ...store.Op) error {
 	r := p.of
-	s := r.newStep("compact")
-	s.add(ops...)
+	tx := r.newTransaction("compact")
+	tx.add(ops...)
 	switch {
 	case used == nil:
 	case r.record.ID == "":
-		s.add(&store.AddTaskUsage{Task: "compaction " + id, Agent: r.Agent.Name, Usage: usage.Of(used.By, used.Response.Usage)})
+		tx.add(&store.AddTaskUsage{Task: "compaction " + id, Agent: r.Agent.Name, Usage: usage.Of(used.By, used.Response.Usage)})
 	default:
 		r.usage.Count(used.Response.Usage)
 		r.usage.CountModel(cmp.Or(used.Response.Model, used.By.Name))
 		r.record.Usage = r.usage.Encode()
 		r.countTime()
-		s.checkpoint(r.record)
+		tx.putRun(r.record)
 	}
-	return s.commit(ctx)
+	return tx.commit(ctx)
 }

@@ -38,9 +38,9 @@ func reaches(suite string, points map[string]int) {
 
 var (
 	faultPoint = regexp.MustCompile(`\.fault\("([a-z.]+)"\)`)
-	// A step of a run has a point before it and one after it.
-	stepPoint  = regexp.MustCompile(`\br\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )"([a-z]+)"`)
-	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\br\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )[a-z]+`)
+	// A transaction of a run has a point before it and one after it.
+	transactionPoint = regexp.MustCompile(`\br\.(?:newTransaction\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )"([a-z]+)"`)
+	otherPoint       = regexp.MustCompile(`\.fault\([^")]+|\br\.(?:newTransaction\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )[a-z]+`)
 )
 
 var _ = Describe("The crash suites", Label("RUN-02"), func() {
@@ -59,11 +59,11 @@ var _ = Describe("The crash suites", Label("RUN-02"), func() {
 			for _, m := range faultPoint.FindAllStringSubmatch(string(code), -1) {
 				source[m[1]] = true
 			}
-			for _, m := range stepPoint.FindAllStringSubmatch(string(code), -1) {
+			for _, m := range transactionPoint.FindAllStringSubmatch(string(code), -1) {
 				source[m[1]+".before"], source[m[1]+".after"] = true, true
 			}
 			for _, found := range otherPoint.FindAllString(string(code), -1) {
-				Expect(name+" "+found).To(BeElementOf("step.go .fault(s.point + ", "finish.go r.newStep(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
+				Expect(name+" "+found).To(BeElementOf("transaction.go .fault(tx.point + ", "finish.go r.newTransaction(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
 			}
 		}
 		crashed := map[string]bool{}

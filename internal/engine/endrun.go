@@ -66,26 +66,26 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, failure.ReasonInterrupted, s.Reason
 	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.Thread, r.Agent)
-	step := r.newStep("stop")
+	tx := r.newTransaction("stop")
 	if s.Kind == cancelcause.Rollback {
 		gone, taken, err := r.engine.stops.TakeBack(ctx, &r.record, r.Checkpoint.Waits)
 		if err != nil {
 			return err
 		}
 		record.Reason, record.Message = failure.ReasonRolledBack, clip.Text(taken.String(), runlog.MaxMessage)
-		step.add(gone...)
-		step.add(runlog.Event(r.record.ID, store.EventRunRolledBack, "", taken))
+		tx.add(gone...)
+		tx.add(runlog.Event(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {
-		step.createMessage(ctx, r.Note(r.record.ID, r.engine.now(), interruptedText, store.MessageCompleted, nil))
+		tx.createMessage(ctx, r.Note(r.record.ID, r.engine.now(), interruptedText, store.MessageCompleted, nil))
 	}
-	step.saveScopes(true)
+	tx.saveScopes(true)
 	if err := stop.HandOn(s.With, r.Checkpoint.ReplyTo); err != nil {
 		return err
 	}
-	step.checkpoint(record)
-	step.add(s.With)
-	step.add(r.childStops...)
-	if err := step.commit(ctx); err != nil {
+	tx.putRun(record)
+	tx.add(s.With)
+	tx.add(r.childStops...)
+	if err := tx.commit(ctx); err != nil {
 		return err
 	}
 	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)

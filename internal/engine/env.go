@@ -34,7 +34,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	r.record.Message = fmt.Sprintf("the agent %s needs values for %s: set them with kubectl skein env set, with setEnv, or in a Secret of the user or the instance",
 		r.Agent.Name, strings.Join(missing, ", "))
 	r.record.State, r.record.WakeAt = r.Checkpoint.Encode(), 0
-	if err := r.newStep("park").save(ctx); err != nil {
+	if err := r.newTransaction("park").save(ctx); err != nil {
 		return false, err
 	}
 	// A variable that was set between the first look and the parking woke nobody, so look again.

@@ -140,22 +140,22 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 // commitEnd writes the end of the run. It fails with store.ErrHasParent, and writes nothing, when the thread has become a child
 // since it was read.
 func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *store.Message, text string, attachments []string) error {
-	s := r.newStep(point)
+	tx := r.newTransaction(point)
 	if r.Thread.ParentID == "" {
-		s.add(&store.ExpectRoot{})
+		tx.add(&store.ExpectRoot{})
 	}
-	s.clear()
+	tx.clear()
 	if m != nil {
-		s.appendMessage(m)
+		tx.appendMessage(m)
 	}
-	s.saveScopes(true)
-	s.checkpoint(record)
+	tx.saveScopes(true)
+	tx.putRun(record)
 	if record.Reason == failure.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = stop.ParkOnly(r.over)
 		}
-		s.add(park)
+		tx.add(park)
 	}
 	child, err := r.engine.stops.ResultOps(ctx, stop.Ended{
 		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
@@ -163,9 +163,9 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 	if err != nil {
 		return err
 	}
-	s.add(child...)
-	s.add(r.childStops...)
-	return s.commit(ctx)
+	tx.add(child...)
+	tx.add(r.childStops...)
+	return tx.commit(ctx)
 }
 
 // recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about
@@ -176,11 +176,11 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 		return m, nil
 	}
 	if m != nil {
-		s := r.newStep("answer")
-		s.clear()
-		s.createMessage(ctx, m)
-		s.checkpoint(r.record)
-		if err := s.commit(ctx); err != nil {
+		tx := r.newTransaction("answer")
+		tx.clear()
+		tx.createMessage(ctx, m)
+		tx.putRun(r.record)
+		if err := tx.commit(ctx); err != nil {
 			return m, err
 		}
 	}

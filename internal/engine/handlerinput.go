@@ -43,7 +43,7 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 	}
 	// The run may wait for a long time, and the items that it leaves must not keep waking it.
 	r.engine.timers.Expect(r.engine.now() + withheldFor.Microseconds())
-	s := r.newStep("park")
-	s.add(later...)
-	return now, s.commit(ctx)
+	tx := r.newTransaction("park")
+	tx.add(later...)
+	return now, tx.commit(ctx)
 }

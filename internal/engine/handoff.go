@@ -33,7 +33,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	}
 	r.Checkpoint.Handoffs++
 	r.record.Agent, r.record.State = agent.Name, r.Checkpoint.Encode()
-	if err := r.newStep("handoff").save(ctx); err != nil {
+	if err := r.newTransaction("handoff").save(ctx); err != nil {
 		return false, err
 	}
 	r.takeOver(t, agent)

@@ -41,7 +41,7 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 		ID: id, RunID: r.record.ID, CreatedAt: r.engine.now(), Role: store.RoleAssistant, Status: store.MessageCompleted,
 		Metadata: map[string]any{transcript.MetadataQueuedTool: true, codeexec.MetadataImmediate: true}, Side: r.Mark(),
 	}
-	s := r.newStep("spawn")
+	tx := r.newTransaction("spawn")
 	for _, kind := range kinds {
 		if !isImmediate(kind) {
 			continue
@@ -56,13 +56,13 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 		}
 		call := store.ToolCall{ID: id + "-" + kind.Name, Name: codeexec.SubagentCreate, Arguments: string(encoded)}
 		m.ToolCalls = append(m.ToolCalls, call)
-		s.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
+		tx.add(runlog.Event(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 	}
 	if len(m.ToolCalls) == 0 {
 		return false, nil
 	}
-	s.ops = append([]store.Op{&store.AppendMessage{Message: m}}, s.ops...)
-	return true, s.commit(ctx)
+	tx.ops = append([]store.Op{&store.AppendMessage{Message: m}}, tx.ops...)
+	return true, tx.commit(ctx)
 }
 
 func isImmediate(kind skeinv1.AgentSubagent) bool { return kind.Immediate }

@@ -79,14 +79,14 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	if len(in.seqs) > 0 {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
 	}
-	s := r.newStep("intake")
-	s.checkpoint(record) // the start of the run precedes what it takes in
-	s.add(in.ops...)
+	tx := r.newTransaction("intake")
+	tx.putRun(record) // the start of the run precedes what it takes in
+	tx.add(in.ops...)
 	if r.Thread.Child != nil && !r.resumed {
 		running := tool.ChildRunning
-		s.add(&store.UpdateThread{RegistryStatus: &running})
+		tx.add(&store.UpdateThread{RegistryStatus: &running})
 	}
-	if err := s.commit(ctx); err != nil {
+	if err := tx.commit(ctx); err != nil {
 		return err
 	}
 	r.Checkpoint = in.checkpoint

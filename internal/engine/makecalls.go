@@ -101,21 +101,21 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 	content = clip.Result(r.requests.Redacted(transcript.ContentOf(m)), r.engine.opts.Limits.ToolResultBytes) // a hook may have added secrets
 	m.Content = &content
 	r.hooks.AfterResult(ctx, call, m)
-	s := r.newStep("result")
-	s.appendMessage(m)
-	s.add(runlog.Event(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.Duration}))
+	tx := r.newTransaction("result")
+	tx.appendMessage(m)
+	tx.add(runlog.Event(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.Duration}))
 	if next != nil {
-		s.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
+		tx.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
 	if changed = r.code.Decided() || changed; changed {
 		r.record.State = r.Checkpoint.Encode()
-		s.checkpoint(r.record)
+		tx.putRun(r.record)
 	}
 	if o.Result.Handoff != "" {
-		s.add(codeexec.HandoffOp(o.Result.Handoff, r.record.ID, call.ID))
+		tx.add(codeexec.HandoffOp(o.Result.Handoff, r.record.ID, call.ID))
 	}
-	s.saveScopes(false)
-	if err := s.commit(ctx); err != nil {
+	tx.saveScopes(false)
+	if err := tx.commit(ctx); err != nil {
 		return err
 	}
 	if o.Result.Handoff != "" {

@@ -113,7 +113,7 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 }
 
 // countTime adds the time that the run has worked since the last count to its checkpoint, if the time is limited. The next
-// step writes it with the run's row, so that it survives waits and crashes.
+// transaction writes it with the run's row, so that it survives waits and crashes.
 func (r *run) countTime() {
 	if r.limits.CountTime(r.engine.now(), &r.Checkpoint.Worked) {
 		r.record.State = r.Checkpoint.Encode()
@@ -274,7 +274,7 @@ func (r *run) park(ctx context.Context) error {
 	r.record.WakeAt = r.Checkpoint.WakeAt()
 	r.countTime()
 	r.record.State = r.Checkpoint.Encode()
-	if err := r.newStep("park").save(ctx); err != nil {
+	if err := r.newTransaction("park").save(ctx); err != nil {
 		return err
 	}
 	r.engine.timers.Expect(r.record.WakeAt)

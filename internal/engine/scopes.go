@@ -18,12 +18,12 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 		return m, nil
 	}
 	if m != nil {
-		step := r.newStep("answer")
-		step.clear()
-		step.appendMessage(m)
-		step.checkpoint(r.record)
-		step.saveScopes(false)
-		if err := step.commit(ctx); err != nil {
+		tx := r.newTransaction("answer")
+		tx.clear()
+		tx.appendMessage(m)
+		tx.putRun(r.record)
+		tx.saveScopes(false)
+		if err := tx.commit(ctx); err != nil {
 			return m, err
 		}
 		m = nil

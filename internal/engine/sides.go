@@ -33,22 +33,22 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 		said = append(said, m)
 	}
 	after := r.conv.LastAnswer(r.record.ID)
-	s := r.newStep("turn")
-	s.clear()
+	tx := r.newTransaction("turn")
+	tx.clear()
 	for _, m := range said {
-		s.createMessage(ctx, m)
+		tx.createMessage(ctx, m)
 		after = m
 	}
 	turn := runstate.Turn{Side: definition.ShortName(next), Over: r.Checkpoint.Turn.Over + 1, Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
 	if after != nil {
 		turn.After = after.ID
 	}
-	s.add(runlog.Event(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.Side().Name, Turn: turn.Over, Next: next.Name}))
+	tx.add(runlog.Event(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.Side().Name, Turn: turn.Over, Next: next.Name}))
 	r.Checkpoint.Turn = turn
 	r.record.State = r.Checkpoint.Encode()
-	s.checkpoint(r.record)
-	s.saveScopes(false) // changes by a handler; those by a tool are saved with its result
-	if err := s.commit(ctx); err != nil {
+	tx.putRun(r.record)
+	tx.saveScopes(false) // changes by a handler; those by a tool are saved with its result
+	if err := tx.commit(ctx); err != nil {
 		return false, err
 	}
 	if r.code.Exec != nil && r.code.Exec.Turn != nil {

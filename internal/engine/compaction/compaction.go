@@ -82,7 +82,7 @@ type Port interface {
 	Prefiltered(ctx context.Context, messages []model.Message) ([]model.Message, error)
 	// Record adds an event to the next step.
 	Record(event store.Op)
-	// Commit writes operations as a step of the run. used is what a call of a model used for them, or nil; id identifies that call.
+	// Commit writes operations as a transaction of the run. used is what a call of a model used for them, or nil; id identifies that call.
 	Commit(ctx context.Context, id string, used *Used, ops ...store.Op) error
 }
 

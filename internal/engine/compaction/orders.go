@@ -16,7 +16,7 @@ import (
 )
 
 // A request to sum up by hand is an inbox item. A run that is under way carries it out before its next step, otherwise it
-// is carried out while the thread is at rest, without a run. The item leaves the inbox in the step that writes the
+// is carried out while the thread is at rest, without a run. The item leaves the inbox in the transaction that writes the
 // summary, or says why there is none. So a crash loses no request, and twenty at once lead to one summary.
 
 // Split splits inbox items into requests to sum up and the rest.

@@ -134,7 +134,7 @@ func (c *Call) delta(_ context.Context, args []any) (any, error) {
 	return nil, nil
 }
 
-// destroy clears the thread's state now. The conversation is cleared in the step that writes the answer.
+// destroy clears the thread's state now. The conversation is cleared in the transaction that writes the answer.
 func (c *Call) destroy(context.Context, []any) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
