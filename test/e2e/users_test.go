@@ -27,7 +27,7 @@ var _ = Describe("Sandboxes with users of their own", Label("COD-08"), func() {
 				said = ready.Message
 			}
 			g.Expect(p.Status.Warm == 1 || said != "").To(BeTrue())
-		}).Should(Succeed())
+		}).WithTimeout(5 * time.Minute).Should(Succeed()) // a pod fails when it has been starting for two minutes
 		if said != "" { // within some virtual machines and containers, a user namespace may not mount /proc
 			AddReportEntry("this node gives pods no users of their own", said)
 			Expect(said).To(ContainSubstring("its node cannot set it up"))
