@@ -107,7 +107,7 @@ var Queries = map[string]struct {
 	"claimed firings":    {queries.ClaimedFirings, 1},
 	"effect schedule":    {queries.EffectSchedule, 1},
 	"skips":              {queries.Skips, 2},
-	"args":               {queries.Args, 1},
+	"args":               {queries.Args, 2},
 	"purge messages":     {queries.PurgeMessages, 3},
 	"sweep deltas":       {queries.SweepDeltas, 2},
 	"sweep inbox keys":   {queries.SweepInboxKeys, 2},
