@@ -1,10 +1,24 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 )
+
+// File is a file or a folder of a thread (FIL-02). The bucket stores its bytes under Digest.
+type File struct {
+	Path      string // normalised, starts with "/"
+	MimeType  string
+	Digest    string // SHA-256 in hex; "" for a folder
+	Size      int64
+	Dir       bool
+	Metadata  json.RawMessage
+	Width     int
+	Height    int
+	CreatedAt int64
+}
 
 // MaxUploadAge is how long after it ends an upload may still become a file. Sweeps wait much longer before they remove
 // objects without contents, so they never remove an object that a transaction is about to refer to.

@@ -21,3 +21,12 @@ type Position struct {
 type Mark struct{ Before, After int64 }
 
 func (*Mark) op() {}
+
+// WorkPlace is a place in the list of threads with work: for each namespace the last thread that was listed.
+type WorkPlace map[string]WorkMark
+
+// WorkMark is a thread's place among those of its namespace.
+type WorkMark struct {
+	Since int64 // since when it has work, in milliseconds
+	Key   int64 // the store's own, which decides between threads of the same time
+}
