@@ -1,7 +1,6 @@
 package effects
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,79 +12,6 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
-
-// While a firing waits, it is looked at again after firstWait, and later after up to longestWait.
-const (
-	firstWait   = time.Second
-	longestWait = 30 * time.Second
-)
-
-// mostEnds is how often the manager may end while a handler runs before the handler is not run again. It bounds what a handler that ends the
-// manager can do. It is more than the attempts of a handler that could not run, because managers end for reasons of their own, several
-// times within a minute while a node fails, and the handler has then perhaps not even begun.
-const mostEnds = 10
-
-// outcome decides what is recorded of an attempt that ended with err.
-func (w *Worker) outcome(f *store.Firing, target Target, err error) store.FiringEnd {
-	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: store.FiringFailed, Counts: target.Counts}
-	var final *FinalError
-	var canceled *CanceledError
-	var handler *HandlerError
-	var service *ServiceError
-	var wait *WaitError
-	var notReady *definition.NotReadyError
-	var cut *cutError
-	switch {
-	case err == nil:
-		end.Status = store.FiringSucceeded
-	case errors.As(err, &canceled):
-		end.Status, end.Error = store.FiringCanceled, canceled.Error()
-	case errors.As(err, &final):
-		end.Error = final.Error()
-	case errors.As(err, &wait), errors.As(err, &notReady):
-		end.Status, end.Waiting, end.RetryAfter, end.Error = store.FiringPending, err.Error(), w.wait(f), f.Error
-	case errors.As(err, &cut), errors.Is(err, store.ErrUnavailable):
-		end.Status, end.Waiting, end.RetryAfter, end.Error, end.Began = store.FiringPending, err.Error(), w.wait(f), f.Error, cut != nil
-	case errors.As(err, &service):
-		policy := w.opts.Retry
-		if target.Retry != nil {
-			policy = *target.Retry
-			policy.Attempts = cmp.Or(policy.Attempts, w.opts.Retry.Attempts)
-		}
-		end.Error = service.Error()
-		if f.Attempts < policy.Attempts {
-			end.Status, end.RetryAfter = store.FiringPending, max(policy.delay(f.Attempts), min(service.After, policy.longest()))
-		} else if f.Attempts > 1 {
-			end.Error = fmt.Sprintf("gave up after %d attempts: %s", f.Attempts, end.Error)
-		}
-	case errors.As(err, &handler):
-		end.Error = handler.Error()
-		if target.Retry != nil && f.Attempts < target.Retry.Attempts {
-			end.Status, end.RetryAfter = store.FiringPending, target.Retry.delay(f.Attempts)
-		} else if f.Attempts > 1 {
-			end.Error = fmt.Sprintf("gave up after %d attempts: %s", f.Attempts, end.Error)
-		}
-	case f.Attempts >= w.attempts(target):
-		end.Error = fmt.Sprintf("gave up after %d attempts: %v", f.Attempts, err)
-	default:
-		end.Status, end.Error, end.RetryAfter = store.FiringPending, err.Error(), w.opts.Retry.delay(f.Attempts)
-	}
-	return end
-}
-
-// attempts returns how often a firing is attempted in all.
-func (w *Worker) attempts(target Target) int {
-	if target.Retry != nil {
-		return max(w.opts.Retry.Attempts, target.Retry.Attempts)
-	}
-	return w.opts.Retry.Attempts
-}
-
-// wait returns the time until a waiting firing is looked at again. It grows with the time that the firing has waited.
-func (w *Worker) wait(f *store.Firing) time.Duration {
-	waited := w.opts.Clock.Since(time.UnixMicro(f.FiredAt))
-	return min(max(firstWait, waited/4), longestWait)
-}
 
 // attempt carries a firing out.
 func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, log *Log) (err error) {

@@ -3,10 +3,7 @@ package effects
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -76,56 +73,4 @@ func TargetOf(f *store.Firing) (t Target, err error) {
 		return t, &WaitError{fmt.Errorf("a newer release has recorded it, with a target of version %d, and this release knows %d: it waits for a replica of that release", t.Needs, targetVersion)}
 	}
 	return t, nil
-}
-
-// longestDelay bounds the delays of policies that have no bound of their own.
-const longestDelay = 24 * time.Hour
-
-// Retry is a retry policy.
-type Retry struct {
-	// Attempts is how often a firing is attempted. At 0 a handler that failed is not tried again, and a service that failed
-	// is as often as a handler that could not run.
-	Attempts int `json:"attempts"`
-	// First is the delay before the second attempt. It doubles with each attempt.
-	First time.Duration `json:"first"`
-	// Max bounds the delay, without the part that is added at random; a day when 0.
-	Max time.Duration `json:"max,omitempty"`
-	// Statuses of HTTP answers after which a call of a Tool is tried again; when there are none, those of Again.
-	Statuses []int `json:"statuses,omitempty"`
-}
-
-// defaultMaxBackoff bounds the delay that a service asks for when the policy has no bound of its own.
-const defaultMaxBackoff = 10 * time.Minute
-
-// longest bounds the delay that a service may ask for.
-func (r Retry) longest() time.Duration {
-	if r.Max > 0 {
-		return r.Max
-	}
-	return defaultMaxBackoff
-}
-
-// Again reports whether a call of a Tool is tried again after an answer with this status. 0 stands for no answer.
-func (t Target) Again(status int) bool {
-	switch {
-	case status == 0:
-		return true
-	case t.Retry != nil && len(t.Retry.Statuses) > 0:
-		return slices.Contains(t.Retry.Statuses, status)
-	}
-	return status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests
-}
-
-// delay returns the delay after a number of attempts. Up to a tenth is added at random, so that firings that failed
-// together are not tried again together.
-func (r Retry) delay(attempts int) time.Duration {
-	most := r.Max
-	if most <= 0 {
-		most = max(r.First, longestDelay)
-	}
-	d := min(r.First, most)
-	for n := 1; n < attempts && d < most; n++ {
-		d += min(d, most-d)
-	}
-	return d + rand.N(d/10+1)
 }
