@@ -69,7 +69,7 @@ func describePurge(e *env) {
 
 			e.clock.Step(time.Minute)
 			Expect(e.store.MarkDeleted(ctx, "later", "later")).To(Succeed())
-			Expect(e.store.SweepDeleted(ctx, e.now(), 10)).To(Equal(int64(1)))
+			Expect(e.store.SweepDeleted(ctx, e.now(), 10)).To(Equal(int64(2)))
 			_, _, err = e.store.CreateThread(ctx, store.Thread{ID: "later", Namespace: "n", Agent: "a"})
 			Expect(err).To(MatchError(store.ErrObjectDeleted))
 		})
