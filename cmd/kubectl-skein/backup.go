@@ -86,6 +86,8 @@ func (p *plugin) backup(ctx context.Context, o backupOptions) error {
 		if namespaces, err = objects.namespaces(ctx); err != nil {
 			return err
 		}
+	} else if err := namespaceExists(ctx, cfg, ns); err != nil {
+		return err
 	}
 	var keys []byte
 	if o.passphrase != "" {
@@ -116,6 +118,18 @@ func (p *plugin) backup(ctx context.Context, o backupOptions) error {
 		}
 	}
 	fmt.Fprintf(p.ErrOut, "backup %s in %s, digest %s\n", b.manifest.ID, o.file, b.manifest.Digest)
+	return nil
+}
+
+// namespaceExists fails when there is no such namespace. Without the right to read namespaces it takes the name as it is.
+func namespaceExists(ctx context.Context, cfg *rest.Config, ns string) error {
+	core, err := corev1client.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	if _, err := core.Namespaces().Get(ctx, ns, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no namespace %q, and no backup was written: check -n", ns)
+	}
 	return nil
 }
 

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -89,7 +92,7 @@ func (o *objectClient) export(ctx context.Context, ns string) (map[string][]byte
 			return nil
 		}
 		u.SetManagedFields(nil)
-		data, err := yaml.Marshal(u.Object)
+		data, err := encodeObject(u.Object)
 		if err != nil {
 			return err
 		}
@@ -97,6 +100,29 @@ func (o *objectClient) export(ctx context.Context, ns string) (map[string][]byte
 		return nil
 	})
 	return files, err
+}
+
+// encodeObject returns an object as YAML. YAML takes no control characters such as U+007F, and reads some others as ends of lines; a
+// title may have any of them. An object with one is returned as JSON with these characters escaped, which is YAML too.
+func encodeObject(object map[string]any) ([]byte, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	escaped := false
+	for _, r := range string(data) { // what is not ASCII is within a string
+		if r < 0x7f || r > 0xffff || unicode.IsPrint(r) {
+			out.WriteRune(r)
+		} else {
+			escaped = true
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	if escaped {
+		return out.Bytes(), nil
+	}
+	return yaml.Marshal(object)
 }
 
 // parseObjects reads the objects of a backup.
