@@ -65,6 +65,7 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 		write(ctx, parent, "/data/orders.csv", "a,b\n")
 		write(ctx, parent, "/old/orders.csv", "c,d\n")
 		n := given()
+		n.Namespace = "default"
 		n.ParentID, n.AttachFrom, n.Attachments = "parent", "parent", []string{"/data/orders.csv", "old/orders.csv"}
 		_, _, err := e.Create(ctx, n)
 		Expect(err).NotTo(HaveOccurred())
@@ -92,9 +93,22 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 		e := newEnv(ctx)
 		e.create(ctx, "parent")
 		n := given()
+		n.Namespace = "default"
 		n.AttachFrom, n.Attachments = "parent", []string{"/none.csv"}
 		_, _, err := e.Create(ctx, n)
 		Expect(err).To(beInvalid("attachments", "there is no file /none.csv"))
+		_, err = e.Open(ctx, "t1")
+		Expect(err).To(MatchError(store.ErrNotFound))
+	})
+
+	It("copies no files of a thread in another namespace", Label("THR-01"), func(ctx SpecContext) {
+		e := newEnv(ctx)
+		write(ctx, e.create(ctx, "parent"), "/secret.csv", "a,b\n")
+		n := given()
+		Expect(n.Namespace).NotTo(Equal("default"))
+		n.AttachFrom, n.Attachments = "parent", []string{"/secret.csv"}
+		_, _, err := e.Create(ctx, n)
+		Expect(err).To(MatchError(store.ErrNotFound))
 		_, err = e.Open(ctx, "t1")
 		Expect(err).To(MatchError(store.ErrNotFound))
 	})
