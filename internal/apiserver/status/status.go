@@ -85,7 +85,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	case errors.Is(err, store.ErrNotRetained):
 		return Conflict(name, "the thread has a Thread object: delete the object, which also deletes the data")
 	case errors.Is(err, store.ErrObjectDeleted):
-		return Conflict(name, "the Thread object is being deleted, and nobody works on the thread any more")
+		return Conflict(name, "the Thread object is being deleted: the thread takes no more work")
 	case errors.Is(err, store.ErrTerminated):
 		return terminated(name, "the thread is terminated and takes no new work: reading still works; create a new Thread to continue")
 	case errors.Is(err, store.ErrNotFound):
