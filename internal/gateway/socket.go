@@ -304,7 +304,12 @@ func (c *conversation) write(ctx context.Context, event string, data []byte) err
 	if err != nil {
 		return err
 	}
-	return c.timely(ctx, func(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// A write whose context ends closes the connection at once. The context ends when the client sends what is refused, perhaps just
+	// after the last byte was written, and the client could then not read why.
+	return c.timely(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		return c.conn.Write(ctx, websocket.MessageText, c.server.opts.Secrets.JSON(c.opened.gateway.Namespace, body))
 	})
 }
