@@ -74,7 +74,7 @@ var _ = Describe("kubectl skein chat", func() {
 	It("says what is wrong with its arguments", func() {
 		Expect(c.run("chat").err).To(ContainSubstring("--agent AGENT"))
 		Expect(c.run("chat", "hello", "--agent=helper").err).To(ContainSubstring("--agent AGENT"))
-		Expect(c.run("chat", "hello", "--tail=-1").err).To(ContainSubstring("--tail=-1"))
+		Expect(c.run("chat", "hello", "--tail=-1").err).To(And(ContainSubstring("--tail"), ContainSubstring("cannot be below 0")))
 		got := c.run("chat", "nobody")
 		Expect(got.code).NotTo(BeZero())
 		Expect(got.err).To(ContainSubstring("nobody"))

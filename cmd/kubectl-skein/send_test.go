@@ -174,7 +174,8 @@ var _ = Describe("kubectl skein logs", Label("LOG-03"), func() {
 		Expect(c.run("logs", "hello", "--tail=1").out).To(MatchRegexp(`^\S+ error hook/filter_messages: no good\n$`))
 		Expect(c.run("logs", "hello", "--tail=1", "-o", "json").out).To(ContainSubstring(`"type":"hook.failed"`))
 		Expect(c.run("logs", "hello", "--run", "sess_0").err).To(ContainSubstring(`has no run "sess_0"`))
-		Expect(c.run("logs", "hello", "--tail=-1").err).To(ContainSubstring("it must be a number"))
+		Expect(c.run("logs", "hello", "--tail=-1").err).To(ContainSubstring("it cannot be below 0"))
+		Expect(c.run("logs", "hello", "--tail=1000000").err).To(ContainSubstring("it must be a number"))
 
 		s := c.start("logs", "hello", "--follow", "--tail=1")
 		Eventually(s.out.String).Should(ContainSubstring("no good"))
