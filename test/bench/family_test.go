@@ -32,7 +32,7 @@ var _ = Describe("A family", Ordered, func() {
 		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
 		Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
 		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))).Error().NotTo(HaveOccurred())
-		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: []string{"--thread-subagents=2000"}})
+		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: []string{"--thread-subagents=2000", "--tool-private-hosts=127.0.0.1"}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(m.Stop)
 		Expect(m.Start(ctx)).To(Succeed())
@@ -42,15 +42,15 @@ var _ = Describe("A family", Ordered, func() {
 	helps := func(ns string) []client.Object {
 		return []client.Object{harness.Scripted(ns, "child", harness.Answer("helped"))}
 	}
-	// family declares agents of which the parent starts so many children, at most 100 in a step, as an answer has at most 128 calls.
+	// family declares agents of which the parent starts so many children, at most 32 in a step, as a step of a script has at most 32 calls.
 	// model gives the Model of the children, and what that needs.
 	family := func(ctx SpecContext, calls int, edit func(*skeinv1.AgentSubagent), model func(ns string) []client.Object, then ...skeinv1.ScriptStep) (ns string) {
 		GinkgoHelper()
 		ns = namespace(ctx, cluster)
 		var steps []skeinv1.ScriptStep
-		for left := calls; left > 0; left -= 100 {
+		for left := calls; left > 0; left -= 32 {
 			var step skeinv1.ScriptStep
-			for range min(left, 100) {
+			for range min(left, 32) {
 				step.ToolCalls = append(step.ToolCalls, call)
 			}
 			steps = append(steps, step)
