@@ -45,7 +45,7 @@ export default async () => { await starve(); const kept = []; for (let i = 0; i 
 			// for it, or the first and then the supervisor.
 			Globals: map[string]any{"starve": func() {
 				defer GinkgoRecover()
-				lift = starve(pod, 1+supervisor.Defaults().Prefork+1, 8<<20)
+				lift = starve(pod, 1+supervisor.Defaults().Prefork+1, 36<<20)
 			}},
 		}).Wait(ctx)
 		lift()
