@@ -169,7 +169,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		Expect(yaml.Unmarshal(data, &account)).To(Succeed())
 		found, err := policies(filepath.Join(config, "admission"))
 		Expect(err).NotTo(HaveOccurred())
-		for _, name := range []string{"skein-adoption", "skein-secrets", "skein-users", "skein-work"} {
+		for _, name := range []string{"skein-adoption", "skein-retention", "skein-secrets", "skein-users", "skein-work"} {
 			Expect(found[name].Spec.MatchConditions[0].Expression).To(Equal(fmt.Sprintf("request.userInfo.username != 'system:serviceaccount:%s:%s'", account.Namespace, account.Name)))
 		}
 	})
@@ -278,6 +278,28 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		Expect(refused(ctx, "skein-adoption", &rights{user: "eve", may: []string{"get threads/messages"}}, "threads", t, nil)).To(HaveLen(1))
 		Expect(refused(ctx, "skein-adoption", &rights{user: "eve", may: []string{"get threads/messages " + id, "delete retained " + id}}, "threads", t, nil)).To(BeEmpty())
 		Expect(refused(ctx, "skein-adoption", &rights{user: "eve"}, "threads", object("Thread", map[string]any{"agentRef": map[string]any{"name": "a"}}), nil)).To(BeEmpty())
+	})
+
+	It("asks whoever ends the retention of a Thread's data for the right to purge it", func(ctx SpecContext) {
+		const id = "0b0e8f0e-0000-4000-8000-000000000001"
+		thread := func(policy string) *unstructured.Unstructured {
+			t := object("Thread", map[string]any{"deletionPolicy": policy})
+			t.Object["status"] = map[string]any{"threadID": id}
+			return t
+		}
+		eve := &rights{user: "eve"}
+		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Delete"), thread("Retain"))).To(ConsistOf(
+			ContainSubstring(`the user "eve" cannot delete resource "retained"`)))
+		left := thread("Retain")
+		unstructured.RemoveNestedField(left.Object, "spec", "deletionPolicy")
+		Expect(refused(ctx, "skein-retention", eve, "threads", left, thread("Retain"))).To(HaveLen(1), "Delete is the default")
+		Expect(refused(ctx, "skein-retention", &rights{user: "eve", may: []string{"delete retained " + id}}, "threads", thread("Delete"), thread("Retain"))).To(BeEmpty())
+		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Retain"), thread("Delete"))).To(BeEmpty())
+		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Retain"), thread("Retain"))).To(BeEmpty(), "labellers pass")
+		young := thread("Retain")
+		delete(young.Object, "status")
+		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Delete"), young)).To(HaveLen(1), "a Thread without an id yet")
+		Expect(refused(ctx, "skein-retention", &rights{user: "eve", may: []string{"delete retained"}}, "threads", thread("Delete"), young)).To(BeEmpty())
 	})
 
 	It("keeps userID for those who may use it", func(ctx SpecContext) {

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -87,8 +88,9 @@ var declared = map[string][]string{
 	"a Subagent":               {`{kind: Subagent, spec: {parentRef: {name: t}, agentRef: {name: a}, name: child}}`},
 	"a Thread with `forkFrom`": {`{kind: Thread, spec: {agentRef: {name: a}, forkFrom: {threadRef: {name: t}}}}`},
 	"a ThreadGateway":          {`{kind: ThreadGateway, spec: {agentRef: {name: a}, signingKeys: [{name: vault, key: k}]}}`},
-	"another `endpoint` for a Model that has `credentials`": nil,
-	"labels on a Model that has `credentials`":              nil,
+	"another `endpoint` for a Model that has `credentials`":   nil,
+	"labels on a Model that has `credentials`":                nil,
+	"`deletionPolicy: Delete` for a Thread that has `Retain`": nil,
 }
 
 var _ = Describe("What authors may declare", Label("K8S-04"), func() {
@@ -100,7 +102,9 @@ var _ = Describe("What authors may declare", Label("K8S-04"), func() {
 		}
 		model := declaration(declared["a Model with `credentials`"][0]).(*skeinv1.Model)
 		model.Namespace, model.Name = ns, "existing"
-		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vault"}, StringData: map[string]string{"k": "v"}}, model)
+		retained := declaration(`{kind: Thread, spec: {agentRef: {name: a}, deletionPolicy: Retain}}`).(*skeinv1.Thread)
+		retained.Namespace, retained.Name = ns, "retained"
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vault"}, StringData: map[string]string{"k": "v"}}, model, retained)
 
 		clients := map[string]client.Client{}
 		for name, a := range authors {
@@ -147,6 +151,9 @@ var _ = Describe("What authors may declare", Label("K8S-04"), func() {
 					o := model.DeepCopy()
 					o.Labels = map[string]string{"team": "blue"}
 					answer(c.Patch(ctx, o, client.MergeFrom(model), client.DryRunAll))
+				case strings.HasPrefix(row, "`deletionPolicy"):
+					patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deletionPolicy":"Delete"}}`))
+					answer(c.Patch(ctx, retained.DeepCopy(), patch, client.DryRunAll))
 				default:
 					g.Expect(declared).To(HaveKey(row), "docs/security.md has a row that this test does not know")
 					for _, doc := range declared[row] {
