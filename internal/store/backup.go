@@ -12,6 +12,9 @@ import (
 // ErrRemoving means that messages of a thread are being removed in several transactions, so that no backup can be made now.
 var ErrRemoving = errors.New("many messages of a thread are being removed, which ends by itself")
 
+// ErrRestored means that a restore is finished, so that it takes no more.
+var ErrRestored = errors.New("the restore is finished already")
+
 // BackupRow is one row of a table, in a form that does not depend on the database. Data is an object with a field for each column.
 // A thread is named by its id.
 type BackupRow struct {
@@ -83,16 +86,17 @@ type BackupStore interface {
 
 	// RestoreState returns how far a restore has come, and which threads are in its way.
 	RestoreState(ctx context.Context, r Restore, threads []string) (*RestoreState, error)
-	// RestoreRows stores rows of a restore. It returns a *BackupError for rows that do not fit.
+	// RestoreRows stores rows of a restore. It returns a *BackupError for rows that do not fit, and ErrRestored after FinishRestore.
 	RestoreRows(ctx context.Context, r Restore, rows []BackupRow) error
 	// RestoreContents makes the files of a restore with a digest refer to an object of the bucket. It returns the objects that
-	// nothing refers to, perhaps the given one. It fails with ErrNotFound when no file has this digest.
+	// nothing refers to, perhaps the given one. It fails with ErrNotFound when no file has this digest, and with ErrRestored after
+	// FinishRestore.
 	RestoreContents(ctx context.Context, r Restore, c BackupContents, uploaded int64) (freed []string, err error)
-	// FinishRestore makes the threads visible. It fails with a *BackupError when their rows are not as many as rows says, and with a
-	// *MissingContentsError. After a FinishRestore that succeeded, a repeat does nothing.
+	// FinishRestore makes the threads visible. It fails with a *BackupError when their rows are not as many as rows says or name threads
+	// of another namespace, and with a *MissingContentsError when contents were not sent, even if others have them. After a FinishRestore that succeeded, a repeat does nothing.
 	FinishRestore(ctx context.Context, r Restore, rows map[string]int64) error
-	// BindEffects gives the rows of ScheduledEffects to new objects: effects maps the UIDs in the backup to the new ones. Rows of
-	// other effects are dropped. It fails with ErrRetained while a thread that has work of an effect has no object.
+	// BindEffects gives the rows of ScheduledEffects to new objects: effects maps the UIDs in the backup to the new ones, which must be
+	// objects of the namespace. Rows of other effects are dropped. It fails with ErrRetained while a thread that has work of an effect has no object.
 	BindEffects(ctx context.Context, r Restore, effects map[string]string) error
 	// AbandonRestore removes what is not visible of a restore. It returns the bucket objects that nothing refers to any more.
 	AbandonRestore(ctx context.Context, r Restore) (freed []string, err error)

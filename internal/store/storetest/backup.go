@@ -32,6 +32,7 @@ func DescribeBackup(name string, long bool, tables iter.Seq[string], from, to fu
 		}
 		b.describeSteps()
 		b.describeEffects()
+		b.describeForeign()
 	})
 }
 

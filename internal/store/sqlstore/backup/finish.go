@@ -15,25 +15,22 @@ import (
 // FinishRestore implements store.BackupStore.
 func (s Store) FinishRestore(ctx context.Context, r store.Restore, rows map[string]int64) error {
 	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		var staged, restored int64
-		if err := t.Row(t.Ctx, queries.StagedThreads, []any{staging(r)}, &staged); err != nil {
-			return err
+		w := newWriter(t, r)
+		if finished, err := w.finished(); err != nil || finished {
+			return err // of an earlier attempt
 		}
-		if err := t.Row(t.Ctx, queries.RestoredThreads, []any{r.Namespace, r.ID}, &restored); err != nil {
-			return err
-		}
-		if staged == 0 && restored > 0 {
-			return nil // an earlier attempt finished it
-		}
-		if err := complete(t, r, rows); err != nil {
+		if err := w.complete(rows); err != nil {
 			return err
 		}
 		for i := range tables {
 			if tables[i].scope == heads || tables[i].scope == ofNamespace {
-				if err := release(t, r, &tables[i], nil); err != nil {
+				if err := w.release(&tables[i], nil); err != nil {
 					return err
 				}
 			}
+		}
+		if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, sentContents); err != nil {
+			return err
 		}
 		if err := t.Write(t.Ctx, queries.ShowRemnants, staging(r)); err != nil {
 			return err
@@ -50,8 +47,9 @@ func (s Store) FinishRestore(ctx context.Context, r store.Restore, rows map[stri
 	return nil
 }
 
-// complete reports what has not arrived as an error.
-func complete(t *txn.Tx, r store.Restore, rows map[string]int64) error {
+// complete reports as an error what has not arrived, and what is not of the restore.
+func (w *writer) complete(rows map[string]int64) error {
+	t, r := w.t, w.r
 	for i := range tables {
 		table := &tables[i]
 		var have int64
@@ -72,49 +70,27 @@ func complete(t *txn.Tx, r store.Restore, rows map[string]int64) error {
 		if have != rows[table.name] {
 			return wrong("%d rows of table %s have arrived of %d: send the rows of the backup again", have, table.name, rows[table.name])
 		}
+		if err := w.ownStagedNames(table); err != nil {
+			return err
+		}
 	}
-	missing, err := sqldb.Column[string](t.Ctx, t, queries.MissingContents, staging(r))
+	missing, err := sqldb.Column[string](t.Ctx, t, queries.MissingContents, staging(r), r.ID, r.Namespace, sentContents)
 	if err == nil && len(missing) > 0 {
 		err = &store.MissingContentsError{Digests: missing}
 	}
 	return err
 }
 
-// release writes the rows of a table that were kept. edit may change a row, or report that it is not wanted.
-func release(t *txn.Tx, r store.Restore, table *table, edit func(*decoded) (wanted bool, err error)) error {
-	kept, err := sqldb.Column[string](t.Ctx, t, queries.RestoreRows, r.ID, r.Namespace, table.name)
-	if err != nil {
-		return err
-	}
-	for _, data := range kept {
-		d, err := decode(store.BackupRow{Table: table.name, Data: []byte(data)})
-		if err != nil {
-			return err
-		}
-		d.adjust(r, t.Now)
-		if edit != nil {
-			if wanted, err := edit(d); err != nil {
-				return err
-			} else if !wanted {
-				continue
-			}
-		}
-		if err := d.insert(t, staging(r)); err != nil {
-			return err
-		}
-	}
-	return t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, table.name)
-}
-
 // BindEffects implements store.BackupStore.
 func (s Store) BindEffects(ctx context.Context, r store.Restore, effects map[string]string) error {
 	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		w := newWriter(t, r)
 		waiting := map[string]bool{}
 		for i := range tables {
 			if tables[i].scope != ofEffects {
 				continue
 			}
-			err := release(t, r, &tables[i], func(d *decoded) (bool, error) {
+			err := w.release(&tables[i], func(d *decoded) (bool, error) {
 				id, wanted := effects[d.text("effect_id")]
 				d.set("effect_id", id)
 				if of := d.text("thread_id"); wanted && of != "" && d.table.name == "effect_firing" && !store.FiringStatus(d.text("status")).Over() {
@@ -176,7 +152,7 @@ func (s Store) AbandonRestore(ctx context.Context, r store.Restore) (freed []str
 				return err
 			}
 		}
-		return nil
+		return t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, sentContents)
 	}, staging(r))
 }
 

@@ -2,12 +2,9 @@ package backup
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -149,18 +146,6 @@ func (d *decoded) set(name string, v any) {
 	}
 }
 
-// insert writes the row. Threads that it names must have the namespace.
-func (d *decoded) insert(t *txn.Tx, namespace string) error {
-	args := make([]any, 0, len(d.values)+2)
-	for i, c := range d.columns {
-		args = append(args, d.values[i])
-		if c.kind == threadID || (d.table.scope == arguments && c.name == "thread_id") {
-			args = append(args, namespace)
-		}
-	}
-	return t.Write(t.Ctx, d.table.insertion(d.columns), args...)
-}
-
 // remnantID returns the id of a remnant in this database, which may have the original still.
 func remnantID(r store.Restore, id string) string {
 	return remnant + uuid.NewSHA1(uuid.NameSpaceOID, []byte(staging(r)+"/"+id)).String()
@@ -219,8 +204,12 @@ func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.Ba
 		all[i] = d
 	}
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		w := newWriter(t, r)
+		if err := w.unfinished(); err != nil {
+			return err
+		}
 		for _, d := range all {
-			if err := place(t, r, d); err != nil {
+			if err := w.place(d); err != nil {
 				return err
 			}
 		}
@@ -228,22 +217,13 @@ func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.Ba
 	}, staging(r))
 }
 
-// place writes a row, or keeps it until the restore is finished.
-func place(t *txn.Tx, r store.Restore, d *decoded) error {
-	switch d.table.scope {
-	case heads, ofNamespace, ofEffects:
-		sum := sha256.Sum256(d.data)
-		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, d.table.name, hex.EncodeToString(sum[:]), string(d.data))
-	}
-	fresh := &decoded{table: d.table, columns: d.columns, values: slices.Clone(d.values)} // the transaction may be run again
-	fresh.adjust(r, t.Now)
-	return fresh.insert(t, staging(r))
-}
-
 // RestoreContents implements store.BackupStore.
 func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.BackupContents, uploaded int64) (freed []string, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		freed = nil
+		if err := newWriter(t, r).unfinished(); err != nil {
+			return err
+		}
 		var one int
 		if err := t.Row(t.Ctx, queries.StagedDigest, []any{c.Digest, staging(r)}, &one); err != nil {
 			return err
@@ -251,7 +231,10 @@ func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.Bac
 		op := &store.PutFile{File: store.File{Digest: c.Digest, Size: c.Size}, Object: c.Object, Uploaded: uploaded}
 		err := files.HoldContents(t, op)
 		freed = op.Freed
-		return err
+		if err != nil {
+			return err
+		}
+		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, sentContents, c.Digest, "")
 	}, staging(r))
 	if err != nil {
 		return nil, fmt.Errorf("contents %s: %w", c.Digest, err)

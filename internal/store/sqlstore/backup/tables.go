@@ -27,6 +27,7 @@ const (
 	float    kind = 'f'
 	bytes    kind = 'b'
 	threadID kind = 'k' // the key of a thread, which is written as its id
+	named    kind = 'n' // the id of a thread, which may be gone, or empty; it is read and written as a text
 )
 
 type column struct {
@@ -47,9 +48,9 @@ type table struct {
 // tables are the tables that a backup has, in the order in which it has them. A test compares the columns with those of both databases.
 // An upper-case letter stands for a column that may be NULL.
 var tables = []table{
-	define("thread", threadRows, "", `id:t namespace:t name:t agent:t user_id:t task_id:t title:t arguments:T created_at:i parent_id:t reference:t root_id:t
+	define("thread", threadRows, "", `id:t namespace:t name:t agent:t user_id:t task_id:t title:t arguments:T created_at:i parent_id:n reference:t root_id:n
 		depth:i child:T terminated_at:i terminated_reason:t registry_status:t archived_at:i fields:T object_uid:t retained_at:i destroyed_at:i destroyed_reason:t
-		origin_id:t fork_index:i scoped_env:t origin_agent:t declared_agent:t restored:t namespace_uid:t waits:t`).withRemnants(),
+		origin_id:n fork_index:i scoped_env:t origin_agent:t declared_agent:t restored:t namespace_uid:t waits:t`).withRemnants(),
 	define("message", ofThreads, "x.thread, x.seq", `thread:k seq:i id:t role:t silent:i depth:i status:t created_at:i run_id:t tool_call_id:T content:T rest:T summary_to:I`).withRemnants(),
 	define("message_block", ofThreads, "", `thread:k at:i spoken:i silent:i deep:t`).withRemnants(),
 	define("message_segment", ofThreads, "", `thread:k lo:i hi:i source:k`),
@@ -61,7 +62,7 @@ var tables = []table{
 	define("file", ofThreads, "", `thread:k path:t parent:t dir:i mime_type:t digest:t size:i metadata:T width:i height:i created_at:i`),
 	define("file_usage", ofThreads, "", `thread:k files:i folders:i bytes:i max_bytes:I max_files:I namespace:t`),
 	define("idempotency", ofThreads, "", `thread:k key:t fingerprint:t result:T created_at:i`),
-	define("relationship", ofThreads, "", `thread:k peer:t type:t role:t message_index:i created_at:i comment:t`),
+	define("relationship", ofThreads, "", `thread:k peer:n type:t role:t message_index:i created_at:i comment:t`),
 	define("thread_env", ofThreads, "", `thread:k name:t type:t value:b key_id:i origin:t entry:t version:t updated_at:i`),
 	define("thread_state", ofThreads, "", `thread:k key:t pos:i size:i value:t`),
 	define("thread_state_warning", ofThreads, "", `thread:k scope:t reason:t message:t created_at:i`),
@@ -71,16 +72,16 @@ var tables = []table{
 	define("lease", ofThreads, "", `thread:k owner:t epoch:i expires_at:i`),
 	define("thread_head", heads, "", `thread:k namespace:t version:i last_seq:i counts:t queued:i waiting:i running:i work_since:I last_activity_at:i
 		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`),
-	define("child_task", ofNamespace, "", `id:t parent_id:t reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
+	define("child_task", ofNamespace, "", `id:t parent_id:n reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
 	define("kv_service", ofNamespace, "", `namespace:t store:t key:t expires_at:i updated_at:i value:t`),
-	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:t parent_id:t root_id:t purged:i runs:i turns:i input_tokens:i output_tokens:i
+	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:n parent_id:n root_id:n purged:i runs:i turns:i input_tokens:i output_tokens:i
 		cached_tokens:i reasoning_tokens:i cost:f duration_ms:i threads:i`),
 	define("effect_args", arguments, "", `id:t thread_id:t args:t created_at:i`),
 	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i`),
-	define("effect_skip", ofEffects, "", `effect_id:t due:i until:i thread_id:t count:i reason:t detail:t recorded_at:i`),
+	define("effect_skip", ofEffects, "", `effect_id:t due:i until:i thread_id:n count:i reason:t detail:t recorded_at:i`),
 	define("effect_fired", ofEffects, "", `effect_id:t times:t`),
 	define("effect_request", ofEffects, "", `effect_id:t request:t recorded_at:i`),
-	define("effect_firing", ofEffects, "", `effect_id:t due:i thread_id:t namespace:t name:t effect:t args:T status:t attempts:i error:t fired_at:i ended_at:i owner:t
+	define("effect_firing", ofEffects, "", `effect_id:t due:i thread_id:n namespace:t name:t effect:t args:T status:t attempts:i error:t fired_at:i ended_at:i owner:t
 		available_at:i hook_depth:i epoch:i origin:t target:T waiting:t started_at:i cost:f log:t keyed_by:t`),
 }
 
@@ -217,4 +218,18 @@ func (t *table) insertion(columns []column) string {
 		}
 	}
 	return "INSERT INTO " + t.name + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ON CONFLICT DO NOTHING"
+}
+
+// foreignNames returns the query for a thread that a column of rows that have arrived names, and that has another namespace than the two
+// that follow that of the rows. It is empty for columns that name none, and for tables whose rows are kept.
+func (t *table) foreignNames(c column) string {
+	if c.kind != named || (t.scope != threadRows && t.scope != ofThreads) {
+		return ""
+	}
+	rows := "JOIN thread t ON t.key = x.thread"
+	if t.scope == threadRows {
+		rows = "JOIN thread t ON t.key = x.key"
+	}
+	return "SELECT o.id FROM " + t.name + " x " + rows + " JOIN thread o ON o.id = x." + c.name +
+		" WHERE t.namespace = ? AND o.namespace <> ? AND o.namespace <> ? LIMIT 1"
 }

@@ -24,8 +24,12 @@ const (
 	ThreadOrigin    = `SELECT namespace, restored FROM thread WHERE id = ?`
 	StagedKeys      = `SELECT key, id FROM thread WHERE namespace = ? ORDER BY key LIMIT 100`
 	StagedDigest    = `SELECT 1 FROM file f JOIN thread t ON t.key = f.thread WHERE f.digest = ? AND f.digest <> '' AND t.namespace = ? LIMIT 1`
+	// MissingContents asks which contents were not sent with the restore. That others have them is not enough: whoever knows a digest
+	// could read their files then.
 	MissingContents = `SELECT DISTINCT f.digest FROM file f JOIN thread t ON t.key = f.thread WHERE t.namespace = ? AND f.digest <> ''
-		AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.digest = f.digest AND c.size >= 0) ORDER BY f.digest LIMIT 5`
+		AND NOT (EXISTS (SELECT 1 FROM contents c WHERE c.digest = f.digest AND c.size >= 0)
+			AND EXISTS (SELECT 1 FROM restore_row k WHERE k.restore = ? AND k.namespace = ? AND k.kind = ? AND k.digest = f.digest))
+		ORDER BY f.digest LIMIT 5`
 	ShowRemnants = `UPDATE thread SET namespace = '' WHERE namespace = ? AND substr(id, 1, 5) = 'left:'`
 	ShowThreads  = `UPDATE thread SET namespace = ? WHERE namespace = ?`
 	// RetainedOf returns a thread without an object that has firings of an effect.
