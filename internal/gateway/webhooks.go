@@ -44,6 +44,9 @@ var (
 	errNoReceiver  = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: check the address of the webhook"}
 	errUseful      = &problem{status: http.StatusUnprocessableEntity, reason: "Invalid", message: "the delivery has no text: send JSON, or text in UTF-8"}
 	errThreadEnded = &problem{status: http.StatusGone, reason: "Ended", message: "the thread has ended and takes no more deliveries: name another one in spec.threadRef"}
+	errHookWaits   = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "the delivery was not taken, because the receiver or its thread is not ready: send it again later; conditions of the WebhookReceiver say what is missing", retry: 5}
+	errHookFull    = &problem{status: http.StatusTooManyRequests, reason: "TooMany", message: "the delivery was not taken, because too many messages wait in the thread: send it again later", retry: 5}
+	errHookRefused = &problem{status: http.StatusBadRequest, reason: "BadRequest", message: "the thread does not take this delivery: its content is not one that a message may have"}
 )
 
 // received is the answer to a delivery.
@@ -86,7 +89,7 @@ func (rs *rates) allow(r *definitions.Receiver) bool {
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name string) {
 	answer, err := s.take(w, r, namespace, name)
 	if err != nil {
-		refuse(w, outside(r.Context(), err))
+		refuse(w, outsideDelivery(r.Context(), err))
 		return
 	}
 	if a, ok := w.(*audible); ok {
@@ -103,6 +106,24 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name
 	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
+// outsideDelivery returns what the sender of a delivery may know of an error. It knows no agent and no conversation.
+func outsideDelivery(ctx context.Context, err error) *problem {
+	switch p := outside(ctx, err); {
+	case p == errUnavailable, p == errBusy:
+		return errHookWaits
+	case p == errEnded:
+		return errThreadEnded
+	case p == errQueueFull:
+		return errHookFull
+	case p == errTooMuch:
+		return errLargeHook
+	case p.status == http.StatusBadRequest && !errors.As(err, new(*problem)):
+		return errHookRefused
+	default:
+		return p
+	}
+}
+
 // take makes a message of a delivery. The message and the id of the delivery are written in one transaction, so that a
 // repeat finds the message that it was.
 func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name string) (*received, error) {
@@ -116,7 +137,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 		return nil, errNoReceiver
 	case errors.As(err, &notReady):
 		logr.FromContextOrDiscard(r.Context()).Info("A WebhookReceiver is not ready", "cause", err.Error())
-		return nil, errUnavailable
+		return nil, errHookWaits
 	case err != nil:
 		return nil, err
 	case r.Method != http.MethodPost:
@@ -178,7 +199,7 @@ func (s *Server) store(ctx context.Context, to *definitions.Receiver, id, event 
 	st, row, err := s.finder.Open(ctx, to.Namespace, target)
 	if errors.Is(err, store.ErrNotFound) {
 		logr.FromContextOrDiscard(ctx).Info("The thread of a WebhookReceiver does not exist", "thread", target)
-		return nil, errUnavailable
+		return nil, errHookWaits
 	}
 	if err != nil {
 		return nil, err

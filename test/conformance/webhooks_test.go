@@ -222,6 +222,12 @@ export default defineEffect({ execute: async () => { throw new Error('the bank i
 		large := strings.Repeat("x", 1001)
 		Expect(gitHub("72d31630", large, gitHubSignature(firstKey, large))).To(refusedWith(http.StatusRequestEntityTooLarge, ContainSubstring("spec.maxBytes")))
 		Expect(post("nobody", push)).To(refusedWith(http.StatusNotFound, Not(BeNil())))
+		create(ctx, &skeinv1.WebhookReceiver{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later"}, Spec: skeinv1.WebhookReceiverSpec{
+			Form: skeinv1.WebhookGitHub, SigningKeys: []corev1.SecretKeySelector{gatewayKey("first")}, ThreadRef: &skeinv1.LocalRef{Name: "later"},
+		}})
+		Eventually(ctx, func() reply {
+			return post("later", push, "X-GitHub-Event", "push", "X-GitHub-Delivery", "72d31631", "X-Hub-Signature-256", gitHubSignature(firstKey, push))
+		}).Should(refusedWith(http.StatusServiceUnavailable, And(ContainSubstring("the receiver or its thread is not ready: send it again later"), Not(ContainSubstring("agent")))))
 		Expect(knock(ctx, http.DefaultClient, http.MethodGet, ns, "github/v1/webhook", "")).To(refusedWith(http.StatusMethodNotAllowed, Not(BeNil())))
 		ms := settled(ctx, t, 1)
 		Expect(ms).To(HaveLen(2))
