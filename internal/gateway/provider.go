@@ -143,7 +143,7 @@ func (s *Server) askProvider(ctx context.Context, g *definitions.Gateway, ask *i
 		req.Header.Set("Authorization", "Bearer "+string(p.Token))
 	}
 	// A redirect is an answer like others: the next address would get the headers of clients.
-	c := http.Client{Transport: s.opts.Network.For(g.Namespace), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := http.Client{Transport: s.opts.Network.ForIDProviders(g.Namespace), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := c.Do(req)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {

@@ -256,7 +256,7 @@ func (s *Sender) post(ctx context.Context, t *Target, d *store.Delivery) (code i
 	if err != nil {
 		return 0, 0, err
 	}
-	scope := s.Network.For(d.Namespace)
+	scope := s.Network.ForWebhooks(d.Namespace)
 	if err := scope.Check(t.URL); err != nil {
 		return 0, 0, err
 	}

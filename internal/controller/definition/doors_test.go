@@ -117,8 +117,9 @@ var _ = Describe("What people and servers outside reach is Ready only when it wo
 			outbound.Policy{Forbidden: func(at netip.AddrPort) bool { return at.Addr() == netip.MustParseAddr("198.51.100.7") }},
 			"https://198.51.100.7/x", skeinv1.ReasonAddressForbidden, "spec.url: the host 198.51.100.7", true),
 		Entry("not a private one, until the Namespace opens it", outbound.Policy{}, "https://10.1.2.3/x", skeinv1.ReasonAddressNotAllowed, outbound.AnnotationPrivateHosts, false),
+		Entry("not a private one, and the text is about webhooks", outbound.Policy{}, "https://10.1.2.3/x", skeinv1.ReasonAddressNotAllowed, "is not public, so webhooks cannot reach it", false),
 		Entry("not one that the manager's flag leaves out", outbound.Policy{Allowed: hosts("a.example")}, "https://192.0.2.1/x",
-			skeinv1.ReasonAddressNotAllowed, "--tool-allowed-hosts", false),
+			skeinv1.ReasonAddressNotAllowed, "is not one that webhooks may reach: the manager's --tool-allowed-hosts", false),
 		Entry("a private one that is open", outbound.Policy{Opened: func(string) []outbound.Host { return hosts("10.1.2.3") }}, "https://10.1.2.3/x", skeinv1.ReasonReady, "", false),
 	)
 

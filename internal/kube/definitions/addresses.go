@@ -70,7 +70,7 @@ func (gs *Gateways) CheckAddress(ctx context.Context, g *skeinv1.ThreadGateway) 
 	if gs.network == nil || g.Spec.IDProvider == nil || g.Spec.IDProvider.HTTP == nil {
 		return nil
 	}
-	return judgeAddress(ctx, gs.reader, gs.network.For(g.Namespace), g.Namespace, g.Spec.IDProvider.HTTP.URL)
+	return judgeAddress(ctx, gs.reader, gs.network.ForIDProviders(g.Namespace), g.Namespace, g.Spec.IDProvider.HTTP.URL)
 }
 
 // CheckAddress returns a *definition.NotReadyError when Skein may not connect to the server of a Webhook.
@@ -78,10 +78,10 @@ func (ws *Webhooks) CheckAddress(ctx context.Context, w *skeinv1.Webhook) error 
 	if ws.network == nil {
 		return nil
 	}
-	err := judgeAddress(ctx, ws.reader, ws.network.For(w.Namespace), w.Namespace, w.Spec.URL)
+	err := judgeAddress(ctx, ws.reader, ws.network.ForWebhooks(w.Namespace), w.Namespace, w.Spec.URL)
 	var refused *definition.NotReadyError
 	if errors.As(err, &refused) {
-		return objects.NotReady(refused.Reason, "spec.url: %s. What holds for tools holds for Webhooks too", refused.Message)
+		return objects.NotReady(refused.Reason, "spec.url: %s", refused.Message)
 	}
 	return err
 }

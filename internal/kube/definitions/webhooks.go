@@ -54,7 +54,7 @@ func (ws *Webhooks) Resolve(ctx context.Context, w *skeinv1.Webhook) (*webhook.T
 		return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "spec.url: write an address such as https://ci.example.com/skein")
 	}
 	if ws.network != nil {
-		if err := ws.network.For(w.Namespace).Check(u); err != nil {
+		if err := ws.network.ForWebhooks(w.Namespace).Check(u); err != nil {
 			return nil, objects.NotReady(skeinv1.ReasonAddressNotAllowed, "spec.url: %v", err)
 		}
 	}

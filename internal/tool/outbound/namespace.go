@@ -31,7 +31,7 @@ func ParseAnnotation(text string) (list []Host, err error) {
 	return list, err
 }
 
-// Scope is the network for the tools or the models of one namespace.
+// Scope is the network of one namespace for tools, models, webhooks or id providers.
 type Scope struct {
 	network   *Network
 	namespace string
@@ -43,6 +43,13 @@ func (n *Network) For(namespace string) *Scope { return &Scope{n, namespace, too
 
 // ForModels returns the network for the models of a namespace.
 func (n *Network) ForModels(namespace string) *Scope { return &Scope{n, namespace, models} }
+
+// ForWebhooks returns the network for the webhooks of a namespace. What holds for tools holds for them.
+func (n *Network) ForWebhooks(namespace string) *Scope { return &Scope{n, namespace, webhooks} }
+
+// ForIDProviders returns the network for the services that know whose conversation a request to a gateway of the namespace means. What
+// holds for tools holds for them.
+func (n *Network) ForIDProviders(namespace string) *Scope { return &Scope{n, namespace, providers} }
 
 // Check returns an error when a URL may not be requested. Addresses are checked when a connection is made.
 func (s *Scope) Check(u *url.URL) error {
@@ -67,8 +74,8 @@ func (s *Scope) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case s.opens(req.URL):
 		return s.network.openedTransport(openedKey{s.namespace, s.who}).RoundTrip(req)
-	case s.who == tools:
-		return s.network.tools.RoundTrip(req)
+	case s.who != models:
+		return s.network.direct[s.who].RoundTrip(req)
 	}
 	if proxy, err := http.ProxyFromEnvironment(req); err == nil && proxy != nil {
 		if err := s.Judge(req.Context(), req.URL); err != nil {
@@ -76,7 +83,7 @@ func (s *Scope) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return s.network.proxied.RoundTrip(req)
 	}
-	return s.network.models.RoundTrip(req)
+	return s.network.direct[models].RoundTrip(req)
 }
 
 // openedTransport returns the transport for the hosts that a namespace opens. It is used only for those hosts.

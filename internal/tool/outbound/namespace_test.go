@@ -73,6 +73,28 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		return err.Error()
 	}
 
+	DescribeTable("are refused in words about those who would reach them", func(scope func(*outbound.Network, string) *outbound.Scope, who string, others ...string) {
+		for address, policy := range map[string]outbound.Policy{
+			"https://10.1.2.3": {}, "https://127.0.0.1": {}, "http://x.shop.svc": {}, "https://8.8.8.8": {Allowed: must(outbound.ParseHosts([]string{"a.test"}))},
+		} {
+			if who == "model" && policy.Allowed != nil {
+				continue // models may reach what is public
+			}
+			err := scope(outbound.New(policy), "shop").Judge(context.Background(), must(url.Parse(address)))
+			Expect(err).To(HaveOccurred(), address)
+			text := strings.NewReplacer("tool-private-hosts", "", "tool-allowed-hosts", "").Replace(err.Error())
+			Expect(text).To(ContainSubstring(who), address)
+			for _, other := range others {
+				Expect(text).NotTo(ContainSubstring(other), address)
+			}
+		}
+	},
+		Entry("tools", (*outbound.Network).For, "tool", "model", "webhook", "id provider"),
+		Entry("models", (*outbound.Network).ForModels, "model", "tool", "webhook", "id provider"),
+		Entry("webhooks", (*outbound.Network).ForWebhooks, "webhook", "tool", "model", "id provider"),
+		Entry("id providers", (*outbound.Network).ForIDProviders, "id provider", "tool", "model", "webhook"),
+	)
+
 	DescribeTable("are checked before anything is sent", func(opened, address, want string) {
 		Expect(verdict(opening(map[string]string{"shop": opened}, "10.96.0.1:443"), "shop", address)).To(Equal(want))
 	},

@@ -1,5 +1,5 @@
-// Package outbound is the network access of tools and models: HTTP to public addresses only. So neither a model nor the author
-// of a Tool or a Model reaches what answers within the cluster, on its nodes or in their cloud (TOL-02).
+// Package outbound is the network access of tools, models, webhooks and id providers: HTTP to public addresses only. So neither a
+// model nor the author of a Tool, a Model, a Webhook or a ThreadGateway reaches what answers within the cluster, on its nodes or in their cloud (TOL-02).
 package outbound
 
 import (
@@ -15,13 +15,14 @@ import (
 	"time"
 )
 
-// Policy says which hosts tools and models may reach.
+// Policy says which hosts may be reached.
 type Policy struct {
-	// Allowed lists the hosts that tools may reach. When it is empty, they may reach every host. It does not concern models.
+	// Allowed lists the hosts that tools, webhooks and id providers may reach. When it is empty, they may reach every host. It does not
+	// concern models.
 	Allowed []Host
 	// Private lists hosts that may have addresses that are not public. They are also allowed.
 	Private []Host
-	// Opened returns further hosts that tools and models of a namespace may reach although their addresses are not public.
+	// Opened returns further hosts that may be reached from a namespace although their addresses are not public.
 	// Some addresses stay closed to them: see Closed. It may be nil.
 	Opened func(namespace string) []Host
 	// Forbidden reports whether an address stays closed, public or not, and whatever Opened says, in addition to those of
@@ -50,8 +51,7 @@ func (e *RefusedError) Refused() string { return e.Message }
 // opened.
 type Network struct {
 	policy Policy
-	tools  *http.Transport
-	models *http.Transport
+	direct map[user]*http.Transport
 	// proxied reaches models through the proxy that the manager's environment names. It does not check addresses: of a
 	// connection it sees the proxy's only.
 	proxied *http.Transport
@@ -71,8 +71,10 @@ type user string
 
 // The users, as errors call them.
 const (
-	tools  user = "tool"
-	models user = "model"
+	tools     user = "tool"
+	models    user = "model"
+	webhooks  user = "webhook"
+	providers user = "id provider"
 )
 
 // The flags of the manager that errors name.
@@ -83,8 +85,10 @@ const (
 
 // New returns a network.
 func New(p Policy) *Network {
-	n := &Network{policy: p, opened: map[openedKey]*http.Transport{}}
-	n.tools, n.models = newTransport(tools, n.dialFor(tools)), newTransport(models, n.dialFor(models))
+	n := &Network{policy: p, direct: map[user]*http.Transport{}, opened: map[openedKey]*http.Transport{}}
+	for _, who := range []user{tools, models, webhooks, providers} {
+		n.direct[who] = newTransport(who, n.dialFor(who))
+	}
 	n.proxied = newTransport(models, (&net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}).DialContext)
 	n.proxied.Proxy = http.ProxyFromEnvironment
 	return n
@@ -114,8 +118,9 @@ func newTransport(who user, dial func(ctx context.Context, network, address stri
 
 // Close closes idle connections.
 func (n *Network) Close() {
-	n.tools.CloseIdleConnections()
-	n.models.CloseIdleConnections()
+	for _, t := range n.direct {
+		t.CloseIdleConnections()
+	}
 	n.proxied.CloseIdleConnections()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,11 +137,22 @@ func (n *Network) check(u *url.URL, who user) error {
 	case u.Hostname() == "":
 		return &RefusedError{Message: "the URL has no host"}
 	case u.User != nil:
-		return &RefusedError{Message: "the URL has a user in it: use auth"}
+		return &RefusedError{Message: "the URL has a user in it: " + withoutUser(who)}
 	case who == models || len(n.policy.Allowed) == 0 || Match(n.policy.Allowed, u) || Match(n.policy.Private, u):
 		return nil
 	}
-	return &RefusedError{Message: fmt.Sprintf("the host %s is not one that tools may reach: the manager's --%s names those", u.Hostname(), FlagAllowed)}
+	return &RefusedError{Message: fmt.Sprintf("the host %s is not one that %ss may reach: the manager's --%s names those", u.Hostname(), who, FlagAllowed)}
+}
+
+// withoutUser says what to do instead of writing a user and a password into a URL.
+func withoutUser(who user) string {
+	switch who {
+	case webhooks:
+		return "leave it out, since deliveries are signed"
+	case providers:
+		return "use token"
+	}
+	return "use auth"
 }
 
 // dialFor returns a function that connects to a host. It checks the IP address that it dials, not the name, so a name that
