@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -173,11 +174,15 @@ func (p *plugin) restoreKeys(ctx context.Context, cfg *rest.Config, b *openedBac
 	if err != nil {
 		return err
 	}
-	secrets := core.Secrets(o.keys.namespace)
-	s, err := secrets.Get(ctx, o.keys.secret, metav1.GetOptions{})
+	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) } // to another restore
+	return retry.OnError(retry.DefaultRetry, lost, func() error { return mergeKeys(ctx, core.Secrets(o.keys.namespace), o.keys, keys) })
+}
+
+func mergeKeys(ctx context.Context, secrets corev1client.SecretInterface, o keysOptions, keys []byte) error {
+	s, err := secrets.Get(ctx, o.secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: o.keys.secret, Labels: map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue}},
+			ObjectMeta: metav1.ObjectMeta{Name: o.secret, Labels: map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue}},
 			Data:       map[string][]byte{envkeys.SecretKey: keys},
 		}, metav1.CreateOptions{})
 		return err
@@ -187,7 +192,10 @@ func (p *plugin) restoreKeys(ctx context.Context, cfg *rest.Config, b *openedBac
 	}
 	merged, err := envkeys.Merge(s.Data[envkeys.SecretKey], keys)
 	if err != nil {
-		return fmt.Errorf("secret %s/%s: %w", o.keys.namespace, o.keys.secret, err)
+		return fmt.Errorf("secret %s/%s: %w", o.namespace, o.secret, err)
+	}
+	if s.Data == nil {
+		s.Data = map[string][]byte{}
 	}
 	s.Data[envkeys.SecretKey] = merged
 	_, err = secrets.Update(ctx, s, metav1.UpdateOptions{})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
@@ -204,11 +205,24 @@ func (r *namespaceRestore) status(ctx context.Context, u, o *unstructured.Unstru
 	if seen, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration"); seen == u.GetGeneration() {
 		status["observedGeneration"] = o.GetGeneration()
 	}
-	patch, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		return err
-	}
-	return r.objects.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		// The version is sent, because another command may have let the controllers act on the object since it was read.
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": o.GetResourceVersion()}, "status": status})
+		if err != nil {
+			return err
+		}
+		conflict := r.objects.Status().Patch(ctx, o.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+		if !apierrors.IsConflict(conflict) {
+			return conflict
+		}
+		if err := r.objects.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if o.GetAnnotations()[skeinv1.AnnotationRestoring] == "" {
+			return nil // the status is the controllers' now
+		}
+		return conflict
+	})
 }
 
 // letGo lets the controllers act on the objects of a kind.

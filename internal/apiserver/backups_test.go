@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -110,7 +111,23 @@ var _ = Describe("backups", Label("K8S-09"), func() {
 		}
 		all.Wait()
 		Expect(r.Begin(ctx, plan)).To(HaveField("Restored", int64(1)))
-		Expect(r.Effects(ctx, map[string]string{"a": "b"})).To(Succeed())
+		for _, rows := range b.rows {
+			err := r.Rows(ctx, rows)
+			Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring("was restored into the namespace meanwhile")))
+		}
+		effect := func(namespace, uid string) {
+			Expect(to.kube.Create(ctx, &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e", UID: types.UID(uid)}})).To(Succeed())
+		}
+		effect("ns", "own")
+		effect("other", "foreign")
+		Expect(r.Effects(ctx, map[string]string{"a": "own"})).To(Succeed())
+		Expect(r.Effects(ctx, nil)).To(Succeed())
+		for _, uid := range []string{"foreign", "none", ""} {
+			err := r.Effects(ctx, map[string]string{"a": "own", "b": uid})
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring("no ScheduledEffect of the namespace has the UID %q", uid)))
+		}
 		Expect(to.svc.Store().Apply(ctx, st.ID(), nil, &store.Adopt{ObjectUID: "new", Name: "hello", Agent: "helper"})).To(Succeed())
 		again := to.client().Thread("ns", st.ID())
 		Expect(again.Value(ctx, "k")).To(BeEquivalentTo("1"))

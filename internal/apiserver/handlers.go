@@ -66,7 +66,7 @@ func (s *Server) handlers() *handlers {
 		life:      &threads.Life{Engine: o.Engine, Records: records},
 		retained:  &threads.Retained{Threads: o.Threads, Find: s.lookup},
 		backups:   backups.NewBackups(o.Threads, o.transferTimeout),
-		restores:  &backups.Restores{Threads: o.Threads, TransferTimeout: o.transferTimeout},
+		restores:  &backups.Restores{Threads: o.Threads, Live: o.live(), TransferTimeout: o.transferTimeout},
 		orphans:   &backups.Orphans{Threads: o.Threads, Live: o.live()},
 		leases:    &threads.Leases{Threads: o.Threads},
 		transfers: &threads.Transfers{TransferTimeout: o.transferTimeout},

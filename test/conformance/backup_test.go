@@ -217,6 +217,44 @@ var _ = Describe("A backup", Label("K8S-09"), Serial, outages, func() {
 		goesOnAs(ctx, ns, child, before)
 	}, SpecTimeout(5*time.Minute))
 
+	It("can be restored by two commands at once: each succeeds or says that the other was faster, and nothing is lost", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		parent, child := household(ctx, ns)
+		before := facts(ctx, ns, child)
+		_, err := cluster.Plugin(ctx, "-n", ns, "backup", "-o", file)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(parent.Delete(ctx)).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			_, err := parent.Object(ctx)
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+			var effects skeinv1.ScheduledEffectList
+			g.Expect(cluster.Client.List(ctx, &effects, client.InNamespace(ns))).To(Succeed())
+			g.Expect(effects.Items).To(BeEmpty())
+		}).Should(Succeed())
+
+		const commands = 4
+		ended := make(chan error, commands)
+		for range commands {
+			go func() {
+				_, err := cluster.Plugin(ctx, "restore", file)
+				ended <- err
+			}()
+		}
+		restored := 0
+		for range commands {
+			if err := <-ended; err != nil {
+				Expect(err).To(MatchError(And(ContainSubstring("was restored into the namespace meanwhile"), ContainSubstring("repeat the command to continue"))))
+			} else {
+				restored++
+			}
+		}
+		Expect(restored).To(BeNumerically(">", 0))
+		_, err = cluster.Plugin(ctx, "restore", file)
+		Expect(err).NotTo(HaveOccurred(), "a repeat changes nothing")
+		delete(before, "usage") // what was purged is counted too
+		goesOnAs(ctx, ns, child, before)
+	}, SpecTimeout(5*time.Minute))
+
 	It("is not needed to adopt a conversation whose object was lost", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})

@@ -4,15 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -23,6 +27,8 @@ import (
 // Restores serves restores. Each of its calls can be repeated.
 type Restores struct {
 	Threads *thread.Service
+	// Live reads from the API server, because a cache may not have objects that were just made.
+	Live client.Reader
 	// TransferTimeout bounds one piece of a body.
 	TransferTimeout time.Duration
 }
@@ -31,6 +37,8 @@ const (
 	// maxPlanBytes bounds the list of threads of a plan.
 	maxPlanBytes = 8 << 20
 	shownThreads = 10
+	// effectsPage is how many ScheduledEffects are listed at once.
+	effectsPage = 500
 )
 
 var backupID = regexp.MustCompile(`^[0-9a-z-]{1,64}$`)
@@ -51,6 +59,8 @@ func explained(id string, err error) error {
 		return status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", wrong.Message)
 	case errors.As(err, &missing):
 		return status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", missing.Error()+": send them, then finish the restore")
+	case errors.Is(err, store.ErrRestored):
+		return status.Conflict(id, "this backup was restored into the namespace meanwhile, as by a second command at the same time, and nothing of this request was written")
 	case errors.Is(err, store.ErrRetained):
 		return status.Conflict(id, "a thread that has an effect which is due has no Thread object yet: try again once it is adopted")
 	}
@@ -180,10 +190,37 @@ func (h *Restores) Effects(c *call.Call) error {
 	if err := call.DecodeStrict(c.Name, data, &body); err != nil {
 		return err
 	}
+	if err := h.objects(c, body.Effects); err != nil {
+		return err
+	}
 	if err := h.Threads.Store().BindEffects(c.Context(), r, body.Effects); err != nil {
 		return explained(c.Name, err)
 	}
 	return c.WriteSuccess()
+}
+
+// objects returns an error unless the new UIDs are those of ScheduledEffects of the namespace: others are not the caller's to write to.
+func (h *Restores) objects(c *call.Call, effects map[string]string) error {
+	foreign := map[string]bool{}
+	for _, uid := range effects {
+		foreign[uid] = true
+	}
+	page := &metav1.PartialObjectMetadataList{}
+	for first := true; len(foreign) > 0 && (first || page.Continue != ""); first = false {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(skeinv1.GroupVersion.WithKind("ScheduledEffectList"))
+		if err := h.Live.List(c.Context(), list, client.InNamespace(c.Namespace), client.Limit(effectsPage), client.Continue(page.Continue)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			delete(foreign, string(list.Items[i].UID))
+		}
+		page = list
+	}
+	for _, uid := range slices.Sorted(maps.Keys(foreign)) {
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "effects", fmt.Sprintf("no ScheduledEffect of the namespace has the UID %q: make the objects first, then send their UIDs", uid))
+	}
+	return nil
 }
 
 // Abandon answers DELETE restores/{backup}: it removes what is not visible yet.
