@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -29,7 +30,7 @@ const socketProtocol = "v1.gateway.skein.dev"
 // Bounds of WebSockets.
 const (
 	socketIdle   = 10 * time.Minute // without a message
-	maxRefusals  = 20               // messages in a row that a limit refuses
+	maxRefusals  = 20               // messages in a row that are refused
 	socketFrames = 1 << 10          // bytes of a message besides its content
 )
 
@@ -111,6 +112,8 @@ type conversation struct {
 	opened  *request // by which it was opened
 	conn    *websocket.Conn
 	waiting chan frame // the message that is answered next
+	// refusals counts the messages that were refused since the last answer. Those that read and those that answer messages both refuse some.
+	refusals atomic.Int32
 }
 
 // frame is a message of a client, and what it takes of the bodies that may be in memory.
@@ -128,19 +131,17 @@ func (c *conversation) serve(ctx context.Context, read <-chan error) (websocket.
 	idle, ping := time.NewTimer(socketIdle), time.NewTicker(pingTime)
 	defer idle.Stop()
 	defer ping.Stop()
-	for refusals := 0; ; {
+	for {
 		select {
 		case f := <-c.waiting:
 			p := c.answer(ctx, f)
 			switch {
 			case p == nil:
-				refusals = 0
+				c.refusals.Store(0)
 			case p.status == http.StatusNotFound, p == errStopping:
 				return websocket.StatusGoingAway, p.reason
-			case p.status == http.StatusTooManyRequests:
-				if refusals++; refusals >= maxRefusals {
-					return websocket.StatusPolicyViolation, "TooMany: wait before you open another WebSocket"
-				}
+			case p.status < http.StatusInternalServerError && c.refusals.Add(1) >= maxRefusals: // else it is not the client's fault
+				return websocket.StatusPolicyViolation, p.reason + ": too many messages were refused, heed what their errors say"
 			}
 			idle.Reset(socketIdle)
 		case <-ping.C:
@@ -160,19 +161,18 @@ func (c *conversation) serve(ctx context.Context, read <-chan error) (websocket.
 // read takes the messages of the client. One can wait while another is answered; more are refused at once, so that a client that
 // floods holds two, and that its leaving is noticed.
 func (c *conversation) read(ctx context.Context) error {
-	for busy := 0; ; {
+	for {
 		f, err := c.next(ctx)
 		if err != nil {
 			return err
 		}
 		select {
 		case c.waiting <- f:
-			busy = 0
 			continue
 		default:
 		}
 		f.held.release()
-		if busy++; busy >= maxRefusals {
+		if c.refusals.Add(1) >= maxRefusals {
 			return errOneAtATime
 		}
 		if c.refuse(ctx, errOneAtATime, sessionOf(c.opened.answer.Header())) != nil {

@@ -124,6 +124,26 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
 	}, SpecTimeout(time.Minute))
 
+	It("are closed when what they send is refused again and again, for whatever reason", func(ctx SpecContext) {
+		s, url := served(func(g *definitions.Gateway) { g.Limits.MessageBytes = 100 })
+		c := dial(ctx, url)
+		_, _, err := c.Read(ctx) // open
+		Expect(err).NotTo(HaveOccurred())
+		wrong := []string{"hello", `{"content":" "}`, `{"content":"` + strings.Repeat("x", 101) + `"}`}
+		refused := 0
+		for ; ; refused++ {
+			Expect(refused).To(BeNumerically("<=", maxRefusals))
+			_ = c.Write(ctx, websocket.MessageText, []byte(wrong[refused%len(wrong)]))
+			if _, _, err = c.Read(ctx); err != nil {
+				break
+			}
+		}
+		Expect(websocket.CloseStatus(err)).To(Equal(websocket.StatusPolicyViolation))
+		Expect(err).To(MatchError(ContainSubstring("BadRequest")))
+		Expect(refused).To(Equal(maxRefusals))
+		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
+	}, SpecTimeout(time.Minute))
+
 	It("are closed when the server stops, and when limits refuse them again and again", func(ctx SpecContext) {
 		s, url := served(func(g *definitions.Gateway) { g.Limits.PerThread = 1 })
 		loud := dial(ctx, url)
