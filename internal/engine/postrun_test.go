@@ -71,6 +71,39 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		Expect(began).NotTo(Receive(), "once each")
 	})
 
+	It("end when the Thread object is deleted, and go on when the thread is terminated", func(ctx SpecContext) {
+		began, goOn, ended := make(chan string), make(chan struct{}), make(chan error, 8)
+		e, _ := start(w, func(o *engine.Options) {
+			o.PostRun = []postrun.Task{task("slow", func(ctx context.Context, r postrun.Run) error {
+				began <- r.Thread.ID
+				select {
+				case <-goOn:
+				case <-ctx.Done():
+				}
+				ended <- context.Cause(ctx)
+				return context.Cause(ctx)
+			})}
+		})
+		terminated, retained, deleted := makeThread(ctx, w, "a"), makeThread(ctx, w, "a"), makeThread(ctx, w, "a")
+		for _, id := range []string{terminated, retained, deleted} {
+			send(ctx, w, id, "one")
+			Eventually(began).Should(Receive(Equal(id)))
+		}
+		Expect(e.Terminate(ctx, terminated, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+
+		Expect(w.Store.Apply(ctx, retained, nil, &store.Retain{})).To(Succeed())
+		e.Abort(ctx, retained, "its object was deleted")
+		Eventually(ended).Should(Receive(MatchError("the thread is being purged")))
+		Eventually(unsettled).WithContext(ctx).Should(ConsistOf(HaveField("ThreadID", terminated), HaveField("ThreadID", deleted)))
+
+		Expect(w.Store.MarkDeleted(ctx, deleted, deleted)).To(Succeed())
+		e.Abort(ctx, deleted, "its object was deleted")
+		Eventually(ended).Should(Receive(MatchError("the thread is being purged")))
+		Expect(ended).NotTo(Receive(), "a task of a terminated thread goes on")
+		close(goOn)
+		Eventually(ended).Should(Receive(BeNil()))
+	})
+
 	It("go on when one of them fails, panics or takes too long", func(ctx SpecContext) {
 		var mu sync.Mutex
 		var did []string

@@ -3,6 +3,7 @@ package activethreads
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -43,7 +44,7 @@ type Threads struct {
 	// active has the threads that a worker of this replica has, by their ids. Guarded by mu.
 	active map[string]*Active
 	// background has the cancel functions of work for a thread outside of its runs, by the thread's id: calls of code through
-	// the API, and effects. Guarded by mu.
+	// the API, effects, and tasks that follow runs. Guarded by mu.
 	background map[string]map[*context.CancelCauseFunc]struct{}
 	// quiet is closed when there is no such work any more; nil while nobody waits for that. Guarded by mu.
 	quiet chan struct{}
@@ -117,15 +118,31 @@ func (h *Threads) Register(id string, a *Active) bool {
 // Attach returns a context that ends when the thread is terminated or purged, for background work beside the thread's
 // runs. Call leave when the work is done.
 func (h *Threads) Attach(ctx context.Context, id string) (attached context.Context, leave func()) {
-	attached, cancel := context.WithCancelCause(ctx)
+	attached, end := context.WithCancelCause(ctx)
+	return attached, h.attach(id, end, end)
+}
+
+// AttachUntilPurged is Attach for work that a terminated or destroyed thread still needs. The context ends when the Thread object
+// is deleted.
+func (h *Threads) AttachUntilPurged(ctx context.Context, id string) (attached context.Context, leave func()) {
+	attached, end := context.WithCancelCause(ctx)
+	return attached, h.attach(id, end, func(cause error) {
+		if errors.Is(cause, cancelcause.ErrAborted) {
+			end(cause)
+		}
+	})
+}
+
+// attach has Detach call cancel. leave ends the work's context and forgets the work.
+func (h *Threads) attach(id string, end, cancel context.CancelCauseFunc) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.background[id] == nil {
 		h.background[id] = map[*context.CancelCauseFunc]struct{}{}
 	}
 	h.background[id][&cancel] = struct{}{}
-	return attached, func() {
-		cancel(nil)
+	return func() {
+		end(nil)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if delete(h.background[id], &cancel); len(h.background[id]) == 0 {

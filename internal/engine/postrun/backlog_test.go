@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
@@ -44,7 +45,7 @@ func TestBacklogIsDoneOnce(t *testing.T) {
 		r := &replica{began: make(chan string, 10*runs), goOn: make(chan struct{})}
 		r.Worker = postrun.NewWorker(postrun.Options{
 			Store: st, Clock: clock, Log: logr.Discard(), Workers: runs, Timeout: time.Hour, SweepInterval: time.Hour, LeaseTTL: time.Minute,
-			Fault: func(string) {}, Redact: func(_, text string) string { return text },
+			Attach: activethreads.New().AttachUntilPurged, Fault: func(string) {}, Redact: func(_, text string) string { return text },
 			Tasks: []postrun.Task{{Name: "count", Do: func(ctx context.Context, run postrun.Run) error {
 				r.began <- run.Thread.ID
 				select {

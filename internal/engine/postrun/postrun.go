@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
@@ -28,7 +29,7 @@ type Task struct {
 	// Name of the task in the log.
 	Name string
 	// Do is called once the run's end is recorded and the run has released the thread's lease. It delays no other run of the
-	// thread, holds no lease, and must return when ctx ends. An error or a panic is logged, and Do is not called again for
+	// thread, holds no lease, and must return when ctx ends, as it does when the Thread object is deleted. An error or a panic is logged, and Do is not called again for
 	// it. Do is called again if the manager ended before the run's tasks were done, so it must be safe to repeat.
 	Do func(ctx context.Context, run Run) error
 	// Due reports whether there may be anything to do. It gets the thread as it was when its run began, and the agent. A task
@@ -56,6 +57,9 @@ type Options struct {
 	// SweepInterval is the time between two sweeps for runs whose tasks a lost replica has left undone. A run counts as left when
 	// its end is older than Timeout and LeaseTTL together.
 	SweepInterval, LeaseTTL time.Duration
+	// Attach returns a context that ends with cancelcause.ErrAborted when the object of a thread is deleted. leave is called when
+	// the work for the thread is done.
+	Attach func(ctx context.Context, threadID string) (attached context.Context, leave func())
 	// Redact removes the secrets of a namespace from a text.
 	Redact func(namespace, text string) string
 	// Fault is called around durable writes.
@@ -236,6 +240,9 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 	if mine, err := w.mine(ctx, ref, run); err != nil || !mine {
 		return store.IgnoreGone(err)
 	}
+	outer := ctx
+	ctx, leave := w.opts.Attach(ctx, ref.ThreadID) // before the thread is read, so that no deletion is missed
+	defer leave()
 	t, err := w.store.Thread(ctx, ref.ThreadID)
 	if err != nil || t.Deleting {
 		return store.IgnoreGone(err)
@@ -252,6 +259,9 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 		})
 	}
 	tasks.Wait()
+	if errors.Is(context.Cause(ctx), cancelcause.ErrAborted) {
+		return store.IgnoreGone(w.store.Settle(outer, ref)) // what is retained of the thread takes no outcome of a task either
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the tasks may have been cut off: the next manager repeats them
 	}
