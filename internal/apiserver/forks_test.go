@@ -35,12 +35,18 @@ func (s storing) CreateFork(ctx context.Context, origin *store.Thread, t *skeinv
 	if err != nil || made.Spec.AgentRef.Name == "missing" {
 		return made, err
 	}
-	if made.Spec.AgentRef.Name == "late" { // as the controller does when the origin has lost the message
-		made.Status.Conditions = []metav1.Condition{
-			{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: skeinv1.ReasonForkPointLost, Message: "it has been removed"},
-			{Type: skeinv1.ConditionStalled, Status: metav1.ConditionTrue, Reason: skeinv1.ReasonForkPointLost},
-		}
-		return made, s.e.kube.Status().Update(ctx, made)
+	if refusal, ok := map[string]metav1.Condition{ // as the controller does
+		"late": {Reason: skeinv1.ReasonForkPointLost, Message: "it has been removed"},
+		"full": {Reason: skeinv1.ReasonQuotaExceeded, Message: "the namespace has used up its quota"},
+		"slow": {Reason: skeinv1.ReasonReferenceNotReady, Message: "its origin is not stored yet"},
+	}[made.Spec.AgentRef.Name]; ok {
+		refused := made.DeepCopy()
+		refusal.Type, refusal.Status = skeinv1.ConditionReady, metav1.ConditionFalse
+		refused.Status.Conditions = []metav1.Condition{refusal}
+		return made, s.e.kube.Status().Update(ctx, refused)
+	}
+	if made.Spec.AgentRef.Name == "deleted" {
+		return made, s.e.kube.Delete(ctx, made)
 	}
 	_, _, err = s.e.svc.Fork(ctx, thread.NewThread{
 		Thread:  store.Thread{ID: string(made.UID), Name: made.Name, Title: made.Spec.Title, Agent: made.Spec.AgentRef.Name},
@@ -147,7 +153,16 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 		Expect(err).To(And(Satisfy(apierrors.IsTimeout), MatchError(ContainSubstring(`Thread "late" was created`))))
 		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "lost", AgentID: "late"})
 		Expect(err).To(And(Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("it has been removed"))))
-		Expect(e.kube.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "lost"}, &skeinv1.Thread{})).To(Satisfy(apierrors.IsNotFound), "what nobody can use is not left")
+		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "beyond", AgentID: "full"})
+		Expect(err).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("used up its quota"))))
+		Expect(apierrors.HasStatusCause(err, runtimev1.CauseQuotaExceeded)).To(BeTrue())
+		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "deleted", AgentID: "deleted"})
+		Expect(err).To(And(Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("deleted before the fork was stored"))))
+		for _, name := range []string{"lost", "beyond"} {
+			Expect(e.kube.Get(ctx, client.ObjectKey{Namespace: "ns", Name: name}, &skeinv1.Thread{})).To(Satisfy(apierrors.IsNotFound), "what nobody can use is not left")
+		}
+		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "slow", AgentID: "slow"})
+		Expect(err).To(And(Satisfy(apierrors.IsTimeout), MatchError(ContainSubstring("ReferenceNotReady: its origin is not stored yet"))))
 		Expect(e.svc.Store().Apply(ctx, st.ID(), nil, &store.Terminate{Reason: skeinv1.ReasonTerminatedByRequest})).To(Succeed())
 		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "of-the-ended"})
 		Expect(err).NotTo(HaveOccurred())
@@ -210,6 +225,9 @@ var _ = Describe("POST runs/{id}/rerun", Label("RUN-12"), func() {
 			_, err := c.Rerun(ctx, "sess_1", n)
 			Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring(want))))
 		}
+		_, err = c.Rerun(ctx, "sess_1", runtimev1.NewRerun{Step: 1, Name: "beyond", AgentID: "full"})
+		Expect(err).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("used up its quota"))))
+		Expect(e.kube.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "beyond"}, &skeinv1.Thread{})).To(Satisfy(apierrors.IsNotFound))
 		_, err = c.Rerun(ctx, "sess_2", runtimev1.NewRerun{Step: 1})
 		Expect(err).To(And(Satisfy(apierrors.IsNotFound), MatchError(ContainSubstring(`no run "sess_2"`))))
 		_, err = e.as("bob", "create threads/runs ns/origin").Thread("ns", "origin").Rerun(ctx, "sess_1", runtimev1.NewRerun{Step: 1})

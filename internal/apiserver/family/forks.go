@@ -126,8 +126,8 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 	}
 	st, row, err := h.Find.Open(ctx, c.Namespace, made.Name)
 	if apierrors.IsServiceUnavailable(err) || errors.Is(err, store.ErrNotFound) {
-		if why := h.lost(ctx, made); why != "" {
-			return nil, nil, status.Conflict(c.Name, why)
+		if refusal := h.refused(c, made); refusal != nil {
+			return nil, nil, refusal
 		}
 		// Without Retry-After: clients would send the request again by themselves, and without a key make another fork.
 		return nil, nil, apierrors.NewTimeoutError(fmt.Sprintf("Thread %q was created and the fork is not stored yet: it will be (%v)", made.Name, err), 0)
@@ -135,17 +135,34 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 	return st, row, err
 }
 
-// lost returns why a fork can never be stored, and then deletes its Thread object. It returns "" while the fork may be stored.
-func (h *Forks) lost(ctx context.Context, made *skeinv1.Thread) string {
+// refused returns why a fork is not stored, when the caller has nothing to wait for, and deletes its Thread object: a fork that
+// appeared later would surprise whoever was refused, and one of a rerun would not run. It returns nil while the fork may be stored.
+func (h *Forks) refused(c *call.Call, made *skeinv1.Thread) error {
+	ctx := c.Context()
 	now, err := h.Find.Object(ctx, made.Namespace, made.Name)
-	if err != nil || now == nil || now.UID != made.UID || !meta.IsStatusConditionTrue(now.Status.Conditions, skeinv1.ConditionStalled) {
-		return ""
+	switch {
+	case err != nil:
+		return nil
+	case now == nil, now.UID != made.UID:
+		return status.Conflict(c.Name, fmt.Sprintf("Thread %q was deleted before the fork was stored", made.Name))
 	}
 	ready := meta.FindStatusCondition(now.Status.Conditions, skeinv1.ConditionReady)
-	if ready == nil || ready.Reason != skeinv1.ReasonForkPointLost || h.Objects.RemoveFork(ctx, now) != nil {
-		return ""
+	if ready == nil || ready.Status != metav1.ConditionFalse {
+		return nil
 	}
-	return ready.Message
+	var refusal error
+	switch ready.Reason {
+	case skeinv1.ReasonForkPointLost:
+		refusal = status.Conflict(c.Name, ready.Message)
+	case skeinv1.ReasonQuotaExceeded:
+		refusal = status.NoRoomForThread(c.Name, ready.Message)
+	default:
+		return nil
+	}
+	if h.Objects.RemoveFork(ctx, now) != nil {
+		return nil
+	}
+	return refusal
 }
 
 // write answers with the record of a fork.

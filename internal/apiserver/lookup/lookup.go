@@ -42,6 +42,9 @@ func (l *Finder) Open(ctx context.Context, namespace, name string) (*thread.Stat
 	}
 	row, err := l.awaitStored(ctx, obj)
 	if errors.Is(err, store.ErrNotFound) {
+		if now, err := l.Object(ctx, namespace, name); err == nil && now != nil {
+			obj = now // its status may have been written meanwhile
+		}
 		return nil, nil, status.NotStored(name, notReadyBecause(obj))
 	}
 	if err != nil {

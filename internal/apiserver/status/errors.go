@@ -70,6 +70,15 @@ func overQuota(name string, q *store.QuotaError) *apierrors.StatusError {
 	return e
 }
 
+// NoRoomForThread returns a 403 for a Thread for which the quotas of its namespace leave no room. message is that of its Ready
+// condition.
+func NoRoomForThread(name, message string) *apierrors.StatusError {
+	e := apierrors.NewForbidden(ThreadsResource, name, nil)
+	e.ErrStatus.Message = message
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQuotaExceeded, Field: string(store.QuotaThreads), Message: message}}
+	return e
+}
+
 // overNamespace returns a 403, as for a ResourceQuota. The cause names what the namespace has used up.
 func overNamespace(name string, q *store.NamespaceQuotaError) *apierrors.StatusError {
 	e := apierrors.NewForbidden(ThreadsResource, name, nil)
