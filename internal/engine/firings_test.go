@@ -53,7 +53,7 @@ var _ = Describe("Firings of effects", func() {
 		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: time.Hour})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
-		w.Definitions.Put("a", enginetest.Script(enginetest.Say("noted: {{.Last.Content}}")))
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(enginetest.Say("noted: {{.Last.Content}}")))
 	})
 
 	target := func(t effects.Target) func(*store.Firing) {
@@ -175,7 +175,7 @@ var _ = Describe("Firings of effects", func() {
 		Expect(told(ctx, w, id)).To(HaveExactElements(want...))
 	},
 		Entry("a message", effects.Target{Message: &effects.Message{Content: "Good morning"}}, nil, "user: Good morning", "assistant: noted: Good morning"),
-		Entry("a tool on the thread", effects.Target{Queue: &effects.ToolCall{Name: "none"}}, map[string]any{}, "assistant ->none", HavePrefix("tool none error"), HavePrefix("assistant: noted")),
+		Entry("a tool on the thread", effects.Target{Queue: &effects.ToolCall{Name: "set_value"}}, map[string]any{"key": "k", "value": 1}, "assistant ->set_value", HavePrefix("tool set_value success"), HavePrefix("assistant: noted")),
 	)
 
 	It("that are canceled stop their handler, and record nothing more", Label("EFF-05"), func(ctx SpecContext) {

@@ -13,7 +13,9 @@ type Set struct {
 	order  []Tool
 	byName map[string]entry
 	notes  []string
-	skills []string
+	// partial means that tools may be missing.
+	partial bool
+	skills  []string
 }
 
 type entry struct {
@@ -48,7 +50,7 @@ func (s *Set) With(t Tool) *Set {
 		schema = &Schema{} // the tool checks its arguments itself
 	}
 	byName[d.Name] = entry{tool: t, schema: schema}
-	return &Set{order: s.order, byName: byName, skills: s.skills}
+	return &Set{order: s.order, byName: byName, skills: s.skills, partial: s.partial}
 }
 
 // Definitions returns the definitions that a model sees, in the order in which the tools were added.
@@ -134,3 +136,9 @@ func (s *Set) Skills() []string { return s.skills }
 
 // Note adds a sentence to errors about unknown tools: why other tools are missing.
 func (s *Set) Note(text string) { s.notes = append(s.notes, text) }
+
+// MarkPartial records that tools may be missing, because a server that has some did not answer.
+func (s *Set) MarkPartial() { s.partial = true }
+
+// Partial reports whether tools may be missing, because a server that has some did not answer.
+func (s *Set) Partial() bool { return s.partial }

@@ -24,7 +24,7 @@ func (x *Execution) Knows(ctx context.Context, name string) (*definition.Side, e
 		if t, err := x.Unlisted(ctx, name); t != nil || err != nil {
 			return side, err
 		}
-		return nil, &definition.UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.Agent.Name, name, set.NamesFor(name))}
+		return nil, &definition.UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.Agent.Name, name, set.NamesFor(name)), Unsure: set.Partial()}
 	}
 	return side, nil
 }

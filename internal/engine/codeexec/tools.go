@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,6 +88,9 @@ func (x *Execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.S
 	set.MadeFor(active)
 	for _, note := range notes {
 		set.Note(note)
+	}
+	if slices.ContainsFunc(servers, func(s remoteTools) bool { return s.err != nil }) {
+		set.MarkPartial()
 	}
 	x.mu.Lock()
 	if x.within == side || x.within == nil && (x.now == nil || x.now == side) {

@@ -128,17 +128,32 @@ func (c *Runner) QueueMessage(ctx context.Context, call effects.Call) error {
 	return final(err)
 }
 
-// QueueTool queues a call of a tool on the firing's thread.
+// QueueTool queues a call of a tool on the firing's thread under the firing's key, so that a repeat has no effect. It waits for an agent that
+// is not ready. An agent without such a tool is a mistake, which the firing's error says: the call is not queued.
 func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 	args := call.Firing.Args
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	payload, err := json.Marshal(store.QueuedTool{Name: call.Target.Queue.Name, Arguments: args, HookDepth: call.HookDepth})
+	ctx, leave := c.opts.Held.Attach(ctx, call.Thread.ID)
+	defer leave()
+	x, err := c.opts.Executions.External(ctx, call.Thread.ID)
 	if err != nil {
-		return err
+		return final(err) // a *definition.NotReadyError waits
 	}
-	return final(c.opts.Store.Apply(ctx, call.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Key: "tool:" + call.Key, Kind: store.InboxTool, Payload: payload}}))
+	defer x.Close()
+	err = x.Host.Tools.QueueTool(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, call.Target.Queue.Name, args)
+	var unknown *definition.UnknownError
+	if errors.As(err, &unknown) {
+		if unknown.Unsure {
+			return &effects.WaitError{Err: err}
+		}
+		return &effects.FinalError{Text: err.Error()}
+	}
+	if errors.Is(context.Cause(ctx), cancelcause.ErrTerminal) {
+		return &effects.CanceledError{Text: "the thread was terminated"}
+	}
+	return final(err)
 }
 
 // final makes an error final that no further attempt would mend.
