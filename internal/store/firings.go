@@ -141,9 +141,9 @@ type DueRecord struct {
 	Schedule      EffectSchedule
 	Was           *EffectSchedule
 	ResetFailures bool
-	Firings       []Firing // existing ones stay as they are
-	Skips         []EffectSkip
-	Cancel        []FiringKey // firings that the new ones replace, perhaps some of these too
+	Firings       []Firing     // existing ones stay as they are
+	Skips         []EffectSkip // one of a thread and reason that begins at the same due time, and ends later, replaces the stored one
+	Cancel        []FiringKey  // firings that the new ones replace, perhaps some of these too
 	// Requests are requests by hand that the record answers. Each is answered once: ErrConflict if one was already, or if a firing by hand
 	// exists.
 	Requests []string
@@ -212,7 +212,8 @@ type FiringStore interface {
 	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
 	// AnsweredRequests returns those of the requests by hand that were answered, within the last two days at least.
 	AnsweredRequests(ctx context.Context, effectID string, requests ...string) ([]string, error)
-	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones. It keeps which due times fired.
+	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones. It keeps which due times fired, and the
+	// newest record of skipped due times, because the next ones may belong to it.
 	PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error
 	// StoredEffects lists effects with a schedule that has not changed since a time, in the order of their ids.
 	StoredEffects(ctx context.Context, after string, before time.Time, limit int) ([]string, error)

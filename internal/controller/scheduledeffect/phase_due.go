@@ -11,16 +11,6 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Reasons why a due time did not fire (EFF-07).
-const (
-	SkippedMissed    = "Missed"
-	SkippedSuspended = "Suspended"
-	SkippedPaused    = "Paused"
-	SkippedForbidden = "Forbidden"
-	SkippedLimit     = "LimitReached"
-	SkippedThreads   = "TooManyThreads"
-)
-
 const (
 	// onTime is how late a due time may be recorded and still count as punctual. It covers a restart of the manager.
 	onTime = 10 * time.Second
@@ -36,6 +26,7 @@ const (
 func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	record := &store.DueRecord{Was: d.was, ResetFailures: d.was != nil && d.now.Fingerprint != d.was.Fingerprint}
 	b := &batch{schedule: d, record: record, at: r.Clock.Now()}
+	before := d.now
 	var err error
 	if b.spent, err = r.spending(ctx, d); err != nil {
 		return true, err
@@ -60,6 +51,7 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 		return false, nil
 	}
 	if err := r.write(ctx, b); err != nil {
+		d.now = before // the status speaks of what is stored
 		return true, err
 	}
 	for i := range record.Firings {
@@ -72,6 +64,9 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 func (r *Reconciler) write(ctx context.Context, b *batch) error {
 	d, record := b.schedule, b.record
 	record.Schedule = d.now
+	for i := range b.skipped {
+		record.Skips = append(record.Skips, b.skipped[i].EffectSkip)
+	}
 	if err := r.Store.RecordDue(ctx, *record); err != nil {
 		return fmt.Errorf("record what is due: %w", err)
 	}
@@ -81,11 +76,7 @@ func (r *Reconciler) write(ctx context.Context, b *batch) error {
 		d.active = append([]store.Firing{*f}, d.active...)
 		d.recent = append([]store.Firing{*f}, d.recent...)
 	}
-	for _, k := range record.Skips {
-		skipped.WithLabelValues(d.object.Namespace, k.Reason).Add(float64(k.Count))
-		r.tell(d.object, k.Reason, describe(k))
-		d.skips = []store.EffectSkip{k}
-	}
+	r.tellSkips(b)
 	if len(record.Firings) > 0 {
 		r.Engine.WakeEffects()
 	}
@@ -95,10 +86,11 @@ func (r *Reconciler) write(ctx context.Context, b *batch) error {
 // batch gathers what one reconcile records.
 type batch struct {
 	*schedule
-	record *store.DueRecord
-	at     time.Time
-	spent  map[string]float64 // the cost of ended firings by day
-	missed time.Time          // due times up to it are beyond the limit of catching up
+	record  *store.DueRecord
+	skipped []skipRecord // what did not fire
+	at      time.Time
+	spent   map[string]float64 // the cost of ended firings by day
+	missed  time.Time          // due times up to it are beyond the limit of catching up
 }
 
 // limit returns how many late due times All fires.
@@ -349,34 +341,3 @@ func (b *batch) admit(f *store.Firing) bool {
 func waitsInTurn(f *store.Firing) bool {
 	return f.Status == store.FiringQueued && f.Origin != store.OriginBackfill
 }
-
-// skip records due times that do not fire.
-func (b *batch) skip(first, last time.Time, count int64, reason, detail string) {
-	b.now.Skipped += count
-	if n := len(b.record.Skips); n > 0 { // one record for what follows each other for the same reason
-		if k := &b.record.Skips[n-1]; k.Reason == reason && k.ThreadID == "" && k.Detail == detail {
-			k.Until, k.Count = last.UnixMicro(), k.Count+count
-			return
-		}
-	}
-	b.record.Skips = append(b.record.Skips, store.EffectSkip{EffectID: b.now.EffectID, Due: first.UnixMicro(), Until: last.UnixMicro(), Count: count, Reason: reason, Detail: detail})
-}
-
-func (b *batch) skipThread(due time.Time, threadID, reason, detail string) {
-	b.now.Skipped++
-	b.record.Skips = append(b.record.Skips, store.EffectSkip{EffectID: b.now.EffectID, Due: due.UnixMicro(), Until: due.UnixMicro(), ThreadID: threadID, Count: 1, Reason: reason, Detail: detail})
-}
-
-// describe returns a record of skipped due times as a sentence.
-func describe(k store.EffectSkip) string {
-	text := fmt.Sprintf("%d due times from %s to %s did not fire: %s", k.Count, utc(k.Due), utc(k.Until), k.Reason)
-	if k.Count == 1 {
-		text = fmt.Sprintf("the due time %s did not fire: %s", utc(k.Due), k.Reason)
-	}
-	if k.Detail != "" {
-		text += " (" + k.Detail + ")"
-	}
-	return text
-}
-
-func utc(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339) }

@@ -38,11 +38,13 @@ type schedule struct {
 	// now is was, changed by this reconcile.
 	now      store.EffectSchedule
 	active   []store.Firing
-	recent   []store.Firing // the newest, whether they ended or not
-	skips    []store.EffectSkip
+	recent   []store.Firing     // the newest, whether they ended or not
+	skips    []store.EffectSkip // the newest records of what did not fire
 	threads  []target
 	beyond   []target      // matched by the selector, but too many
 	nextAt   time.Time     // the next due time, with jitter; zero if there is none
+	failed   bool          // an error ended the reconcile
+	sought   bool          // nextAt is known
 	over     bool          // nothing fires any more
 	recorded bool          // something was recorded by this reconcile
 	unseen   bool          // the status does not speak of the present spec yet
@@ -72,11 +74,11 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 		r.readArgs,       // what it passes on
 		r.checkTarget,    // report an Effect or a Tool that is not ready; firings wait for it
 		r.recordDue,      // record what is due, once (EFF-04), and what does not fire (EFF-07)
+		r.planNext,       // find the next due time
 		r.byHand,         // record what a person asked for
 		r.release,        // start what waited for an earlier firing
 		r.runThreads,     // create Threads from the template, and watch them
 		r.prune,          // keep the history within its limits
-		r.planNext,       // find the next due time
 	} {
 		stop, err := step(ctx, d)
 		if failed = err; stop || err != nil {
@@ -159,7 +161,7 @@ func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error)
 	if d.recent, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Limit: recentFirings}); err != nil {
 		return true, fmt.Errorf("read the newest firings: %w", err)
 	}
-	if d.skips, err = r.Store.EffectSkips(ctx, id, 1); err != nil {
+	if d.skips, err = r.Store.EffectSkips(ctx, id, recentSkips); err != nil {
 		return true, fmt.Errorf("read what did not fire: %w", err)
 	}
 	return false, nil
@@ -176,6 +178,7 @@ func firstCursor(o *skeinv1.ScheduledEffect) int64 {
 
 // planNext finds the next due time, and whether there is anything left to do.
 func (r *Reconciler) planNext(_ context.Context, d *schedule) (bool, error) {
+	d.sought = true
 	if d.over {
 		d.nextAt = time.Time{}
 	} else if next := d.plan.Next(time.UnixMicro(d.now.Cursor)); !next.IsZero() {

@@ -184,7 +184,7 @@ func (s Store) PruneFirings(ctx context.Context, effectID string, succeeded, fai
 		if err := t.Write(t.Ctx, queries.PruneRequests, effectID, t.Now-keptRequests.Microseconds()); err != nil {
 			return err
 		}
-		return t.Write(t.Ctx, queries.PruneSkips, effectID, effectID, failed)
+		return t.Write(t.Ctx, queries.PruneSkips, effectID, effectID, max(failed, 1))
 	})
 }
 

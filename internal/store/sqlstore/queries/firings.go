@@ -89,8 +89,10 @@ const (
 	StoredEffects     = `SELECT effect_id FROM effect_schedule WHERE effect_id > ? AND updated_at < ? ORDER BY effect_id LIMIT ?`
 
 	skipColumns = `effect_id, due, until, thread_id, count, reason, detail, recorded_at`
-	AddSkip     = `INSERT INTO effect_skip (` + skipColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (effect_id, due, thread_id, reason) DO NOTHING`
-	Skips       = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC, thread_id, reason LIMIT ?`
+	AddSkip     = `INSERT INTO effect_skip (` + skipColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (effect_id, due, thread_id, reason) DO UPDATE SET until = excluded.until, count = excluded.count, recorded_at = excluded.recorded_at
+		WHERE excluded.until > effect_skip.until`
+	Skips = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC, thread_id, reason LIMIT ?`
 
 	EndedEffects = `SELECT DISTINCT effect_id, namespace, name FROM effect_firing
 		WHERE effect_id > ? AND origin = '' AND ended_at > 0 AND ended_at < ? ORDER BY effect_id LIMIT ?`

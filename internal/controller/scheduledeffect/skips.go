@@ -1,0 +1,122 @@
+package scheduledeffect
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Reasons why a due time did not fire (EFF-07).
+const (
+	SkippedMissed    = "Missed"
+	SkippedSuspended = "Suspended"
+	SkippedPaused    = "Paused"
+	SkippedForbidden = "Forbidden"
+	SkippedLimit     = "LimitReached"
+	SkippedThreads   = "TooManyThreads"
+)
+
+// recentSkips is how many records of due times that did not fire are read, to go on with one of them. Each thread has its own.
+const recentSkips = 100
+
+// skipRecord is a record of due times that did not fire, as a batch writes it.
+type skipRecord struct {
+	store.EffectSkip
+	continues bool  // it replaces a stored record that began earlier
+	added     int64 // how many due times this batch added
+}
+
+// skip records due times that do not fire.
+func (b *batch) skip(first, last time.Time, count int64, reason, detail string) {
+	b.note(store.EffectSkip{EffectID: b.now.EffectID, Due: first.UnixMicro(), Until: last.UnixMicro(), Count: count, Reason: reason, Detail: detail})
+}
+
+// skipThread records a due time that does not fire for one thread.
+func (b *batch) skipThread(due time.Time, threadID, reason, detail string) {
+	b.note(store.EffectSkip{EffectID: b.now.EffectID, Due: due.UnixMicro(), Until: due.UnixMicro(), ThreadID: threadID, Count: 1, Reason: reason, Detail: detail})
+}
+
+// note records due times that do not fire. What follows each other for the same reason is one record, over several reconciles too: a
+// schedule of every second that is suspended for a month has one record and one Event.
+func (b *batch) note(k store.EffectSkip) {
+	b.now.Skipped += k.Count
+	for i := range slices.Backward(b.skipped) {
+		if r := &b.skipped[i]; r.ThreadID == k.ThreadID {
+			if follows(&r.EffectSkip, &k) && !b.firedAfter(b.record.Firings, &r.EffectSkip) {
+				r.Until, r.Count, r.added = k.Until, r.Count+k.Count, r.added+k.Count
+				return
+			}
+			b.skipped = append(b.skipped, skipRecord{EffectSkip: k, added: k.Count})
+			return
+		}
+	}
+	if r := b.newestSkip(k.ThreadID); r != nil && follows(r, &k) && !b.firedAfter(b.record.Firings, r) && !b.firedAfter(b.recent, r) && !b.unclear(r) {
+		longer := *r
+		longer.Until, longer.Count = k.Until, r.Count+k.Count
+		b.skipped = append(b.skipped, skipRecord{EffectSkip: longer, continues: true, added: k.Count})
+		return
+	}
+	b.skipped = append(b.skipped, skipRecord{EffectSkip: k, added: k.Count})
+}
+
+// newestSkip returns the stored record of a thread with the latest due times; nil if there is none.
+func (b *batch) newestSkip(threadID string) (newest *store.EffectSkip) {
+	for i := range b.skips {
+		if k := &b.skips[i]; k.ThreadID == threadID && (newest == nil || k.Until > newest.Until) {
+			newest = k
+		}
+	}
+	return newest
+}
+
+// follows reports whether due times may go on a record: they come later, for the same reason, and nobody asked for them by hand. Each
+// request by hand has a record of its own. Its time is never a whole second.
+func follows(r, k *store.EffectSkip) bool {
+	byHand := r.Due%time.Second.Microseconds() != 0 || k.Due%time.Second.Microseconds() != 0
+	return r.Reason == k.Reason && r.Detail == k.Detail && k.Due > r.Until && !byHand
+}
+
+// firedAfter reports whether the schedule has fired since a record, for its thread if it has one.
+func (b *batch) firedAfter(firings []store.Firing, r *store.EffectSkip) bool {
+	return slices.ContainsFunc(firings, func(f store.Firing) bool {
+		return f.Due > r.Until && f.Origin != store.OriginManual && (r.ThreadID == "" || f.ThreadID == r.ThreadID)
+	})
+}
+
+// unclear reports whether the newest firings that were read do not reach back to a record.
+func (b *batch) unclear(r *store.EffectSkip) bool {
+	n := len(b.recent)
+	return n >= recentFirings && b.recent[n-1].Due > r.Until
+}
+
+// tellSkips counts what did not fire, and tells of each new record.
+func (r *Reconciler) tellSkips(b *batch) {
+	d := b.schedule
+	for i := range b.skipped {
+		k := &b.skipped[i]
+		skipped.WithLabelValues(d.object.Namespace, k.Reason).Add(float64(k.added))
+		if !k.continues {
+			r.tell(d.object, k.Reason, describe(k.EffectSkip))
+		}
+		d.skips = slices.DeleteFunc(d.skips, func(old store.EffectSkip) bool {
+			return old.Due == k.Due && old.ThreadID == k.ThreadID && old.Reason == k.Reason
+		})
+		d.skips = slices.Insert(d.skips, 0, k.EffectSkip)
+	}
+}
+
+// describe returns a record of skipped due times as a sentence.
+func describe(k store.EffectSkip) string {
+	text := fmt.Sprintf("%d due times from %s to %s did not fire: %s", k.Count, utc(k.Due), utc(k.Until), k.Reason)
+	if k.Count == 1 {
+		text = fmt.Sprintf("the due time %s did not fire: %s", utc(k.Due), k.Reason)
+	}
+	if k.Detail != "" {
+		text += " (" + k.Detail + ")"
+	}
+	return text
+}
+
+func utc(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339) }
