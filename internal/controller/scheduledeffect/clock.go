@@ -21,9 +21,11 @@ const (
 
 // ClockSource returns a source that enqueues all effects that have not finished when the clock has been set forward, or the machine was
 // suspended. The workqueue waits until a time has passed, which says nothing about the clock then. A clock that was set back
-// needs nothing: an object that is reconciled too early waits again.
+// needs nothing: an object that is reconciled too early waits again. The source also gives the reconciler the workqueue, so that an error puts
+// off no due time.
 func (r *Reconciler) ClockSource() source.Source {
 	return source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		r.queue.use(q)
 		go r.followClock(ctx, q)
 		return nil
 	})

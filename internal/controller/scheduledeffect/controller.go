@@ -65,6 +65,7 @@ type Reconciler struct {
 	Options
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
+	queue         dueQueue
 	deleted       sync.Map // by ctrl.Request: the UID of a deleted object with a schedule
 	underWay      underWay
 }
@@ -132,6 +133,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	// Notifications of later changes cause another reconcile.
 	r.notifications.Begin(req)
 	s := &scope{req: req, object: &skeinv1.ScheduledEffect{}, at: r.Clock.Now()}
+	result, err := r.reconcile(ctx, s)
+	if err != nil {
+		r.wakeWhenDue(s) // the backoff of an error puts off no due time
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+	req := s.req
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)

@@ -3,6 +3,7 @@ package scheduledeffect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -48,16 +49,18 @@ func (r *Reconciler) release(ctx context.Context, d *schedule) (bool, error) {
 	return false, nil
 }
 
-// runThreads creates the Thread of each firing of a template, and records the end of its first run.
+// runThreads creates the Thread of each firing of a template, and records the end of its first run. An error with one Thread keeps no
+// other from being created.
 func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) {
+	var failed []error
 	for i := range d.active {
 		if f := &d.active[i]; f.Status == store.FiringRunning {
-			if err := r.runThread(ctx, d, f); err != nil {
-				return true, err
-			}
+			failed = append(failed, r.runThread(ctx, d, f))
 		}
 	}
-	return r.endReplaced(ctx, d)
+	_, err := r.endReplaced(ctx, d)
+	err = errors.Join(append(failed, err)...)
+	return err != nil, err
 }
 
 // endReplaced deletes the Threads of firings that were canceled, because a later firing replaced them.

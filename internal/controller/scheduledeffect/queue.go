@@ -2,6 +2,7 @@ package scheduledeffect
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -57,4 +58,47 @@ func (r *Reconciler) priority(o client.Object) int {
 		return duePriority
 	}
 	return restPriority
+}
+
+// dueQueue is the workqueue of the controller, once that has started.
+type dueQueue struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
+}
+
+func (q *dueQueue) use(queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = queue
+}
+
+// wake reconciles an object after a time, or sooner if it waits for less.
+func (q *dueQueue) wake(req ctrl.Request, after time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch queue := q.queue.(type) {
+	case nil:
+	case priorityqueue.PriorityQueue[ctrl.Request]:
+		queue.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: ptr.To(duePriority)}, req)
+	default:
+		queue.AddAfter(req, after)
+	}
+}
+
+// wakeWhenDue reconciles an object whose reconcile failed at its next due time at the latest. Otherwise the due time would wait for the
+// backoff of the error, which may have nothing to do with it.
+func (r *Reconciler) wakeWhenDue(s *scope) {
+	now := r.Clock.Now()
+	var due time.Time
+	switch d := s.schedule; {
+	case d != nil && d.plan != nil:
+		if due = d.plan.Next(now.Add(-d.jitter)); !due.IsZero() {
+			due = due.Add(d.jitter)
+		}
+	case s.object.UID != "" && planned(s.object):
+		due = kube.DueTime(s.object)
+	}
+	if due.After(now) && !s.gone && s.object.Status.CompletionTime == nil {
+		r.queue.wake(s.req, due.Sub(now))
+	}
 }
