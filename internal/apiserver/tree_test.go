@@ -93,9 +93,12 @@ var _ = Describe("effects, children and runs", func() {
 		Expect(t.Effects(ctx, "", runtimeclient.Page{Limit: 1})).To(And(HaveField("Effects", HaveLen(1)), HaveField("HasMore", true)))
 		Expect(t.RemoveScheduledEffect(ctx, id)).To(BeTrue())
 		Expect(t.RemoveScheduledEffect(ctx, id)).To(BeFalse())
-		for _, bad := range []runtimev1.NewEffect{{}, {Name: "x", Delay: -1}} {
+		for _, bad := range []runtimev1.NewEffect{{}, {Name: "x", Delay: -1}, {Name: "x", Delay: 365*24*3600*1000 + 1}} {
 			_, err := t.Schedule(ctx, bad)
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			if bad.Name != "" {
+				Expect(err).To(MatchError(ContainSubstring("delay: it must be the delay in milliseconds: a number from 0, which is now, to a year")))
+			}
 		}
 		e.effects.err = &definition.NotReadyError{Reason: "ReferenceNotFound", Message: `there is no Effect "x"`}
 		_, err = t.Schedule(ctx, runtimev1.NewEffect{Name: "x"})

@@ -23,6 +23,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
 )
 
 // Phases of a ScheduledEffect.
@@ -73,7 +74,10 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 	if err := effects.CheckArgs(req.Args); err != nil {
 		return "", &domain.InvalidError{Field: "args", Message: err.Error()}
 	}
-	at := skeinv1.NewTimestamp(e.clock.Now().Add(max(req.Delay, 0)).Truncate(time.Microsecond))
+	if req.Delay < 0 || req.Delay > tool.MaxEffectDelay { // the doors in front of this one check too; none may be forgotten
+		return "", &domain.InvalidError{Field: "delay", Message: "it must be " + tool.EffectDelay}
+	}
+	at := skeinv1.NewTimestamp(e.clock.Now().Add(req.Delay).Truncate(time.Microsecond))
 	s := &skeinv1.ScheduledEffect{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       thread.Namespace,
@@ -269,16 +273,14 @@ func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error
 	return string(s.UID), nil
 }
 
-// waits reports whether a ScheduledEffect has not fired yet. One of a single time with policies of its own is Active or
-// Suspended until then. One with schedules waits for its next time, until there is none.
+// waits reports whether a ScheduledEffect has not fired yet. One of a single time with policies of its own, or that was run by hand, has a
+// next time until then, whatever is under way. One with schedules waits for its next time, until there is none.
 func waits(s *skeinv1.ScheduledEffect) bool {
 	switch s.Status.Phase {
 	case "", EffectPending:
 		return true
-	case "Active", "Suspended":
-		return len(s.Spec.Schedules) > 0 || s.Status.Active == 0
-	case "Paused":
-		return len(s.Spec.Schedules) > 0
+	case "Active", "Suspended", "Paused":
+		return len(s.Spec.Schedules) > 0 || s.Status.NextTime != nil
 	}
 	return false
 }

@@ -188,6 +188,11 @@ var _ = Describe("Effects", func() {
 		var invalid *thread.InvalidError
 		Expect(errors.As(err, &invalid)).To(BeTrue())
 		Expect(invalid).To(HaveValue(And(HaveField("Field", "args"), HaveField("Message", HavePrefix("the arguments have 1048584 bytes, more than the limit of 1048576")))))
+		for _, delay := range []time.Duration{-1, 365*24*time.Hour + 1} {
+			_, err = port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c0", Name: "later", Delay: delay})
+			Expect(errors.As(err, &invalid)).To(BeTrue())
+			Expect(invalid).To(HaveValue(And(HaveField("Field", "delay"), HaveField("Message", "it must be the delay in milliseconds: a number from 0, which is now, to a year"))))
+		}
 		id, err := port.Schedule(ctx, parent, ports.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(Equal("uid-1"))

@@ -76,6 +76,12 @@ type MemoryQuery struct {
 	Limit        int
 }
 
+// MaxEffectDelay is the longest delay of an effect.
+const MaxEffectDelay = 365 * 24 * time.Hour
+
+// EffectDelay says what the delay of an effect may be. Every way to schedule one answers a wrong delay with it.
+const EffectDelay = "the delay in milliseconds: a number from 0, which is now, to a year"
+
 // Effects schedules effects of the thread (EFF-01). cause is derived from a call's id, so that a repeated call
 // schedules the same effect.
 type Effects interface {

@@ -34,7 +34,7 @@ var _ = Describe("Effects", func() {
 		create(ctx, harness.Effect(ns, "remind-me", remind), harness.CodeTool(ns, "plan", `
 export default async (state: any) => {
   const told: string[] = [];
-  const tries: [string, any][] = [['remind_mee', 0], ['acme/remind', 0], ['remind_me', NaN], ['remind_me', -1], ['remind_me', '5'], ['remind_me', 5n], ['remind_me', Infinity], ['', 0]];
+  const tries: [string, any][] = [['remind_mee', 0], ['acme/remind', 0], ['remind_me', NaN], ['remind_me', -1], ['remind_me', '5'], ['remind_me', 5n], ['remind_me', Infinity], ['remind_me', 366 * 24 * 3600 * 1000], ['', 0]];
   for (const [name, delay] of tries) {
     try { told.push('scheduled ' + await state.scheduleEffect(name, {}, delay)); } catch (e: any) { told.push(e.message); }
   }
@@ -48,7 +48,7 @@ export default async (state: any) => {
 			return `there is no Effect "` + name + `" in namespace "` + ns + `": create it first; existing Effects: remind-me`
 		}
 		const delay = "state.scheduleEffect: argument 3 must be the delay in milliseconds: a number from 0, which is now, to a year"
-		want := must(json.Marshal([]any{[]string{missing("remind-mee"), missing("acme.remind"), delay, delay, delay, delay, delay,
+		want := must(json.Marshal([]any{[]string{missing("remind-mee"), missing("acme.remind"), delay, delay, delay, delay, delay, delay,
 			"state.scheduleEffect: argument 1 must be the effect's name, a string that is not empty"}, 0}))
 		Expect(res.Result).To(MatchJSON(want), res.Error)
 
@@ -59,6 +59,11 @@ export default async (state: any) => {
 		Expect(content).To(Equal(missing("remind-mee")))
 		_, err = golang(t).ScheduleEffect(ctx, "remind_mee", nil, time.Hour)
 		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("existing Effects: remind-me"))))
+
+		for _, wrong := range []time.Duration{-time.Second, 366 * 24 * time.Hour} {
+			_, err = golang(t).ScheduleEffect(ctx, "remind_me", nil, wrong)
+			Expect(err).To(And(kind(runtimeclient.ErrInvalid), MatchError(ContainSubstring("delay: it must be the delay in milliseconds: a number from 0, which is now, to a year"))))
+		}
 
 		By("a ScheduledEffect that names an Effect which comes later")
 		declared := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "early"}, Spec: skeinv1.ScheduledEffectSpec{

@@ -186,6 +186,7 @@ var refused = []struct{ kind, spec, says string }{
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, at: 1767225600}`, "spec.at"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: "*/5 * * * *"}`, "use a duration"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: -5m}`, "use a duration"},
+	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 8761h}`, "give a delay from 0s, which is now, to 8760h, which is a year, or set at"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: "a b", after: 1h}`, "spec.effect"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, schedules: ["@daily"], startingDeadlineSeconds: 10000000000}`, "spec.startingDeadlineSeconds"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1h, ttlSecondsAfterFinished: -1}`, "spec.ttlSecondsAfterFinished"},

@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
 )
 
 // Handler serves the scheduled effects of a thread.
@@ -44,9 +45,6 @@ func (h *Handler) List(c *call.Call) error {
 	return c.WriteJSON(http.StatusOK, list)
 }
 
-// maxDelay is the longest delay of an effect: a hundred years, in milliseconds.
-const maxDelay = 100 * 365 * 24 * int64(time.Hour/time.Millisecond)
-
 // Schedule answers POST effects.
 func (h *Handler) Schedule(c *call.Call) error {
 	var n runtimev1.NewEffect
@@ -56,8 +54,8 @@ func (h *Handler) Schedule(c *call.Call) error {
 	switch {
 	case n.Name == "":
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueRequired, "name", "set it to the name of an Effect, or to package/effect")
-	case n.Delay < 0 || n.Delay > maxDelay:
-		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "delay", "it must be from 0, which means now, to a hundred years, in milliseconds")
+	case n.Delay < 0 || n.Delay > tool.MaxEffectDelay.Milliseconds():
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "delay", "it must be "+tool.EffectDelay)
 	}
 	// The cause determines the name of the object, so that a repeat with the same key schedules nothing new.
 	cause := "api:" + uuid.NewString()

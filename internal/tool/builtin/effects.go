@@ -15,7 +15,7 @@ func effects(h *tool.Host) []tool.Tool {
 			`{"type":"object","required":["name"],"additionalProperties":false,"properties":{
 				"name":{"type":"string","pattern":"^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)?$","description":"Name of the effect, or package/effect"},
 				"args":{"type":"object","description":"Arguments for it"},
-				"delayMs":{"type":"number","minimum":0,"maximum":31536000000,"description":"Delay in milliseconds; 0, at once, by default"}}}`,
+				"delayMs":{"type":"number","minimum":0,"maximum":31536000000,"description":"The delay in milliseconds: a number from 0, which is now and the default, to a year"}}}`,
 			func(ctx context.Context, call tool.Call, a scheduleArgs) tool.Result {
 				id, err := h.Effects.Schedule(ctx, call.ID, a.Name, a.Args, time.Duration(a.DelayMs*float64(time.Millisecond)))
 				if err != nil {

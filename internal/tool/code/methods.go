@@ -90,14 +90,12 @@ func scheduleEffect(ctx context.Context, c *stateCall) (any, error) {
 	delay := 0.0
 	if v := c.arg(2); v != nil {
 		var ok bool
-		if delay, ok = v.(float64); !ok || !(delay >= 0 && delay <= maxDelayMs) { // NaN fails both comparisons
-			return nil, c.wrong(2, "the delay in milliseconds: a number from 0, which is now, to a year")
+		if delay, ok = v.(float64); !ok || !(delay >= 0 && delay <= float64(tool.MaxEffectDelay.Milliseconds())) { // NaN fails both comparisons
+			return nil, c.wrong(2, tool.EffectDelay)
 		}
 	}
 	return c.host.Effects.Schedule(ctx, c.key(), name, args, time.Duration(delay*float64(time.Millisecond)))
 }
-
-const maxDelayMs = 366 * 24 * 3600 * 1000
 
 func getScheduledEffects(ctx context.Context, c *stateCall) (any, error) {
 	name, err := c.optionalText(0, "effect's name")
