@@ -93,7 +93,9 @@ type ScheduledEffectSpec struct {
 	// +optional
 	At *Timestamp `json:"at,omitempty"`
 
-	// After is the delay from the object's creation; "0s" fires at once.
+	// After is the delay from the object's creation, up to a year; "0s" fires at once.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="give a delay from 0s, which is now, to 8760h, which is a year, or set at"
 	// +optional
 	After *metav1.Duration `json:"after,omitempty"`
 
@@ -242,6 +244,10 @@ type ScheduledEffectStatus struct {
 	// Active is how many firings are under way.
 	// +optional
 	Active int32 `json:"active,omitempty"`
+
+	// Fired is how many due times of the schedules have fired, as maxFirings counts them. Firings by hand do not count.
+	// +optional
+	Fired int64 `json:"fired,omitempty"`
 
 	// Skipped is how many due times did not fire.
 	// +optional

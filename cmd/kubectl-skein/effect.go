@@ -232,7 +232,7 @@ func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) err
 		jitter = effectplan.Jitter(o)
 	}
 	if most := o.Spec.MaxFirings; most != nil {
-		n = int(min(int64(n), *most))
+		n = int(min(int64(n), max(*most-firedOf(o), 0)))
 	}
 	loc, err := recurrence.Location(o.Spec.TimeZone)
 	if err != nil {
@@ -255,10 +255,21 @@ func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) err
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if o.Spec.Suspend {
+	switch {
+	case o.Spec.Suspend:
 		fmt.Fprintln(p.ErrOut, "It is suspended: these times do not fire until you resume it.")
+	case o.Status.Phase == "Paused":
+		fmt.Fprintln(p.ErrOut, "It is paused after failures: these times do not fire until a firing by hand succeeds, or its times are changed.")
 	}
 	return nil
+}
+
+// firedOf returns how many of its maxFirings an object has used. One that is not applied yet fires once more when it is created, if it says so.
+func firedOf(o *skeinv1.ScheduledEffect) int64 {
+	if o.UID == "" && o.Spec.RunOnCreation && !o.Spec.Suspend {
+		return 1
+	}
+	return o.Status.Fired
 }
 
 // dueTime returns when a one-time effect is due. The delay of an object that is not applied yet counts from now.

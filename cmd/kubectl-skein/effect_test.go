@@ -52,6 +52,24 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Expect(got.out).To(MatchRegexp(`^(\S+T2[23]:00:00Z +\w{3} \S+ 00:00:00 CES?T\n){2}$`), got.err)
 	})
 
+	It("leaves out times that maxFirings does not allow any more", func(ctx SpecContext) {
+		o := daily(c.ns, "thrice")
+		o.Spec.MaxFirings = new(int64(3))
+		Expect(api.Create(ctx, o)).To(Succeed())
+		Expect(strings.Count(c.run("effect", "next", "thrice").out, "\n")).To(Equal(3))
+		fired := func(n int64) {
+			GinkgoHelper()
+			o := get(ctx, "thrice")
+			o.Status.Fired = n
+			Expect(api.Status().Update(ctx, o)).To(Succeed())
+		}
+		fired(2)
+		Expect(strings.Count(c.run("effect", "next", "thrice").out, "\n")).To(Equal(1))
+		fired(4) // maxFirings was lowered
+		got := c.run("effect", "next", "thrice")
+		Expect(got.out + got.err).To(Equal("No due time is left.\n"))
+	})
+
 	It("asks for firings with annotations", func(ctx SpecContext) {
 		got := c.run("effect", "run", "daily")
 		Expect(got.out).To(Equal("scheduledeffect/daily fires now\n"), got.err)
@@ -115,6 +133,8 @@ var _ = Describe("The next times of a file", Label("EFF-07"), func() {
 		Expect(out).To(Equal("2092-02-29T00:00:00Z\n2096-02-29T00:00:00Z\n"))
 		_, out, _ = next(`{effect: e, schedules: ["@daily"], maxFirings: 3, startTime: "2090-01-01T00:00:00Z"}`)
 		Expect(out).To(Equal("2090-01-01T00:00:00Z\n2090-01-02T00:00:00Z\n2090-01-03T00:00:00Z\n"))
+		_, out, _ = next(`{effect: e, schedules: ["@daily"], maxFirings: 3, runOnCreation: true, startTime: "2090-01-01T00:00:00Z"}`)
+		Expect(strings.Count(out, "\n")).To(Equal(2), "one is used by its creation")
 		_, out, _ = next(`{effect: e, at: "2090-01-01T00:00:00Z"}`)
 		Expect(out).To(Equal("2090-01-01T00:00:00Z\n"))
 		_, out, errOut = next(`{effect: e, at: "2020-01-01T00:00:00Z"}`)

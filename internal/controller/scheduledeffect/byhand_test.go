@@ -260,16 +260,20 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 
 	It("are possible for an effect of one time, beside its own time", func(ctx SpecContext) {
 		w := newWorld(ctx)
-		w.thread(ctx)
+		row, err := w.Store.Thread(ctx, string(w.thread(ctx).UID))
+		Expect(err).NotTo(HaveOccurred())
+		port := kube.NewEffects(w.Client, w.Client, w.Store, w.Clock, kube.NewEffectQuota(0, 0))
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.Schedules, s.Spec.ThreadRef, s.Spec.At = nil, &skeinv1.LocalRef{Name: "t"}, ptr.To(skeinv1.NewTimestamp(Start.Add(time.Minute)))
 		})
 		w.settle(ctx)
 		w.ask(ctx, skeinv1.AnnotationRunAt, at(0))
-		w.pass(ctx, time.Second)
+		w.pass(ctx, 2*time.Second)
 		Expect(w.fired(ctx)).To(Equal([]string{"0s manual pending"}))
+		Expect(port.List(ctx, row, "")).To(ConsistOf(HaveField("ScheduledAt", Start.Add(time.Minute).UnixMicro())), "its own time is still to come")
 		w.pass(ctx, time.Minute)
 		Expect(w.fired(ctx)).To(Equal([]string{"0s manual pending", "1m0s schedule pending"}))
+		Expect(port.List(ctx, row, "")).To(BeEmpty())
 	})
 
 	It("fire nothing again that the history has forgotten", Label("EFF-04"), func(ctx SpecContext) {

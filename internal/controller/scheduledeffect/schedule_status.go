@@ -34,6 +34,7 @@ func (r *Reconciler) tell(o *skeinv1.ScheduledEffect, reason, message string) {
 
 // finishSchedule writes the status and says when to reconcile again.
 func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed error) (ctrl.Result, error) {
+	d.failed = failed != nil
 	result, err := r.writeStatus(ctx, d.scope, failed)
 	if failed == nil && d.again {
 		result.RequeueAfter = time.Millisecond
@@ -60,18 +61,11 @@ func (d *schedule) compute(w conditions.Writer) {
 	if d.plan == nil || d.now.EffectID == "" {
 		return // nothing was read
 	}
-	status.NextTime = nil
-	if !d.nextAt.IsZero() {
-		status.NextTime = ptr.To(metav1.NewTime(d.nextAt.Truncate(time.Second)))
-	}
-	if len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from
-		status.ScheduledAt = 0
-		if !d.nextAt.IsZero() {
-			status.ScheduledAt = d.nextAt.UnixMicro()
-		}
+	if d.sought || !d.failed { // an error takes back nothing
+		d.computeNext(status)
 	}
 	status.Active = int32(len(d.active))
-	status.Skipped = d.now.Skipped
+	status.Fired, status.Skipped = d.now.Fired, d.now.Skipped
 	if len(d.skips) > 0 {
 		k := d.skips[0]
 		status.LastSkip = &skeinv1.EffectSkip{Time: seconds(k.Due), Until: seconds(k.Until), Count: k.Count, Reason: k.Reason}
@@ -93,6 +87,20 @@ func (d *schedule) compute(w conditions.Writer) {
 	d.computePhase(w, ended)
 }
 
+// computeNext sets the next due time.
+func (d *schedule) computeNext(status *skeinv1.ScheduledEffectStatus) {
+	status.NextTime = nil
+	if !d.nextAt.IsZero() {
+		status.NextTime = ptr.To(metav1.NewTime(d.nextAt.Truncate(time.Second)))
+	}
+	if len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from
+		status.ScheduledAt = 0
+		if !d.nextAt.IsZero() {
+			status.ScheduledAt = d.nextAt.UnixMicro()
+		}
+	}
+}
+
 var outcomes = map[store.FiringStatus]string{store.FiringSucceeded: "Succeeded", store.FiringFailed: "Failed", store.FiringCanceled: "Canceled"}
 
 func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
@@ -105,7 +113,7 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 		if ended != nil {
 			status.CompletionTime = ptrTime(time.UnixMicro(ended.EndedAt))
 		}
-		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonSucceeded, "no due time is left")
+		d.computeComplete(w, ended)
 		return
 	case d.object.Spec.Suspend:
 		status.Phase = phaseSuspended
@@ -127,6 +135,21 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 			return
 		}
 	}
+}
+
+// computeComplete sets how it ended. A schedule has done what it says when no due time is left; an effect of one time when that firing succeeded.
+func (d *schedule) computeComplete(w conditions.Writer, ended *store.Firing) {
+	reason, message := skeinv1.ReasonSucceeded, "no due time is left"
+	if len(d.object.Spec.Schedules) == 0 && ended != nil {
+		history := "kubectl skein effect history " + d.object.Name + " says why"
+		switch ended.Status {
+		case store.FiringFailed:
+			reason, message = skeinv1.ReasonFailed, "the firing failed: "+history
+		case store.FiringCanceled:
+			reason, message = skeinv1.ReasonCanceled, "the firing was canceled before it had ended: "+history
+		}
+	}
+	w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, reason, message)
 }
 
 func seconds(micros int64) metav1.Time {

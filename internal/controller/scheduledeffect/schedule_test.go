@@ -251,7 +251,7 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 		Expect(dues(ctx, s)).To(HaveLen(2))
 		Finish(ctx, e, s, store.FiringSucceeded, "")
 		reconcile(ctx, s)
-		Expect(s.Status).To(And(HaveField("Phase", "Finished"), HaveField("NextTime", BeNil()), HaveField("CompletionTime", Not(BeNil()))))
+		Expect(s.Status).To(And(HaveField("Phase", "Finished"), HaveField("NextTime", BeNil()), HaveField("CompletionTime", Not(BeNil())), HaveField("Fired", int64(2))))
 		e.Clock.Step(2 * time.Minute)
 		Reconcile(ctx, r, s)
 		Expect(client.IgnoreNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s))).To(Succeed())
