@@ -49,7 +49,7 @@ type ModelHeader struct {
 // ModelSpec says how to reach a model.
 // +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || has(self.script) || (has(self.capabilities) && has(self.capabilities.embeddings) && self.capabilities.embeddings)",message="a scripted model needs spec.script, the steps to play, unless it is one for embeddings (spec.capabilities.embeddings)"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || !has(self.script)",message="spec.script belongs to provider scripted only"
-// +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || (has(self.model) && size(self.model) > 0)",message="providers openai and anthropic need spec.model: the model id that the endpoint knows"
+// +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || (has(self.model) && size(self.model) > 0)",message="every provider except scripted needs spec.model: the model id that the endpoint knows"
 // +kubebuilder:validation:XValidation:rule="!has(self.sessions) || self.provider == 'scripted' || (has(self.api) && self.api == 'responses')",message="spec.sessions belongs to api responses of provider openai, and to provider scripted"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'openai' || !has(self.api)",message="spec.api belongs to provider openai only"
 // +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || (!has(self.endpoint) && !has(self.credentials) && !has(self.headers))",message="a scripted model has no endpoint, no credentials and no headers"

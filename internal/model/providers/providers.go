@@ -3,6 +3,8 @@ package providers
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/utils/clock"
@@ -15,6 +17,31 @@ import (
 	"github.com/skein-dev/skein/internal/model/window"
 	"github.com/skein-dev/skein/internal/ownclock"
 )
+
+// registered has the constructor of each provider. A test in hack/doctest compares it with the enum of the API and with the docs.
+var registered = map[skeinv1.ModelProvider]func(model.Config, clock.Clock) (model.Client, error){
+	skeinv1.ProviderOpenAI:    func(c model.Config, _ clock.Clock) (model.Client, error) { return asClient(openai.New(c)) },
+	skeinv1.ProviderAnthropic: func(c model.Config, _ clock.Clock) (model.Client, error) { return asClient(anthropic.New(c)) },
+	skeinv1.ProviderScripted:  func(c model.Config, clk clock.Clock) (model.Client, error) { return asClient(scripted.New(c, clk)) },
+}
+
+// asClient returns the result of a constructor as an interface, which is nil after an error.
+func asClient[C model.Client](c C, err error) (model.Client, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Names returns the names of the providers, sorted.
+func Names() []string {
+	names := make([]string, 0, len(registered))
+	for name := range registered {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	return names
+}
 
 // maxCached limits the number of cached clients, because Models come and go.
 const maxCached = 4096
@@ -124,23 +151,12 @@ func (f *Factory) one(c model.Config) (model.Client, error) {
 
 // bare returns the provider's own client, which does not retry.
 func (f *Factory) bare(c model.Config) (model.Client, error) {
-	var client model.Client
-	var err error
 	if f.network != nil {
 		c.Transport = f.network(c.Namespace)
 	}
-	switch c.Spec.Provider {
-	case skeinv1.ProviderOpenAI:
-		client, err = openai.New(c)
-	case skeinv1.ProviderAnthropic:
-		client, err = anthropic.New(c)
-	case skeinv1.ProviderScripted:
-		client, err = scripted.New(c, f.clock)
-	default:
-		err = model.Errorf(model.KindConfig, "model %s: spec.provider is %q: use openai, anthropic or scripted", c.Name, c.Spec.Provider)
+	create, ok := registered[c.Spec.Provider]
+	if !ok {
+		return nil, model.Errorf(model.KindConfig, "model %s: spec.provider is %q: use one of %s", c.Name, c.Spec.Provider, strings.Join(Names(), ", "))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return client, nil
+	return create(c, f.clock)
 }
