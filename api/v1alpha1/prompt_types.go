@@ -260,25 +260,25 @@ type VariableDeclaration struct {
 // +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait;memory;threads;handoff
 type BuiltinTool string
 
-// The built-in families.
+// The built-in families. docs/tools.md lists the tools of each.
 const (
-	// BuiltinFiles: read_file, write_file, list_files, delete_file, find_files, grep_files.
+	// BuiltinFiles reads, writes and searches the files of the thread.
 	BuiltinFiles BuiltinTool = "files"
-	// BuiltinCode: run_code.
+	// BuiltinCode runs code that the model writes.
 	BuiltinCode BuiltinTool = "code"
-	// BuiltinEffects: schedule_effect, list_effects, cancel_effect.
+	// BuiltinEffects schedules effects of the thread.
 	BuiltinEffects BuiltinTool = "effects"
-	// BuiltinSubagents: subagent_create, subagent_message.
+	// BuiltinSubagents starts subagents and sends them messages.
 	BuiltinSubagents BuiltinTool = "subagents"
-	// BuiltinKV: get_value, set_value.
+	// BuiltinKV keeps values of the thread.
 	BuiltinKV BuiltinTool = "kv"
-	// BuiltinWait: wait, which parks the run for a time.
+	// BuiltinWait parks the run for a time.
 	BuiltinWait BuiltinTool = "wait"
-	// BuiltinMemory: search_memory. The agent needs spec.memory.
+	// BuiltinMemory searches what was said before. The agent needs spec.memory.
 	BuiltinMemory BuiltinTool = "memory"
-	// BuiltinThreads: read_thread. The agent's readThreads says which threads it may read.
+	// BuiltinThreads reads other threads. The agent's readThreads says which.
 	BuiltinThreads BuiltinTool = "threads"
-	// BuiltinHandoff: handoff, which starts a new thread with the context of this one.
+	// BuiltinHandoff starts a new thread with the context of this one.
 	BuiltinHandoff BuiltinTool = "handoff"
 )
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
@@ -12,29 +14,41 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
+// families has the constructor of each family. A test in hack/doctest compares it with the enum of the API and with docs/tools.md.
+var families = map[skeinv1.BuiltinTool]func(context.Context, *tool.Host) ([]tool.Tool, error){
+	skeinv1.BuiltinFiles:     always(files),
+	skeinv1.BuiltinCode:      always(code),
+	skeinv1.BuiltinEffects:   always(effects),
+	skeinv1.BuiltinSubagents: subagents,
+	skeinv1.BuiltinKV:        always(values),
+	skeinv1.BuiltinWait:      always(waiting),
+	skeinv1.BuiltinMemory:    always(memory),
+	skeinv1.BuiltinThreads:   always(threads),
+	skeinv1.BuiltinHandoff:   always(handoff),
+}
+
+// always adapts a constructor that reads nothing, so that it cannot fail.
+func always(make func(*tool.Host) []tool.Tool) func(context.Context, *tool.Host) ([]tool.Tool, error) {
+	return func(_ context.Context, h *tool.Host) ([]tool.Tool, error) { return make(h), nil }
+}
+
+// Names returns the names of the families, sorted.
+func Names() []string {
+	names := make([]string, 0, len(families))
+	for name := range families {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Family returns the tools of a family that can do something at present. It leaves out the others.
 func Family(ctx context.Context, f skeinv1.BuiltinTool, h *tool.Host) ([]tool.Tool, error) {
-	switch f {
-	case skeinv1.BuiltinFiles:
-		return files(h), nil
-	case skeinv1.BuiltinCode:
-		return code(h), nil
-	case skeinv1.BuiltinEffects:
-		return effects(h), nil
-	case skeinv1.BuiltinSubagents:
-		return subagents(ctx, h)
-	case skeinv1.BuiltinKV:
-		return values(h), nil
-	case skeinv1.BuiltinWait:
-		return waiting(), nil
-	case skeinv1.BuiltinMemory:
-		return memory(h), nil
-	case skeinv1.BuiltinThreads:
-		return threads(h), nil
-	case skeinv1.BuiltinHandoff:
-		return handoff(h), nil
+	create, ok := families[f]
+	if !ok {
+		return nil, errors.New("there is no built-in family " + string(f) + ": use one of " + strings.Join(Names(), ", "))
 	}
-	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents, kv, wait, memory, threads or handoff")
+	return create(ctx, h)
 }
 
 // function is a tool whose arguments are decoded into A.

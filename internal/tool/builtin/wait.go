@@ -8,7 +8,7 @@ import (
 )
 
 // waiting returns the family whose tools only take time. The run is parked while they wait.
-func waiting() []tool.Tool {
+func waiting(*tool.Host) []tool.Tool {
 	return []tool.Tool{
 		newTool("wait", "Waits for a time, then goes on. Nothing of this conversation is at work meanwhile.",
 			`{"type":"object","required":["delayMs"],"additionalProperties":false,"properties":{
