@@ -9,6 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/jsonl"
 )
 
 // The TypeScript types of the API name each field that code gets to see of a message.
@@ -31,6 +32,19 @@ func TestTypesNameEachFieldOfAMessage(t *testing.T) {
 			if field != "-" && !regexp.MustCompile(`(?m)^\s*`+field+`\??:`).Match(body[1]) {
 				t.Errorf("the interface %s of builder.d.ts lacks %s, which the record %s has", name, field, of)
 			}
+		}
+	}
+}
+
+// The page on exports names each field of the lines that have messages.
+func TestGuideNamesEachFieldOfAnExportedMessage(t *testing.T) {
+	_, row, _ := strings.Cut(read(t, root, "docs/export.md"), "\n| `message` |")
+	row, _, _ = strings.Cut(row, "\n")
+	of := reflect.TypeFor[jsonl.Message]()
+	for i := range of.NumField() {
+		field, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		if field != "type" && !strings.Contains(row, "`"+field+"`") {
+			t.Errorf("the row of docs/export.md for messages does not name %s", field)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package convert makes wire types of the runtime API from records of the store.
+// Package convert makes wire types of the runtime API from records of the store, and the domain's requests from wire types.
 package convert
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // RetainedList returns a page of threads that have no object.
@@ -79,6 +80,21 @@ func Message(m *store.Message) runtimev1.Message {
 		Status:      string(m.Status), ToolStatus: m.ToolStatus, ReasoningContent: m.ReasoningContent, Side: m.Side, RunID: m.RunID, Usage: m.Usage,
 		Summary: summary(m.Summary),
 	}
+}
+
+// NewMessage converts the description of a message that a client writes.
+func NewMessage(n *runtimev1.NewMessage) thread.NewMessage {
+	m := thread.NewMessage{
+		ID: n.ID, Role: store.Role(n.Role), Name: n.Name, Silent: n.Silent, Metadata: n.Metadata,
+		Attachments: Slice(n.Attachments, func(a runtimev1.Attachment) store.Attachment { return store.Attachment(a) }),
+		ToolCalls:   Slice(n.ToolCalls, func(t runtimev1.ToolCall) store.ToolCall { return store.ToolCall(t) }),
+		ToolCallID:  n.ToolCallID, ToolStatus: n.ToolStatus, IdempotencyKey: n.IdempotencyKey,
+		ParentID: n.ParentID, Depth: n.Depth, Status: store.MessageStatus(n.Status), ReasoningContent: n.ReasoningContent,
+	}
+	if n.Content != "" || len(n.ToolCalls) == 0 && len(n.Attachments) == 0 && n.ToolCallID != "" {
+		m.Content = &n.Content // the result of a tool may be empty; any other empty message has no meaning
+	}
+	return m
 }
 
 func summary(s *store.Summary) *runtimev1.MessageSummary {

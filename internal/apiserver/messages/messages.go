@@ -183,15 +183,7 @@ func newMessage(c *call.Call) (thread.NewMessage, skeinv1.RunPolicy, error) {
 	if len(n.Content) > runtimev1.MaxContentBytes {
 		return thread.NewMessage{}, "", tooLong(c.Name, len(n.Content))
 	}
-	m := thread.NewMessage{
-		ID: n.ID, Role: store.Role(n.Role), Name: n.Name, Silent: n.Silent, Metadata: n.Metadata,
-		Attachments: convert.Slice(n.Attachments, func(a runtimev1.Attachment) store.Attachment { return store.Attachment(a) }),
-		ToolCalls:   convert.Slice(n.ToolCalls, func(t runtimev1.ToolCall) store.ToolCall { return store.ToolCall(t) }),
-		ToolCallID:  n.ToolCallID, ToolStatus: n.ToolStatus, IdempotencyKey: c.IdempotencyKey(n.IdempotencyKey),
-		ParentID: n.ParentID, Depth: n.Depth, Status: store.MessageStatus(n.Status), ReasoningContent: n.ReasoningContent,
-	}
-	if n.Content != "" || len(n.ToolCalls) == 0 && len(n.Attachments) == 0 && n.ToolCallID != "" {
-		m.Content = &n.Content // the result of a tool may be empty; any other empty message has no meaning
-	}
+	m := convert.NewMessage(&n)
+	m.IdempotencyKey = c.IdempotencyKey(n.IdempotencyKey)
 	return m, skeinv1.RunPolicy(n.Policy), nil
 }

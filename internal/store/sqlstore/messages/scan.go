@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
-// rest holds the fields of a message that most messages lack, stored in one column.
+// rest holds the fields of a message that most messages lack, stored in one column, which is NULL when all are empty.
 type rest struct {
 	Name             string             `json:"name,omitempty"`
 	ToolCalls        []store.ToolCall   `json:"calls,omitempty"`
@@ -24,13 +24,12 @@ type rest struct {
 }
 
 func restOf(m *store.Message) (any, error) {
-	if m.Name == "" && len(m.ToolCalls) == 0 && m.ParentID == "" && len(m.Metadata) == 0 && len(m.Attachments) == 0 &&
-		m.ToolStatus == "" && m.ReasoningContent == "" && len(m.Usage) == 0 && m.Side == "" && m.Summary == nil {
-		return nil, nil
-	}
 	data, err := json.Marshal(rest{m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments, m.ToolStatus, m.ReasoningContent, m.Usage, m.Side, m.Summary})
 	if err != nil {
 		return nil, fmt.Errorf("message %s cannot be written as JSON: %w", m.ID, err)
+	}
+	if string(data) == "{}" {
+		return nil, nil
 	}
 	return string(data), nil
 }
