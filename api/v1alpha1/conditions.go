@@ -44,7 +44,7 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonProgressing: work is under way.
 	ReasonProgressing = "Progressing"
-	// ReasonInternalError: Skein could not do its part; it tries again.
+	// ReasonInternalError: Skein could not do its part; it tries again. A run that failed for it is not tried again: the manager's log has details.
 	ReasonInternalError = "InternalError"
 )
 
@@ -126,6 +126,8 @@ const (
 	ReasonParentTerminated = "ParentTerminated"
 	// ReasonSessionEnded: a child that is not resumable gave its result.
 	ReasonSessionEnded = "SessionEnded"
+	// ReasonPurged: the data of the thread is being removed, so that it ends without its hooks.
+	ReasonPurged = "Purged"
 	// ReasonActive: not terminated.
 	ReasonActive = "Active"
 )
@@ -160,7 +162,8 @@ const (
 	ReasonImageUnavailable = "ImageUnavailable"
 	// ReasonUnschedulable: no node takes the pods.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonQuotaExceeded: a ResourceQuota of the namespace leaves no room for the pods, or a ThreadQuota for the Thread.
+	// ReasonQuotaExceeded: a ResourceQuota of the namespace leaves no room for the pods, or a ThreadQuota for the Thread. Of a run: the
+	// namespace has used up its tokens or its cost of the day.
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonQuotaHasRoom: no bound of the ThreadQuota is reached.
 	ReasonQuotaHasRoom = "QuotaHasRoom"
@@ -168,6 +171,80 @@ const (
 	ReasonPodsRefused = "PodsRefused"
 	// ReasonProcessMode: the manager runs sandboxes as local processes, so the pool makes no pods.
 	ReasonProcessMode = "ProcessMode"
+)
+
+// Reasons of runs that did not succeed, in status.lastRun.reason. InternalError and QuotaExceeded are also among them.
+const (
+	// ReasonModelUnavailable: the endpoint refuses connections or answers 429 or 5xx.
+	ReasonModelUnavailable = "ModelUnavailable"
+	// ReasonModelTimeout: the answer took longer than spec.timeout.
+	ReasonModelTimeout = "ModelTimeout"
+	// ReasonModelBadAnswer: the provider's answer does not follow its protocol.
+	ReasonModelBadAnswer = "ModelBadAnswer"
+	// ReasonModelRefused: the provider refused the request: 4xx.
+	ReasonModelRefused = "ModelRefused"
+	// ReasonModelFailed: the provider, or a script, says that it failed.
+	ReasonModelFailed = "ModelFailed"
+	// ReasonModelInvalid: the Model cannot be used as it is declared.
+	ReasonModelInvalid = "ModelInvalid"
+	// ReasonMaxStepsReached: the turn or the run made as many model calls as maxSteps allows, and has not ended.
+	ReasonMaxStepsReached = "MaxStepsReached"
+	// ReasonMaxSessionTurnsReached: the session had as many turns as maxSessionTurns allows, which is not a failure.
+	ReasonMaxSessionTurnsReached = "MaxSessionTurnsReached"
+	// ReasonMaxTokensReached: the run used as many tokens as its limits allow.
+	ReasonMaxTokensReached = "MaxTokensReached"
+	// ReasonMaxCostReached: the run cost as much as its limits allow.
+	ReasonMaxCostReached = "MaxCostReached"
+	// ReasonMaxDurationReached: the run worked for as long as its limits allow.
+	ReasonMaxDurationReached = "MaxDurationReached"
+	// ReasonInvalidLimits: the limits of the run cannot be read.
+	ReasonInvalidLimits = "InvalidLimits"
+	// ReasonEnvUnreadable: a variable of the thread cannot be opened.
+	ReasonEnvUnreadable = "EnvUnreadable"
+	// ReasonContextTooLarge: not even the prompt and the newest turn fit the model's context window, or the provider says that they do not.
+	ReasonContextTooLarge = "ContextTooLarge"
+	// ReasonInvalidAnswer: the answer does not fit the prompt's responseSchema, even after one retry.
+	ReasonInvalidAnswer = "InvalidAnswer"
+	// ReasonInvalidTools: the prompt's tools cannot be offered.
+	ReasonInvalidTools = "InvalidTools"
+	// ReasonInvalidInput: the message is not an input that the side's handler accepts.
+	ReasonInvalidInput = "InvalidInput"
+	// ReasonInvalidOutput: what the side's handler returned does not fit its output schema.
+	ReasonInvalidOutput = "InvalidOutput"
+	// ReasonHandlerFailed: the side's handler threw; the thread's log has the stack.
+	ReasonHandlerFailed = "HandlerFailed"
+	// ReasonHandlerTimeout: the side's handler took longer than its timeout.
+	ReasonHandlerTimeout = "HandlerTimeout"
+	// ReasonSessionFailed: the model called the agent's sessionFail tool.
+	ReasonSessionFailed = "SessionFailed"
+	// ReasonStoppedByUser: a user stopped the thread.
+	ReasonStoppedByUser = "StoppedByUser"
+	// ReasonTerminated: the thread was terminated.
+	ReasonTerminated = "Terminated"
+	// ReasonCancelled: a user cancelled this run.
+	ReasonCancelled = "Cancelled"
+	// ReasonInterrupted: a message took the place of the run.
+	ReasonInterrupted = "Interrupted"
+	// ReasonRolledBack: a message took the place of the run, and what the run had appended was removed.
+	ReasonRolledBack = "RolledBack"
+	// ReasonDestroyed: the conversation of the thread was destroyed.
+	ReasonDestroyed = "Destroyed"
+	// ReasonThreadDeleted: the Thread was deleted, and its data is kept.
+	ReasonThreadDeleted = "ThreadDeleted"
+)
+
+// Reasons that only Events have. Other Events have the reason of a condition or of a run.
+const (
+	// ReasonAdopted: the Thread took the retained data of spec.threadID.
+	ReasonAdopted = "Adopted"
+	// ReasonServerUnreachable: the MCP server of a Tool does not answer.
+	ReasonServerUnreachable = "ServerUnreachable"
+	// ReasonServerReachable: the MCP server of a Tool answers again.
+	ReasonServerReachable = "ServerReachable"
+	// ReasonRunFailed: the last run failed for a reason that is not recorded.
+	ReasonRunFailed = "RunFailed"
+	// ReasonHandedOver: the conversation passed from one Agent to another.
+	ReasonHandedOver = "HandedOver"
 )
 
 // Labels and annotations that Skein sets or reads.

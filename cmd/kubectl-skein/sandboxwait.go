@@ -18,9 +18,6 @@ import (
 // are over by then.
 const explainAfter = time.Second
 
-// reasonSandboxStarting means that a call waits for the thread's sandbox.
-const reasonSandboxStarting = "SandboxStarting"
-
 // explainSandbox says on standard error why the thread's sandbox does not start, until stop is called. Calls outside
 // of a run have no condition in the Thread object, so it watches the thread's sandbox pods.
 func (p *plugin) explainSandbox(ctx context.Context, t *runtimeclient.Thread) (stop func(), err error) {
@@ -82,7 +79,7 @@ func podEnds(p *corev1.Pod) bool {
 
 // podBlocker returns what keeps a pod from being ready, as Kubernetes says it.
 func podBlocker(p *corev1.Pod) blocker {
-	b := blocker{reason: reasonSandboxStarting, message: "pod " + p.Name + " is not ready yet"}
+	b := blocker{reason: "SandboxStarting", message: "pod " + p.Name + " is not ready yet"}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	crds := flag.String("crds", "config/crd/bases", "folder of the CustomResourceDefinitions")
-	reasons := flag.String("reasons", "api/v1alpha1/conditions.go,internal/engine/failure/failure.go", "files that declare conditions and reasons, comma-separated")
+	reasons := flag.String("reasons", "api/v1alpha1/conditions.go", "files that declare conditions and reasons, comma-separated")
 	wire := flag.String("wire", "api/runtime/v1alpha1", "folder of the runtime API's wire types")
 	flag.Parse()
 	var out bytes.Buffer

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/deltas"
@@ -23,7 +24,7 @@ import (
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
 	if limit := r.MaxSteps(); r.record.Steps-r.Checkpoint.Turn.Before >= limit {
-		return false, failure.New(failure.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
+		return false, failure.New(skeinv1.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if err := r.limits.Over(r.record.Steps, &r.usage); err != nil {
 		return false, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/calls"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -161,7 +162,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", false, err
 		}
 		if r.Deserted() {
-			return "", false, failure.New(failure.ReasonCancelled, "the code that called it has ended")
+			return "", false, failure.New(skeinv1.ReasonCancelled, "the code that called it has ended")
 		}
 		wrong, _ := r.conv.Repaired()
 		d := plan.Next(r.conv, r.record.ID, r.Side(), wrong, r.Checkpoint.Waits, r.Parallel())

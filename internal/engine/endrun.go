@@ -3,10 +3,10 @@ package engine
 import (
 	"context"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/clip"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/runtrace"
@@ -48,12 +48,12 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 }
 
 func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
-	text, reason := stoppedText, failure.ReasonStoppedByUser
+	text, reason := stoppedText, skeinv1.ReasonStoppedByUser
 	switch s.Kind {
 	case cancelcause.Interrupt, cancelcause.Rollback:
 		return r.giveWay(ctx, s)
 	case cancelcause.Cancel:
-		text, reason = cancelledText, failure.ReasonCancelled
+		text, reason = cancelledText, skeinv1.ReasonCancelled
 	case cancelcause.ByUser:
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.Reason
@@ -64,7 +64,7 @@ func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
 // this run then waits for the next one.
 func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	record := r.record
-	record.Status, record.Reason, record.Message = store.RunStopped, failure.ReasonInterrupted, s.Reason
+	record.Status, record.Reason, record.Message = store.RunStopped, skeinv1.ReasonInterrupted, s.Reason
 	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.Thread, r.Agent)
 	tx := r.newTransaction("stop")
 	if s.Kind == cancelcause.Rollback {
@@ -72,7 +72,7 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 		if err != nil {
 			return err
 		}
-		record.Reason, record.Message = failure.ReasonRolledBack, clip.Text(taken.String(), runlog.MaxMessage)
+		record.Reason, record.Message = skeinv1.ReasonRolledBack, clip.Text(taken.String(), runlog.MaxMessage)
 		tx.add(gone...)
 		tx.add(runlog.Event(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {

@@ -10,7 +10,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -103,6 +102,6 @@ var _ = Describe("Required variables", Label("ENV-06"), func() {
 		Expect(ring.Use(fresh)).To(BeTrue())
 		start(w)
 		send(ctx, w, id, "go")
-		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonEnvUnreadable), HaveField("Message", ContainSubstring("key"))))
+		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonEnvUnreadable), HaveField("Message", ContainSubstring("key"))))
 	})
 })

@@ -11,7 +11,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -47,13 +46,13 @@ var _ = Describe("Failures", func() {
 		send(ctx, w, id, "again")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 	},
-		Entry(nil, &model.Error{Kind: model.KindUnreachable, Message: "what happened"}, failure.ReasonModelUnavailable),
-		Entry(nil, &model.Error{Kind: model.KindTimeout, Message: "what happened"}, failure.ReasonModelTimeout),
-		Entry(nil, &model.Error{Kind: model.KindBadAnswer, Message: "what happened"}, failure.ReasonModelBadAnswer),
-		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 503, Passing: true, Message: "what happened"}, failure.ReasonModelUnavailable),
-		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 401, Message: "what happened"}, failure.ReasonModelRefused),
-		Entry(nil, &model.Error{Kind: model.KindFailed, Message: "what happened"}, failure.ReasonModelFailed),
-		Entry(nil, &model.Error{Kind: model.KindConfig, Message: "what happened"}, failure.ReasonModelInvalid),
+		Entry(nil, &model.Error{Kind: model.KindUnreachable, Message: "what happened"}, skeinv1.ReasonModelUnavailable),
+		Entry(nil, &model.Error{Kind: model.KindTimeout, Message: "what happened"}, skeinv1.ReasonModelTimeout),
+		Entry(nil, &model.Error{Kind: model.KindBadAnswer, Message: "what happened"}, skeinv1.ReasonModelBadAnswer),
+		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 503, Passing: true, Message: "what happened"}, skeinv1.ReasonModelUnavailable),
+		Entry(nil, &model.Error{Kind: model.KindStatus, Status: 401, Message: "what happened"}, skeinv1.ReasonModelRefused),
+		Entry(nil, &model.Error{Kind: model.KindFailed, Message: "what happened"}, skeinv1.ReasonModelFailed),
+		Entry(nil, &model.Error{Kind: model.KindConfig, Message: "what happened"}, skeinv1.ReasonModelInvalid),
 	)
 
 	It("of a script count as played, so that the next message goes on behind them", Label("AGT-06"), func(ctx SpecContext) {
@@ -81,7 +80,7 @@ var _ = Describe("Failures", func() {
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "one")
 		r := rest(ctx, w, id)
-		Expect(r.Reason).To(Equal(failure.ReasonInternalError))
+		Expect(r.Reason).To(Equal(skeinv1.ReasonInternalError))
 		Expect(r.Message).NotTo(ContainSubstring("canary"))
 		send(ctx, w, id, "two")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))

@@ -30,10 +30,10 @@ func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) er
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunSucceeded, "", ""
 	if end.Failed {
-		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, failure.ReasonSessionFailed, end.Text
+		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, skeinv1.ReasonSessionFailed, end.Text
 	}
 	if end.Turns > 0 {
-		r.record.Reason = failure.ReasonMaxSessionTurnsReached
+		r.record.Reason = skeinv1.ReasonMaxSessionTurnsReached
 		r.record.Message = fmt.Sprintf("the session had %d turns, which is its limit (maxSessionTurns)", end.Turns)
 	}
 	if end.Append {
@@ -150,7 +150,7 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 	}
 	tx.saveScopes(true)
 	tx.putRun(record)
-	if record.Reason == failure.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
+	if record.Reason == skeinv1.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = stop.ParkOnly(r.over)

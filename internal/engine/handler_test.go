@@ -16,7 +16,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -142,11 +141,11 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
 		start(w)
 		id := makeThread(ctx, w, "a")
 		run := say(ctx, id, `{"kind":"other"}`)
-		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(failure.ReasonInvalidInput, And(ContainSubstring("no input that Strict takes"), ContainSubstring("kind: "))))
+		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(skeinv1.ReasonInvalidInput, And(ContainSubstring("no input that Strict takes"), ContainSubstring("kind: "))))
 		run = say(ctx, id, `{"kind":"bad"}`)
-		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(failure.ReasonInvalidOutput, ContainSubstring("ok: ")))
+		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(skeinv1.ReasonInvalidOutput, ContainSubstring("ok: ")))
 		run = say(ctx, id, `{"kind":"throw"}`)
-		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(failure.ReasonHandlerFailed, Equal("the handler failed: RangeError: too far")))
+		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(skeinv1.ReasonHandlerFailed, Equal("the handler failed: RangeError: too far")))
 		Expect(events(ctx, id, store.EventHandlerLog)).To(ContainElement(And(ContainSubstring("RangeError: too far"), ContainSubstring("handler.ts:"))))
 	})
 
@@ -156,7 +155,7 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		start(w)
 		id := makeThread(ctx, w, "a")
 		run := say(ctx, id, text)
-		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(failure.ReasonInvalidInput, Equal("the message is no input that Strict takes: "+want)))
+		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(skeinv1.ReasonInvalidInput, Equal("the message is no input that Strict takes: "+want)))
 	},
 		Entry("valibot, the text of { message }", `v.object({ message: v.pipe(v.string(), v.minLength(5, 'say more than that')) })`, "hi", "message: say more than that"),
 		Entry("valibot, a number", `v.pipe(v.number(), v.minValue(10, 'ten or more'))`, "5", "ten or more"),
@@ -208,9 +207,9 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		start(w)
 		id := makeThread(ctx, w, "a")
 		run := say(ctx, id, "gpt-9")
-		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(failure.ReasonHandlerFailed, And(ContainSubstring(`"openai/gpt-9"`), ContainSubstring("handler.models"))))
+		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(skeinv1.ReasonHandlerFailed, And(ContainSubstring(`"openai/gpt-9"`), ContainSubstring("handler.models"))))
 		run = say(ctx, id, "broken")
-		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(failure.ReasonModelFailed, ContainSubstring("no such thing")))
+		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(skeinv1.ReasonModelFailed, ContainSubstring("no such thing")))
 	})
 
 	It("has models call its tools, and give objects", func(ctx SpecContext) {
@@ -337,11 +336,11 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
 		Eventually(func() []string { return events(ctx, id, store.EventHandlerLog) }).ShouldNot(BeEmpty())
-		Expect(e.Stop(ctx, id, failure.ReasonStoppedByUser)).To(Succeed())
+		Expect(e.Stop(ctx, id, skeinv1.ReasonStoppedByUser)).To(Succeed())
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunStopped))
 		id = makeThread(ctx, w, "b")
 		run := say(ctx, id, "go")
-		Expect(run.Reason).To(Equal(failure.ReasonHandlerTimeout), run.Message)
+		Expect(run.Reason).To(Equal(skeinv1.ReasonHandlerTimeout), run.Message)
 	})
 
 	It("is asked once more when its sandbox is lost", Label("COD-09"), func(ctx SpecContext) {

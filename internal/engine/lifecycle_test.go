@@ -13,7 +13,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -45,7 +44,7 @@ var _ = Describe("Stopping and terminating", func() {
 		send(ctx, w, id, "go")
 		running(ctx, id)
 		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
-		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", failure.ReasonStoppedByUser), HaveField("Message", "enough")))
+		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", skeinv1.ReasonStoppedByUser), HaveField("Message", "enough")))
 		send(ctx, w, id, "quick")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: (stopped by user)", "user: quick", "assistant: quick"}))
@@ -59,7 +58,7 @@ var _ = Describe("Stopping and terminating", func() {
 		running(ctx, id)
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		Eventually(func() store.Run { return lastRun(ctx, w, id) }).Should(And(
-			HaveField("Status", store.RunTerminated), HaveField("Reason", failure.ReasonTerminated)))
+			HaveField("Status", store.RunTerminated), HaveField("Reason", skeinv1.ReasonTerminated)))
 		t, err := w.Store.Thread(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(t.TerminatedAt).NotTo(BeZero())

@@ -17,7 +17,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -59,10 +58,10 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 			Expect(lines[len(lines)-1]).To(HavePrefix("assistant: (error: the run "))
 		}
 	},
-		Entry("steps", skeinv1.RunLimits{MaxSteps: ptr.To[int32](3)}, failure.ReasonMaxStepsReached, 3),
-		Entry("tokens", skeinv1.RunLimits{MaxTokens: ptr.To[int64](250)}, failure.ReasonMaxTokensReached, 3),
-		Entry("cost", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("0.002"))}, failure.ReasonMaxCostReached, 2),
-		Entry("the first that is reached", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("1")), MaxTokens: ptr.To[int64](100)}, failure.ReasonMaxTokensReached, 1),
+		Entry("steps", skeinv1.RunLimits{MaxSteps: ptr.To[int32](3)}, skeinv1.ReasonMaxStepsReached, 3),
+		Entry("tokens", skeinv1.RunLimits{MaxTokens: ptr.To[int64](250)}, skeinv1.ReasonMaxTokensReached, 3),
+		Entry("cost", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("0.002"))}, skeinv1.ReasonMaxCostReached, 2),
+		Entry("the first that is reached", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("1")), MaxTokens: ptr.To[int64](100)}, skeinv1.ReasonMaxTokensReached, 1),
 	)
 
 	DescribeTable("count what both sides do", Label("AGT-02"), func(ctx SpecContext, limits skeinv1.RunLimits, reason string, steps int) {
@@ -75,9 +74,9 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 		r := rest(ctx, w, id)
 		Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", reason), HaveField("Steps", steps)))
 	},
-		Entry("steps", skeinv1.RunLimits{MaxSteps: ptr.To[int32](3)}, failure.ReasonMaxStepsReached, 3),
-		Entry("tokens", skeinv1.RunLimits{MaxTokens: ptr.To[int64](250)}, failure.ReasonMaxTokensReached, 3),
-		Entry("cost", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("0.002"))}, failure.ReasonMaxCostReached, 2),
+		Entry("steps", skeinv1.RunLimits{MaxSteps: ptr.To[int32](3)}, skeinv1.ReasonMaxStepsReached, 3),
+		Entry("tokens", skeinv1.RunLimits{MaxTokens: ptr.To[int64](250)}, skeinv1.ReasonMaxTokensReached, 3),
+		Entry("cost", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("0.002"))}, skeinv1.ReasonMaxCostReached, 2),
 	)
 
 	It("end one that takes too long, in the middle of a call", func(ctx SpecContext) {
@@ -99,7 +98,7 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 		send(ctx, w, id, "go")
 		Eventually(asked).Should(BeClosed())
 		clock.Step(time.Hour)
-		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonMaxDurationReached)))
+		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonMaxDurationReached)))
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant: (error: the run worked for 30m0s, which is its limit (limits.maxDuration))"))
 	})
 
@@ -154,6 +153,6 @@ var _ = Describe("A limit of time that is lowered while a run waits", Label("RUN
 		limits(time.Millisecond)
 		_, err := e.Decide(ctx, id, list[0].ToolCallID, store.Approval{Approved: true, By: "ada"})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonMaxDurationReached)))
+		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonMaxDurationReached)))
 	})
 })

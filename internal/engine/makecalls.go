@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/calls"
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
@@ -79,7 +80,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case o.Panicked:
-		return failure.New(failure.ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
+		return failure.New(skeinv1.ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
 	case o.Result.Wait != nil:
 		r.Checkpoint.AddWait(call.ID, *o.Result.Wait, r.CallID(), r.engine.now())
 		return nil

@@ -9,7 +9,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -112,7 +111,7 @@ var _ = Describe("Quotas of a namespace", Label("K8S-11"), func() {
 		id := makeThread(ctx, w, "agent")
 		send(ctx, w, id, "go")
 		r := rest(ctx, w, id)
-		Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonQuotaExceeded), HaveField("Steps", 3)))
+		Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonQuotaExceeded), HaveField("Steps", 3)))
 		Expect(r.Message).To(ContainSubstring("wait until midnight UTC"))
 		send(ctx, w, id, "again")
 		Eventually(func() string { t, _ := w.Store.Thread(ctx, id); return t.Waits }).WithContext(ctx).Should(ContainSubstring("tokens a day"))

@@ -1,15 +1,15 @@
 package engine
 
 import (
-	"github.com/skein-dev/skein/internal/engine/failure"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // quotes are the reasons of runs whose messages have text that a model or code wrote.
 var quotes = map[string]bool{
-	failure.ReasonSessionFailed: true, failure.ReasonInvalidAnswer: true, failure.ReasonInvalidInput: true, failure.ReasonInvalidOutput: true,
-	failure.ReasonHandlerFailed: true, failure.ReasonHandlerTimeout: true, failure.ReasonRolledBack: true, failure.ReasonInvalidTools: true,
+	skeinv1.ReasonSessionFailed: true, skeinv1.ReasonInvalidAnswer: true, skeinv1.ReasonInvalidInput: true, skeinv1.ReasonInvalidOutput: true,
+	skeinv1.ReasonHandlerFailed: true, skeinv1.ReasonHandlerTimeout: true, skeinv1.ReasonRolledBack: true, skeinv1.ReasonInvalidTools: true,
 }
 
 // Shown returns the message of a run as objects show it: without text of the conversation, which must stay out of them (K8S-07). What

@@ -18,7 +18,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -179,7 +178,7 @@ var _ = Describe("What a model reads", Label("AGT-05"), func() {
 			id := makeThread(ctx, w, "a")
 			send(ctx, w, id, strings.Repeat("x", 4000))
 			r := rest(ctx, w, id)
-			Expect(r.Reason).To(Equal(failure.ReasonContextTooLarge))
+			Expect(r.Reason).To(Equal(skeinv1.ReasonContextTooLarge))
 			Expect(r.Message).To(And(ContainSubstring("more than the 500"), ContainSubstring("spec.capabilities.contextWindow")))
 			Expect(m.requests()).To(BeEmpty())
 		})
@@ -271,7 +270,7 @@ var _ = Describe("What a model reads", Label("AGT-05"), func() {
 			send(ctx, w, id, "go")
 			r := rest(ctx, w, id)
 			Expect(r.Status).To(Equal(store.RunFailed))
-			Expect(r.Reason).To(Equal(failure.ReasonInvalidAnswer))
+			Expect(r.Reason).To(Equal(skeinv1.ReasonInvalidAnswer))
 			Expect(r.Message).To(ContainSubstring("not valid JSON"))
 			Expect(m.requests()).To(HaveLen(2))
 		})

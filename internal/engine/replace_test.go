@@ -12,7 +12,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -73,7 +72,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 			first := busy(ctx, id, "hang", 1)
 			_, err := queue(ctx, by, id, "instead", skeinv1.RunPolicyInterrupt, "k")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(w.Store.Run(ctx, id, first.ID)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", failure.ReasonInterrupted)))
+			Expect(w.Store.Run(ctx, id, first.ID)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", skeinv1.ReasonInterrupted)))
 			Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(HaveLen(2))
 			rest(ctx, w, id)
 			Expect(told(ctx, w, id)).To(Equal([]string{"user: hang", "assistant: (interrupted by a new message)", "user: instead", "assistant: echo: instead"}))
@@ -99,7 +98,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: hello", "assistant: echo: hello", "user: instead", "assistant: echo: instead"}))
 		r, err := w.Store.Run(ctx, id, first.ID)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(r).To(HaveValue(And(HaveField("Status", store.RunStopped), HaveField("Reason", failure.ReasonRolledBack),
+		Expect(r).To(HaveValue(And(HaveField("Status", store.RunStopped), HaveField("Reason", skeinv1.ReasonRolledBack),
 			HaveField("Message", And(HavePrefix("3 messages were taken back"), ContainSubstring("set_value ("))))))
 		Expect(w.Store.Value(ctx, id, "k")).To(MatchJSON(`1`))
 		events, err := w.Store.Events(ctx, id, 0, 0)
@@ -171,7 +170,7 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 		Expect(e.CancelRun(ctx, id, "sess_none", "")).To(MatchError(store.ErrNotFound))
 
 		Expect(e.CancelRun(ctx, id, run.ID, "no more")).To(Succeed())
-		Expect(w.Store.Run(ctx, id, run.ID)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", failure.ReasonCancelled), HaveField("Message", "no more")))
+		Expect(w.Store.Run(ctx, id, run.ID)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", skeinv1.ReasonCancelled), HaveField("Message", "no more")))
 		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(HaveLen(3))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: echo: one", "user: hang", "assistant: (cancelled by user)", "user: waits", "assistant: echo: waits"}))

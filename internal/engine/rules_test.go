@@ -10,7 +10,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -71,7 +70,7 @@ var _ = Describe("The rules of a side", Label("AGT-01"), func() {
 				Expect(r.Status).To(Equal(store.RunSucceeded))
 				Expect(lines[len(lines)-1]).To(Equal("assistant: all done"))
 			} else {
-				Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonSessionFailed), HaveField("Message", "no way")))
+				Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonSessionFailed), HaveField("Message", "no way")))
 				Expect(lines[len(lines)-1]).To(Equal("assistant: no way"))
 			}
 			stop()
@@ -85,7 +84,7 @@ var _ = Describe("The rules of a side", Label("AGT-01"), func() {
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
 		r := rest(ctx, w, id)
-		Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonMaxStepsReached), HaveField("Steps", 3)))
+		Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonMaxStepsReached), HaveField("Steps", 3)))
 		lines := told(ctx, w, id)
 		Expect(lines[len(lines)-1]).To(HavePrefix("assistant: (error: the turn made 3 model calls"))
 	})
@@ -193,6 +192,6 @@ var _ = Describe("Tool calls", Label("TOL-02"), func() {
 		start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Expect(rest(ctx, w, id)).To(And(HaveField("Reason", failure.ReasonInvalidTools), HaveField("Message", ContainSubstring("rename one"))))
+		Expect(rest(ctx, w, id)).To(And(HaveField("Reason", skeinv1.ReasonInvalidTools), HaveField("Message", ContainSubstring("rename one"))))
 	})
 })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/compaction"
@@ -101,7 +102,7 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 		return err
 	}
 	if r.limits, err = limits.Of(rules.Limits); err != nil {
-		return failure.New(failure.ReasonInvalidLimits, "%v", err)
+		return failure.New(skeinv1.ReasonInvalidLimits, "%v", err)
 	}
 	defer r.limits.KeepTime(r.engine.opts.Clock, r.Checkpoint.Worked, cancel)()
 	err = r.loop(ctx, items)
@@ -125,7 +126,7 @@ func guard(log logr.Logger, runID string, fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", runID, "stack", string(debug.Stack()))
-			err = failure.New(failure.ReasonInternalError, "internal error: see the manager's log for run %s", runID)
+			err = failure.New(skeinv1.ReasonInternalError, "internal error: see the manager's log for run %s", runID)
 		}
 	}()
 	return fn()

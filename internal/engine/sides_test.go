@@ -13,7 +13,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
@@ -60,7 +59,7 @@ var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 			enginetest.Dual(enginetest.Script(enginetest.Say("b heard {{.Last.Content}}"))))
 		Expect(sided(ctx, w, id)).To(Equal([]string{
 			"user: go", "a assistant: a heard go", "b assistant: b heard a heard go", "a assistant: a heard b heard a heard go"}))
-		Expect(run).To(And(HaveField("Status", store.RunSucceeded), HaveField("Reason", failure.ReasonMaxSessionTurnsReached),
+		Expect(run).To(And(HaveField("Status", store.RunSucceeded), HaveField("Reason", skeinv1.ReasonMaxSessionTurnsReached),
 			HaveField("Message", ContainSubstring("had 3 turns")), HaveField("Steps", 3)))
 		Expect(eventsOf(ctx, w, id, store.EventTurnEnded)).To(HaveExactElements(
 			MatchJSON(`{"side":"a","turn":1,"next":"b"}`), MatchJSON(`{"side":"b","turn":2,"next":"a"}`)))
@@ -73,7 +72,7 @@ var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 
 	It("has a limit for those that do not say", func(ctx SpecContext) {
 		_, run := play(ctx, enginetest.Script(enginetest.Say("x")), enginetest.Dual(enginetest.Script(enginetest.Say("y"))))
-		Expect(run).To(And(HaveField("Steps", 50), HaveField("Reason", failure.ReasonMaxSessionTurnsReached)))
+		Expect(run).To(And(HaveField("Steps", 50), HaveField("Reason", skeinv1.ReasonMaxSessionTurnsReached)))
 	})
 
 	It("shows each side the other as a user, and nothing of its calls, thoughts and prompt", func(ctx SpecContext) {
@@ -110,7 +109,7 @@ var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 		id, run := play(ctx, enginetest.Script(enginetest.Say("a: {{.Last.Content}}")), enginetest.Dual(
 			ofSide(func(s *skeinv1.AgentSide) { s.SessionFail = &skeinv1.SessionTool{Name: "give_up"} }),
 			enginetest.Script(enginetest.Call("give_up", map[string]any{"message": "no way"}), enginetest.Call("give_up", map[string]any{"message": "again"}))))
-		Expect(run).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonSessionFailed), HaveField("Message", "no way")))
+		Expect(run).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonSessionFailed), HaveField("Message", "no way")))
 		send(ctx, w, id, "try")
 		Expect(rest(ctx, w, id)).To(HaveField("Message", "again"))
 		lines := sided(ctx, w, id)
@@ -121,7 +120,7 @@ var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 		loop := skeinv1.ScriptStep{Times: ptr.To[int32](0), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("get_value", map[string]any{"key": "k"})}}
 		_, run := play(ctx, ofSide(func(s *skeinv1.AgentSide) { s.MaxSteps = 2 }), enginetest.Script(enginetest.Say("x")),
 			enginetest.Dual(enginetest.Builtin(skeinv1.BuiltinKV), ofSide(func(s *skeinv1.AgentSide) { s.MaxSteps = 4 }), enginetest.Script(skeinv1.ScriptStep{Content: "y"}, loop)))
-		Expect(run).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", failure.ReasonMaxStepsReached),
+		Expect(run).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", skeinv1.ReasonMaxStepsReached),
 			HaveField("Message", HavePrefix("the turn made 4 model calls")), HaveField("Steps", 7)), "1 of a, 1 of b, 1 of a, 4 of b")
 	})
 
@@ -252,7 +251,7 @@ var _ = Describe("The code of two sides", Label("RUN-03"), func() {
 			enginetest.Dual(handler(`export default createAgent('Shouter', { handler: async (ctx, input) => String(input).toUpperCase() });`, nil),
 				func(a *definition.Agent) { a.A.Name = "b" }))
 		Expect(sided(ctx, w, id)).To(Equal([]string{"user: go", "a assistant: a heard go", "b assistant: A HEARD GO", "a assistant: a heard A HEARD GO", "b assistant: A HEARD A HEARD GO"}))
-		Expect(run.Reason).To(Equal(failure.ReasonMaxSessionTurnsReached))
+		Expect(run.Reason).To(Equal(skeinv1.ReasonMaxSessionTurnsReached))
 	})
 
 	It("is told of what happens by the hooks of the prompt in use", Label("HOK-01"), func(ctx SpecContext) {

@@ -7,8 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -30,7 +30,7 @@ var _ = Describe("A stop ends a run that is in the middle of", Label("RUN-04"), 
 			send(ctx, w, id, "waits")
 
 			Expect(e.Stop(ctx, id, "enough")).To(Succeed())
-			Expect(lastRun(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", failure.ReasonStoppedByUser), HaveField("Message", "enough")))
+			Expect(lastRun(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", skeinv1.ReasonStoppedByUser), HaveField("Message", "enough")))
 			Expect(w.Store.Thread(ctx, id)).To(HaveField("Parked", true))
 			lines := told(ctx, w, id)
 			Expect(lines).To(ContainElement("assistant: (stopped by user)"))

@@ -32,10 +32,10 @@ func WatchServers(recorder events.EventRecorder) func(*mcptool.Server, error) {
 		gauge := reachable.WithLabelValues(s.Namespace, s.Name)
 		if err != nil {
 			gauge.Set(0)
-			recorder.Eventf(t, nil, corev1.EventTypeWarning, "ServerUnreachable", "Connect", "the MCP server: %v", err)
+			recorder.Eventf(t, nil, corev1.EventTypeWarning, skeinv1.ReasonServerUnreachable, "Connect", "the MCP server: %v", err)
 			return
 		}
 		gauge.Set(1)
-		recorder.Eventf(t, nil, corev1.EventTypeNormal, "ServerReachable", "Connect", "the MCP server has listed its tools")
+		recorder.Eventf(t, nil, corev1.EventTypeNormal, skeinv1.ReasonServerReachable, "Connect", "the MCP server has listed its tools")
 	}
 }

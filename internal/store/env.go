@@ -21,9 +21,6 @@ const (
 	EnvInherited EnvOrigin = "inherited" // from an ancestor
 )
 
-// ReasonEnvMissing is the reason of a run that waits for variables (ENV-06). It equals the one in api/v1alpha1.
-const ReasonEnvMissing = "EnvMissing"
-
 // EnvVar is a variable of a thread. Its value is sealed, so the store never sees the plain text (ENV-05).
 type EnvVar struct {
 	Name  string

@@ -91,9 +91,6 @@ func (t *Thread) Within(namespaceUID string) bool {
 	return t.RetainedAt == 0 || t.NamespaceUID == "" || namespaceUID == "" || t.NamespaceUID == namespaceUID
 }
 
-// ReasonPurged is the TerminatedReason of a thread that is being purged.
-const ReasonPurged = "Purged"
-
 // Reasons of EventDestroyed and of Thread.DestroyedReason.
 const (
 	DestroyedExplicit = "explicit"

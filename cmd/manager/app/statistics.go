@@ -76,7 +76,7 @@ func countThread(obj any, by float64) {
 	}
 	reason := ""
 	if c := meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionReady); c == nil {
-		reason = "Pending"
+		reason = skeinv1.ReasonPending
 	} else if c.Status != metav1.ConditionTrue {
 		reason = c.Reason
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
@@ -73,7 +74,7 @@ func (h *Handler) getRequest(c *call.Call) error {
 		return c.WriteJSON(http.StatusOK, out)
 	case err != nil:
 		return err
-	case run.Status != store.RunWaiting || run.Reason != store.ReasonEnvMissing:
+	case run.Status != store.RunWaiting || run.Reason != skeinv1.ReasonEnvMissing:
 		return c.WriteJSON(http.StatusOK, out)
 	}
 	missing, err := c.Thread.PendingEnv(ctx)

@@ -27,10 +27,10 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	}
 	r.tellRun(before.Status.LastRun, after)
 	if was, is := before.Status.Agent, after.Status.Agent; was != is && was != "" && is != "" {
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "HandedOver", "HandOver", "the conversation passed from Agent %s to Agent %s", was, is)
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonHandedOver, "HandOver", "the conversation passed from Agent %s to Agent %s", was, is)
 	}
 	if d := after.Status.Destroyed; d != nil && (before.Status.Destroyed == nil || !before.Status.Destroyed.Time.Equal(&d.Time)) {
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Destroyed", "Destroy", "the conversation was cleared (%s); the thread remains usable", d.Reason)
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonDestroyed, "Destroy", "the conversation was cleared (%s); the thread remains usable", d.Reason)
 	}
 	if c := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionStatePersisted); c != nil && c.Status == metav1.ConditionFalse &&
 		!meta.IsStatusConditionFalse(before.Status.Conditions, skeinv1.ConditionStatePersisted) {
@@ -39,7 +39,7 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	if meta.IsStatusConditionTrue(after.Status.Conditions, skeinv1.ConditionTerminated) &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, skeinv1.ConditionTerminated) {
 		if reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason; reason != skeinv1.ReasonSessionEnded {
-			r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Terminated", "Terminate", "the thread was terminated (%s) and takes no new work", reason)
+			r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonTerminated, "Terminate", "the thread was terminated (%s) and takes no new work", reason)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (r *Reconciler) tellRun(before *skeinv1.RunStatus, after *skeinv1.Thread) {
 	}
 	reason := run.Reason
 	if reason == "" {
-		reason = "RunFailed"
+		reason = skeinv1.ReasonRunFailed
 	}
 	note := "run " + run.ID + " failed"
 	if run.Message != "" {

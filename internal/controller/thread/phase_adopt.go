@@ -65,7 +65,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 	if o.Spec.Message != "" {
 		said = "; spec.message was not sent, because the conversation exists already"
 	}
-	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, "Adopted", "Adopt", "the retained data of thread %s now belongs to this Thread%s", row.ID, said)
+	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, skeinv1.ReasonAdopted, "Adopt", "the retained data of thread %s now belongs to this Thread%s", row.ID, said)
 	s.row = row
 	return true, r.reload(ctx, s)
 }

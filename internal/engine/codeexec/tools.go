@@ -83,7 +83,7 @@ func (x *Execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.S
 	}
 	set, err := tool.NewSet(list...)
 	if err != nil {
-		return nil, failure.New(failure.ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
+		return nil, failure.New(skeinv1.ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
 	}
 	set.MadeFor(active)
 	for _, note := range notes {

@@ -1,4 +1,4 @@
-// Package failure says why runs fail: the reasons, and the error that ends a run with one of them.
+// Package failure has the error that ends a run with one of the reasons of api/v1alpha1.
 package failure
 
 import (
@@ -6,42 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
-)
-
-// Reasons of runs that did not succeed, in Run.Reason and status.lastRun.reason.
-const (
-	ReasonModelUnavailable = "ModelUnavailable" // the endpoint refuses connections or answers 429 or 5xx
-	ReasonModelTimeout     = "ModelTimeout"     // the answer took longer than spec.timeout
-	ReasonModelBadAnswer   = "ModelBadAnswer"   // the provider's answer does not follow its protocol
-	ReasonModelRefused     = "ModelRefused"     // the provider refused the request: 4xx
-	ReasonModelFailed      = "ModelFailed"      // the provider, or a script, says that it failed
-	ReasonModelInvalid     = "ModelInvalid"     // the Model cannot be used as it is declared
-	ReasonMaxStepsReached  = "MaxStepsReached"  // the turn or the run made as many model calls as maxSteps allows, and has not ended
-	// ReasonMaxSessionTurnsReached: the session had as many turns as maxSessionTurns allows, which is not a failure.
-	ReasonMaxSessionTurnsReached = "MaxSessionTurnsReached"
-	ReasonEnvUnreadable          = "EnvUnreadable"   // a variable of the thread cannot be opened
-	ReasonContextTooLarge        = "ContextTooLarge" // not even the prompt and the newest turn fit the model's context window, or the provider says that they do not
-	ReasonInvalidAnswer          = "InvalidAnswer"   // the answer does not fit the prompt's responseSchema, even after one retry
-	ReasonInvalidTools           = "InvalidTools"    // the prompt's tools cannot be offered
-	ReasonInvalidInput           = "InvalidInput"    // the message is not an input that the side's handler accepts
-	ReasonInvalidOutput          = "InvalidOutput"   // what the side's handler returned does not fit its output schema
-	ReasonHandlerFailed          = "HandlerFailed"   // the side's handler threw; the thread's log has the stack
-	ReasonHandlerTimeout         = "HandlerTimeout"  // the side's handler took longer than its timeout
-	ReasonSessionFailed          = "SessionFailed"   // the model called the agent's sessionFail tool
-	ReasonStoppedByUser          = "StoppedByUser"
-	ReasonTerminated             = "Terminated"
-	ReasonInternalError          = "InternalError"      // a fault of Skein itself; the manager's log has details
-	ReasonCancelled              = "Cancelled"          // a user cancelled this run
-	ReasonInterrupted            = "Interrupted"        // a message took the place of the run
-	ReasonRolledBack             = "RolledBack"         // a message took the place of the run, and what the run had appended was removed
-	ReasonMaxTokensReached       = "MaxTokensReached"   // the run used as many tokens as its limits allow
-	ReasonMaxCostReached         = "MaxCostReached"     // the run cost as much as its limits allow
-	ReasonQuotaExceeded          = "QuotaExceeded"      // the namespace has used up its tokens or its cost of the day
-	ReasonMaxDurationReached     = "MaxDurationReached" // the run worked for as long as its limits allow
-	ReasonInvalidLimits          = "InvalidLimits"      // the limits of the run cannot be read
 )
 
 // Error is why a run fails. It is recorded and ends the run. Any other error interrupts the run, which is continued
@@ -71,24 +39,24 @@ func OfModel(ctx context.Context, err error) error {
 	}
 	var m *model.Error
 	if !errors.As(err, &m) {
-		return New(ReasonModelFailed, "the model call failed: %v", err)
+		return New(skeinv1.ReasonModelFailed, "the model call failed: %v", err)
 	}
 	f := &Error{Message: m.Message, Metadata: m.Metadata}
 	switch {
 	case m.Code == model.CodeContextLength:
-		f.Reason = ReasonContextTooLarge
+		f.Reason = skeinv1.ReasonContextTooLarge
 	case m.Kind == model.KindUnreachable, m.Kind == model.KindStatus && m.Passing:
-		f.Reason = ReasonModelUnavailable
+		f.Reason = skeinv1.ReasonModelUnavailable
 	case m.Kind == model.KindTimeout:
-		f.Reason = ReasonModelTimeout
+		f.Reason = skeinv1.ReasonModelTimeout
 	case m.Kind == model.KindBadAnswer:
-		f.Reason = ReasonModelBadAnswer
+		f.Reason = skeinv1.ReasonModelBadAnswer
 	case m.Kind == model.KindStatus, m.Kind == model.KindFiltered:
-		f.Reason = ReasonModelRefused
+		f.Reason = skeinv1.ReasonModelRefused
 	case m.Kind == model.KindConfig:
-		f.Reason = ReasonModelInvalid
+		f.Reason = skeinv1.ReasonModelInvalid
 	default:
-		f.Reason = ReasonModelFailed
+		f.Reason = skeinv1.ReasonModelFailed
 	}
 	return f
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -124,7 +125,7 @@ func (m *ModelCalls) open(ctx context.Context, args []any) (any, error) {
 	case len(m.calls) >= maxOpenModelCalls:
 		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the handler already asks %d models at the same time, which is the limit: wait until one has answered", maxOpenModelCalls)}
 	case m.made >= limit:
-		m.cause = failure.New(failure.ReasonMaxStepsReached, "the handler has asked models %d times, which is its side's limit (maxSteps)", limit)
+		m.cause = failure.New(skeinv1.ReasonMaxStepsReached, "the handler has asked models %d times, which is its side's limit (maxSteps)", limit)
 		return nil, &sandbox.Error{Name: "ModelError", Message: m.cause.Message}
 	}
 	m.made++

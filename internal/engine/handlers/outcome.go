@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/failure"
@@ -29,33 +30,33 @@ func Failed(ctx context.Context, call *Call, err error, redact func(string) stri
 	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
-	reason, message := failure.ReasonHandlerFailed, code.Explain(err)
+	reason, message := skeinv1.ReasonHandlerFailed, code.Explain(err)
 	var thrown *sandbox.Error
 	var gone *sandbox.IsolateGoneError
 	switch {
 	case errors.Is(err, codeexec.ErrTimeout):
-		reason, message = failure.ReasonHandlerTimeout, err.Error()
+		reason, message = skeinv1.ReasonHandlerTimeout, err.Error()
 	case errors.As(err, &gone) && codeexec.PastWallTime(gone):
-		reason, message = failure.ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
+		reason, message = skeinv1.ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
 	case errors.As(err, &thrown):
 		message = thrown.Name + ": " + thrown.Message
 		switch failed := call.Models.Failed(); {
 		case thrown.Name == "InvalidInputError":
-			reason, message = failure.ReasonInvalidInput, thrown.Message
+			reason, message = skeinv1.ReasonInvalidInput, thrown.Message
 		case thrown.Name == "InvalidOutputError":
-			reason, message = failure.ReasonInvalidOutput, thrown.Message
+			reason, message = skeinv1.ReasonInvalidOutput, thrown.Message
 		case thrown.Name == "TimeoutError":
-			reason, message = failure.ReasonHandlerTimeout, thrown.Message+": raise spec.handler.timeout of the side, or maxWallTime of the SandboxPool"
+			reason, message = skeinv1.ReasonHandlerTimeout, thrown.Message+": raise spec.handler.timeout of the side, or maxWallTime of the SandboxPool"
 		case failed != nil && strings.HasSuffix(thrown.Message, failed.Message):
 			reason, message = failed.Reason, failed.Message
 		}
-		if reason == failure.ReasonHandlerFailed && thrown.Stack != "" {
+		if reason == skeinv1.ReasonHandlerFailed && thrown.Stack != "" {
 			call.Write("error", message, map[string]any{"stack": code.Explain(err)})
 		}
 	}
 	message = redact(message)
 	log.Info("a handler failed", "reason", reason)
-	if reason == failure.ReasonHandlerFailed {
+	if reason == skeinv1.ReasonHandlerFailed {
 		message = "the handler failed: " + message
 	}
 	return failure.New(reason, "%s", message)

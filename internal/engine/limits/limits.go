@@ -58,11 +58,11 @@ func lower[T ~int | ~int64](to *T, v T) {
 func (l *Run) Over(steps int, used *usage.Run) error {
 	switch {
 	case l.steps > 0 && steps >= l.steps:
-		return failure.New(failure.ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), and has not ended", l.steps)
+		return failure.New(skeinv1.ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), and has not ended", l.steps)
 	case l.tokens > 0 && used.Tokens() >= l.tokens:
-		return failure.New(failure.ReasonMaxTokensReached, "the run used %d tokens; its limit (limits.maxTokens) is %d", used.Tokens(), l.tokens)
+		return failure.New(skeinv1.ReasonMaxTokensReached, "the run used %d tokens; its limit (limits.maxTokens) is %d", used.Tokens(), l.tokens)
 	case l.cost > 0 && used.Cost >= l.cost:
-		return failure.New(failure.ReasonMaxCostReached, "the run cost %s; its limit (limits.maxCost) is %s", used.Cost, l.cost)
+		return failure.New(skeinv1.ReasonMaxCostReached, "the run cost %s; its limit (limits.maxCost) is %s", used.Cost, l.cost)
 	}
 	return nil
 }
@@ -95,5 +95,5 @@ func (l *Run) CountTime(now int64, worked *int64) (limited bool) {
 
 // OverTime returns the failure of a run that took too long.
 func (l *Run) OverTime() *failure.Error {
-	return failure.New(failure.ReasonMaxDurationReached, "the run worked for %s, which is its limit (limits.maxDuration)", l.duration)
+	return failure.New(skeinv1.ReasonMaxDurationReached, "the run worked for %s, which is its limit (limits.maxDuration)", l.duration)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/store"
@@ -40,7 +41,7 @@ func (q *Quotas) Refuse(ctx context.Context, namespace string) error {
 	err := q.Spent(ctx, namespace)
 	var full *store.NamespaceQuotaError
 	if errors.As(err, &full) {
-		return failure.New(failure.ReasonQuotaExceeded, "%v", full)
+		return failure.New(skeinv1.ReasonQuotaExceeded, "%v", full)
 	}
 	return err
 }

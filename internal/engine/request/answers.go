@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
@@ -51,7 +52,7 @@ func unfenced(text string) string {
 func (k *Maker) Repair(m *store.Message, wrong, runID string, now int64) (repair *store.Message, err error) {
 	if k.role.Checkpoint.Turn.Repairs > 0 {
 		m.Status = store.MessageFailed
-		return nil, failure.New(failure.ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
+		return nil, failure.New(skeinv1.ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
 			k.role.Side().Prompt.Name, wrong)
 	}
 	k.role.Checkpoint.Turn.Repairs++

@@ -48,7 +48,7 @@ func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Tem
 		lookup, err := threads.EnvLookup(ctx, t, reader)
 		var unreadable *thread.EnvUnreadableError
 		if errors.As(err, &unreadable) {
-			return "", failure.New(failure.ReasonEnvUnreadable, "%s", unreadable.Error())
+			return "", failure.New(skeinv1.ReasonEnvUnreadable, "%s", unreadable.Error())
 		}
 		if err != nil {
 			return "", err
@@ -57,7 +57,7 @@ func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Tem
 	}
 	out, err := text.Render(values)
 	if err != nil {
-		return "", failure.New(failure.ReasonContextTooLarge, "%s", err.Error())
+		return "", failure.New(skeinv1.ReasonContextTooLarge, "%s", err.Error())
 	}
 	if t.TaskID != "" {
 		out += "\n\nThis conversation belongs to the task " + t.TaskID + "."

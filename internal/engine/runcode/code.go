@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -150,7 +151,7 @@ func (c *Code) LoadEnv(ctx context.Context) (missing []string, err error) {
 	c.EnvLoaded = err == nil
 	var unreadable *thread.EnvUnreadableError
 	if errors.As(err, &unreadable) {
-		return nil, failure.New(failure.ReasonEnvUnreadable, "%s", unreadable.Error())
+		return nil, failure.New(skeinv1.ReasonEnvUnreadable, "%s", unreadable.Error())
 	}
 	return missing, err
 }

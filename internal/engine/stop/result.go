@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -38,7 +37,7 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 		status = tool.ChildFailed
 	}
 	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.Thread, status, r.Run.ID)}
-	if r.Run.Reason == failure.ReasonMaxSessionTurnsReached {
+	if r.Run.Reason == skeinv1.ReasonMaxSessionTurnsReached {
 		text += "\n[" + r.Run.Message + "]" // the parent must know that the answer may be cut off
 	}
 	replies := r.ReplyTo

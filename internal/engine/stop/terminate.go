@@ -10,7 +10,6 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
-	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runstate"
@@ -77,7 +76,7 @@ func (s *Service) terminateOne(ctx context.Context, t *store.Thread, reason stri
 	}
 	if last != nil && last.Status == store.RunWaiting {
 		span = runtrace.Of(last)
-		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, failure.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
+		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, skeinv1.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
 		ops = append(ops, &store.PutRun{Run: *last})
 		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
 	}
@@ -159,7 +158,7 @@ func (s *Service) EndTerminatedRun(ctx context.Context, id string) error {
 // child back to running.
 func (s *Service) EndTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
 	span := runtrace.Of(r)
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, failure.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, skeinv1.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
 	ops := []store.Op{&store.PutRun{Run: *r}}
 	if t.Child != nil {
 		terminated := tool.ChildTerminated

@@ -17,12 +17,8 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-const (
-	// reasonParentTerminated equals ReasonParentTerminated of api/v1alpha1.
-	reasonParentTerminated = "ParentTerminated"
-	// registryTerminated equals ChildTerminated of package tool. It is what the registry of the parent shows of the child.
-	registryTerminated = "terminated"
-)
+// registryTerminated equals ChildTerminated of package tool. It is what the registry of the parent shows of the child.
+const registryTerminated = "terminated"
 
 // CreateThread implements store.Store. A child of a terminated parent is created terminated, with an empty inbox. So
 // the child never runs, whichever of its creation and the parent's termination came first (SUB-08).
@@ -140,7 +136,7 @@ func lineage(t *txn.Tx, n *store.Thread) error {
 	}
 	n.RootID, n.Depth = root, depth+1
 	if terminated != 0 {
-		n.TerminatedAt, n.TerminatedReason = t.Now, reasonParentTerminated
+		n.TerminatedAt, n.TerminatedReason = t.Now, store.ReasonParentTerminated
 		if n.Child != nil {
 			n.RegistryStatus = registryTerminated
 		}

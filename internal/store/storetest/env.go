@@ -108,7 +108,7 @@ func describeEnv(e *env) {
 			root := e.thread(ctx)
 			child(ctx, "waits", root)
 			child(ctx, "other", root)
-			e.apply(ctx, "waits", &store.PutRun{Run: store.Run{ID: "r1", Status: store.RunWaiting, Reason: store.ReasonEnvMissing}})
+			e.apply(ctx, "waits", &store.PutRun{Run: store.Run{ID: "r1", Status: store.RunWaiting, Reason: "EnvMissing"}})
 			e.apply(ctx, "other", &store.PutRun{Run: store.Run{ID: "r2", Status: store.RunWaiting, Reason: ""}})
 			Expect(e.store.EnvWaiting(ctx, "default", "", 10)).To(Equal([]string{"waits"}))
 			Expect(e.store.EnvWaiting(ctx, "", "", 10)).To(Equal([]string{"waits"}))

@@ -67,12 +67,6 @@ func shutOut(t *txn.Tx, h *txn.Head, reason string) error {
 	return runs.Put(t, h, &store.PutRun{Run: *r})
 }
 
-// reasonDestroyed and reasonObjectDeleted are values of Run.Reason.
-const (
-	reasonDestroyed     = "Destroyed"
-	reasonObjectDeleted = "ThreadDeleted"
-)
-
 // Destroy removes the conversation of a thread.
 func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
 	op.Done = false
@@ -87,7 +81,7 @@ func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
 	}
 	op.Done = true
 	if !op.Within {
-		if err := shutOut(t, h, reasonDestroyed); err != nil {
+		if err := shutOut(t, h, store.ReasonDestroyed); err != nil {
 			return err
 		}
 	}
@@ -141,7 +135,7 @@ func Retain(t *txn.Tx, h *txn.Head, op *store.Retain) error {
 	if h.Life.Asleep&txn.AsleepRetained != 0 {
 		return nil
 	}
-	if err := shutOut(t, h, reasonObjectDeleted); err != nil {
+	if err := shutOut(t, h, store.ReasonThreadDeleted); err != nil {
 		return err
 	}
 	if _, err := t.Log(h, store.Event{Type: store.EventRetained}); err != nil {
