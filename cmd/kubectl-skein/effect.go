@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/effectplan"
@@ -193,25 +190,6 @@ times from the file, without the jitter, which the object gets when it is create
 	cmd.Flags().StringVarP(&file, "file", "f", "", "File with the ScheduledEffect; - reads standard input.")
 	cmd.Flags().IntVar(&count, "count", count, "How many times to show.")
 	return cmd
-}
-
-// effectOf reads the ScheduledEffect in a file.
-func (p *plugin) effectOf(file string, o *skeinv1.ScheduledEffect) error {
-	read := func() ([]byte, error) { return os.ReadFile(file) }
-	if file == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(p.In) }
-	}
-	data, err := read()
-	if err != nil {
-		return err
-	}
-	if err := yaml.UnmarshalStrict(data, o); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if o.Kind != "ScheduledEffect" {
-		return fmt.Errorf("%s holds the kind %q: give a file with one ScheduledEffect", file, o.Kind)
-	}
-	return nil
 }
 
 // printNext prints the due times of an object after an instant.

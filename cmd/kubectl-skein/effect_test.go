@@ -150,5 +150,20 @@ var _ = Describe("The next times of a file", Label("EFF-07"), func() {
 		Entry("a time zone", `{effect: e, schedules: ["@daily"], timeZone: Europe/Berln}`,
 			`spec.timeZone: time zone "Europe/Berln" is unknown: write a name of the IANA database such as Europe/Berlin, or UTC`),
 		Entry("no time", `{effect: e}`, "spec: set exactly one of at, after and schedules"),
+		Entry("two times", `{effect: e, schedules: ["@daily"], after: 1h}`, "spec: set exactly one of at, after and schedules"),
+		Entry("a delay of more than a year", `{effect: e, after: 8761h}`, "spec.after: give a delay from 0s, which is now, to 8760h, which is a year, or set at"),
+		Entry("no firings", `{effect: e, schedules: ["@daily"], maxFirings: 0}`, "spec.maxFirings: give a number from 1"),
 	)
+
+	It("are not computed from a misspelt field, or from one object of several", func() {
+		code, out, errOut := next(`{effect: e, schedules: ["@daily"], exclusionss: []}`)
+		Expect(code).To(Equal(1), out)
+		Expect(errOut).To(ContainSubstring(`unknown field "exclusionss"`))
+		code, out, errOut = next("{effect: e, schedules: [\"@daily\"]}\n---\n# nothing\n---\napiVersion: v1\nkind: ConfigMap\n")
+		Expect(code).To(Equal(1), out)
+		Expect(errOut).To(ContainSubstring("it holds several objects: give a file with one ScheduledEffect"))
+		code, out, errOut = next("{effect: e, at: \"2090-01-01T00:00:00Z\"}\n---\n# nothing\n")
+		Expect(code).To(BeZero(), errOut)
+		Expect(out).To(Equal("2090-01-01T00:00:00Z\n"))
+	})
 })

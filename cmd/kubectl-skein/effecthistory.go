@@ -46,7 +46,10 @@ func newEffectHistory(p *plugin) *cobra.Command {
 				if k.Count > 1 {
 					text = fmt.Sprintf("%s: %d due times until %s", k.Reason, k.Count, dueText(k.Until))
 				}
-				fmt.Fprintf(w, "%s\tskipped\t-\t0\t-\t%s\t%s\n", dueText(k.Due), orDash(k.ThreadID), oneLine(text, k.Detail))
+				if k.Detail != "" {
+					text += ": " + k.Detail
+				}
+				fmt.Fprintf(w, "%s\tskipped\t-\t0\t-\t%s\t%s\n", dueText(k.Due), orDash(k.ThreadID), oneLine(text))
 			}
 			return w.Flush()
 		},
