@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/skein-dev/skein/internal/envkeys"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -40,7 +41,7 @@ var _ = Describe("kubectl skein provide", Label("ENV-06"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, st, err = env.Thread(ctx, ns, "hello")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(env.Threads.Store().Apply(ctx, st.ID(), nil, &store.PutRun{Run: store.Run{ID: "sess_" + strings.Repeat("0", 32), ThreadID: st.ID(), Agent: "helper", Status: store.RunWaiting, Reason: store.ReasonEnvMissing}})).To(Succeed())
+		Expect(env.Threads.Store().Apply(ctx, st.ID(), nil, &store.PutRun{Run: store.Run{ID: "sess_" + strings.Repeat("0", 32), ThreadID: st.ID(), Agent: "helper", Status: store.RunWaiting, Reason: skeinv1.ReasonEnvMissing}})).To(Succeed())
 		c = command{ctx: context.Background(), ns: ns}
 	})
 	value := func(ctx context.Context, name string) string {
