@@ -55,8 +55,8 @@ func (s storing) CreateFork(ctx context.Context, origin *store.Thread, t *skeinv
 	return made, err
 }
 
-func (s storing) RemoveFork(ctx context.Context, t *skeinv1.Thread) error {
-	return kube.NewThreads(s.e.kube, s.e.kube).RemoveFork(ctx, t)
+func (s storing) RemoveRefused(ctx context.Context, t *skeinv1.Thread) error {
+	return kube.NewThreads(s.e.kube, s.e.kube).RemoveRefused(ctx, t)
 }
 
 var _ = Describe("POST fork", Label("REL-02"), func() {

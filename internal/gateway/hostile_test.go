@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -32,6 +33,8 @@ func (c *counting) CreateGatewayThread(context.Context, *definitions.Gateway, st
 	c.created.Add(1)
 	return errors.New("the API server is away")
 }
+
+func (c *counting) RemoveRefused(context.Context, *skeinv1.Thread) error { return nil }
 
 var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 	post := func(i int) *http.Request {

@@ -9,9 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/gateway/openai"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -281,5 +286,25 @@ func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
 	if err := s.opts.Objects.CreateGatewayThread(q.Context(), q.gateway, q.id, q.user); err != nil {
 		return nil, nil, err
 	}
-	return s.finder.Open(q.Context(), q.gateway.Namespace, kube.GatewayThread(q.gateway, q.id)) // waits until it is set up
+	st, row, err := s.finder.Open(q.Context(), q.gateway.Namespace, kube.GatewayThread(q.gateway, q.id)) // waits until it is set up
+	if apierrors.IsServiceUnavailable(err) {
+		s.forgetRefused(q)
+	}
+	return st, row, err
+}
+
+// forgetRefused deletes the Thread of a client who is refused because the quotas of the namespace leave no room. Otherwise each
+// client who is turned away would leave a Thread, which takes room once there is some.
+func (s *Server) forgetRefused(q *request) {
+	t, err := s.finder.Object(q.Context(), q.gateway.Namespace, kube.GatewayThread(q.gateway, q.id))
+	if err != nil || t == nil || !kube.MadeByGateway(t, q.gateway) {
+		return
+	}
+	ready := meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != skeinv1.ReasonQuotaExceeded {
+		return
+	}
+	if err := s.opts.Objects.RemoveRefused(q.Context(), t); err != nil {
+		logr.FromContextOrDiscard(q.Context()).Error(err, "cannot delete the Thread of a client who was refused; it begins when there is room", "thread", t.Name)
+	}
 }

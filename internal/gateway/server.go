@@ -43,6 +43,8 @@ type Gateways interface {
 // Objects creates Threads.
 type Objects interface {
 	CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) error
+	// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread was refused.
+	RemoveRefused(ctx context.Context, t *skeinv1.Thread) error
 }
 
 // Share counts requests that are under way. flow.Control is one.

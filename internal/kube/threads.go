@@ -51,7 +51,7 @@ func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skein
 	return &have, nil
 }
 
-// RemoveFork deletes the object of a fork that cannot be made.
-func (k *Threads) RemoveFork(ctx context.Context, t *skeinv1.Thread) error {
+// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread was refused.
+func (k *Threads) RemoveRefused(ctx context.Context, t *skeinv1.Thread) error {
 	return client.IgnoreNotFound(k.client.Delete(ctx, t, client.Preconditions{UID: &t.UID}))
 }

@@ -27,8 +27,8 @@ type Objects interface {
 	// CreateFork creates a Thread that is forked from another. When t has no name, it gets one that derives from the origin
 	// and the cause. A repeat with the same cause returns the object that exists.
 	CreateFork(ctx context.Context, origin *store.Thread, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error)
-	// RemoveFork deletes the object of a fork that cannot be made.
-	RemoveFork(ctx context.Context, t *skeinv1.Thread) error
+	// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread was refused.
+	RemoveRefused(ctx context.Context, t *skeinv1.Thread) error
 }
 
 // Forks serves forks of threads.
@@ -159,7 +159,7 @@ func (h *Forks) refused(c *call.Call, made *skeinv1.Thread) error {
 	default:
 		return nil
 	}
-	if h.Objects.RemoveFork(ctx, now) != nil {
+	if h.Objects.RemoveRefused(ctx, now) != nil {
 		return nil
 	}
 	return refusal
