@@ -83,6 +83,9 @@ func (p *threadPatch) workspace(name string) (trees *[]json.RawMessage, tags *[]
 	if bytes.Equal(p.Workspace, []byte("null")) {
 		return new([]json.RawMessage), new([]string), nil
 	}
+	if _, err := patched[map[string]json.RawMessage](name, "workspace", p.Workspace); err != nil {
+		return nil, nil, err
+	}
 	var w struct {
 		Trees json.RawMessage `json:"trees"`
 		Tags  json.RawMessage `json:"tags"`
@@ -107,7 +110,7 @@ func patched[T any](name, field string, raw json.RawMessage) (*T, error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return nil, status.Invalid(name, metav1.CauseTypeTypeInvalid, field, "it has the wrong type: "+err.Error())
+		return nil, status.Invalid(name, metav1.CauseTypeTypeInvalid, field, call.WrongType(err))
 	}
 	return v, nil
 }
