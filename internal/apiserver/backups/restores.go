@@ -60,7 +60,7 @@ func explained(id string, err error) error {
 	case errors.As(err, &missing):
 		return status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", missing.Error()+": send them, then finish the restore")
 	case errors.Is(err, store.ErrRestored):
-		return status.Conflict(id, "this backup was restored into the namespace meanwhile, as by a second command at the same time, and nothing of this request was written")
+		return status.Conflict(id, "this backup was restored into the namespace meanwhile, as by a second command at the same time, and nothing of this request was written: repeat the restore, which then goes on from where the other one is")
 	case errors.Is(err, store.ErrRetained):
 		return status.Conflict(id, "a thread that has an effect which is due has no Thread object yet: try again once it is adopted")
 	}

@@ -65,7 +65,7 @@ func (h *Handler) find(c *call.Call, q *call.Query) error {
 	}
 	found, err := c.Thread.FindSome(c.Context(), pattern, limit)
 	if err != nil {
-		return err
+		return parameter(err, "find")
 	}
 	return c.WriteJSON(http.StatusOK, runtimev1.FileMatches{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileMatches), Paths: found.Paths, Truncated: found.Truncated,
@@ -79,7 +79,7 @@ func (h *Handler) grep(c *call.Call, q *call.Query) error {
 	}
 	found, err := c.Thread.GrepSome(c.Context(), pattern, limit)
 	if err != nil {
-		return err
+		return parameter(err, "grep")
 	}
 	out := runtimev1.GrepList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindGrepList), Results: []runtimev1.GrepResult{}, Truncated: found.Truncated}
 	for _, r := range found.Results {
@@ -90,6 +90,15 @@ func (h *Handler) grep(c *call.Call, q *call.Query) error {
 		out.Results = append(out.Results, result)
 	}
 	return c.WriteJSON(http.StatusOK, out)
+}
+
+// parameter names the parameter in an error about the pattern that it has.
+func parameter(err error, name string) error {
+	var invalid *thread.InvalidError
+	if errors.As(err, &invalid) && invalid.Field == "pattern" {
+		return &thread.InvalidError{Field: name, Message: invalid.Message}
+	}
+	return err
 }
 
 // readDir answers GET files?dir=: the content of one folder, which must exist.

@@ -54,9 +54,12 @@ func details(name string, retryAfter int32) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Group: ThreadsResource.Group, Kind: ThreadsResource.Resource, Name: name, RetryAfterSeconds: retryAfter}
 }
 
-// Invalid returns a 422 that names the field. message says how to correct it.
+// Invalid returns a 422 that names the field. name is the thread, or empty where the request is about none. message says how to correct it.
 func Invalid(name string, cause metav1.CauseType, field, message string) *apierrors.StatusError {
 	e := apierrors.NewInvalid(threadKind, name, nil)
+	if name == "" { // a view over many threads: kubectl would call it the Thread ""
+		e.ErrStatus.Details.Group, e.ErrStatus.Details.Kind = "", ""
+	}
 	e.ErrStatus.Message = fmt.Sprintf("%s: %s", field, message)
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause, Field: field, Message: message}}
 	return e

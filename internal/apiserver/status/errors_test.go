@@ -18,3 +18,11 @@ func TestNotStoredIsRepeatedOnlyWhenItLastsAMoment(t *testing.T) {
 	g.Expect(waiting).To(MatchError(`thread "hello" exists but is not set up yet (ReferenceNotFound: the agent does not exist): try again once it is`))
 	g.Expect(apierrors.IsServiceUnavailable(waiting)).To(BeTrue())
 }
+
+// kubectl begins the text of an error with the kind and the name that it has.
+func TestInvalidNamesNoThreadWhereThereIsNone(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Invalid("hello", "", "limit", "too large").ErrStatus.Details.Kind).To(Equal("Thread"))
+	none := Invalid("", "", "q", "nothing to search for")
+	g.Expect([]string{none.ErrStatus.Details.Group, none.ErrStatus.Details.Kind, none.ErrStatus.Message}).To(Equal([]string{"", "", "q: nothing to search for"}))
+}
