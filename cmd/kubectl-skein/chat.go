@@ -72,6 +72,9 @@ terminal, each line is a message, which is sent after the answer to the one befo
 	return cmd
 }
 
+// errLeft means that an interrupt has ended a chat.
+var errLeft = errors.New("interrupted; the thread goes on")
+
 // converse is one conversation with a thread. It calls started, if there is one, with the plugin whose outputs appear above
 // the line that is being typed.
 func (p *plugin) converse(ctx context.Context, name string, tail int, interrupts chan os.Signal, started func(*plugin)) error {
@@ -145,7 +148,7 @@ func (c *chat) run(ctx context.Context, tail int) error {
 			return endedStream(err)
 		case <-c.interrupts:
 			if c.runs == 0 && len(c.sent) == 0 || c.stopping {
-				return coded(exitInterrupted, errors.New("interrupted; the thread goes on"))
+				return coded(exitInterrupted, errLeft)
 			}
 			c.stop(ctx)
 		}
