@@ -36,7 +36,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 		defer close(over)
 		e.drain.working.Wait()
 		e.effects.Wait()
-		<-e.held.Quiet() // code that runs for a request
+		<-e.active.Quiet() // code that runs for a request
 	}()
 	select {
 	case <-over:

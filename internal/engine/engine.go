@@ -70,8 +70,8 @@ type Engine struct {
 
 	// recent keeps the conversations of threads whose runs have ended.
 	recent *transcript.Cache
-	// held are the threads that this replica works for.
-	held *activethreads.Threads
+	// active are the threads that this replica works for at present.
+	active *activethreads.Threads
 }
 
 // New checks the options and returns an engine. The engine does nothing until Start is called.
@@ -91,8 +91,8 @@ func New(o Options) (*Engine, error) {
 
 		recent: transcript.NewCache(cacheBytes(o.Memory)),
 
-		held:  activethreads.New(),
-		drain: drain{started: make(chan struct{})},
+		active: activethreads.New(),
+		drain:  drain{started: make(chan struct{})},
 	}
 	e.store = e.newer
 	e.life, e.die = context.WithCancel(context.Background())
@@ -110,7 +110,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
 	e.stops = stop.New(stop.Options{
-		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Children: o.Children, Runs: endings{engine: e}, Held: e.held, Leases: e.leases, PostRun: e.postRun,
+		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Children: o.Children, Runs: endings{engine: e}, Active: e.active, Leases: e.leases, PostRun: e.postRun,
 		Log: e.log, Owner: o.Owner, ContextMessages: o.Limits.ContextMessages, Now: e.now, Fault: e.fault,
 	})
 	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
@@ -121,7 +121,7 @@ func New(o Options) (*Engine, error) {
 	e.related = newRelated(o, e.hooks.ThreadCreated, e.fault)
 	e.memory = memory.New(memory.Options{Store: e.store, Definitions: o.Definitions, Models: o.Models, Redact: o.Redact, Log: e.log})
 	e.executions = executions.New(executions.Options{
-		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Children: o.Children, Effects: o.Effects, Env: e.env, Hooks: e.hooks, Held: e.held,
+		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Children: o.Children, Effects: o.Effects, Env: e.env, Hooks: e.hooks, Active: e.active,
 		Memory: e.memory, Related: e.related, Clock: o.Clock, Log: e.log, Redact: o.Redact, Terminate: e.stops.Terminate, Now: e.now, Fault: e.fault,
 		Limits: executions.Limits{
 			Depth: o.Limits.Depth, Children: o.Limits.Children, NamespaceChildren: o.Limits.NamespaceChildren, Handoffs: o.Limits.Handoffs, HookDepth: o.Limits.HookDepth,
@@ -129,7 +129,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.endpoints = endpoints.New(endpoints.Options{Store: e.store, Definitions: o.Definitions, Executions: e.executions, Log: e.log})
 	runner := effectcode.New(effectcode.Options{
-		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Env: e.env, Executions: e.executions, Held: e.held, Clock: o.Clock, Redact: o.Redact,
+		Threads: o.Threads, Store: e.store, Definitions: o.Definitions, Env: e.env, Executions: e.executions, Active: e.active, Clock: o.Clock, Redact: o.Redact,
 		Queue: e.stops.Queue, Fault: e.fault,
 	})
 	e.effects = effects.NewWorker(effects.Options{
@@ -137,7 +137,7 @@ func New(o Options) (*Engine, error) {
 		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
 	})
 	e.dispatch = dispatch.New(dispatch.Options{
-		Store: e.store, Newer: e.newer, Queue: e.queue, Leases: e.leases, Held: e.held, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
+		Store: e.store, Newer: e.newer, Queue: e.queue, Leases: e.leases, Active: e.active, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
 		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
 		Run: e.runNext, Interrupted: e.drain.interrupted, Fault: e.fault,
 	})
@@ -180,7 +180,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	close(e.drain.started)
 	<-ctx.Done()
 	e.queue.ShutDown()
-	e.held.CancelAll(cancelcause.ErrShutdown)
+	e.active.CancelAll(cancelcause.ErrShutdown)
 	e.die()
 	loops.Wait()
 	e.drain.working.Wait()

@@ -136,7 +136,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if !under { // a resumed run has yet to read the inbox
 		r.known = t.LastSeq
 	}
-	e.held.IsAt(active, r.record.ID)
+	e.active.IsAt(active, r.record.ID)
 	e.postRun.Add(active.TakeEnded()...) // the lease now belongs to the next run
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {

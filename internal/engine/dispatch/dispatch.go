@@ -30,10 +30,10 @@ func (d *Dispatcher) Notify(h store.Notification) {
 		d.missed()
 		return
 	}
-	if (h.Remote && h.Changed&store.ChangedThread != 0 || h.Changed&store.ChangedStop != 0) && d.opts.Held.Working(h.ThreadID) {
+	if (h.Remote && h.Changed&store.ChangedThread != 0 || h.Changed&store.ChangedStop != 0) && d.opts.Active.Working(h.ThreadID) {
 		d.stopped.Add(h.ThreadID)
 	}
-	if h.Changed&store.ChangedThread != 0 && !d.opts.Held.Here(h.ThreadID) {
+	if h.Changed&store.ChangedThread != 0 && !d.opts.Active.Here(h.ThreadID) {
 		d.opts.Recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
 	}
 	if h.Changed&store.ChangedTasks != 0 && h.Remote {
@@ -48,7 +48,7 @@ func (d *Dispatcher) Notify(h store.Notification) {
 	if h.Changed&store.ChangedInbox == 0 {
 		return
 	}
-	a := d.opts.Held.Get(h.ThreadID)
+	a := d.opts.Active.Get(h.ThreadID)
 	switch {
 	case a != nil:
 		a.MarkDirty()
@@ -144,7 +144,7 @@ func (d *Dispatcher) Sweep(ctx context.Context) {
 func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Active) {
 	defer close(a.Done)
 	d.opts.PostRun.Add(a.TakeEnded()...)
-	cause := d.opts.Held.Remove(id, a)
+	cause := d.opts.Active.Remove(id, a)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelcause.ReleaseTimeout)
 	defer cancel()
 	if stopped := cancelcause.StopOf(cause); stopped != nil {

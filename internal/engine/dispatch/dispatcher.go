@@ -27,7 +27,7 @@ type Options struct {
 	Newer   *compat.Store
 	Queue   *schedule.Queue
 	Leases  *schedule.Leases
-	Held    *activethreads.Threads
+	Active  *activethreads.Threads
 	Stops   *stop.Service
 	Quotas  *quota.Quotas
 	Effects *effects.Worker

@@ -56,8 +56,8 @@ func (d *Dispatcher) observe(ctx context.Context, id string) error {
 		d.opts.Stops.Abort(id, "the Thread object was deleted")
 		return nil
 	case t.TerminatedAt != 0:
-		d.opts.Held.Detach(id, cancelcause.ErrTerminal)
-		d.opts.Held.Cancel(id, cancelcause.ErrTerminal)
+		d.opts.Active.Detach(id, cancelcause.ErrTerminal)
+		d.opts.Active.Cancel(id, cancelcause.ErrTerminal)
 		return nil
 	}
 	if err := d.opts.Stops.Check(ctx, id); err != nil {
@@ -69,7 +69,7 @@ func (d *Dispatcher) observe(ctx context.Context, id string) error {
 
 // observeAll queues all threads that this replica works for, so that Observe checks them too.
 func (d *Dispatcher) observeAll() {
-	for _, id := range d.opts.Held.IDs() {
+	for _, id := range d.opts.Active.IDs() {
 		d.observed.Add(id)
 	}
 }
@@ -79,7 +79,7 @@ func (d *Dispatcher) observeAll() {
 func (d *Dispatcher) missed() {
 	d.opts.Effects.Changed(store.AnyEffect)
 	d.opts.PostRun.Look()
-	d.opts.Held.MarkAllDirty()
+	d.opts.Active.MarkAllDirty()
 	d.observeAll()
 	select {
 	case d.sweepNow <- struct{}{}:

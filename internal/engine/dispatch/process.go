@@ -26,7 +26,7 @@ func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	active := activethreads.NewActive(cancel)
-	if !d.opts.Held.Register(id, active) {
+	if !d.opts.Active.Register(id, active) {
 		return nil
 	}
 	defer d.LetGo(ctx, id, active)

@@ -32,7 +32,7 @@ type Options struct {
 	Definitions ports.Definitions
 	Env         *codeexec.Environment
 	Executions  *executions.Service
-	Held        *activethreads.Threads
+	Active      *activethreads.Threads
 	Clock       clock.WithTickerAndDelayedExecution
 	// Redact removes the secrets of a namespace from a text.
 	Redact func(namespace, text string) string
@@ -69,7 +69,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	if err != nil && !errors.As(err, &notReady) {
 		return err
 	}
-	ctx, leave := c.opts.Held.Attach(ctx, t.ID)
+	ctx, leave := c.opts.Active.Attach(ctx, t.ID)
 	defer leave()
 	x := c.opts.Executions.New(ctx, t, st, agent, "")
 	defer x.Close()

@@ -42,7 +42,7 @@ func (s *Service) New(ctx context.Context, t *store.Thread, st *thread.State, ag
 
 // Attach returns a context that ends when the thread is terminated or purged. Call leave when the work is done.
 func (s *Service) Attach(ctx context.Context, threadID string) (attached context.Context, leave func()) {
-	return s.opts.Held.Attach(ctx, threadID)
+	return s.opts.Active.Attach(ctx, threadID)
 }
 
 // Apart returns an execution apart from the runs of the thread. It has no tools if the thread's agent is not ready.
@@ -66,7 +66,7 @@ func (s *Service) Apart(ctx context.Context, t *store.Thread) (*codeexec.Executi
 // Outside has do use an execution apart from the runs of the thread, and saves what code has changed. It implements
 // hooks.Executions.
 func (s *Service) Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
-	ctx, leave := s.opts.Held.Attach(ctx, t.ID)
+	ctx, leave := s.opts.Active.Attach(ctx, t.ID)
 	defer leave()
 	x, err := s.External(ctx, t.ID)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 //   - a *NotReadyError for an agent that is not ready
 //   - an *UnknownError for a tool that the agent does not have
 func (s *Service) InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error) {
-	ctx, leave := s.opts.Held.Attach(ctx, threadID)
+	ctx, leave := s.opts.Active.Attach(ctx, threadID)
 	defer leave()
 	x, err := s.External(ctx, threadID)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Service) InvokeTool(ctx context.Context, threadID, key, name string, ar
 // QueueTool queues a call of a tool and does not wait for it (TOL-01). The run under way makes the call, or a new run
 // starts. A repeat under the same key is called once. It returns the same errors as InvokeTool.
 func (s *Service) QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error {
-	ctx, leave := s.opts.Held.Attach(ctx, threadID)
+	ctx, leave := s.opts.Active.Attach(ctx, threadID)
 	defer leave()
 	x, err := s.External(ctx, threadID)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Service) SetStatus(ctx context.Context, threadID, status string) error 
 // InvokeTool, and an error when no sandbox is available. Everything that goes wrong within a sandbox is in the
 // Result.
 func (s *Service) RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error) {
-	ctx, leave := s.opts.Held.Attach(ctx, threadID)
+	ctx, leave := s.opts.Active.Attach(ctx, threadID)
 	defer leave()
 	x, err := s.External(ctx, threadID)
 	if err != nil {

@@ -41,7 +41,7 @@ func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(
 	if err != nil && !errors.As(err, &notReady) {
 		return nil, nil, err
 	}
-	ctx, leave := s.opts.Held.Attach(ctx, t.ID)
+	ctx, leave := s.opts.Active.Attach(ctx, t.ID)
 	x := s.New(ctx, t, st, agent, "")
 	return x.Host, func(ctx context.Context) error {
 		defer leave()

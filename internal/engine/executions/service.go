@@ -32,7 +32,7 @@ type Options struct {
 	Effects     ports.Effects
 	Env         *codeexec.Environment
 	Hooks       *hooks.Service
-	Held        *activethreads.Threads
+	Active      *activethreads.Threads
 	Memory      *memory.Service
 	Related     *related.Service // nil where no threads can be made
 	Clock       clock.WithTickerAndDelayedExecution

@@ -298,7 +298,7 @@ func (s *Service) Abandoned(ctx context.Context, t *store.Thread, last *store.Ru
 
 // Check ends the run of a thread on this replica when a stop request names its calls.
 func (s *Service) Check(ctx context.Context, id string) error {
-	if !s.opts.Held.Here(id) || s.opts.Held.Ending(id) {
+	if !s.opts.Active.Here(id) || s.opts.Active.Ending(id) {
 		return nil
 	}
 	items, err := s.opts.Store.Inbox(ctx, id)
@@ -315,7 +315,7 @@ func (s *Service) Check(ctx context.Context, id string) error {
 	}
 	kept, err := runstate.Read(last)
 	if err == nil && kept.RepliesToAny(calls) {
-		s.opts.Held.Cancel(id, AwaitedStop(last.ID))
+		s.opts.Active.Cancel(id, AwaitedStop(last.ID))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ type Options struct {
 	Definitions Definitions
 	Children    Children
 	Runs        Runs
-	Held        *activethreads.Threads
+	Active      *activethreads.Threads
 	Leases      *schedule.Leases
 	PostRun     *postrun.Worker
 	Log         logr.Logger

@@ -34,7 +34,7 @@ const (
 // way, or none with the requested id.
 func (s *Service) endRun(ctx context.Context, threadID string, how *cancelcause.Stop) (ended bool, err error) {
 	for range endTries {
-		if done := s.opts.Held.Cancelling(threadID, how); done != nil {
+		if done := s.opts.Active.Cancelling(threadID, how); done != nil {
 			select {
 			case <-done:
 			case <-ctx.Done():
@@ -72,7 +72,7 @@ func (s *Service) EndElsewhere(ctx context.Context, threadID string, how *cancel
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	active := activethreads.NewActive(cancel)
-	if !s.opts.Held.Register(threadID, active) {
+	if !s.opts.Active.Register(threadID, active) {
 		return true, nil
 	}
 	defer s.opts.Runs.LetGo(ctx, threadID, active)
@@ -125,8 +125,8 @@ func (s *Service) Destroy(ctx context.Context, threadID string) error {
 		return err
 	}
 	s.fault("destroy.after")
-	s.opts.Held.Detach(threadID, cancelcause.ErrDestroyed)
-	s.opts.Held.Cancel(threadID, cancelcause.ErrDestroyed)
+	s.opts.Active.Detach(threadID, cancelcause.ErrDestroyed)
+	s.opts.Active.Cancel(threadID, cancelcause.ErrDestroyed)
 	return s.StopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
@@ -170,8 +170,8 @@ func (s *Service) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, 
 // Abort drops the run of a thread at once and writes nothing more, because the thread is about to be purged. It does
 // not wait for the run.
 func (s *Service) Abort(threadID, reason string) {
-	s.opts.Held.Detach(threadID, cancelcause.ErrAborted)
-	if s.opts.Held.Cancel(threadID, cancelcause.ErrAborted) {
+	s.opts.Active.Detach(threadID, cancelcause.ErrAborted)
+	if s.opts.Active.Cancel(threadID, cancelcause.ErrAborted) {
 		s.opts.Log.V(1).Info("run aborted", "thread", threadID, "reason", reason)
 	}
 }

@@ -38,8 +38,8 @@ func (s *Service) Terminate(ctx context.Context, threadID, reason string) error 
 	}
 	// The caller may be code of the run that ends now. What follows must not end with that run.
 	ctx = context.WithoutCancel(ctx)
-	s.opts.Held.Detach(threadID, cancelcause.ErrTerminal)
-	if !s.opts.Held.Cancel(threadID, cancelcause.ErrTerminal) {
+	s.opts.Active.Detach(threadID, cancelcause.ErrTerminal)
+	if !s.opts.Active.Cancel(threadID, cancelcause.ErrTerminal) {
 		if err := s.EndTerminatedRun(ctx, threadID); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (s *Service) terminateOne(ctx context.Context, t *store.Thread, reason stri
 			}
 		}
 	}
-	if !s.opts.Held.Here(t.ID) {
+	if !s.opts.Active.Here(t.ID) {
 		ops = append(ops, &store.Revoke{}) // another replica may execute the run: it can write nothing more
 	}
 	if err := s.opts.Store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {
