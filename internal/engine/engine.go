@@ -61,8 +61,8 @@ type Engine struct {
 	executions *executions.Service
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
-	// newer is the store of the engine, which leaves out what only a newer release knows.
-	newer *compat.Store
+	// compat is the store of the engine, which leaves out what only a newer release knows.
+	compat *compat.Store
 	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life  context.Context
 	die   context.CancelFunc
@@ -87,14 +87,14 @@ func New(o Options) (*Engine, error) {
 		opts:    o,
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
-		newer:   compat.New(o.Threads.Store(), o.Logger.WithName("engine")),
+		compat:  compat.New(o.Threads.Store(), o.Logger.WithName("engine")),
 
 		recent: transcript.NewCache(cacheBytes(o.Memory)),
 
 		active: activethreads.New(),
 		drain:  drain{started: make(chan struct{})},
 	}
-	e.store = e.newer
+	e.store = e.compat
 	e.life, e.die = context.WithCancel(context.Background())
 	e.queue = schedule.NewQueue(schedule.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,
@@ -137,7 +137,7 @@ func New(o Options) (*Engine, error) {
 		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
 	})
 	e.dispatch = dispatch.New(dispatch.Options{
-		Store: e.store, Newer: e.newer, Queue: e.queue, Leases: e.leases, Active: e.active, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
+		Store: e.store, Compat: e.compat, Queue: e.queue, Leases: e.leases, Active: e.active, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
 		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
 		Run: e.runNext, Interrupted: e.drain.interrupted, Fault: e.fault,
 	})
@@ -194,7 +194,7 @@ func (e *Engine) Wake(threadID string) { e.dispatch.Wake(threadID) }
 func (e *Engine) Load() (running, waiting int) { return e.queue.Load() }
 
 // NewerMetrics returns the metric of what is left for newer replicas.
-func (e *Engine) NewerMetrics() prometheus.Collector { return e.newer.Metrics() }
+func (e *Engine) NewerMetrics() prometheus.Collector { return e.compat.Metrics() }
 
 // ServeEndpoint runs the ThreadEndpoint that a request to a thread belongs to (END-01), and sends its answer. Its errors are
 // those of endpoints.Service.Serve.

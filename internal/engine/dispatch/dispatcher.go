@@ -24,7 +24,7 @@ import (
 // Options of a Dispatcher.
 type Options struct {
 	Store   store.Store
-	Newer   *compat.Store
+	Compat  *compat.Store
 	Queue   *schedule.Queue
 	Leases  *schedule.Leases
 	Active  *activethreads.Threads

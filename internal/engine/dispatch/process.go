@@ -18,7 +18,7 @@ func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
 		return err
 	}
 	// A notification may be about something that this replica leaves for another one.
-	if !d.opts.Queue.TakeNotified(id) || d.opts.Newer.Has(id) {
+	if !d.opts.Queue.TakeNotified(id) || d.opts.Compat.Has(id) {
 		if work, err := d.hasWork(ctx, id); err != nil || !work {
 			return err
 		}
@@ -81,14 +81,14 @@ func (d *Dispatcher) hasWork(ctx context.Context, id string) (bool, error) {
 		return false, store.IgnoreNotFound(err)
 	}
 	work := isWork(items, d.now())
-	if work && !d.opts.Newer.Has(id) {
+	if work && !d.opts.Compat.Has(id) {
 		return true, nil
 	}
 	r, err := d.opts.Store.Run(ctx, id, "")
 	if err != nil {
 		return work && errors.Is(err, store.ErrNotFound), store.IgnoreNotFound(err)
 	}
-	return (work || r.Status == store.RunRunning || Due(r, d.now())) && !d.opts.Newer.HasRun(id, r), nil
+	return (work || r.Status == store.RunRunning || Due(r, d.now())) && !d.opts.Compat.HasRun(id, r), nil
 }
 
 // isWork reports whether any inbox item can be processed now.

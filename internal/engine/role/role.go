@@ -18,7 +18,7 @@ type Role struct {
 	Agent  *definition.Agent // nil in a run that ends without being executed, when it could not be resolved
 	// Next is the agent that the thread has now. It differs from the agent of the run after a handoff.
 	Next string
-	// Checkpoint is what the run keeps of itself. It says whose turn it is.
+	// Checkpoint is the durable state of the run: what its row in the store holds besides its status. It says whose turn it is.
 	Checkpoint runstate.State
 	// Acting is the side that acts in place of the one whose turn it is, while its calls are made; nil for none.
 	Acting *definition.Side

@@ -45,8 +45,8 @@ type State struct {
 	// which earlier ones would get wrong raises it, for the runs that have that.
 	Needs int `json:"needs,omitempty"`
 
-	// newer are the fields that a newer release has written. They are kept.
-	newer map[string]json.RawMessage
+	// unknown are the fields that a newer release has written and this one does not know. They are kept.
+	unknown map[string]json.RawMessage
 }
 
 // version is the version of checkpoints that this release knows.
@@ -87,18 +87,18 @@ func Read(r *store.Run) (State, error) {
 	if s.Needs > version {
 		return s, &NewerError{Run: r.ID, Needs: s.Needs}
 	}
-	if err := json.Unmarshal(r.State, &s.newer); err != nil {
+	if err := json.Unmarshal(r.State, &s.unknown); err != nil {
 		return s, fmt.Errorf("the state of run %s cannot be read: %w", r.ID, err)
 	}
-	maps.DeleteFunc(s.newer, func(name string, _ json.RawMessage) bool { return fields[name] })
+	maps.DeleteFunc(s.unknown, func(name string, _ json.RawMessage) bool { return fields[name] })
 	return s, nil
 }
 
 // Encode returns the state for Run.State, nil when it is empty.
 func (s State) Encode() json.RawMessage {
 	raw, _ := json.Marshal(s) // strings, numbers and bytes only: cannot fail
-	if len(s.newer) > 0 {
-		all := maps.Clone(s.newer)
+	if len(s.unknown) > 0 {
+		all := maps.Clone(s.unknown)
 		_ = json.Unmarshal(raw, &all)
 		raw, _ = json.Marshal(all)
 	}

@@ -51,21 +51,21 @@ func (s *Service) TakeBack(ctx context.Context, run *store.Run, waits map[string
 		if err != nil {
 			return nil, t, fmt.Errorf("read what the run has appended: %w", err)
 		}
-		newer := false
+		withinRun := false
 		for i := range page.Messages {
 			m := &page.Messages[i]
-			newer = newer || m.CreatedAt >= run.StartedAt
+			withinRun = withinRun || m.CreatedAt >= run.StartedAt
 			if m.RunID != run.ID {
 				continue
 			}
-			newer = true
+			withinRun = true
 			ops = append(ops, &store.DeleteMessage{ID: m.ID})
 			calls = append(append([]store.ToolCall{}, m.ToolCalls...), calls...)
 			if m.Role == store.RoleTool {
 				results[m.ToolCallID] = m.ToolStatus
 			}
 		}
-		if len(page.Messages) < transcript.PageSize || !newer {
+		if len(page.Messages) < transcript.PageSize || !withinRun {
 			break
 		}
 	}
