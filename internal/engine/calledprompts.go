@@ -79,7 +79,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 // callForCode calls a prompt for code, on the goroutine of the run. An error ends the run.
 func (r *run) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, error) {
 	if a.Life.Err() != nil {
-		return tool.Result{}, nil // nobody waits for the result any more
+		return tool.Result{}, nil // no call waits for the result any more
 	}
 	res, err := r.callPrompt(ctx, a.Call, a.Prompt, a.Repeat, a)
 	r.code.BeginTurn(r.conv) // code reads the state of the run itself again

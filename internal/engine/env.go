@@ -37,7 +37,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	if err := r.newTransaction("park").save(ctx); err != nil {
 		return false, err
 	}
-	// A variable that was set between the first look and the parking woke nobody, so look again.
+	// A variable that was set between the first look and the parking has woken no run, so look again.
 	if missing, err = r.code.LoadEnv(ctx); err != nil || len(missing) > 0 {
 		return true, err
 	}

@@ -44,7 +44,7 @@ type run struct {
 	usage      usage.Run
 	limits     limits.Run
 	quiet      bool            // the parent's run that waited for this run has ended
-	over       map[string]bool // with quiet: the parent's calls that nobody waits for any more
+	over       map[string]bool // with quiet: the parent's calls that no longer wait for a result
 	childStops []store.Op      // stop requests to awaited children, written with the end of the run
 
 	// current reports that nothing can have been added to the conversation or the inbox since they were read.

@@ -204,7 +204,7 @@ func (c *conversation) next(ctx context.Context) (f frame, err error) {
 	return f, err
 }
 
-// drop lets go of a message that nobody answers any more.
+// drop discards a message that will get no answer any more.
 func (c *conversation) drop() {
 	select {
 	case f := <-c.waiting:

@@ -19,7 +19,7 @@ import (
 
 // +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=create
 
-// gatewayDigest is the number of bytes of a digest in names: so many that nobody finds two ids with the same.
+// gatewayDigest is the number of bytes of a digest in names: so many that two ids with the same one cannot be found.
 const gatewayDigest = 20
 
 // ErrOtherThread says that the name of a gateway's Thread belongs to an object that the gateway did not make.

@@ -17,7 +17,7 @@ type Account struct {
 	closed bool
 }
 
-// ErrClosed means that work goes on after its account was closed. Nobody waits for what it makes.
+// ErrClosed means that work goes on after its account was closed. No caller waits for its result.
 var ErrClosed = errors.New("the work that this memory was for has ended")
 
 // Open returns an account for work of a namespace. Close must be called.

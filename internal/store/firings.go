@@ -21,7 +21,7 @@ type FiringStatus string
 const (
 	FiringPending   FiringStatus = "pending" // due, or under way
 	FiringQueued    FiringStatus = "queued"  // waits until an earlier firing has ended
-	FiringRunning   FiringStatus = "running" // a Thread of its own runs it; nobody claims it
+	FiringRunning   FiringStatus = "running" // a Thread of its own runs it; no worker claims it
 	FiringSucceeded FiringStatus = "succeeded"
 	FiringFailed    FiringStatus = "failed"
 	FiringCanceled  FiringStatus = "canceled"

@@ -49,7 +49,7 @@ type ChildResult struct {
 	Attachments []Attachment `json:"attachments,omitempty"` // paths in the parent's files
 }
 
-// StopOrder tells a child that the parent's run has ended, so nobody waits for the child's result any more (RUN-04).
+// StopOrder tells a child that the parent's run has ended, so no call waits for the child's result any more (RUN-04).
 type StopOrder struct {
 	Calls []string `json:"calls"` // calls of the parent that no longer await their results
 }

@@ -47,7 +47,7 @@ type Thread struct {
 	DestroyedReason string // DestroyedExplicit or DestroyedExpired
 	IdleExpiry      int64  // in microseconds; 0 = never (THR-07)
 	RetainedAt      int64  // since when it has had no Thread object (THR-09)
-	Deleting        bool   // its object was deleted, and it is about to be purged or retained: nobody works on it
+	Deleting        bool   // its object was deleted, and it is about to be purged or retained: no replica works on it
 	NamespaceUID    string // of the namespace whose the retained data is; "" when it is not known, or not retained
 	Waits           string // for room in a quota of its namespace, for people; "" when it does not (K8S-11)
 	Parked          bool   // inbox items wait until a user's message or Continue (MSG-08)

@@ -18,10 +18,10 @@ import (
 // end counts as lost. Nothing else has to wait for a sandbox.
 const leaveTime = 30 * time.Second
 
-// clean deletes useless pods: pods that have ended or whose end nobody confirms, pods that do not answer any more,
+// clean deletes useless pods: pods that have ended or whose end no node confirms, pods that do not answer any more,
 // pods of an old template once new ones have replaced them, and pods beyond the desired number.
 func (r *Reconciler) clean(ctx context.Context, s *scope) error {
-	if err := r.bury(ctx, s); err != nil {
+	if err := r.removeUnconfirmed(ctx, s); err != nil {
 		return err
 	}
 	if err := r.removeAll(ctx, s.pods.stale); err != nil {
@@ -37,8 +37,8 @@ func (r *Reconciler) clean(ctx context.Context, s *scope) error {
 	return r.shrink(ctx, s)
 }
 
-// bury removes pods whose end nobody confirms.
-func (r *Reconciler) bury(ctx context.Context, s *scope) error {
+// removeUnconfirmed removes pods whose end no node confirms.
+func (r *Reconciler) removeUnconfirmed(ctx context.Context, s *scope) error {
 	for _, p := range s.pods.leaving {
 		if rest := p.DeletionTimestamp.Add(leaveTime).Sub(s.at); rest > 0 {
 			s.look(rest)

@@ -32,7 +32,7 @@ func (r *Reconciler) tellLost(ctx context.Context, s *scope) error {
 	ops := thread.ChildLostOps(child, kube.ChildFailed, "the subagent could not be created: "+s.refused, thread.FirstReplies(child.Child))
 	err := r.Store.Apply(ctx, s.parentRow.ID, nil, ops...)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrRetained) {
-		return nil // nobody is there to be told
+		return nil // there is no parent to tell
 	}
 	if err != nil {
 		return fmt.Errorf("tell the parent that its child was refused: %w", err)

@@ -46,7 +46,7 @@ type Threads struct {
 	// background has the cancel functions of work for a thread outside of its runs, by the thread's id: calls of code through
 	// the API, effects, and tasks that follow runs. Guarded by mu.
 	background map[string]map[*context.CancelCauseFunc]struct{}
-	// quiet is closed when there is no such work any more; nil while nobody waits for that. Guarded by mu.
+	// quiet is closed when there is no such work any more; nil while no goroutine waits for that. Guarded by mu.
 	quiet chan struct{}
 }
 

@@ -33,7 +33,7 @@ func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
 
 	fence, release, err := d.opts.Leases.Acquire(ctx, id, d.opts.Owner, cancel)
 	if err != nil {
-		return store.IgnoreGone(err) // nobody works on a thread whose object was deleted
+		return store.IgnoreGone(err) // no replica works on a thread whose object was deleted
 	}
 	err = d.runAll(ctx, id, fence, active)
 	if cause := context.Cause(ctx); cause != nil {

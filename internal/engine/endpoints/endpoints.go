@@ -180,7 +180,7 @@ func (e *Service) run(ctx context.Context, x *codeexec.Execution, ep *definition
 	if err != nil {
 		return e.failed(ctx, x, ep, err)
 	}
-	// Save before the answer, so that whoever receives it finds the state that it describes.
+	// Save before the answer, so that its reader finds the state that it describes.
 	if err := save(ctx, x); err != nil {
 		return err
 	}

@@ -331,7 +331,7 @@ func (h *Run) TellLast(ctx context.Context, reach func(context.Context) error) {
 	}
 }
 
-// LeavesOverdue reports whether a run that ends leaves hook retries behind that are due. Nobody looks for those while
+// LeavesOverdue reports whether a run that ends leaves hook retries behind that are due. No worker looks for those while
 // the run is under way. For hooks that are due later it sets a timer.
 func (h *Run) LeavesOverdue() bool {
 	due := h.due

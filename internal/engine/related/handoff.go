@@ -92,7 +92,7 @@ func (s *Service) HandOff(ctx context.Context, threadID string, h Handoff) (*Mad
 	if made.Thread.ObjectUID != "" {
 		return made, nil
 	}
-	// Nobody waits for a caller that has gone: what is stored gets its object.
+	// The caller may have gone. What is stored gets its object all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), declareTimeout)
 	defer cancel()
 	s.fault("declare.before")

@@ -97,7 +97,7 @@ func unknown(r Reader, name string) error {
 
 func rightsOf(r Reader) skeinv1.ReadThreads { return cmp.Or(r.Rights, skeinv1.ReadThreadsFamily) }
 
-// may reports whether the reader may read a thread. Threads that lost their object are nobody's.
+// may reports whether the reader may read a thread. No reader may read threads that lost their object.
 func may(r Reader, t *store.Thread) bool {
 	own := r.Thread
 	if t.Namespace != own.Namespace || t.RetainedAt != 0 {

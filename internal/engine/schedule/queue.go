@@ -45,7 +45,7 @@ type Queue struct {
 	namespaces *lru.Cache     // of threads, by their ids
 
 	mu sync.Mutex
-	// notified threads have something in their inbox, so nobody needs to check.
+	// notified threads have something in their inbox. Workers need not check.
 	notified map[string]bool
 	// delayed threads have failed in a way that passes, and wait for their retry.
 	delayed map[string]bool

@@ -42,7 +42,7 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	}
 	replies := r.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
-		replies = []string{""} // nobody waits, so the result becomes a message
+		replies = []string{""} // no call waits, so the result becomes a message
 	}
 	if r.Quiet {
 		replies = nil

@@ -30,7 +30,7 @@ type Children interface {
 
 // Runs ends runs, and lets go of the threads whose runs were ended.
 type Runs interface {
-	// End ends a run that nobody executes. The caller holds the lease of the thread.
+	// End ends a run that no worker executes. The caller holds the lease of the thread.
 	End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) error
 	// LetGo lets go of a thread after its lease was released.
 	LetGo(ctx context.Context, threadID string, active *activethreads.Active)

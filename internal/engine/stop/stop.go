@@ -95,7 +95,7 @@ func (s *Service) EndElsewhere(ctx context.Context, threadID string, how *cancel
 		return false, err
 	}
 	defer release()
-	// Read again: nobody else can change the run now.
+	// Read again: with the lease, only this replica can change the run.
 	if last, err = s.opts.Store.Run(ctx, threadID, ""); err != nil || last.Status.Ended() {
 		return false, err
 	}

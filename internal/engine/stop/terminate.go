@@ -141,7 +141,7 @@ func (s *Service) openReplies(ctx context.Context, t *store.Thread, last *store.
 	return replies, nil
 }
 
-// EndTerminatedRun ends the run that a terminated thread has left and that nobody executes.
+// EndTerminatedRun ends the run that a terminated thread has left and that no worker executes.
 func (s *Service) EndTerminatedRun(ctx context.Context, id string) error {
 	last, err := s.opts.Store.Run(ctx, id, "")
 	if err != nil || last.Status.Ended() {

@@ -12,7 +12,7 @@ import (
 // Summaries of older turns are messages of the log like any other (MSG-12), behind those that they stand for. A model
 // reads the newest summary that is meant for it first, in the place of those messages, and none of the others.
 
-// Reader says for whom a summary is. A summary is shown to nobody else, since hooks of another agent or prompt may hide
+// Reader says for whom a summary is. No other reader gets the summary, since hooks of another agent or prompt may hide
 // some of what it was made of.
 type Reader struct{ Agent, Side, Prompt string }
 

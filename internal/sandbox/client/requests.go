@@ -103,7 +103,7 @@ func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id u
 		delete(i.waiting, id)
 		i.mu.Unlock()
 		select {
-		case o := <-waiter: // nobody has taken it
+		case o := <-waiter: // no caller has taken it
 			i.stream.release(o.frame)
 		default:
 		}
@@ -177,7 +177,7 @@ func (i *isolate) outcome(ctx context.Context, o outcome) (any, error) {
 	}
 	v, err := decode(ctx, o.Value)
 	if errors.Is(err, membudget.ErrClosed) {
-		return nil, nil // the code has answered before, and what its work after that returns is for nobody
+		return nil, nil // the code has answered before, and no caller waits for what its work after that returns
 	}
 	if why := short(err); why != nil {
 		return nil, why

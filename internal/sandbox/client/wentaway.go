@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// broken are the errors of a connection that ends without a reason. Their texts help nobody.
+// broken are the errors of a connection that ends without a reason. Their texts explain nothing.
 var broken = []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
 
 // isBroken reports whether a connection ended without a reason. HTTP/2's own errors for that are not exported, so

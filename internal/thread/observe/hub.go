@@ -80,7 +80,7 @@ func (h *Hub) Watched() int {
 	return len(h.threads)
 }
 
-// forget removes a thread. Whoever watches it next begins anew.
+// forget removes a thread. The next watch begins anew.
 func (h *Hub) forget(o *observed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

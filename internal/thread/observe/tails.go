@@ -75,7 +75,7 @@ func (ts *Tails) Followed() int {
 	return len(ts.threads)
 }
 
-// forget removes a tail that has failed. Whoever follows the thread next begins anew.
+// forget removes a tail that has failed. The next follower begins anew.
 func (ts *Tails) forget(t *tail) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

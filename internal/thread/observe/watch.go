@@ -8,7 +8,7 @@ import (
 )
 
 // Update is a value, or a patch of the last one. JSON has the members v, the version, and value or patch. Watchers share
-// it, so nobody may change it.
+// it, so it must not be changed.
 type Update struct {
 	Patch bool
 	JSON  []byte

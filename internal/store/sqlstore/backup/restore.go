@@ -17,7 +17,7 @@ import (
 )
 
 // staging returns the namespace that threads have while they are restored. No namespace of a cluster can have a slash. A thread without
-// a head is not visible in any case; with this one it also belongs to nobody.
+// a head is not visible in any case; with this one it also has no owner.
 func staging(r store.Restore) string { return "restore/" + r.ID + "/" + r.Namespace }
 
 // RestoreState implements store.BackupStore.
@@ -151,7 +151,7 @@ func remnantID(r store.Restore, id string) string {
 	return remnant + uuid.NewSHA1(uuid.NameSpaceOID, []byte(staging(r)+"/"+id)).String()
 }
 
-// adjust changes a row for its new place: its namespace, whom it belongs to, and what nobody holds any more.
+// adjust changes a row for its new place: its namespace, its owner, and leases and claims, which have ended.
 func (d *decoded) adjust(r store.Restore, now int64) {
 	for i, c := range d.columns {
 		if s, ok := d.values[i].(string); ok && strings.HasPrefix(s, remnant) && (c.kind == threadID || d.table.scope == threadRows && c.name == "id") {

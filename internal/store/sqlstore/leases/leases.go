@@ -25,7 +25,7 @@ func (s Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Dur
 	}
 	var f *store.Fence
 	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		h, err := t.Head(threadID) // locks the head, so that nobody else takes the lease meanwhile
+		h, err := t.Head(threadID) // locks the head, so that no other replica takes the lease meanwhile
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Dur
 	return f, nil
 }
 
-// Renew implements store.Store. It also extends an expired lease that nobody has taken.
+// Renew implements store.Store. It also extends an expired lease that no other replica has taken.
 func (s Store) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		until := t.Now + ttl.Microseconds()

@@ -75,9 +75,9 @@ func (s Store) endForPurge(ctx context.Context, id string) (key int64, err error
 		if err := messages.Remove(t, h, 0, nil, messages.NoneLate, false); err != nil {
 			return err
 		}
-		h.Counts = nil               // nobody may fork it from here on
-		h.Running, h.Taken = 0, true // nobody may take its run over
-		h.Waiting, h.Queued = 0, 0   // nobody reads its inbox
+		h.Counts = nil               // it cannot be forked from here on
+		h.Running, h.Taken = 0, true // no replica may take its run over
+		h.Waiting, h.Queued = 0, 0   // its inbox is not read any more
 		h.Touch(store.ChangedThread)
 		if h.TerminatedAt != 0 {
 			return nil

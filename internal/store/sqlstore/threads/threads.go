@@ -46,7 +46,7 @@ func Terminate(t *txn.Tx, h *txn.Head, op *store.Terminate) error {
 	return end(t, h, op.Reason)
 }
 
-// end ends a thread whose inbox nobody reads any more.
+// end ends a thread whose inbox is not read any more.
 func end(t *txn.Tx, h *txn.Head, reason string) error {
 	h.TerminatedAt = t.Now
 	if err := t.Write(t.Ctx, queries.Terminate, t.Now, reason, h.Key); err != nil {

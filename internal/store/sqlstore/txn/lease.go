@@ -9,7 +9,7 @@ import (
 )
 
 // CheckFence returns store.ErrFenced unless the fence belongs to the present holder (THR-12). An expired lease still
-// passes while nobody has taken it: the epoch is the fence, not the clock.
+// passes while no other replica has taken it: the epoch is the fence, not the clock.
 func (t *Tx) CheckFence(h *Head, f *store.Fence) error {
 	if p, ok := t.session.(pipelined); ok && f.ThreadID == h.ID {
 		if known, holds := p.checkFence(h, f); known && holds {

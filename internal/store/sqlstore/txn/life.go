@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 )
 
-// Sleep is a set of reasons why nobody takes the items of a thread's inbox.
+// Sleep is a set of reasons why the items of a thread's inbox are not taken.
 type Sleep int64
 
 // The reasons.
@@ -17,14 +17,14 @@ const (
 	AsleepRetained                   // without an object (THR-09)
 	// AsleepCutting is no such reason: it says that messages are being removed, see Whole.
 	AsleepCutting
-	// AsleepDeleting lasts from the deletion of the object until the thread is purged or retained. Nobody gets the thread's lease.
+	// AsleepDeleting lasts from the deletion of the object until the thread is purged or retained. No replica gets the thread's lease.
 	AsleepDeleting
 )
 
-// sleeps reports whether nobody takes the items of the inbox.
+// sleeps reports whether the items of the inbox are left alone.
 func (l Life) sleeps() bool { return l.Asleep&(AsleepParked|AsleepRetained|AsleepDeleting) != 0 }
 
-// Sleeps reports whether nobody takes the items of the thread's inbox.
+// Sleeps reports whether the items of the thread's inbox are left alone.
 func (h *Head) Sleeps() bool { return h.Life.sleeps() }
 
 // Deleting reports whether the thread's object was deleted and the thread is about to be purged or retained.
