@@ -106,7 +106,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e.postRun = postrun.NewWorker(postrun.Options{
 		Store: e.store, Clock: o.Clock, Log: e.log.WithName("post-run"), Tasks: o.PostRun, Workers: o.PostRunWorkers, Timeout: o.PostRunTimeout,
-		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Attach: e.held.AttachUntilPurged, Redact: o.Redact, Fault: e.fault,
+		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Attach: e.active.AttachUntilPurged, Redact: o.Redact, Fault: e.fault,
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
 	e.stops = stop.New(stop.Options{

@@ -135,7 +135,7 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	ctx, leave := c.opts.Held.Attach(ctx, call.Thread.ID)
+	ctx, leave := c.opts.Active.Attach(ctx, call.Thread.ID)
 	defer leave()
 	x, err := c.opts.Executions.External(ctx, call.Thread.ID)
 	if err != nil {
