@@ -248,7 +248,7 @@ var _ = Describe("Variables", func() {
 		Expect(st.PendingEnv(ctx)).To(Equal([]thread.EnvDeclaration{{Name: "A", Required: true, Scoped: true}}))
 		Expect(st.SetEnv(ctx, "A", "", "")).To(Succeed())
 		Expect(st.PendingEnv(ctx)).To(BeEmpty())
-		Expect(e.store.Apply(ctx, "t", nil, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunWaiting, Reason: store.ReasonEnvMissing}})).To(Succeed())
+		Expect(e.store.Apply(ctx, "t", nil, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunWaiting, Reason: "EnvMissing"}})).To(Succeed())
 		Expect(e.WakeEnvWaiters(ctx, "other")).To(Succeed())
 		Expect(e.store.Inbox(ctx, "t")).To(BeEmpty())
 		Expect(e.WakeEnvWaiters(ctx, "")).To(Succeed())
