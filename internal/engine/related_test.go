@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/engine/related"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -309,6 +310,8 @@ var _ = Describe("A context handoff", Label("REL-03"), func() {
 		_, err = st.Inject(ctx, thread.NewMessage{Content: &text})
 		Expect(err).NotTo(HaveOccurred())
 		e, stop := start(w, func(o *engine.Options) {
+			// As it starts, this manager too looks for threads without an object, perhaps not before HandOff has stored one.
+			o.ThreadObjects = unreachableObjects{w.Objects}
 			o.Faults = func(p string) {
 				if p == "declare.before" {
 					panic("crash")
@@ -340,6 +343,13 @@ var _ = Describe("A context handoff", Label("REL-03"), func() {
 		Expect(lastResult(ctx, w, id)).To(And(HavePrefix("tool handoff error"), ContainSubstring("20 handoffs")))
 	})
 })
+
+// unreachableObjects creates no objects, as when the API server does not answer.
+type unreachableObjects struct{ ports.ThreadObjects }
+
+func (unreachableObjects) Declare(context.Context, *store.Thread, string) error {
+	return errors.New("the API server does not answer")
+}
 
 var _ = Describe("A crash during a context handoff", Label("RUN-02", "REL-03", "REL-04"), func() {
 	play := func(ctx SpecContext, point string, n int) map[string]int {

@@ -75,7 +75,7 @@ var _ = Describe("The operator", func() {
 		Entry("an Agent as a tool without a description", "Agent", `{sideA: {promptRef: {name: p}}, exposeAsTool: true}`, "needs toolDescription", SpecTimeout(2*time.Minute)),
 		Entry("a stop property without a stop tool", "Agent", `{sideA: {promptRef: {name: p}, stopToolResponseProperty: x}}`, "needs stopTool", SpecTimeout(2*time.Minute)),
 		Entry("a scripted Model without a script", "Model", `{provider: scripted}`, "needs spec.script", SpecTimeout(2*time.Minute)),
-		Entry("an OpenAI Model without a model id", "Model", `{provider: openai}`, "need spec.model", SpecTimeout(2*time.Minute)),
+		Entry("an OpenAI Model without a model id", "Model", `{provider: openai}`, "needs spec.model", SpecTimeout(2*time.Minute)),
 		Entry("a Tool with two sources", "Tool", `{description: x, code: {inline: "1", configMapKeyRef: {name: a, key: b}}}`, "set exactly one of inline and configMapKeyRef", SpecTimeout(2*time.Minute)),
 		Entry("a Prompt's tool with neither name nor family", "Prompt", `{text: x, modelRef: {name: m}, tools: [{}]}`, "exactly one of name (of a Tool object), builtin", SpecTimeout(2*time.Minute)),
 		Entry("a ScheduledEffect with two times", "ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1s, at: "2030-01-01T00:00:00.000000Z"}`, "exactly one of at", SpecTimeout(2*time.Minute)),
