@@ -155,7 +155,7 @@ var _ = Describe("Models", func() {
 				*s = skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI, Model: "m", Sessions: ptr.To(true)}
 			},
 			"needs spec.model": func(s *skeinv1.ModelSpec) { *s = skeinv1.ModelSpec{Provider: skeinv1.ProviderAnthropic} },
-			"has no endpoint": func(s *skeinv1.ModelSpec) { s.Endpoint = "http://x" },
+			"has no endpoint":  func(s *skeinv1.ModelSpec) { s.Endpoint = "http://x" },
 			"give the API key by spec.credentials": func(s *skeinv1.ModelSpec) {
 				*s = skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI, Model: "m", Headers: []skeinv1.ModelHeader{{Name: "Authorization", Value: "x"}}}
 			},
