@@ -190,7 +190,7 @@ func (b *builder) buildJoint(ctx context.Context, joint []keyed, bin string, f *
 	if err != nil {
 		return err
 	}
-	flags := []string{"-ldflags=-s -w", "-ldflags=" + first[0].pkgs[0] + "=" + first[0].ld}
+	flags := append(compilerFlags(), "-ldflags=-s -w", "-ldflags="+first[0].pkgs[0]+"="+first[0].ld)
 	steps := make([]step, len(joint))
 	for i, k := range joint {
 		s, err := k.steps(b.src)
