@@ -1,5 +1,5 @@
-// Package wire is shared by the clients of providers: how to reach an endpoint, how long an answer may take, and how to
-// report a failure without the key (AGT-06).
+// Package wire is shared by the clients of providers: how to reach an endpoint, how long an answer may take, how to read an answer whose
+// types are not quite those of the protocol, and how to report a failure without the key (AGT-06).
 package wire
 
 import (
@@ -18,7 +18,7 @@ const defaultTimeout = 120 * time.Second
 
 // Endpoint is the endpoint of one Model.
 type Endpoint struct {
-	// URL is the base URL in the form that the SDKs take.
+	// URL is the base URL, below which the paths of the protocol are.
 	URL string
 	// Host is the URL's host without the port.
 	Host string

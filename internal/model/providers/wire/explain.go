@@ -28,6 +28,8 @@ const (
 type Failure struct {
 	Err      error
 	Response *http.Response // nil when there was none
+	// Refusal is the body of a response that is a refusal. It is empty when it could not be read or is too long.
+	Refusal []byte
 	// Begun says that pieces of the answer had arrived.
 	Begun bool
 	// Said is the provider's text, and Code its name for the failure. Both may be empty.
