@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
@@ -21,7 +19,7 @@ type answer struct {
 	content   strings.Builder
 	reasoning strings.Builder
 	calls     []*call
-	byIndex   map[int64]*call // the call that a piece with this index belongs to
+	byIndex   map[wire.Int]*call // the call that a piece with this index belongs to
 	finish    string
 	usage     *model.Usage
 }
@@ -31,29 +29,24 @@ type call struct {
 	arguments strings.Builder
 }
 
-func (a *answer) add(chunk sdk.ChatCompletionChunk, emit func(model.Delta)) error {
+func (a *answer) add(chunk chatChunk, emit func(model.Delta)) error {
 	a.chunks++
-	if chunk.JSON.Usage.Valid() {
-		u := chunk.Usage
-		a.usage = model.Reported(model.Usage{
-			InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens,
-			CachedTokens: u.PromptTokensDetails.CachedTokens, CacheWriteTokens: u.PromptTokensDetails.CacheWriteTokens,
-			ReasoningTokens: u.CompletionTokensDetails.ReasoningTokens,
-		})
+	if u := chunk.Usage.Value; chunk.Usage.Present {
+		a.usage = usageOf(u.Prompt, u.Completion, u.PromptDetails.Value, u.Details.Value)
 	}
 	for _, choice := range chunk.Choices {
 		if choice.Index != 0 {
 			continue
 		}
 		if choice.FinishReason != "" {
-			a.finish = choice.FinishReason
+			a.finish = string(choice.FinishReason)
 		}
-		d := choice.Delta
-		text := d.Content + d.Refusal
+		d := choice.Delta.Value
+		text := string(d.Content + d.Refusal)
 		a.refused = a.refused || d.Refusal != ""
 		reasoning := ""
 		if !a.quiet {
-			reasoning = extraText(d, "reasoning_content", "reasoning")
+			reasoning = firstText(d.ReasoningContent, d.Reasoning)
 		}
 		a.content.WriteString(text)
 		a.reasoning.WriteString(reasoning)
@@ -71,26 +64,26 @@ func (a *answer) add(chunk sdk.ChatCompletionChunk, emit func(model.Delta)) erro
 
 // addCall adds a piece of a tool call. Pieces with the same index belong together. Some servers send every call with
 // index 0 and distinguish calls by a new id.
-func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
+func (a *answer) addCall(piece callPart) error {
 	c := a.byIndex[piece.Index]
-	if c == nil || (piece.ID != "" && c.id != "" && piece.ID != c.id) {
+	if c == nil || (piece.ID != "" && c.id != "" && string(piece.ID) != c.id) {
 		if len(a.calls) == maxToolCalls {
 			return model.Errorf(model.KindBadAnswer, "the model asked for more than %d tool calls at once", maxToolCalls)
 		}
 		c = &call{}
 		a.calls = append(a.calls, c)
 		if a.byIndex == nil {
-			a.byIndex = map[int64]*call{}
+			a.byIndex = map[wire.Int]*call{}
 		}
 		a.byIndex[piece.Index] = c
 	}
 	if c.id == "" {
-		c.id = piece.ID
+		c.id = string(piece.ID)
 	}
 	if c.name == "" { // some servers repeat it with every piece
-		c.name = piece.Function.Name
+		c.name = string(piece.Function.Value.Name)
 	}
-	c.arguments.WriteString(piece.Function.Arguments)
+	c.arguments.WriteString(string(piece.Function.Value.Arguments))
 	return nil
 }
 
@@ -129,15 +122,19 @@ func filtered(endpoint string) *model.Error {
 	return e
 }
 
-// extraText reads a field that is not part of the protocol but that servers of reasoning models send.
-func extraText(d sdk.ChatCompletionChunkChoiceDelta, names ...string) string {
-	for _, name := range names {
-		field, ok := d.JSON.ExtraFields[name]
-		if !ok {
-			continue
-		}
+// usageOf returns a usage that a server reported, with either API.
+func usageOf(input, output wire.Int, in inputDetails, out reasoningDetails) *model.Usage {
+	return model.Reported(model.Usage{
+		InputTokens: int64(input), OutputTokens: int64(output), CachedTokens: int64(in.Cached), CacheWriteTokens: int64(in.CacheWrite),
+		ReasoningTokens: int64(out.Reasoning),
+	})
+}
+
+// firstText returns the first of the fields that is a text, and not an empty one.
+func firstText(fields ...json.RawMessage) string {
+	for _, field := range fields {
 		var text string
-		if json.Unmarshal([]byte(field.Raw()), &text) == nil && text != "" {
+		if json.Unmarshal(field, &text) == nil && text != "" {
 			return text
 		}
 	}

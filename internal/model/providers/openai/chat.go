@@ -2,14 +2,11 @@ package openai
 
 import (
 	"context"
-	"net/http"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 // streamChat makes a call with the chat completions API.
@@ -19,13 +16,16 @@ func (c *Client) streamChat(ctx context.Context, req model.Request, emit func(mo
 		return nil, err
 	}
 	defer done()
-	params, err := c.chatParams(call, req)
+	body, err := c.chatRequest(call, req)
 	if err != nil {
 		return nil, err
 	}
-	var raw *http.Response
-	stream := c.chat.NewStreaming(call, params, option.WithResponseInto(&raw))
-	defer func() { _ = stream.Close() }()
+	res, failure := c.post(call, "chat/completions", body)
+	if failure != nil {
+		return nil, c.explain(ctx, call, *failure)
+	}
+	defer func() { _ = res.Body.Close() }()
+	stream := ssestream.NewStream[chatChunk](ssestream.NewDecoder(res), nil)
 
 	a := answer{quiet: req.Reasoning != nil && req.Reasoning.Exclude}
 	for stream.Next() {
@@ -33,80 +33,68 @@ func (c *Client) streamChat(ctx context.Context, req model.Request, emit func(mo
 			return nil, err
 		}
 	}
-	if err := stream.Err(); err != nil || (raw != nil && raw.StatusCode >= http.StatusBadRequest) {
-		return nil, c.explain(ctx, call, err, raw, a.chunks > 0)
+	if err := stream.Err(); err != nil {
+		return nil, c.explain(ctx, call, wire.Failure{Err: err, Response: res, Begun: a.chunks > 0})
 	}
 	return a.response(c.endpoint)
 }
 
-// chatParams converts a request to the SDK's parameters.
-func (c *Client) chatParams(ctx context.Context, req model.Request) (sdk.ChatCompletionNewParams, error) {
-	p := sdk.ChatCompletionNewParams{
-		Model:         c.spec.Model,
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
-		Temperature:   optional(c.options.temperature),
-		TopP:          optional(c.options.topP),
+// chatRequest converts a request to the one of the API.
+func (c *Client) chatRequest(ctx context.Context, req model.Request) (*chatRequest, error) {
+	p := &chatRequest{
+		Model: c.spec.Model, Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
+		Temperature: c.options.temperature, TopP: c.options.topP,
 	}
 	// OpenAI's newer models refuse max_tokens. Most other servers support nothing else.
 	if c.endpoint.Host == ownHost {
-		p.MaxCompletionTokens = optional(c.options.maxTokens)
+		p.MaxCompletionTokens = c.options.maxTokens
 	} else {
-		p.MaxTokens = optional(c.options.maxTokens)
+		p.MaxTokens = c.options.maxTokens
 	}
-	if r := req.Reasoning; r != nil && r.Effort != "" {
-		p.ReasoningEffort = shared.ReasoningEffort(r.Effort)
+	if r := req.Reasoning; r != nil {
+		p.ReasoningEffort = r.Effort
 	}
 	if len(req.Schema) > 0 {
 		schema, err := answerSchema(req)
 		if err != nil {
-			return p, err
+			return nil, err
 		}
-		p.ResponseFormat = sdk.ChatCompletionNewParamsResponseFormatUnion{OfJSONSchema: &shared.ResponseFormatJSONSchemaParam{
-			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: orElse(req.SchemaName, "answer"), Schema: schema},
-		}}
+		p.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: jsonSchema{Name: orElse(req.SchemaName, "answer"), Schema: schema}}
 	}
 	var err error
 	if p.Messages, err = chatMessages(ctx, req.Messages); err != nil {
-		return p, err
+		return nil, err
 	}
-	return p, chatTools(&p, req)
+	return p, chatTools(p, req)
 }
 
-func chatTools(p *sdk.ChatCompletionNewParams, req model.Request) error {
+func chatTools(p *chatRequest, req model.Request) error {
 	for _, t := range req.Tools {
 		schema, err := parameters(t)
 		if err != nil {
 			return err
 		}
-		f := shared.FunctionDefinitionParam{Name: t.Name, Parameters: schema}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
-		}
-		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
+		p.Tools = append(p.Tools, chatTool{Type: "function", Function: function{Name: t.Name, Description: t.Description, Parameters: schema}})
 	}
-	if len(p.Tools) == 0 {
-		return nil
+	if len(p.Tools) > 0 {
+		p.ToolChoice, p.ParallelToolCalls = string(req.ToolChoice), req.ParallelToolCalls
 	}
-	if req.ToolChoice != "" {
-		p.ToolChoice = sdk.ChatCompletionToolChoiceOptionUnionParam{OfAuto: param.NewOpt(string(req.ToolChoice))}
-	}
-	p.ParallelToolCalls = optional(req.ParallelToolCalls)
 	return nil
 }
 
 // chatMessages converts the conversation. Results cannot contain images, so a user message right after them has their
 // images.
-func chatMessages(ctx context.Context, messages []model.Message) ([]sdk.ChatCompletionMessageParamUnion, error) {
-	out := make([]sdk.ChatCompletionMessageParamUnion, 0, len(messages))
+func chatMessages(ctx context.Context, messages []model.Message) ([]chatMessage, error) {
+	out := make([]chatMessage, 0, len(messages))
 	var held []model.Image
 	for i, m := range messages {
 		switch m.Role {
 		case model.RoleSystem:
-			out = append(out, sdk.SystemMessage(m.Text()))
+			out = append(out, chatMessage{Role: "system", Content: m.Text()})
 		case model.RoleAssistant:
 			out = append(out, chatAnswer(m))
 		case model.RoleTool:
-			out = append(out, sdk.ToolMessage(m.Text(), m.ToolCallID))
+			out = append(out, chatMessage{Role: "tool", Content: m.Text(), ToolCallID: &m.ToolCallID})
 			held = append(held, m.Images...)
 			if last := i == len(messages)-1 || messages[i+1].Role != model.RoleTool; !last || len(held) == 0 {
 				continue
@@ -127,38 +115,33 @@ func chatMessages(ctx context.Context, messages []model.Message) ([]sdk.ChatComp
 	return out, nil
 }
 
-func chatUser(ctx context.Context, text string, images []model.Image) (sdk.ChatCompletionMessageParamUnion, error) {
+func chatUser(ctx context.Context, text string, images []model.Image) (chatMessage, error) {
 	if len(images) == 0 {
-		return sdk.UserMessage(text), nil
+		return chatMessage{Role: "user", Content: text}, nil
 	}
-	parts := make([]sdk.ChatCompletionContentPartUnionParam, 0, len(images)+1)
+	parts := make([]contentPart, 0, len(images)+1)
 	if text != "" {
-		parts = append(parts, sdk.TextContentPart(text))
+		parts = append(parts, contentPart{Type: "text", Text: text})
 	}
 	for _, image := range images {
 		url, err := image.DataURL(ctx)
 		if err != nil {
-			return sdk.ChatCompletionMessageParamUnion{}, err
+			return chatMessage{}, err
 		}
-		parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url, Detail: image.Detail}))
+		parts = append(parts, contentPart{Type: "image_url", ImageURL: &imageURL{URL: url, Detail: image.Detail}})
 	}
-	return sdk.UserMessage(parts), nil
+	return chatMessage{Role: "user", Content: parts}, nil
 }
 
-func chatAnswer(m model.Message) sdk.ChatCompletionMessageParamUnion {
-	var a sdk.ChatCompletionAssistantMessageParam
+func chatAnswer(m model.Message) chatMessage {
+	a := chatMessage{Role: "assistant"}
 	if text := m.Text(); text != "" || len(m.ToolCalls) == 0 {
-		a.Content.OfString = param.NewOpt(text)
+		a.Content = text
 	}
 	for _, tc := range m.ToolCalls {
-		a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID: tc.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name: tc.Name, Arguments: validArguments(tc.Arguments),
-				},
-			},
+		a.ToolCalls = append(a.ToolCalls, chatCall{
+			Type: "function", ID: tc.ID, Function: functionCall{Name: tc.Name, Arguments: validArguments(tc.Arguments)},
 		})
 	}
-	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &a}
+	return a
 }

@@ -1,5 +1,6 @@
-// Package openai is a client for every server with OpenAI's chat completions API or its responses API (AGT-06). It uses
-// the official SDK.
+// Package openai is a client for every server with OpenAI's chat completions API or its responses API (AGT-06). It knows the part of the
+// APIs that Skein uses: the files named …_request.go have the fields of requests, and those named …_chunk.go and …_event.go the fields of
+// answers.
 package openai
 
 import (
@@ -10,11 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/packages/ssestream"
-	"github.com/openai/openai-go/v3/responses"
+	"github.com/tidwall/gjson"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
@@ -29,12 +27,9 @@ const ownHost = "api.openai.com"
 
 // Client is the client of one Model.
 type Client struct {
-	endpoint   *wire.Endpoint
-	spec       skeinv1.ModelSpec
-	options    options
-	chat       sdk.ChatCompletionService
-	responses  responses.ResponseService
-	embeddings sdk.EmbeddingService
+	endpoint *wire.Endpoint
+	spec     skeinv1.ModelSpec
+	options  options
 }
 
 // options are the numeric options of a Model.
@@ -53,21 +48,6 @@ func New(c model.Config) (*Client, error) {
 	if cl.options, err = parseOptions(c); err != nil {
 		return nil, err
 	}
-	// The services are created without NewClient, which would read keys and addresses from the environment.
-	opts := []option.RequestOption{
-		option.WithBaseURL(endpoint.URL),
-		option.WithMaxRetries(0), // model.WithRetries retries, with the engine's clock
-		option.WithHTTPClient(endpoint.HTTP),
-	}
-	if endpoint.Key != "" {
-		opts = append(opts, option.WithAPIKey(endpoint.Key))
-	}
-	for name, value := range endpoint.Headers {
-		opts = append(opts, option.WithHeader(name, value))
-	}
-	cl.chat = sdk.NewChatCompletionService(opts...)
-	cl.responses = responses.NewResponseService(opts...)
-	cl.embeddings = sdk.NewEmbeddingService(opts...)
 	return cl, nil
 }
 
@@ -107,24 +87,32 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.
 	return c.streamChat(ctx, req, emit)
 }
 
+// post sends a request of the protocol. The caller closes the body of the response.
+func (c *Client) post(call context.Context, path string, body any) (*http.Response, *wire.Failure) {
+	header := http.Header{}
+	if c.endpoint.Key != "" {
+		header.Set("Authorization", "Bearer "+c.endpoint.Key)
+	}
+	return c.endpoint.Post(call, path, header, body)
+}
+
 // explain converts a failure of a call to an error.
-func (c *Client) explain(ctx, call context.Context, err error, res *http.Response, begun bool) error {
+func (c *Client) explain(ctx, call context.Context, f wire.Failure) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := wire.Failure{Err: err, Response: res, Begun: begun}
 	var streamed *ssestream.StreamError
-	var api *sdk.Error
+	refusal := gjson.GetBytes(f.Refusal, "error")
 	switch {
-	case errors.As(err, &streamed):
+	case errors.As(f.Err, &streamed):
 		f.Streamed = true
 		f.Said, f.Code = saidIn(streamed.Event.Data)
 		if f.Said == "" {
 			f.Said = "it does not say why"
 		}
 		f.Passing = passingCode(f.Code)
-	case errors.As(err, &api):
-		f.Said, f.Code = api.Message, api.Code
+	case refusal.IsObject(): // of the protocol
+		f.Said, f.Code = refusal.Get("message").String(), refusal.Get("code").String()
 	}
 	return c.endpoint.Explain(call, f)
 }
@@ -200,11 +188,4 @@ func answerSchema(req model.Request) (map[string]any, error) {
 		return nil, model.Errorf(model.KindConfig, "the schema of the answer is not a JSON object: %v", err)
 	}
 	return schema, nil
-}
-
-func optional[T comparable](v *T) param.Opt[T] {
-	if v == nil {
-		return param.Opt[T]{}
-	}
-	return param.NewOpt(*v)
 }

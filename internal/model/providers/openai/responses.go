@@ -2,14 +2,11 @@ package openai
 
 import (
 	"context"
-	"net/http"
 
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/responses"
-	"github.com/openai/openai-go/v3/shared"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 // metadataReasoning is the metadata key that stores the reasoning of an answer with its message, encrypted by the
@@ -23,20 +20,23 @@ func (c *Client) streamResponses(ctx context.Context, req model.Request, emit fu
 		return nil, err
 	}
 	defer done()
-	params, err := c.responseParams(call, req)
+	body, err := c.responsesRequest(call, req)
 	if err != nil {
 		return nil, err
 	}
-	var raw *http.Response
-	stream := c.responses.NewStreaming(call, params, option.WithResponseInto(&raw))
-	defer func() { _ = stream.Close() }()
+	res, failure := c.post(call, "responses", body)
+	if failure != nil {
+		return nil, c.explain(ctx, call, *failure)
+	}
+	defer func() { _ = res.Body.Close() }()
+	stream := ssestream.NewStream[responsesEvent](ssestream.NewDecoder(res), nil)
 
 	a := responseAnswer{quiet: req.Reasoning != nil && req.Reasoning.Exclude}
 	for !a.ended() && stream.Next() {
 		a.add(stream.Current(), emit)
 	}
-	if err := stream.Err(); !a.ended() && (err != nil || (raw != nil && raw.StatusCode >= http.StatusBadRequest)) {
-		return nil, c.explain(ctx, call, err, raw, a.events > 0)
+	if err := stream.Err(); !a.ended() && err != nil {
+		return nil, c.explain(ctx, call, wire.Failure{Err: err, Response: res, Begun: a.events > 0})
 	}
 	return a.response(call, c, req.Session)
 }
@@ -49,83 +49,76 @@ func (c *Client) keeps() bool {
 	return c.endpoint.Host == ownHost
 }
 
-// responseParams converts a request to the SDK's parameters.
-func (c *Client) responseParams(ctx context.Context, req model.Request) (responses.ResponseNewParams, error) {
-	p := responses.ResponseNewParams{
-		Model:       c.spec.Model,
-		Store:       param.NewOpt(c.keeps()),
-		Temperature: optional(c.options.temperature), TopP: optional(c.options.topP),
-		MaxOutputTokens: optional(c.options.maxTokens),
+// responsesRequest converts a request to the one of the API.
+func (c *Client) responsesRequest(ctx context.Context, req model.Request) (*responsesRequest, error) {
+	p := &responsesRequest{
+		Model: c.spec.Model, Stream: true, Store: c.keeps(),
+		Temperature: c.options.temperature, TopP: c.options.topP, MaxOutputTokens: c.options.maxTokens,
 	}
 	if !c.keeps() {
-		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
+		p.Include = []string{"reasoning.encrypted_content"}
 	}
 	if r := req.Reasoning; r != nil {
-		p.Reasoning.Effort = shared.ReasoningEffort(r.Effort)
+		asked := reasoning{Effort: r.Effort}
 		if !r.Exclude && r.Effort != "none" {
-			p.Reasoning.Summary = shared.ReasoningSummaryAuto
+			asked.Summary = "auto"
+		}
+		if asked != (reasoning{}) {
+			p.Reasoning = &asked
 		}
 	}
 	if len(req.Schema) > 0 {
 		schema, err := answerSchema(req)
 		if err != nil {
-			return p, err
+			return nil, err
 		}
-		p.Text.Format = responses.ResponseFormatTextConfigParamOfJSONSchema(orElse(req.SchemaName, "answer"), schema)
+		p.Text = &textFormat{Format: schemaFormat{Type: "json_schema", Name: orElse(req.SchemaName, "answer"), Schema: schema}}
 	}
 	messages := req.Messages
 	if len(messages) > 0 && messages[0].Role == model.RoleSystem {
 		// Instructions apply to one call, so they may differ from those at the start of the session.
-		p.Instructions = param.NewOpt(messages[0].Text())
+		text := messages[0].Text()
+		p.Instructions = &text
 	}
 	switch {
 	case req.Session != "" && req.SessionMessages <= len(messages):
-		p.PreviousResponseID = param.NewOpt(req.Session)
+		p.PreviousResponseID = req.Session
 		messages = messages[req.SessionMessages:]
-	case p.Instructions.Valid():
+	case p.Instructions != nil:
 		messages = messages[1:]
 	}
-	items, err := responseItems(ctx, messages)
-	if err != nil {
-		return p, err
+	var err error
+	if p.Input, err = responseItems(ctx, messages); err != nil {
+		return nil, err
 	}
-	p.Input.OfInputItemList = items
-	return p, responseTools(&p, req)
+	return p, responseTools(p, req)
 }
 
-func responseTools(p *responses.ResponseNewParams, req model.Request) error {
+func responseTools(p *responsesRequest, req model.Request) error {
 	for _, t := range req.Tools {
 		schema, err := parameters(t)
 		if err != nil {
 			return err
 		}
-		f := responses.FunctionToolParam{Name: t.Name, Parameters: schema, Strict: param.NewOpt(false)}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
-		}
-		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: &f})
+		p.Tools = append(p.Tools, responsesTool{Type: "function", Name: t.Name, Description: t.Description, Parameters: schema})
 	}
-	if len(p.Tools) == 0 {
-		return nil
+	if len(p.Tools) > 0 {
+		p.ToolChoice, p.ParallelToolCalls = string(req.ToolChoice), req.ParallelToolCalls
 	}
-	if req.ToolChoice != "" {
-		p.ToolChoice.OfToolChoiceMode = param.NewOpt(responses.ToolChoiceOptions(req.ToolChoice))
-	}
-	p.ParallelToolCalls = optional(req.ParallelToolCalls)
 	return nil
 }
 
-func responseItems(ctx context.Context, messages []model.Message) (responses.ResponseInputParam, error) {
-	var out responses.ResponseInputParam
+func responseItems(ctx context.Context, messages []model.Message) ([]any, error) {
+	var out []any
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleAssistant:
 			out = append(out, reasoningItems(m)...)
 			if text := m.Text(); text != "" {
-				out = append(out, responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleAssistant))
+				out = append(out, inputMessage{Role: "assistant", Content: text})
 			}
 			for _, tc := range m.ToolCalls {
-				out = append(out, responses.ResponseInputItemParamOfFunctionCall(validArguments(tc.Arguments), tc.ID, tc.Name))
+				out = append(out, inputCall{Type: "function_call", CallID: tc.ID, Name: tc.Name, Arguments: validArguments(tc.Arguments)})
 			}
 		case model.RoleTool:
 			item, err := functionOutput(ctx, m)
@@ -134,58 +127,56 @@ func responseItems(ctx context.Context, messages []model.Message) (responses.Res
 			}
 			out = append(out, item)
 		default:
-			role := responses.EasyInputMessageRoleUser
+			role := "user"
 			if m.Role == model.RoleSystem {
-				role = responses.EasyInputMessageRoleSystem
+				role = "system"
 			}
+			text := m.Text()
 			if len(m.Images) == 0 {
-				out = append(out, responses.ResponseInputItemParamOfMessage(m.Text(), role))
+				out = append(out, inputMessage{Role: role, Content: text})
 				continue
 			}
-			var parts responses.ResponseInputMessageContentListParam
-			if text := m.Text(); text != "" {
-				parts = append(parts, responses.ResponseInputContentParamOfInputText(text))
+			parts, err := images(ctx, m)
+			if err != nil {
+				return nil, err
 			}
-			for _, image := range m.Images {
-				url, err := image.DataURL(ctx)
-				if err != nil {
-					return nil, err
-				}
-				parts = append(parts, responses.ResponseInputContentUnionParam{OfInputImage: &responses.ResponseInputImageParam{
-					Detail: responses.ResponseInputImageDetail(orElse(image.Detail, "auto")), ImageURL: param.NewOpt(url),
-				}})
+			if text != "" {
+				parts = append([]any{inputText{Type: "input_text", Text: text}}, parts...)
 			}
-			out = append(out, responses.ResponseInputItemParamOfMessage(parts, role))
+			out = append(out, inputMessage{Role: role, Content: parts})
 		}
 	}
 	return out, nil
 }
 
 // functionOutput returns the result of a call with its images.
-func functionOutput(ctx context.Context, m model.Message) (responses.ResponseInputItemUnionParam, error) {
-	item := responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(m.ToolCallID)}
+func functionOutput(ctx context.Context, m model.Message) (inputResult, error) {
+	item := inputResult{Type: "function_call_output", CallID: m.ToolCallID, Output: m.Text()}
 	if len(m.Images) == 0 {
-		item.Output.OfString = param.NewOpt(m.Text())
-		return responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &item}, nil
+		return item, nil
 	}
-	parts := responses.ResponseFunctionCallOutputItemListParam{{OfInputText: &responses.ResponseInputTextContentParam{Text: m.Text()}}}
+	parts, err := images(ctx, m)
+	item.Output = append([]any{inputText{Type: "input_text", Text: m.Text()}}, parts...)
+	return item, err
+}
+
+// images returns the images of a message.
+func images(ctx context.Context, m model.Message) ([]any, error) {
+	var parts []any
 	for _, image := range m.Images {
 		url, err := image.DataURL(ctx)
 		if err != nil {
-			return responses.ResponseInputItemUnionParam{}, err
+			return nil, err
 		}
-		parts = append(parts, responses.ResponseFunctionCallOutputItemUnionParam{OfInputImage: &responses.ResponseInputImageContentParam{
-			Detail: responses.ResponseInputImageContentDetail(orElse(image.Detail, "auto")), ImageURL: param.NewOpt(url),
-		}})
+		parts = append(parts, inputImage{Type: "input_image", Detail: orElse(image.Detail, "auto"), ImageURL: url})
 	}
-	item.Output.OfResponseFunctionCallOutputItemArray = parts
-	return responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &item}, nil
+	return parts, nil
 }
 
 // reasoningItems returns the reasoning items that an earlier answer stored.
-func reasoningItems(m model.Message) responses.ResponseInputParam {
+func reasoningItems(m model.Message) []any {
 	list, _ := m.Metadata[metadataReasoning].([]any)
-	var out responses.ResponseInputParam
+	var out []any
 	for _, e := range list {
 		fields, _ := e.(map[string]any)
 		id, _ := fields["id"].(string)
@@ -193,9 +184,7 @@ func reasoningItems(m model.Message) responses.ResponseInputParam {
 		if id == "" || encrypted == "" {
 			continue
 		}
-		out = append(out, responses.ResponseInputItemUnionParam{OfReasoning: &responses.ResponseReasoningItemParam{
-			ID: id, Summary: []responses.ResponseReasoningItemSummaryParam{}, EncryptedContent: param.NewOpt(encrypted),
-		}})
+		out = append(out, inputReasoning{Type: "reasoning", ID: id, Summary: []any{}, EncryptedContent: encrypted})
 	}
 	return out
 }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/openai/openai-go/v3/responses"
-
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
@@ -16,8 +14,8 @@ import (
 type responseAnswer struct {
 	quiet  bool
 	events int
-	items  []responses.ResponseOutputItemUnion
-	final  *responses.Response
+	items  []outputItem
+	final  *response
 	failed *failed
 }
 
@@ -27,23 +25,22 @@ type failed struct{ code, message string }
 // ended reports whether the last event has arrived.
 func (a *responseAnswer) ended() bool { return a.final != nil || a.failed != nil }
 
-func (a *responseAnswer) add(e responses.ResponseStreamEventUnion, emit func(model.Delta)) {
+func (a *responseAnswer) add(e responsesEvent, emit func(model.Delta)) {
 	switch e.Type {
 	case "response.output_text.delta", "response.refusal.delta":
-		emit(model.Delta{Text: e.Delta})
+		emit(model.Delta{Text: string(e.Delta)})
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		if !a.quiet {
-			emit(model.Delta{Reasoning: e.Delta})
+			emit(model.Delta{Reasoning: string(e.Delta)})
 		}
 	case "response.output_item.done":
-		a.items = append(a.items, e.Item)
+		a.items = append(a.items, e.Item.Value)
 	case "response.completed", "response.incomplete", "response.failed":
-		r := e.Response
-		a.final = &r
+		a.final = &e.Response.Value
 	case "error":
-		a.failed = &failed{code: e.Code, message: e.Message}
+		a.failed = &failed{code: string(e.Code), message: string(e.Message)}
 	default:
-		if !strings.HasPrefix(e.Type, "response.") {
+		if !strings.HasPrefix(string(e.Type), "response.") {
 			return // not part of this protocol
 		}
 	}
@@ -52,8 +49,9 @@ func (a *responseAnswer) add(e responses.ResponseStreamEventUnion, emit func(mod
 
 // response checks that the answer is complete and returns it.
 func (a *responseAnswer) response(call context.Context, c *Client, session string) (*model.Response, error) {
-	if a.final != nil && a.final.Status == responses.ResponseStatusFailed {
-		a.failed = &failed{code: string(a.final.Error.Code), message: a.final.Error.Message}
+	if a.final != nil && a.final.Status == statusFailed {
+		said := a.final.Error.Value
+		a.failed = &failed{code: string(said.Code), message: string(said.Message)}
 	}
 	shown := c.endpoint.Shown()
 	switch {
@@ -65,14 +63,14 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 		return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s answered with something that is not a stream of the responses API: check spec.endpoint of the Model, or set spec.api to chat", shown)
 	case a.final == nil:
 		return nil, c.endpoint.Broken()
-	case session != "" && a.final.PreviousResponseID != session:
+	case session != "" && string(a.final.PreviousResponseID) != session:
 		// The server has answered only the new messages, which can mean anything.
 		e := model.Errorf(model.KindStatus, "the endpoint %s does not continue earlier responses: set spec.sessions of the Model to false", shown)
 		e.Status = http.StatusNotFound
 		return nil, e
 	}
 	out := &model.Response{FinishReason: "stop"}
-	switch reason := a.final.IncompleteDetails.Reason; {
+	switch reason := string(a.final.IncompleteDetails.Value.Reason); {
 	case reason == finishFiltered:
 		return nil, filtered(shown)
 	case reason == "max_output_tokens":
@@ -80,7 +78,7 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 	case reason != "":
 		out.FinishReason = reason
 	}
-	items := a.final.Output
+	items := []outputItem(a.final.Output)
 	if len(items) == 0 {
 		items = a.items
 	}
@@ -88,27 +86,24 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 		return nil, err
 	}
 	if c.keeps() {
-		out.Session = a.final.ID
+		out.Session = string(a.final.ID)
 		out.Metadata = nil
 	}
-	if u := a.final.Usage; a.final.JSON.Usage.Valid() {
-		out.Usage = model.Reported(model.Usage{
-			InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.InputTokensDetails.CachedTokens,
-			CacheWriteTokens: u.InputTokensDetails.CacheWriteTokens, ReasoningTokens: u.OutputTokensDetails.ReasoningTokens,
-		})
+	if u := a.final.Usage.Value; a.final.Usage.Present {
+		out.Usage = usageOf(u.Input, u.Output, u.InputDetails.Value, u.Details.Value)
 	}
 	return out, nil
 }
 
 // gather combines the items of an output.
-func (a *responseAnswer) gather(out *model.Response, items []responses.ResponseOutputItemUnion, shown string) error {
+func (a *responseAnswer) gather(out *model.Response, items []outputItem, shown string) error {
 	var content, reasoning []string
 	var kept []any
 	for _, item := range items {
 		switch item.Type {
 		case "message":
 			for _, part := range item.Content {
-				content = append(content, part.Text+part.Refusal)
+				content = append(content, string(part.Text+part.Refusal))
 				out.Refused = out.Refused || part.Refusal != ""
 			}
 		case "function_call":
@@ -118,14 +113,14 @@ func (a *responseAnswer) gather(out *model.Response, items []responses.ResponseO
 			if len(out.ToolCalls) == maxToolCalls {
 				return model.Errorf(model.KindBadAnswer, "the model asked for more than %d tool calls at once", maxToolCalls)
 			}
-			out.ToolCalls = append(out.ToolCalls, model.ToolCall{ID: item.CallID, Name: item.Name, Arguments: item.AsFunctionCall().Arguments})
+			out.ToolCalls = append(out.ToolCalls, model.ToolCall{ID: string(item.CallID), Name: string(item.Name), Arguments: string(item.Arguments)})
 			out.FinishReason = "tool_calls"
 		case "reasoning":
 			for _, part := range item.Summary {
-				reasoning = append(reasoning, part.Text)
+				reasoning = append(reasoning, string(part.Text))
 			}
 			if item.EncryptedContent != "" {
-				kept = append(kept, map[string]any{"id": item.ID, "encrypted": item.EncryptedContent})
+				kept = append(kept, map[string]any{"id": string(item.ID), "encrypted": string(item.EncryptedContent)})
 			}
 		}
 	}
