@@ -3,8 +3,6 @@ package anthropic
 import (
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
@@ -22,9 +20,9 @@ type answer struct {
 	quiet   bool // leave out the reasoning
 	events  int
 	blocks  []*block
-	byIndex map[int64]*block
+	byIndex map[wire.Int]*block
 	calls   int
-	stop    sdk.StopReason
+	stop    string
 	stopped bool // the last event has arrived
 	usage   *model.Usage
 }
@@ -38,23 +36,22 @@ type block struct {
 	redacted  string
 }
 
-func (a *answer) add(e sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
+func (a *answer) add(e event, emit func(model.Delta)) error {
 	switch e.Type {
 	case "message_start":
-		u := e.Message.Usage
-		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+		a.count(e.Message.Value.Usage.Value)
 	case "content_block_start":
 		return a.begin(e, emit)
 	case "content_block_delta":
 		a.extend(e, emit)
 	case "message_delta":
-		if e.Delta.StopReason != "" {
-			a.stop = e.Delta.StopReason
+		if reason := e.Delta.Value.StopReason; reason != "" {
+			a.stop = string(reason)
 		}
 		// These are totals of the message so far. Older servers send only the output.
-		u := e.Usage
-		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
-		a.usage.ReasoningTokens = max(a.usage.ReasoningTokens, min(u.OutputTokensDetails.ThinkingTokens, model.MaxReported))
+		u := e.Usage.Value
+		a.count(u)
+		a.usage.ReasoningTokens = max(a.usage.ReasoningTokens, min(int64(u.Details.Value.Thinking), model.MaxReported))
 	case "message_stop":
 		a.stopped = true
 	case "content_block_stop":
@@ -65,11 +62,13 @@ func (a *answer) add(e sdk.MessageStreamEventUnion, emit func(model.Delta)) erro
 	return nil
 }
 
-func (a *answer) count(input, cached, written, output int64) {
+func (a *answer) count(t tokens) {
 	if a.usage == nil {
 		a.usage = &model.Usage{}
 	}
-	u := model.Reported(model.Usage{InputTokens: input, CachedTokens: cached, CacheWriteTokens: written, OutputTokens: output})
+	u := model.Reported(model.Usage{
+		InputTokens: int64(t.Input), CachedTokens: int64(t.CacheRead), CacheWriteTokens: int64(t.CacheWrite), OutputTokens: int64(t.Output),
+	})
 	u.InputTokens += u.CachedTokens + u.CacheWriteTokens // this provider counts them apart
 	if u = model.Reported(*u); u.InputTokens > 0 {
 		a.usage.InputTokens = max(a.usage.InputTokens, u.InputTokens)
@@ -79,47 +78,49 @@ func (a *answer) count(input, cached, written, output int64) {
 	a.usage.OutputTokens = max(a.usage.OutputTokens, u.OutputTokens)
 }
 
-func (a *answer) begin(e sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
-	start := e.ContentBlock
-	b := &block{kind: start.Type, id: start.ID, name: start.Name, signature: start.Signature, redacted: start.Data}
+func (a *answer) begin(e event, emit func(model.Delta)) error {
+	start := e.ContentBlock.Value
+	b := &block{
+		kind: string(start.Type), id: string(start.ID), name: string(start.Name), signature: string(start.Signature), redacted: string(start.Data),
+	}
 	switch b.kind {
-	case "text":
-		b.text.WriteString(start.Text)
+	case blockText:
+		b.text.WriteString(string(start.Text))
 		if start.Text != "" {
-			emit(model.Delta{Text: start.Text})
+			emit(model.Delta{Text: string(start.Text)})
 		}
-	case "thinking":
-		b.text.WriteString(start.Thinking)
-	case "tool_use":
+	case blockThinking:
+		b.text.WriteString(string(start.Thinking))
+	case blockToolUse:
 		if a.calls++; a.calls > maxToolCalls {
 			return model.Errorf(model.KindBadAnswer, "the model asked for more than %d tool calls at once", maxToolCalls)
 		}
 	}
 	if a.byIndex == nil {
-		a.byIndex = map[int64]*block{}
+		a.byIndex = map[wire.Int]*block{}
 	}
 	a.blocks, a.byIndex[e.Index] = append(a.blocks, b), b
 	return nil
 }
 
-func (a *answer) extend(e sdk.MessageStreamEventUnion, emit func(model.Delta)) {
+func (a *answer) extend(e event, emit func(model.Delta)) {
 	b := a.byIndex[e.Index]
 	if b == nil {
 		return
 	}
-	switch e.Delta.Type {
+	switch d := e.Delta.Value; d.Type {
 	case "text_delta":
-		b.text.WriteString(e.Delta.Text)
-		emit(model.Delta{Text: e.Delta.Text})
+		b.text.WriteString(string(d.Text))
+		emit(model.Delta{Text: string(d.Text)})
 	case "thinking_delta":
-		b.text.WriteString(e.Delta.Thinking)
-		if !a.quiet && e.Delta.Thinking != "" {
-			emit(model.Delta{Reasoning: e.Delta.Thinking})
+		b.text.WriteString(string(d.Thinking))
+		if !a.quiet && d.Thinking != "" {
+			emit(model.Delta{Reasoning: string(d.Thinking)})
 		}
 	case "input_json_delta":
-		b.text.WriteString(e.Delta.PartialJSON)
+		b.text.WriteString(string(d.PartialJSON))
 	case "signature_delta":
-		b.signature += e.Delta.Signature
+		b.signature += string(d.Signature)
 	}
 }
 
@@ -131,19 +132,19 @@ func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 	case a.stop == "" || !a.stopped:
 		return nil, e.Broken()
 	}
-	r := &model.Response{FinishReason: finishOf(a.stop), Usage: a.usage, Refused: a.stop == sdk.StopReasonRefusal}
+	r := &model.Response{FinishReason: finishOf(a.stop), Usage: a.usage, Refused: a.stop == stopRefusal}
 	var content, reasoning strings.Builder
 	var kept []any
 	for _, b := range a.blocks {
 		switch b.kind {
-		case "text":
+		case blockText:
 			content.WriteString(b.text.String())
-		case "thinking":
+		case blockThinking:
 			reasoning.WriteString(b.text.String())
 			kept = append(kept, map[string]any{"signature": b.signature, "thinking": b.text.String()})
-		case "redacted_thinking":
+		case blockRedactedThinking:
 			kept = append(kept, map[string]any{"redacted": b.redacted})
-		case "tool_use":
+		case blockToolUse:
 			if b.name == "" {
 				return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s sent a tool call without a name", e.Shown())
 			}
@@ -171,14 +172,14 @@ func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 }
 
 // finishOf translates a stop reason to the common terms of all providers.
-func finishOf(reason sdk.StopReason) string {
+func finishOf(reason string) string {
 	switch reason {
-	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonPauseTurn:
+	case stopEndTurn, stopSequence, stopPauseTurn:
 		return "stop"
-	case sdk.StopReasonToolUse:
+	case stopToolUse:
 		return "tool_calls"
-	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+	case stopMaxTokens, stopContextWindow:
 		return "length"
 	}
-	return string(reason)
+	return reason
 }

@@ -1,7 +1,9 @@
-// Package anthropic is a client for every server with Anthropic's messages API (AGT-06). It uses the official SDK.
+// Package anthropic is a client for every server with Anthropic's messages API (AGT-06). It knows the part of the API that Skein uses:
+// message.go has the fields of requests, and event.go those of answers.
 package anthropic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
@@ -22,6 +23,8 @@ const (
 	DefaultEndpoint = "https://api.anthropic.com"
 	// defaultMaxTokens limits one answer, because the API requires a limit.
 	defaultMaxTokens = 8192
+	// apiVersion is the version of the API that this client speaks.
+	apiVersion = "2023-06-01"
 )
 
 // Client is the client of one Model.
@@ -30,7 +33,6 @@ type Client struct {
 	spec              skeinv1.ModelSpec
 	temperature, topP *float64
 	maxTokens         int64
-	messages          sdk.MessageService
 }
 
 // New returns a client. It sends nothing before the first call.
@@ -46,21 +48,8 @@ func New(c model.Config) (*Client, error) {
 	if err := cl.setOptions(c); err != nil {
 		return nil, err
 	}
-	// The service is created without NewClient, which would read keys and addresses from the environment. The SDK adds
-	// the version to the path itself.
-	opts := []option.RequestOption{
-		option.WithBaseURL(strings.TrimSuffix(strings.TrimSuffix(endpoint.URL, "/"), "/v1")),
-		option.WithMaxRetries(0), // model.WithRetries retries, with the engine's clock
-		option.WithHTTPClient(endpoint.HTTP),
-		option.WithoutOpenTelemetry(), // collectors of traces must not see conversations
-	}
-	if endpoint.Key != "" {
-		opts = append(opts, option.WithAPIKey(endpoint.Key))
-	}
-	for name, value := range endpoint.Headers {
-		opts = append(opts, option.WithHeader(name, value))
-	}
-	cl.messages = sdk.NewMessageService(opts...)
+	// The path has the version of the API. Endpoints are given with it and without it.
+	endpoint.URL = strings.TrimSuffix(strings.TrimSuffix(endpoint.URL, "/"), "/v1")
 	return cl, nil
 }
 
@@ -98,51 +87,87 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.
 		return nil, err
 	}
 	defer done()
-	params, err := c.params(call, req)
+	body, err := c.request(call, req)
 	if err != nil {
 		return nil, err
 	}
-	var raw *http.Response
-	stream := c.messages.NewStreaming(call, params, option.WithResponseInto(&raw))
-	defer func() { _ = stream.Close() }()
+	header := http.Header{"Anthropic-Version": {apiVersion}}
+	if c.endpoint.Key != "" {
+		header.Set("X-Api-Key", c.endpoint.Key)
+	}
+	res, failure := c.endpoint.Post(call, "v1/messages", header, body)
+	if failure != nil {
+		return nil, c.explain(ctx, call, *failure)
+	}
+	defer func() { _ = res.Body.Close() }()
 
 	a := answer{quiet: req.Reasoning != nil && req.Reasoning.Exclude}
-	for !a.stopped && stream.Next() {
-		if err := a.add(stream.Current(), emit); err != nil {
+	stream := ssestream.NewDecoder(res)
+	for !a.stopped {
+		e, err := next(stream)
+		if err != nil {
+			return nil, c.explain(ctx, call, wire.Failure{Err: err, Response: res, Begun: a.events > 0})
+		}
+		if e == nil {
+			break
+		}
+		if err := a.add(*e, emit); err != nil {
 			return nil, err
 		}
-	}
-	if err := stream.Err(); !a.stopped && (err != nil || (raw != nil && raw.StatusCode >= http.StatusBadRequest)) {
-		return nil, c.explain(ctx, call, err, raw, a.events > 0)
 	}
 	return a.response(c.endpoint)
 }
 
+// failedEvent is an event that says that the call failed. It has the data of the event.
+type failedEvent []byte
+
+func (failedEvent) Error() string { return "the provider reports an error within the stream" }
+
+// next returns the next event of a stream, or nil at its end. It leaves out what is not part of the protocol, and what only keeps the
+// connection alive.
+func next(stream ssestream.Decoder) (*event, error) {
+	for stream.Next() {
+		switch e := stream.Event(); {
+		case e.Type == "error":
+			return nil, failedEvent(e.Data)
+		case e.Type == "", e.Type == "ping", len(bytes.TrimSuffix(e.Data, []byte("\n"))) == 0:
+		default:
+			var out wire.Object[event]
+			if err := json.Unmarshal(e.Data, &out); err != nil {
+				return nil, err
+			}
+			return &out.Value, nil
+		}
+	}
+	return nil, stream.Err()
+}
+
 // explain converts a failure of a call to an error.
-func (c *Client) explain(ctx, call context.Context, err error, res *http.Response, begun bool) error {
+func (c *Client) explain(ctx, call context.Context, f wire.Failure) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := wire.Failure{Err: err, Response: res, Begun: begun}
-	var api *sdk.Error
-	if errors.As(err, &api) {
-		var body struct {
-			Error struct {
-				Message string `json:"message"`
-				Type    string `json:"type"`
-			} `json:"error"`
+	said := f.Refusal
+	var failed failedEvent
+	if f.Streamed = errors.As(f.Err, &failed); f.Streamed {
+		said = failed
+	}
+	var body struct {
+		Error struct {
+			Message string `json:"message"`
+			Type    string `json:"type"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(said, &body) == nil {
+		f.Said, f.Code = body.Error.Message, body.Error.Type
+	}
+	if f.Streamed {
+		switch f.Code {
+		case "overloaded_error", "api_error", "rate_limit_error", "timeout_error":
+			f.Passing = true
 		}
-		if json.Unmarshal([]byte(api.RawJSON()), &body) == nil {
-			f.Said, f.Code = body.Error.Message, body.Error.Type
-		}
-		if f.Streamed = api.StatusCode < http.StatusBadRequest; f.Streamed {
-			switch f.Code {
-			case "overloaded_error", "api_error", "rate_limit_error", "timeout_error":
-				f.Passing = true
-			}
-			if f.Said == "" {
-				f.Said = "it does not say why"
-			}
+		if f.Said == "" {
+			f.Said = "it does not say why"
 		}
 	}
 	return c.endpoint.Explain(call, f)

@@ -3,123 +3,119 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
+	"k8s.io/utils/ptr"
 
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// params converts a request to the SDK's parameters.
-func (c *Client) params(ctx context.Context, req model.Request) (sdk.MessageNewParams, error) {
-	p := sdk.MessageNewParams{Model: c.spec.Model, MaxTokens: c.maxTokens}
-	if c.temperature != nil {
-		p.Temperature = param.NewOpt(*c.temperature)
-	}
-	if c.topP != nil {
-		p.TopP = param.NewOpt(*c.topP)
-	}
-	c.think(&p, req.Reasoning)
+// request converts a request to the one of the API.
+func (c *Client) request(ctx context.Context, req model.Request) (*request, error) {
+	p := &request{Model: c.spec.Model, MaxTokens: c.maxTokens, Stream: true, Temperature: c.temperature, TopP: c.topP}
+	var output outputConfig
+	c.think(p, &output, req.Reasoning)
 	if len(req.Schema) > 0 {
-		if err := json.Unmarshal(req.Schema, &p.OutputConfig.Format.Schema); err != nil {
-			return p, model.Errorf(model.KindConfig, "the schema of the answer is not a JSON object: %v", err)
+		var schema map[string]any
+		if err := json.Unmarshal(req.Schema, &schema); err != nil {
+			return nil, model.Errorf(model.KindConfig, "the schema of the answer is not a JSON object: %v", err)
 		}
+		if schema != nil {
+			output.Format = &format{Type: "json_schema", Schema: schema}
+		}
+	}
+	if output != (outputConfig{}) {
+		p.OutputConfig = &output
 	}
 	messages := req.Messages
 	for len(messages) > 0 && messages[0].Role == model.RoleSystem {
 		if text := messages[0].Text(); says(text) {
-			p.System = append(p.System, sdk.TextBlockParam{Text: text})
+			p.System = append(p.System, textBlock(text))
 		}
 		messages = messages[1:]
 	}
 	if n := len(p.System); n > 0 {
-		p.System[n-1].CacheControl = sdk.NewCacheControlEphemeralParam()
+		p.System[n-1].CacheControl = cached()
 	}
-	turns, err := turnsOf(ctx, messages)
-	if err != nil {
-		return p, err
+	var err error
+	if p.Messages, err = turnsOf(ctx, messages); err != nil {
+		return nil, err
 	}
-	p.Messages = turns
-	return p, tools(&p, req)
+	return p, tools(p, req)
 }
 
 // minThinking is the smallest budget that the API accepts.
 const minThinking = 1024
 
 // think requests reasoning: by a budget when one is set, or else by effort.
-func (c *Client) think(p *sdk.MessageNewParams, r *model.Reasoning) {
-	switch {
-	case r == nil:
+func (c *Client) think(p *request, output *outputConfig, r *model.Reasoning) {
+	if r == nil {
 		return
+	}
+	display := "summarized"
+	if r.Exclude {
+		display = "omitted"
+	}
+	switch {
 	case r.MaxTokens > 0:
 		budget := max(r.MaxTokens, minThinking)
-		on := sdk.ThinkingConfigEnabledParam{BudgetTokens: budget, Display: sdk.ThinkingConfigEnabledDisplaySummarized}
-		if r.Exclude {
-			on.Display = sdk.ThinkingConfigEnabledDisplayOmitted
-		}
-		p.Thinking.OfEnabled = &on
+		p.Thinking = &thinking{Type: "enabled", BudgetTokens: budget, Display: display}
 		if p.MaxTokens <= budget { // the budget is part of the token limit of an answer
 			p.MaxTokens += budget
 		}
 	case r.Effort == "none":
-		off := sdk.NewThinkingConfigDisabledParam()
-		p.Thinking.OfDisabled = &off
+		p.Thinking = &thinking{Type: "disabled"}
 		return
 	case r.Effort != "":
-		on := sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
-		if r.Exclude {
-			on.Display = sdk.ThinkingConfigAdaptiveDisplayOmitted
-		}
-		p.Thinking.OfAdaptive = &on
-		p.OutputConfig.Effort = sdk.OutputConfigEffort(r.Effort)
+		p.Thinking = &thinking{Type: "adaptive", Display: display}
+		output.Effort = r.Effort
 		if r.Effort == "minimal" {
-			p.OutputConfig.Effort = sdk.OutputConfigEffortLow
+			output.Effort = "low"
 		}
 	default:
 		return
 	}
-	p.Temperature, p.TopP = param.Opt[float64]{}, param.Opt[float64]{} // models that reason accept neither
+	p.Temperature, p.TopP = nil, nil // models that reason accept neither
 }
 
-func tools(p *sdk.MessageNewParams, req model.Request) error {
+func tools(p *request, req model.Request) error {
 	for _, t := range req.Tools {
-		schema := map[string]any{}
+		var schema map[string]any
 		if len(t.Parameters) > 0 {
 			if err := json.Unmarshal(t.Parameters, &schema); err != nil {
 				return model.Errorf(model.KindConfig, "the parameters of tool %s are not a JSON object: %v", t.Name, err)
 			}
 		}
-		delete(schema, "type") // the SDK sets the type to object
-		tool := sdk.ToolParam{Name: t.Name, InputSchema: sdk.ToolInputSchemaParam{Properties: map[string]any{}, ExtraFields: schema}}
-		if properties, ok := schema["properties"]; ok {
-			tool.InputSchema.Properties = properties
-			delete(schema, "properties")
-		}
-		if t.Description != "" {
-			tool.Description = param.NewOpt(t.Description)
-		}
-		p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: &tool})
+		p.Tools = append(p.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: inputSchema(schema)})
 	}
 	if len(p.Tools) == 0 {
 		called(p)
 		return nil
 	}
-	p.Tools[len(p.Tools)-1].OfTool.CacheControl = sdk.NewCacheControlEphemeralParam()
-	var one param.Opt[bool]
-	if req.ParallelToolCalls != nil && !*req.ParallelToolCalls {
-		one = param.NewOpt(true)
-	}
+	p.Tools[len(p.Tools)-1].CacheControl = cached()
+	one := req.ParallelToolCalls != nil && !*req.ParallelToolCalls
 	switch req.ToolChoice {
 	case model.ToolChoiceRequired:
-		p.ToolChoice.OfAny = &sdk.ToolChoiceAnyParam{DisableParallelToolUse: one}
+		p.ToolChoice = &toolChoice{Type: "any", DisableParallelToolUse: one}
 	case model.ToolChoiceNone:
-		p.ToolChoice.OfNone = &sdk.ToolChoiceNoneParam{}
+		p.ToolChoice = &toolChoice{Type: "none"}
 	default:
-		p.ToolChoice.OfAuto = &sdk.ToolChoiceAutoParam{DisableParallelToolUse: one}
+		p.ToolChoice = &toolChoice{Type: "auto", DisableParallelToolUse: one}
 	}
 	return nil
+}
+
+// inputSchema returns a schema as the API accepts it: of an object, whatever else it says, with properties.
+func inputSchema(schema map[string]any) map[string]any {
+	out := map[string]any{"properties": map[string]any{}}
+	maps.Copy(out, schema)
+	if out["properties"] == nil { // null
+		delete(out, "properties")
+	}
+	out["type"] = "object"
+	return out
 }
 
 // maxToolName is the longest name of a tool.
@@ -127,26 +123,25 @@ const maxToolName = 128
 
 // called defines the tools that were called in a conversation, for a request that offers no tools: the API refuses such
 // calls when no tools are defined. The tools cannot be called again.
-func called(p *sdk.MessageNewParams) {
+func called(p *request) {
 	seen := map[string]bool{}
 	for i := range p.Messages {
 		for _, block := range p.Messages[i].Content {
-			if block.OfToolUse == nil {
+			if block.Type != blockToolUse {
 				continue
 			}
-			name := validID(block.OfToolUse.Name)
+			name := validID(*block.Name)
 			if name = name[:min(len(name), maxToolName)]; name == "" || seen[name] {
 				continue
 			}
 			seen[name] = true
-			p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: &sdk.ToolParam{
-				Name: name, Description: param.NewOpt("Was called earlier in this conversation, and cannot be called any more."),
-				InputSchema: sdk.ToolInputSchemaParam{Properties: map[string]any{}},
-			}})
+			p.Tools = append(p.Tools, tool{
+				Name: name, Description: "Was called earlier in this conversation, and cannot be called any more.", InputSchema: inputSchema(nil),
+			})
 		}
 	}
 	if len(p.Tools) > 0 {
-		p.ToolChoice.OfNone = &sdk.ToolChoiceNoneParam{}
+		p.ToolChoice = &toolChoice{Type: "none"}
 	}
 }
 
@@ -159,51 +154,49 @@ const (
 
 // turnsOf returns the conversation as alternating turns of the user and of the assistant. Tool results and the messages
 // after them form one turn of the user.
-func turnsOf(ctx context.Context, messages []model.Message) ([]sdk.MessageParam, error) {
-	var out []sdk.MessageParam
-	add := func(role sdk.MessageParamRole, blocks ...sdk.ContentBlockParamUnion) {
+func turnsOf(ctx context.Context, messages []model.Message) ([]turn, error) {
+	var out []turn
+	add := func(role string, blocks ...contentBlock) {
 		if len(blocks) == 0 {
 			return
 		}
-		if len(out) == 0 && role == sdk.MessageParamRoleAssistant {
-			out = append(out, sdk.NewUserMessage(sdk.NewTextBlock(opening)))
+		if len(out) == 0 && role == roleAssistant {
+			out = append(out, turn{Role: roleUser, Content: []contentBlock{textBlock(opening)}})
 		}
 		if n := len(out); n > 0 && out[n-1].Role == role {
 			out[n-1].Content = append(out[n-1].Content, blocks...)
 			return
 		}
-		out = append(out, sdk.MessageParam{Role: role, Content: blocks})
+		out = append(out, turn{Role: role, Content: blocks})
 	}
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleAssistant:
-			add(sdk.MessageParamRoleAssistant, answerBlocks(m)...)
+			add(roleAssistant, answerBlocks(m)...)
 		case model.RoleTool:
 			block, err := resultBlock(ctx, m)
 			if err != nil {
 				return nil, err
 			}
-			add(sdk.MessageParamRoleUser, block)
+			add(roleUser, block)
 		default:
 			blocks, err := userBlocks(ctx, m)
 			if err != nil {
 				return nil, err
 			}
-			add(sdk.MessageParamRoleUser, blocks...)
+			add(roleUser, blocks...)
 		}
 	}
-	if n := len(out); n == 0 || out[n-1].Role == sdk.MessageParamRoleAssistant {
-		add(sdk.MessageParamRoleUser, sdk.NewTextBlock(goOn))
+	if n := len(out); n == 0 || out[n-1].Role == roleAssistant {
+		add(roleUser, textBlock(goOn))
 	}
 	marked := 0
 	for i := len(out) - 1; i >= 0 && marked < cachedIn; i-- {
-		if out[i].Role != sdk.MessageParamRoleUser {
+		if out[i].Role != roleUser {
 			continue
 		}
-		if cc := out[i].Content[len(out[i].Content)-1].GetCacheControl(); cc != nil {
-			*cc = sdk.NewCacheControlEphemeralParam()
-			marked++
-		}
+		out[i].Content[len(out[i].Content)-1].CacheControl = cached()
+		marked++
 	}
 	return out, nil
 }
@@ -212,39 +205,39 @@ func turnsOf(ctx context.Context, messages []model.Message) ([]sdk.MessageParam,
 // their calls, and would then refuse every later request of the conversation.
 func says(text string) bool { return strings.TrimSpace(text) != "" }
 
-func userBlocks(ctx context.Context, m model.Message) ([]sdk.ContentBlockParamUnion, error) {
-	var blocks []sdk.ContentBlockParamUnion
+func userBlocks(ctx context.Context, m model.Message) ([]contentBlock, error) {
+	var blocks []contentBlock
 	for _, image := range m.Images {
 		data, err := image.Base64(ctx)
 		if err != nil {
 			return nil, err
 		}
-		blocks = append(blocks, sdk.NewImageBlockBase64(image.MimeType, data))
+		blocks = append(blocks, imageBlock(image.MimeType, data))
 	}
 	if text := m.Text(); says(text) {
-		blocks = append(blocks, sdk.NewTextBlock(text))
+		blocks = append(blocks, textBlock(text))
 	}
 	return blocks, nil
 }
 
-func resultBlock(ctx context.Context, m model.Message) (sdk.ContentBlockParamUnion, error) {
-	block := sdk.ToolResultBlockParam{ToolUseID: validID(m.ToolCallID)}
+func resultBlock(ctx context.Context, m model.Message) (contentBlock, error) {
+	block := contentBlock{Type: blockToolResult, ToolUseID: ptr.To(validID(m.ToolCallID))}
 	if text := m.Text(); says(text) {
-		block.Content = append(block.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})
+		block.Content = append(block.Content, textBlock(text))
 	}
 	for _, image := range m.Images {
 		data, err := image.Base64(ctx)
 		if err != nil {
-			return sdk.ContentBlockParamUnion{}, err
+			return contentBlock{}, err
 		}
-		block.Content = append(block.Content, sdk.ToolResultBlockParamContentUnion{OfImage: sdk.NewImageBlockBase64(image.MimeType, data).OfImage})
+		block.Content = append(block.Content, imageBlock(image.MimeType, data))
 	}
-	return sdk.ContentBlockParamUnion{OfToolResult: &block}, nil
+	return block, nil
 }
 
 // answerBlocks returns an earlier answer with the reasoning before its calls: the API refuses calls without it.
-func answerBlocks(m model.Message) []sdk.ContentBlockParamUnion {
-	var blocks []sdk.ContentBlockParamUnion
+func answerBlocks(m model.Message) []contentBlock {
+	var blocks []contentBlock
 	thoughts, _ := m.Metadata[metadataThinking].([]any)
 	for _, t := range thoughts {
 		fields, _ := t.(map[string]any)
@@ -253,16 +246,18 @@ func answerBlocks(m model.Message) []sdk.ContentBlockParamUnion {
 		redacted, _ := fields["redacted"].(string)
 		switch {
 		case redacted != "":
-			blocks = append(blocks, sdk.NewRedactedThinkingBlock(redacted))
+			blocks = append(blocks, contentBlock{Type: blockRedactedThinking, Data: redacted})
 		case signature != "":
-			blocks = append(blocks, sdk.NewThinkingBlock(signature, thinking))
+			blocks = append(blocks, contentBlock{Type: blockThinking, Signature: signature, Thinking: &thinking})
 		}
 	}
 	if text := m.Text(); says(text) {
-		blocks = append(blocks, sdk.NewTextBlock(text))
+		blocks = append(blocks, textBlock(text))
 	}
 	for _, call := range m.ToolCalls {
-		blocks = append(blocks, sdk.NewToolUseBlock(validID(call.ID), input(call.Arguments), call.Name))
+		blocks = append(blocks, contentBlock{
+			Type: blockToolUse, ID: ptr.To(validID(call.ID)), Input: input(call.Arguments), Name: ptr.To(call.Name),
+		})
 	}
 	return blocks
 }
