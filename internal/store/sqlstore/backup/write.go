@@ -18,12 +18,18 @@ const sentContents = "contents sent"
 type writer struct {
 	t *txn.Tx
 	r store.Restore
-	// arrived are threads of the restore.
-	arrived map[string]bool
+	// arrived are threads of the restore, and mayName are other ids that its rows may name. Each was looked up once.
+	arrived, mayName map[string]bool
+	// origin returns the namespace of a thread. It returns false when there is no such thread.
+	origin func(id string) (namespace string, there bool, err error)
 }
 
 func newWriter(t *txn.Tx, r store.Restore) *writer {
-	return &writer{t: t, r: r, arrived: map[string]bool{}}
+	return &writer{t: t, r: r, arrived: map[string]bool{}, mayName: map[string]bool{}, origin: func(id string) (namespace string, there bool, err error) {
+		var restored string
+		there, err = sqldb.Found(t.Row(t.Ctx, queries.ThreadOrigin, []any{id}, &namespace, &restored))
+		return namespace, there, err
+	}}
 }
 
 // finished reports whether the restore is finished.
@@ -106,8 +112,7 @@ func (w *writer) hasArrived(table *table, id string) error {
 	if w.arrived[id] {
 		return nil
 	}
-	var namespace, restored string
-	there, err := sqldb.Found(w.t.Row(w.t.Ctx, queries.ThreadOrigin, []any{id}, &namespace, &restored))
+	namespace, there, err := w.origin(id)
 	if err != nil {
 		return err
 	}
@@ -122,17 +127,17 @@ func (w *writer) hasArrived(table *table, id string) error {
 func (w *writer) ownNames(d *decoded) error {
 	for i, c := range d.columns {
 		id, _ := d.values[i].(string)
-		if c.kind != named || id == "" {
+		if c.kind != named || id == "" || w.arrived[id] || w.mayName[id] {
 			continue
 		}
-		var namespace, restored string
-		there, err := sqldb.Found(w.t.Row(w.t.Ctx, queries.ThreadOrigin, []any{id}, &namespace, &restored))
+		namespace, there, err := w.origin(id)
 		if err != nil {
 			return err
 		}
 		if there && namespace != w.r.Namespace && namespace != staging(w.r) {
 			return foreign(d.table, id)
 		}
+		w.mayName[id] = true
 	}
 	return nil
 }
