@@ -155,7 +155,8 @@ type Store interface {
 	// TakeTasks takes the tasks after a run for ttl, unless they are done or another replica has taken them.
 	TakeTasks(ctx context.Context, run RunRef, ttl time.Duration) (taken bool, err error)
 	// TakeUnsettled claims runs whose tasks a replica has left undone, at most limit, and returns them: those that were handed over, and
-	// those that ended, or were claimed, longer than ttl ago. No other caller gets them within ttl.
+	// those that ended, or were claimed, longer than ttl ago. No other caller gets them within ttl. Runs of threads that are retained or
+	// about to be purged are left alone.
 	TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) ([]RunRef, error)
 	// HandOver lets other replicas take these runs at once, where their tasks are not done, and sends them ChangedTasks.
 	HandOver(ctx context.Context, runs []RunRef) error

@@ -240,12 +240,11 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 	if mine, err := w.mine(ctx, ref, run); err != nil || !mine {
 		return store.IgnoreGone(err)
 	}
-	outer := ctx
 	ctx, leave := w.opts.Attach(ctx, ref.ThreadID) // before the thread is read, so that no deletion is missed
 	defer leave()
 	t, err := w.store.Thread(ctx, ref.ThreadID)
-	if err != nil || t.Deleting {
-		return store.IgnoreGone(err)
+	if err != nil || t.Deleting || t.RetainedAt != 0 {
+		return store.IgnoreGone(err) // a retained thread takes no outcome of a task: they are done once an object has adopted it
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, w.opts.Timeout, errSlowTask)
 	defer cancel()
@@ -260,7 +259,7 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 	}
 	tasks.Wait()
 	if errors.Is(context.Cause(ctx), cancelcause.ErrAborted) {
-		return store.IgnoreGone(w.store.Settle(outer, ref)) // what is retained of the thread takes no outcome of a task either
+		return nil // they are done again if the thread is retained, and an object adopts it
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the tasks may have been cut off: the next manager repeats them

@@ -78,6 +78,21 @@ func describeRuns(e *env) {
 			Expect(e.store.Thread(ctx, id)).To(Equal(was))
 		})
 
+		It("with unfinished tasks are not taken while their thread has no object", Label("THR-13", "THR-09"), func(ctx SpecContext) {
+			retained, deleted, living := e.thread(ctx), e.thread(ctx), e.thread(ctx)
+			for _, id := range []string{retained, deleted, living} {
+				e.clock.Step(time.Second)
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunUnsettled}})
+			}
+			e.apply(ctx, retained, &store.Retain{})
+			Expect(e.store.MarkDeleted(ctx, deleted, deleted)).To(Succeed())
+			e.clock.Step(time.Hour)
+			Expect(e.store.TakeUnsettled(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: living, RunID: "r"}}))
+			e.apply(ctx, retained, &store.Adopt{ObjectUID: "new", Name: "n", Agent: "a"})
+			Expect(e.store.TakeUnsettled(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: retained, RunID: "r"}}))
+			Expect(e.store.TakeUnsettled(ctx, time.Minute, 10)).To(BeEmpty())
+		})
+
 		It("that wait for a time are listed by that time while they wait", Label("RUN-11"), func(ctx SpecContext) {
 			var ids []string
 			for _, at := range []int64{30, 10, 20, 0} {

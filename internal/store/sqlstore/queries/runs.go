@@ -26,9 +26,10 @@ const (
 const (
 	Unsettled = `SELECT t.id, r.id FROM run r JOIN thread t ON t.key = r.thread
 		WHERE r.state = '{"postRun":true}' AND r.ended_at < ? ORDER BY r.ended_at LIMIT ?`
-	// LeftUnsettled takes the present time, and the time before which a run must have ended. Its columns are the keys, too.
-	LeftUnsettled = `SELECT t.id, r.id, r.thread FROM run r JOIN thread t ON t.key = r.thread
-		WHERE r.state = '{"postRun":true}' AND (r.tasks_at > 0 AND r.tasks_at <= ? OR r.tasks_at = 0 AND r.ended_at < ?) ORDER BY r.ended_at LIMIT ?`
+	// LeftUnsettled takes the present time, and the time before which a run must have ended. Its columns are the keys, too. It leaves out
+	// threads that take no outcome of a task; 2 is txn.AsleepRetained, 8 txn.AsleepDeleting.
+	LeftUnsettled = `SELECT t.id, r.id, r.thread FROM run r JOIN thread t ON t.key = r.thread JOIN thread_head h ON h.thread = r.thread
+		WHERE r.state = '{"postRun":true}' AND (h.asleep & 10) = 0 AND (r.tasks_at > 0 AND r.tasks_at <= ? OR r.tasks_at = 0 AND r.ended_at < ?) ORDER BY r.ended_at LIMIT ?`
 	TakeTasks     = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}' AND tasks_at <= ?`
 	TakeUnsettled = `UPDATE run SET tasks_at = ? WHERE thread = ? AND id = ?`
 	HandOver      = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
