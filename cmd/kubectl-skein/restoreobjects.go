@@ -274,11 +274,27 @@ func (r *namespaceRestore) adopted(ctx context.Context) error {
 
 // effects assigns the restored firings to the new ScheduledEffects.
 func (r *namespaceRestore) effects(ctx context.Context) error {
-	effects := map[string]string{}
-	for _, u := range r.all {
-		if u.GetKind() == "ScheduledEffect" {
-			effects[string(u.GetUID())] = r.uids[string(u.GetUID())]
-		}
+	effects, err := r.livingEffects(ctx)
+	if err != nil {
+		return err
 	}
 	return r.restore.Effects(ctx, effects)
+}
+
+// livingEffects returns the UIDs that ScheduledEffects have here, by those in the backup. It leaves out those that are gone: another
+// command may have let the controllers act on them, and finished ones are deleted after a time.
+func (r *namespaceRestore) livingEffects(ctx context.Context) (map[string]string, error) {
+	effects := map[string]string{}
+	for _, u := range r.all {
+		if u.GetKind() != "ScheduledEffect" {
+			continue
+		}
+		uid, have := r.uids[string(u.GetUID())], r.like(u)
+		if err := r.objects.Get(ctx, client.ObjectKeyFromObject(have), have); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("ScheduledEffect %q: %w", u.GetName(), err)
+		} else if err == nil && string(have.GetUID()) == uid {
+			effects[string(u.GetUID())] = uid
+		}
+	}
+	return effects, nil
 }
