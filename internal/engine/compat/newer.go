@@ -147,10 +147,10 @@ func readable(item store.InboxItem) error {
 	return fmt.Errorf("unknown kind %q", item.Kind)
 }
 
-// queuedHooks are the hooks that are called through the inbox.
+// queuedHooks are the hooks that are called through the inbox. All others are called at once, after_system_message too.
 var queuedHooks = []skeinv1.HookName{
 	skeinv1.HookAfterThreadCreated, skeinv1.HookAfterSubagentCreated, skeinv1.HookAfterCreateMessage, skeinv1.HookAfterUpdateMessage,
-	skeinv1.HookAfterToolCallSuccess, skeinv1.HookAfterToolCallFailure, skeinv1.HookAfterSystemMessage,
+	skeinv1.HookAfterToolCallSuccess, skeinv1.HookAfterToolCallFailure,
 }
 
 func decodes[T any](item store.InboxItem) error {
