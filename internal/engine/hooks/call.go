@@ -176,25 +176,18 @@ func (c *Caller) tell(ctx context.Context, cause string, payload json.RawMessage
 		return nil, nil
 	}
 	about := Subject{cause: cause, messageID: call.MessageID}
-	var args []any
-	switch h.Name {
-	case skeinv1.HookAfterThreadCreated:
-	case skeinv1.HookAfterSubagentCreated:
-		args = append(args, call.Subagent)
-	default:
-		m, err := c.service.Store.Message(ctx, c.x.Host.Thread.ID, call.MessageID)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if call.Call == nil {
-			args = append(args, m)
-			break
-		}
+	if call.Call != nil {
 		about.toolCallID = call.Call.ID
-		args = append(args, callForHook(*call.Call), resultForHook(m))
+	}
+	args, err := c.arguments(ctx, h.Name, &call)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case errors.Is(err, errNoArguments):
+		c.service.Log.Error(err, "dropped the call of a hook", "thread", c.x.Host.Thread.ID, "hook", h.Name)
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
 	_, err = c.invokeHook(causation.With(ctx, causation.Chain{Depth: call.Depth}), h, about, args...)
 	switch {
@@ -206,4 +199,26 @@ func (c *Caller) tell(ctx context.Context, cause string, payload json.RawMessage
 		return nil, &untoldError{codeexec.Explain(err)}
 	}
 	return c.failedHook(h, about, codeexec.Explain(err)), nil
+}
+
+var errNoArguments = errors.New("this release does not know what the hook is called with")
+
+// arguments returns what a queued hook is called with behind state. It returns store.ErrNotFound when the message is gone.
+func (c *Caller) arguments(ctx context.Context, hook skeinv1.HookName, call *store.HookCall) ([]any, error) {
+	switch hook {
+	case skeinv1.HookAfterThreadCreated:
+		return nil, nil
+	case skeinv1.HookAfterSubagentCreated:
+		return []any{call.Subagent}, nil
+	case skeinv1.HookAfterCreateMessage, skeinv1.HookAfterUpdateMessage, skeinv1.HookAfterToolCallSuccess, skeinv1.HookAfterToolCallFailure:
+		m, err := c.service.Store.Message(ctx, c.x.Host.Thread.ID, call.MessageID)
+		if err != nil {
+			return nil, err
+		}
+		if call.Call == nil {
+			return []any{m}, nil
+		}
+		return []any{callForHook(*call.Call), resultForHook(m)}, nil
+	}
+	return nil, errNoArguments
 }
