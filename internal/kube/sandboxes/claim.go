@@ -17,6 +17,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
+	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -75,6 +76,91 @@ func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 
 // podRuns reports whether a pod runs and has an address, so that it can be dialled.
 func podRuns(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" }
+
+// maxRounds bounds how often each looks for a warm pod when others take all that it saw.
+const maxRounds = 3
+
+// each tries the candidates among the pool's warm pods until it gets one. When it loses all of them to others, it
+// looks again.
+func (a *acquisition) each(ctx context.Context, candidates func([]corev1.Pod) []*corev1.Pod, try func(*corev1.Pod) (bool, error)) error {
+	for range maxRounds {
+		pods, err := podsOf(ctx, a.port.Client, a.pool, sandboxpod.Warm, quick) // a stale list is harmless, because the patch is conditional
+		if err != nil {
+			return err
+		}
+		lost := false
+		for _, p := range candidates(pods) {
+			if !a.port.tracker.reserve(client.ObjectKeyFromObject(p)) {
+				lost = true
+				continue
+			}
+			had, err := try(p)
+			if err != nil || !had {
+				a.port.tracker.unreserve(client.ObjectKeyFromObject(p))
+			}
+			if err != nil || had {
+				return err
+			}
+			lost = true
+		}
+		if !lost {
+			return nil
+		}
+	}
+	return nil
+}
+
+// claimWarm claims a ready pod for the thread. It dials the pod while the API server handles the claim, because these
+// two take most of the time until the first result.
+func (a *acquisition) claimWarm(ctx context.Context) (pod *corev1.Pod, conn sandbox.Sandbox, err error) {
+	hash := sandboxpod.TemplateHash(a.pool, a.port.Settings)
+	ready := func(pods []corev1.Pod) []*corev1.Pod { return readyPods(pods, hash) }
+	var failed error // the error of the dial
+	err = a.each(ctx, ready, func(p *corev1.Pod) (bool, error) {
+		var err error
+		pod, conn, failed, err = a.claimAndDial(ctx, p)
+		return pod != nil, err
+	})
+	if err != nil || pod == nil {
+		return nil, nil, err
+	}
+	if failed == nil {
+		observeAcquired(foundWarm, a.began)
+	}
+	return pod, conn, failed
+}
+
+// claimAndDial claims and dials a pod at the same time. It returns no pod when the claim was lost.
+func (a *acquisition) claimAndDial(ctx context.Context, p *corev1.Pod) (pod *corev1.Pod, conn sandbox.Sandbox, failed, err error) {
+	dialCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dialled := make(chan struct{})
+	go func() {
+		defer close(dialled)
+		conn, failed = a.dial(dialCtx, p, foundWarm, 0)
+	}()
+	pod, err = a.port.patchClaim(ctx, p, a.thread)
+	if err != nil || pod == nil {
+		cancel()
+	}
+	<-dialled
+	if pod == nil && conn != nil {
+		_ = conn.Close() // nothing ran in it, so any thread can still claim it
+		conn = nil
+	}
+	return pod, conn, failed, err
+}
+
+// claimStarting claims a pod that will be ready before a new one would be.
+func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err error) {
+	hash := sandboxpod.TemplateHash(a.pool, a.port.Settings)
+	starting := func(pods []corev1.Pod) []*corev1.Pod { return startingPods(pods, hash) }
+	err = a.each(ctx, starting, func(p *corev1.Pod) (had bool, err error) {
+		pod, err = a.port.patchClaim(ctx, p, a.thread)
+		return pod != nil, err
+	})
+	return pod, err
+}
 
 // patchClaim claims a pod for a thread, on condition that the pod has not changed since it was read. It returns nil
 // when the pod has changed. The caller has reserved the pod.
