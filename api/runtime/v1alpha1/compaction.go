@@ -1,8 +1,5 @@
 package v1alpha1
 
-// SubresourceCompact asks for a summary of older messages (MSG-12).
-const SubresourceCompact Subresource = "compact"
-
 // MessageSummary says which messages a message stands for: a model has summed them up, and the model of the thread reads
 // the summary in their place. The messages themselves stay.
 type MessageSummary struct {

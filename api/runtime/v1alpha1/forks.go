@@ -1,8 +1,5 @@
 package v1alpha1
 
-// SubresourceFork makes a new thread that begins with the messages of this one: POST fork.
-const SubresourceFork Subresource = "fork"
-
 // NewFork is the body of POST fork. Without messageIndex and messageId the fork has all messages that the thread has now.
 type NewFork struct {
 	// MessageIndex is the index of the last message of the fork: the number of messages before it, including silent ones

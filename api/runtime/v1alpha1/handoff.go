@@ -1,8 +1,5 @@
 package v1alpha1
 
-// SubresourceHandoff starts a new thread with the context of this one.
-const SubresourceHandoff Subresource = "handoff"
-
 // MaxHandoffFiles is how many files a context handoff may copy.
 const MaxHandoffFiles = 10
 

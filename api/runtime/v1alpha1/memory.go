@@ -2,10 +2,6 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SubresourceMemory searches the threads of the thread's agent and user by meaning: GET memory?q=. It returns
-// messages of the threads in which the caller has get on threads/messages.
-const SubresourceMemory Subresource = "memory"
-
 // MaxMemoryHits is the maximum limit of a search of the memory.
 const MaxMemoryHits = 50
 

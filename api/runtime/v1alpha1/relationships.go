@@ -2,12 +2,6 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Subresources of how conversations branch and end.
-const (
-	SubresourceTruncate      Subresource = "truncate"
-	SubresourceRelationships Subresource = "relationships"
-)
-
 // Truncate is the body of POST truncate. It removes all messages after a given one, and the relationships made after
 // it. The queue stays. During a run it is refused with 409.
 type Truncate struct {

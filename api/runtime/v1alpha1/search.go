@@ -2,10 +2,6 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ViewSearches finds messages by their text across namespaces: GET searches?q=. It returns messages of the namespaces
-// in which the caller has get on threads/messages.
-const ViewSearches View = "searches"
-
 // SearchHit is one message in the result of a search.
 type SearchHit struct {
 	// Namespace is the namespace of the thread.
