@@ -166,7 +166,7 @@ func (s Store) remove(ctx context.Context, key int64, id string) (freed []string
 			return nil, err
 		}
 	}
-	if freed, err = messages.PurgeRows(ctx, s.DB, id, key); err != nil {
+	if freed, err = messages.PurgeAllButMessages(ctx, s.DB, id, key); err != nil {
 		return nil, err
 	}
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {

@@ -45,7 +45,7 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 			return nil, err
 		}
 	}
-	if freed, err = messages.PurgeRows(ctx, s.DB, id, key); err != nil {
+	if freed, err = messages.PurgeAllButMessages(ctx, s.DB, id, key); err != nil {
 		return nil, err
 	}
 	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return purgeRest(t, s.DB.Dialect, id, key) }, id); err != nil {
