@@ -171,7 +171,7 @@ func (s Store) Run(ctx context.Context, threadID, runID string) (*store.Run, err
 	if runID == "" {
 		query, args = queries.Runs, []any{threadID, 1, 0}
 	}
-	r, err := sqldb.ReadOne(ctx, s.DB.Readers, Of(threadID), query, args...)
+	r, err := sqldb.ReadOne(ctx, s.DB.Readers, ScanOf(threadID), query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("run %s of thread %s: %w", runID, threadID, err)
 	}
@@ -180,7 +180,7 @@ func (s Store) Run(ctx context.Context, threadID, runID string) (*store.Run, err
 
 // Runs implements store.Store.
 func (s Store) Runs(ctx context.Context, threadID string, limit, offset int) ([]store.Run, error) {
-	runs, err := sqldb.ReadList(ctx, s.DB.Readers, Of(threadID), queries.Runs, threadID, sqldb.PageSize(limit), offset)
+	runs, err := sqldb.ReadList(ctx, s.DB.Readers, ScanOf(threadID), queries.Runs, threadID, sqldb.PageSize(limit), offset)
 	if err != nil {
 		return nil, fmt.Errorf("runs of thread %s: %w", threadID, err)
 	}
@@ -199,8 +199,8 @@ func (s Store) Wakes(ctx context.Context, limit, offset int) ([]store.Wake, erro
 	return wakes, nil
 }
 
-// Of returns the function that reads a run of a thread.
-func Of(threadID string) func(sqldb.Scanner) (*store.Run, error) {
+// ScanOf returns the function that reads a run of a thread.
+func ScanOf(threadID string) func(sqldb.Scanner) (*store.Run, error) {
 	return func(scan sqldb.Scanner) (*store.Run, error) {
 		r := store.Run{ThreadID: threadID}
 		var state, usage, session sqldb.Text

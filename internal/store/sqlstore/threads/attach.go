@@ -90,7 +90,7 @@ func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
 
 // registryStatus returns the registry status of a new child. Its run can neither begin nor end until the transaction is over.
 func registryStatus(t *txn.Tx, h *txn.Head, op *store.Attach) (string, error) {
-	last, err := runs.Of(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
+	last, err := runs.ScanOf(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}

@@ -66,7 +66,7 @@ func busy(t *txn.Tx, h *txn.Head) (bool, error) {
 	if h.Running > 0 || h.Waiting > 0 {
 		return true, nil
 	}
-	last, err := runs.Of(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
+	last, err := runs.ScanOf(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
 	switch {
 	case err == nil && !last.Status.Ended():
 		return true, nil

@@ -56,7 +56,7 @@ func shutOut(t *txn.Tx, h *txn.Head, reason string) error {
 	if err := t.Revoke(h); err != nil {
 		return err
 	}
-	r, err := runs.Of(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
+	r, err := runs.ScanOf(h.ID)(t.One(t.Ctx, queries.NewestRun, h.Key))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

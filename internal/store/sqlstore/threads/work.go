@@ -22,7 +22,7 @@ func (s Store) Work(ctx context.Context, threadID string) (*store.Work, error) {
 		if w.Inbox, err = sqldb.List(ctx, c, inbox.Scan, queries.InboxOf, threadID); err != nil {
 			return err
 		}
-		w.Run, err = runs.Of(threadID)(c.One(ctx, queries.Runs, threadID, 1, 0))
+		w.Run, err = runs.ScanOf(threadID)(c.One(ctx, queries.Runs, threadID, 1, 0))
 		if errors.Is(err, store.ErrNotFound) {
 			w.Run, err = nil, nil
 		}
