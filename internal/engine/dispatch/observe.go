@@ -60,7 +60,7 @@ func (d *Dispatcher) observe(ctx context.Context, id string) error {
 		d.opts.Active.Cancel(id, cancelcause.ErrTerminal)
 		return nil
 	}
-	if err := d.opts.Stops.Check(ctx, id); err != nil {
+	if err := d.opts.Stops.CancelIfRequested(ctx, id); err != nil {
 		return err
 	}
 	// A stop, or the end of the conversation, revokes the lease of the replica that executes the run.

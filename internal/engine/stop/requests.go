@@ -296,8 +296,8 @@ func (s *Service) Abandoned(ctx context.Context, t *store.Thread, last *store.Ru
 	return calls, nil
 }
 
-// Check ends the run of a thread on this replica when a stop request names its calls.
-func (s *Service) Check(ctx context.Context, id string) error {
+// CancelIfRequested ends the run of a thread on this replica when a stop request names its calls.
+func (s *Service) CancelIfRequested(ctx context.Context, id string) error {
 	if !s.opts.Active.Here(id) || s.opts.Active.Ending(id) {
 		return nil
 	}
