@@ -80,7 +80,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if res.Model != "" {
 		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
-	res.Metadata = r.requests.Noted(&req, m, res)
+	res.Metadata = r.requests.AnswerMetadata(&req, m, res)
 	r.hooks.Record(r.requests.Trimmed(r.record.ID, res)...)
 	if exclude {
 		res.Reasoning = ""

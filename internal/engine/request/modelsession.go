@@ -89,8 +89,8 @@ func goOnWithImported(req *model.Request, id string) {
 	}
 }
 
-// Noted returns the metadata of an answer.
-func (k *Maker) Noted(req *model.Request, m *definition.Model, res *model.Response) map[string]any {
+// AnswerMetadata returns the metadata of an answer.
+func (k *Maker) AnswerMetadata(req *model.Request, m *definition.Model, res *model.Response) map[string]any {
 	out := maps.Clone(res.Metadata)
 	set := func(key string, value any) {
 		if out == nil {
