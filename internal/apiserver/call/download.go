@@ -6,9 +6,9 @@ import (
 	"path"
 )
 
-// Download marks an answer as a file that somebody stored. A browser saves it, and neither guesses its type nor runs it as a page
+// SetDownloadHeaders marks an answer as a file that somebody stored. A browser saves it, and neither guesses its type nor runs it as a page
 // of this API: such a page could act with the rights of whoever looks at it.
-func Download(h http.Header, name string) {
+func SetDownloadHeaders(h http.Header, name string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)})

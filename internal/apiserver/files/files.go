@@ -72,7 +72,7 @@ func (h *Handler) Read(c *call.Call) error {
 	}
 	header := c.Response.Header()
 	header.Set("Content-Type", orOctets(rec.MimeType))
-	call.Download(header, rec.Path)
+	call.SetDownloadHeaders(header, rec.Path)
 	header.Set("ETag", `"`+sum+`"`)
 	if len(meta) <= maxRecordHeader { // clients may refuse larger headers; the list has the metadata
 		header.Set(runtimev1.HeaderFileRecord, string(meta))

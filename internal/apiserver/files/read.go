@@ -199,7 +199,7 @@ func (h *Handler) thumbnail(c *call.Call, o thread.ThumbnailOptions) error {
 	}
 	header := c.Response.Header()
 	header.Set("Content-Type", t.MimeType)
-	call.Download(header, c.Rest())
+	call.SetDownloadHeaders(header, c.Rest())
 	header.Set("Content-Length", strconv.Itoa(len(t.Data)))
 	_, _ = c.Response.Write(t.Data)
 	return nil
@@ -219,7 +219,7 @@ func (h *Handler) stream(c *call.Call) error {
 		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
 	}
 	c.Response.Header().Set("Content-Type", "application/jsonl")
-	call.Download(c.Response.Header(), c.Rest()+".jsonl")
+	call.SetDownloadHeaders(c.Response.Header(), c.Rest()+".jsonl")
 	out := c.PatientWriter(h.TransferTimeout)
 	lines := json.NewEncoder(out)
 	for chunk, err := range seq {

@@ -32,7 +32,7 @@ func (h *Transfers) Export(c *call.Call) error {
 		return err
 	}
 	c.Response.Header().Set("Content-Type", runtimev1.MediaTypeJSONL)
-	call.Download(c.Response.Header(), c.Name+".jsonl")
+	call.SetDownloadHeaders(c.Response.Header(), c.Name+".jsonl")
 	out := c.PatientWriter(h.TransferTimeout)
 	wrote, err := c.Thread.Export(c.Context(), out)
 	if err == nil {
