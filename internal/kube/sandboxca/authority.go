@@ -147,7 +147,7 @@ func (a *Authority) Keep(ctx context.Context) (next time.Time, err error) {
 
 // keep is Keep with reading held.
 func (a *Authority) keep(ctx context.Context) (next time.Time, err error) {
-	if next = a.due(); a.clock.Now().Before(next) {
+	if next = a.nextRead(); a.clock.Now().Before(next) {
 		return next, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, rereadTimeout)
@@ -158,10 +158,11 @@ func (a *Authority) keep(ctx context.Context) (next time.Time, err error) {
 		a.readAt = a.clock.Now().Add(rereadFailed)
 		return a.readAt, err
 	}
-	return a.due(), nil
+	return a.nextRead(), nil
 }
 
-func (a *Authority) due() time.Time {
+// nextRead returns when the Secret is read again.
+func (a *Authority) nextRead() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.readAt
