@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Active is a thread that this replica holds.
+// Active is a thread that a worker of this replica has.
 type Active struct {
 	cancel context.CancelCauseFunc
 	// cause is why the thread was cancelled; nil when it was not. Guarded by the lock of Threads.
@@ -56,47 +56,47 @@ func New() *Threads {
 }
 
 // Get returns the thread that a worker of this replica has; nil for none.
-func (h *Threads) Get(id string) *Active {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.active[id]
+func (t *Threads) Get(id string) *Active {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.active[id]
 }
 
 // Remove makes a thread inactive. It returns why the thread was cancelled; nil when it was not.
-func (h *Threads) Remove(id string, a *Active) (cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.active, id)
+func (t *Threads) Remove(id string, a *Active) (cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.active, id)
 	return a.cause
 }
 
 // Ending reports whether the thread is active and was cancelled.
-func (h *Threads) Ending(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a := h.active[id]
+func (t *Threads) Ending(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.active[id]
 	return a != nil && a.cause != nil
 }
 
 // MarkAllDirty records for each active thread that its inbox may have changed.
-func (h *Threads) MarkAllDirty() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, a := range h.active {
+func (t *Threads) MarkAllDirty() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.active {
 		a.MarkDirty()
 	}
 }
 
 // IDs returns the threads that this replica works for, in a run or in the background.
-func (h *Threads) IDs() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ids := make([]string, 0, len(h.active)+len(h.background))
-	for id := range h.active {
+func (t *Threads) IDs() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := make([]string, 0, len(t.active)+len(t.background))
+	for id := range t.active {
 		ids = append(ids, id)
 	}
-	for id := range h.background {
-		if h.active[id] == nil {
+	for id := range t.background {
+		if t.active[id] == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -104,29 +104,29 @@ func (h *Threads) IDs() []string {
 }
 
 // Register makes a thread active. It returns false when the thread is active already.
-func (h *Threads) Register(id string, a *Active) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.active[id] != nil {
+func (t *Threads) Register(id string, a *Active) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active[id] != nil {
 		return false
 	}
 	a.Done = make(chan struct{})
-	h.active[id] = a
+	t.active[id] = a
 	return true
 }
 
 // Attach returns a context that ends when the thread is terminated or purged, for background work beside the thread's
 // runs. Call leave when the work is done.
-func (h *Threads) Attach(ctx context.Context, id string) (attached context.Context, leave func()) {
+func (t *Threads) Attach(ctx context.Context, id string) (attached context.Context, leave func()) {
 	attached, end := context.WithCancelCause(ctx)
-	return attached, h.attach(id, end, end)
+	return attached, t.attach(id, end, end)
 }
 
 // AttachUntilPurged is Attach for work that a terminated or destroyed thread still needs. The context ends when the Thread object
 // is deleted.
-func (h *Threads) AttachUntilPurged(ctx context.Context, id string) (attached context.Context, leave func()) {
+func (t *Threads) AttachUntilPurged(ctx context.Context, id string) (attached context.Context, leave func()) {
 	attached, end := context.WithCancelCause(ctx)
-	return attached, h.attach(id, end, func(cause error) {
+	return attached, t.attach(id, end, func(cause error) {
 		if errors.Is(cause, cancelcause.ErrAborted) {
 			end(cause)
 		}
@@ -134,60 +134,60 @@ func (h *Threads) AttachUntilPurged(ctx context.Context, id string) (attached co
 }
 
 // attach has Detach call cancel. leave ends the work's context and forgets the work.
-func (h *Threads) attach(id string, end, cancel context.CancelCauseFunc) (leave func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.background[id] == nil {
-		h.background[id] = map[*context.CancelCauseFunc]struct{}{}
+func (t *Threads) attach(id string, end, cancel context.CancelCauseFunc) (leave func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.background[id] == nil {
+		t.background[id] = map[*context.CancelCauseFunc]struct{}{}
 	}
-	h.background[id][&cancel] = struct{}{}
+	t.background[id][&cancel] = struct{}{}
 	return func() {
 		end(nil)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if delete(h.background[id], &cancel); len(h.background[id]) == 0 {
-			delete(h.background, id)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if delete(t.background[id], &cancel); len(t.background[id]) == 0 {
+			delete(t.background, id)
 		}
-		if len(h.background) == 0 && h.quiet != nil {
-			close(h.quiet)
-			h.quiet = nil
+		if len(t.background) == 0 && t.quiet != nil {
+			close(t.quiet)
+			t.quiet = nil
 		}
 	}
 }
 
 // Quiet returns a channel that is closed when no work is under way outside of runs.
-func (h *Threads) Quiet() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.background) == 0 {
+func (t *Threads) Quiet() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.background) == 0 {
 		none := make(chan struct{})
 		close(none)
 		return none
 	}
-	if h.quiet == nil {
-		h.quiet = make(chan struct{})
+	if t.quiet == nil {
+		t.quiet = make(chan struct{})
 	}
-	return h.quiet
+	return t.quiet
 }
 
 // Detach cancels the background work of a thread.
-func (h *Threads) Detach(id string, cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for cancel := range h.background[id] {
+func (t *Threads) Detach(id string, cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for cancel := range t.background[id] {
 		(*cancel)(cause)
 	}
 }
 
-// Cancel cancels the thread on this replica for a cause. It returns false when this replica does not hold the thread.
-func (h *Threads) Cancel(id string, cause error) bool { return h.Cancelling(id, cause) != nil }
+// Cancel cancels the thread on this replica for a cause. It returns false when the thread is not active.
+func (t *Threads) Cancel(id string, cause error) bool { return t.Cancelling(id, cause) != nil }
 
 // Cancelling does what cancel does, and returns a channel that is closed when the thread was let go of; nil when
 // there was nothing to cancel.
-func (h *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a := h.active[id]
+func (t *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.active[id]
 	if a == nil {
 		return nil
 	}
@@ -199,24 +199,24 @@ func (h *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
 }
 
 // IsAt records which run of a thread is under way.
-func (h *Threads) IsAt(a *Active, runID string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (t *Threads) IsAt(a *Active, runID string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	a.run = runID
 }
 
-// Here reports whether this replica holds the thread.
-func (h *Threads) Here(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.active[id] != nil
+// Here reports whether the thread is active.
+func (t *Threads) Here(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.active[id] != nil
 }
 
 // CancelAll cancels all threads of this replica for a cause.
-func (h *Threads) CancelAll(cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, a := range h.active {
+func (t *Threads) CancelAll(cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.active {
 		a.end(cause)
 	}
 }
@@ -256,8 +256,8 @@ func (a *Active) MarkDirty() {
 }
 
 // Working reports whether this replica works for a thread, in a run or in the background.
-func (h *Threads) Working(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.active[id] != nil || len(h.background[id]) > 0
+func (t *Threads) Working(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.active[id] != nil || len(t.background[id]) > 0
 }
