@@ -21,7 +21,7 @@ const (
 	MessageFailed    = "failed"
 )
 
-// Message is one message of a conversation.
+// Message is one message of a conversation. It mirrors Message in internal/store/messages.go, where a new field begins.
 type Message struct {
 	// ID is unique within the thread.
 	ID string `json:"id"`

@@ -111,7 +111,7 @@ func StartsRun(items []store.InboxItem) bool {
 	return false
 }
 
-// PassOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
+// PassOver reports whether a waiting run precedes hook retries that are due, and records that it does. The run does not need to wait for a
 // sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
 // hooks from their turn.
 func PassOver(active *activethreads.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem, now int64) bool {

@@ -16,7 +16,7 @@ func newBackpressure() backpressure {
 	return backpressure{waiting: map[string]*model.Later{}, resumed: map[string]bool{}}
 }
 
-// ExpectResume returns what a model call of the thread is to be made with, so that the model may turn it away.
+// ExpectResume returns the Request.Later of a model call: with it the model may refuse the call, and calls Resume when there is room.
 func (q *Queue) ExpectResume(id string) *model.Later {
 	q.mu.Lock()
 	defer q.mu.Unlock()
