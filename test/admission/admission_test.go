@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"sigs.k8s.io/yaml"
@@ -300,6 +302,40 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		delete(young.Object, "status")
 		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Delete"), young)).To(HaveLen(1), "a Thread without an id yet")
 		Expect(refused(ctx, "skein-retention", &rights{user: "eve", may: []string{"delete retained"}}, "threads", thread("Delete"), young)).To(BeEmpty())
+
+		By("counting the annotation like the policy")
+		annotated := func(policy, value string) *unstructured.Unstructured {
+			t := thread(policy)
+			t.SetAnnotations(map[string]string{"skein.dev/retain": value, "other": "x"})
+			return t
+		}
+		other := thread("Delete")
+		other.SetAnnotations(map[string]string{"other": "x"})
+		for _, without := range []*unstructured.Unstructured{thread("Delete"), other, annotated("Delete", "false"), left} {
+			Expect(refused(ctx, "skein-retention", eve, "threads", without, annotated("Delete", "true"))).To(ConsistOf(
+				ContainSubstring(`the user "eve" cannot delete resource "retained"`)), "%v", without.Object)
+			Expect(refused(ctx, "skein-retention", &rights{user: "eve", may: []string{"delete retained " + id}}, "threads", without, annotated("Delete", "true"))).To(BeEmpty())
+			Expect(refused(ctx, "skein-retention", eve, "threads", annotated("Delete", "true"), without)).To(BeEmpty())
+		}
+		deleting := func(t *unstructured.Unstructured) *unstructured.Unstructured {
+			t.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_900_000_000, 0)})
+			t.SetFinalizers([]string{"skein.dev/purge"})
+			return t
+		}
+		Expect(refused(ctx, "skein-retention", eve, "threads", deleting(thread("Delete")), deleting(annotated("Delete", "true")))).To(HaveLen(1), "the data is purged or kept at the end of the deletion")
+		Expect(refused(ctx, "skein-retention", eve, "threads", annotated("Delete", "false"), annotated("Delete", "no"))).To(BeEmpty(), "only true retains")
+
+		By("letting those pass who keep the data in the other way, and those who end nothing")
+		Expect(refused(ctx, "skein-retention", eve, "threads", annotated("Delete", "true"), thread("Retain"))).To(BeEmpty())
+		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Retain"), annotated("Delete", "true"))).To(BeEmpty())
+		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Retain"), annotated("Retain", "true"))).To(BeEmpty())
+		manager := &rights{user: "system:serviceaccount:skein-system:skein-manager"}
+		Expect(refused(ctx, "skein-retention", manager, "threads", thread("Delete"), annotated("Delete", "true"))).To(BeEmpty())
+		collector := &rights{user: "system:serviceaccount:kube-system:generic-garbage-collector"}
+		orphaned := deleting(annotated("Delete", "true"))
+		orphaned.SetFinalizers([]string{"skein.dev/purge", "foregroundDeletion"})
+		Expect(refused(ctx, "skein-retention", collector, "threads", deleting(annotated("Delete", "true")), orphaned)).To(BeEmpty())
+		Expect(collector.checks).To(BeEmpty())
 	})
 
 	It("keeps userID for those who may use it", func(ctx SpecContext) {

@@ -88,9 +88,10 @@ var declared = map[string][]string{
 	"a Subagent":               {`{kind: Subagent, spec: {parentRef: {name: t}, agentRef: {name: a}, name: child}}`},
 	"a Thread with `forkFrom`": {`{kind: Thread, spec: {agentRef: {name: a}, forkFrom: {threadRef: {name: t}}}}`},
 	"a ThreadGateway":          {`{kind: ThreadGateway, spec: {agentRef: {name: a}, signingKeys: [{name: vault, key: k}]}}`},
-	"another `endpoint` for a Model that has `credentials`":   nil,
-	"labels on a Model that has `credentials`":                nil,
-	"`deletionPolicy: Delete` for a Thread that has `Retain`": nil,
+	"another `endpoint` for a Model that has `credentials`":          nil,
+	"labels on a Model that has `credentials`":                       nil,
+	"`deletionPolicy: Delete` for a Thread that has `Retain`":        nil,
+	"a Thread without the annotation `skein.dev/retain` that it had": nil,
 }
 
 var _ = Describe("What authors may declare", Label("K8S-04"), func() {
@@ -104,7 +105,9 @@ var _ = Describe("What authors may declare", Label("K8S-04"), func() {
 		model.Namespace, model.Name = ns, "existing"
 		retained := declaration(`{kind: Thread, spec: {agentRef: {name: a}, deletionPolicy: Retain}}`).(*skeinv1.Thread)
 		retained.Namespace, retained.Name = ns, "retained"
-		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vault"}, StringData: map[string]string{"k": "v"}}, model, retained)
+		annotated := declaration(`{kind: Thread, spec: {agentRef: {name: a}}}`).(*skeinv1.Thread)
+		annotated.Namespace, annotated.Name, annotated.Annotations = ns, "annotated", map[string]string{skeinv1.AnnotationRetain: "true"}
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vault"}, StringData: map[string]string{"k": "v"}}, model, retained, annotated)
 
 		clients := map[string]client.Client{}
 		for name, a := range authors {
@@ -154,6 +157,10 @@ var _ = Describe("What authors may declare", Label("K8S-04"), func() {
 				case strings.HasPrefix(row, "`deletionPolicy"):
 					patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deletionPolicy":"Delete"}}`))
 					answer(c.Patch(ctx, retained.DeepCopy(), patch, client.DryRunAll))
+				case strings.HasPrefix(row, "a Thread without the annotation"):
+					o := annotated.DeepCopy()
+					o.Annotations = nil
+					answer(c.Patch(ctx, o, client.MergeFrom(annotated), client.DryRunAll))
 				default:
 					g.Expect(declared).To(HaveKey(row), "docs/security.md has a row that this test does not know")
 					for _, doc := range declared[row] {
