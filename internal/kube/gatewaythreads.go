@@ -19,11 +19,11 @@ import (
 
 // +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=create
 
-// gatewayDigest is the number of bytes of a digest in names: so many that two ids with the same one cannot be found.
-const gatewayDigest = 20
+// digestBytes is the number of bytes of a digest in names: so many that two ids with the same one cannot be found.
+const digestBytes = 20
 
-// ErrOtherThread says that the name of a gateway's Thread belongs to an object that the gateway did not make.
-var ErrOtherThread = errors.New("a Thread of that name exists and was not made by the gateway")
+// ErrOtherThread reports that the name of a Thread of a ThreadGateway or a WebhookReceiver belongs to an object that another one made.
+var ErrOtherThread = errors.New("a Thread of that name exists and was not made by this gateway or receiver")
 
 // GatewayThread returns the name of the Thread for an end user's id. It follows from the gateway and the id alone, so that
 // every replica finds the same one, and the id does not follow from it.
@@ -33,7 +33,7 @@ func GatewayThread(g *definitions.Gateway, id string) string {
 		h.Write([]byte(s))
 		h.Write([]byte{0})
 	}
-	digest := strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:gatewayDigest]))
+	digest := strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:digestBytes]))
 	prefix := strings.ReplaceAll(g.Name, ".", "-")
 	if most := validation.LabelValueMaxLength - len(digest) - 1; len(prefix) > most {
 		prefix = strings.TrimRight(prefix[:most], "-")

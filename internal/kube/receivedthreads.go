@@ -20,7 +20,7 @@ import (
 // of the delivery, so that a repeat finds the object that exists.
 func (k *Threads) CreateReceivedThread(ctx context.Context, r *definitions.Receiver, delivery string) (name string, err error) {
 	sum := sha256.Sum256([]byte(r.UID + "\x00" + delivery))
-	digest := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:gatewayDigest]))
+	digest := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:digestBytes]))
 	prefix := strings.ReplaceAll(r.Name, ".", "-")
 	if most := validation.LabelValueMaxLength - len(digest) - 1; len(prefix) > most {
 		prefix = strings.TrimRight(prefix[:most], "-")
