@@ -56,6 +56,9 @@ func (s storing) CreateFork(ctx context.Context, origin *store.Thread, t *skeinv
 }
 
 func (s storing) RemoveRefused(ctx context.Context, t *skeinv1.Thread) error {
+	if err := ctx.Err(); err != nil {
+		return err // as from a real API server
+	}
 	return kube.NewThreads(s.e.kube, s.e.kube).RemoveRefused(ctx, t)
 }
 

@@ -262,7 +262,7 @@ var _ = Describe("The Thread of an id", Label("IDS-04"), func() {
 		c := fake.NewClientBuilder().WithScheme(scheme).Build()
 		threads := kube.NewThreads(c, c)
 		for range 3 {
-			Expect(threads.CreateGatewayThread(ctx, g, "thrd_a", "ada")).To(Succeed())
+			Expect(threads.CreateGatewayThread(ctx, g, "thrd_a", "ada")).To(HaveField("Name", kube.GatewayThread(g, "thrd_a")))
 		}
 		var list skeinv1.ThreadList
 		Expect(c.List(ctx, &list)).To(Succeed())
@@ -271,10 +271,11 @@ var _ = Describe("The Thread of an id", Label("IDS-04"), func() {
 
 		foreign := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: kube.GatewayThread(g, "thrd_b")}}
 		Expect(c.Create(ctx, foreign)).To(Succeed())
-		Expect(threads.CreateGatewayThread(ctx, g, "thrd_b", "")).To(MatchError(kube.ErrOtherThread))
+		_, err := threads.CreateGatewayThread(ctx, g, "thrd_b", "")
+		Expect(err).To(MatchError(kube.ErrOtherThread))
 		s := serverOf(nil)
 		s.finder = &lookup.Finder{Reader: c}
-		_, _, err := s.open(&request{Request: get(), gateway: g, id: "thrd_b"})
+		_, _, err = s.open(&request{Request: get(), gateway: g, id: "thrd_b"})
 		Expect(err).To(MatchError(kube.ErrOtherThread))
 		Expect(outside(ctx, err)).To(Equal(errInternal), "its name is no business of people outside")
 	})

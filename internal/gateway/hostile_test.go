@@ -29,9 +29,9 @@ import (
 // counting counts the Threads that are created, and creates none.
 type counting struct{ created atomic.Int32 }
 
-func (c *counting) CreateGatewayThread(context.Context, *definitions.Gateway, string, string) error {
+func (c *counting) CreateGatewayThread(context.Context, *definitions.Gateway, string, string) (*skeinv1.Thread, error) {
 	c.created.Add(1)
-	return errors.New("the API server is away")
+	return nil, errors.New("the API server is away")
 }
 
 func (c *counting) RemoveRefused(context.Context, *skeinv1.Thread) error { return nil }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"mime"
@@ -11,12 +12,11 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/gateway/openai"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -283,28 +283,27 @@ func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
 	if !q.limiter.begun.Allow() {
 		return nil, nil, tooMany("new conversations of everybody together")
 	}
-	if err := s.opts.Objects.CreateGatewayThread(q.Context(), q.gateway, q.id, q.user); err != nil {
+	// What is begun for a client who then leaves has an end all the same.
+	ctx, cancel := s.finder.Lasting(q.Context())
+	defer cancel()
+	made, err := s.opts.Objects.CreateGatewayThread(ctx, q.gateway, q.id, q.user)
+	if err != nil {
 		return nil, nil, err
 	}
-	st, row, err := s.finder.Open(q.Context(), q.gateway.Namespace, kube.GatewayThread(q.gateway, q.id)) // waits until it is set up
-	if apierrors.IsServiceUnavailable(err) {
-		s.forgetRefused(q)
+	// A client who is turned away because the quotas of the namespace leave no room leaves no Thread, which would take room once there
+	// is some.
+	st, row, err := s.finder.OpenMade(ctx, made, s.removeRefused, skeinv1.ReasonQuotaExceeded) // waits until it is set up
+	if errors.Is(err, lookup.ErrDeleted) {
+		return nil, nil, errUnavailable // its name is free soon
 	}
 	return st, row, err
 }
 
-// forgetRefused deletes the Thread of a client who is refused because the quotas of the namespace leave no room. Otherwise each
-// client who is turned away would leave a Thread, which takes room once there is some.
-func (s *Server) forgetRefused(q *request) {
-	t, err := s.finder.Object(q.Context(), q.gateway.Namespace, kube.GatewayThread(q.gateway, q.id))
-	if err != nil || t == nil || !kube.MadeByGateway(t, q.gateway) {
-		return
+// removeRefused deletes the Thread of a client who is refused.
+func (s *Server) removeRefused(ctx context.Context, t *skeinv1.Thread) error {
+	err := s.opts.Objects.RemoveRefused(ctx, t)
+	if err != nil && !apierrors.IsConflict(err) {
+		logr.FromContextOrDiscard(ctx).Error(err, "cannot delete the Thread of a client who was refused; it begins when there is room", "thread", t.Name)
 	}
-	ready := meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != skeinv1.ReasonQuotaExceeded {
-		return
-	}
-	if err := s.opts.Objects.RemoveRefused(q.Context(), t); err != nil {
-		logr.FromContextOrDiscard(q.Context()).Error(err, "cannot delete the Thread of a client who was refused; it begins when there is room", "thread", t.Name)
-	}
+	return err
 }

@@ -5,17 +5,21 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
@@ -26,43 +30,129 @@ type refusing struct {
 	*kube.Threads
 	client client.Client
 	reason string
+	// refused is called once a Thread says what keeps it from being stored. It may be nil.
+	refused func(ctx context.Context, t *skeinv1.Thread)
 }
 
-func (r refusing) CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) error {
-	if err := r.Threads.CreateGatewayThread(ctx, g, id, user); err != nil {
-		return err
+func (r refusing) CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) (*skeinv1.Thread, error) {
+	made, err := r.Threads.CreateGatewayThread(ctx, g, id, user)
+	if err != nil {
+		return nil, err
 	}
-	var t skeinv1.Thread
-	if err := r.client.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: kube.GatewayThread(g, id)}, &t); err != nil {
-		return err
-	}
+	t := made.DeepCopy()
 	t.Status.Conditions = []metav1.Condition{{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: r.reason, Message: "why"}}
-	return r.client.Status().Update(ctx, &t)
+	if err := r.client.Status().Update(ctx, t); err != nil {
+		return nil, err
+	}
+	if r.refused != nil {
+		r.refused(ctx, t)
+	}
+	return made, nil
+}
+
+// meanwhile is a client for which something happens after each object that it reads.
+type meanwhile struct {
+	client.Reader
+	happens func(ctx context.Context, o client.Object)
+}
+
+func (m meanwhile) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := m.Reader.Get(ctx, key, o, opts...)
+	if err == nil {
+		m.happens(ctx, o)
+	}
+	return err
 }
 
 var _ = Describe("A client for whose conversation there is no room", Label("K8S-11", "IDS-04"), func() {
-	DescribeTable("is refused", func(ctx SpecContext, reason string, left int) {
+	var (
+		c  client.Client
+		st store.Store
+		s  *Server
+		g  *definitions.Gateway
+	)
+	BeforeEach(func(ctx SpecContext) {
 		scheme := runtime.NewScheme()
 		Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
-		c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&skeinv1.Thread{}).Build()
-		st, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
+		c = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&skeinv1.Thread{}).WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				o.SetUID(types.UID(uuid.NewString()))
+				return c.Create(ctx, o, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if err := ctx.Err(); err != nil {
+					return err // as from a real API server
+				}
+				return c.Delete(ctx, o, opts...)
+			},
+		}).Build()
+		db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(st.Close)
-		s := serverOf(nil)
+		DeferCleanup(db.Close)
+		st = db
+		s = serverOf(nil)
 		s.finder = &lookup.Finder{Reader: c, Threads: thread.NewService(thread.Options{Store: st}), SetupWait: time.Millisecond}
-		s.opts.Objects = refusing{Threads: kube.NewThreads(c, c), client: c, reason: reason}
-		g, err := s.opts.Gateways.Find(ctx, "ns", "chat")
+		g, err = s.opts.Gateways.Find(ctx, "ns", "chat")
 		Expect(err).NotTo(HaveOccurred())
-		for _, id := range []string{"thrd_a", "thrd_b", "thrd_a"} {
-			q := &request{Request: get().WithContext(ctx), gateway: g, id: id, fresh: true, limiter: s.limits.of(g)}
-			_, _, err := s.ensure(q)
-			Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
-		}
+	})
+	refuse := func(reason string, refused func(context.Context, *skeinv1.Thread)) {
+		s.opts.Objects = refusing{Threads: kube.NewThreads(c, c), client: c, reason: reason, refused: refused}
+	}
+	ensure := func(ctx context.Context, id string) (*store.Thread, error) {
+		_, row, err := s.ensure(&request{Request: get().WithContext(ctx), gateway: g, id: id, fresh: true, limiter: s.limits.of(g)})
+		return row, err
+	}
+	left := func(ctx context.Context) []skeinv1.Thread {
+		GinkgoHelper()
 		var list skeinv1.ThreadList
 		Expect(c.List(ctx, &list)).To(Succeed())
-		Expect(list.Items).To(HaveLen(left))
+		return list.Items
+	}
+	// create stores the thread of an object, as the controller does when there is room.
+	create := func(ctx context.Context, o client.Object) {
+		GinkgoHelper()
+		t := o.(*skeinv1.Thread)
+		_, _, err := st.CreateThread(ctx, store.Thread{ID: t.ThreadID(), Namespace: t.Namespace, Name: t.Name, Agent: "agent"})
+		Expect(err).NotTo(HaveOccurred())
+	}
+
+	DescribeTable("is refused", func(ctx SpecContext, reason string, n int) {
+		refuse(reason, nil)
+		for _, id := range []string{"thrd_a", "thrd_b", "thrd_a"} {
+			_, err := ensure(ctx, id)
+			Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+		}
+		Expect(left(ctx)).To(HaveLen(n))
 	},
 		Entry("and leaves no Thread, which would take room later", skeinv1.ReasonQuotaExceeded, 0),
 		Entry("and finds its Thread later when that only takes time", skeinv1.ReasonReferenceNotReady, 2),
 	)
+
+	It("is refused, and leaves no Thread, when it does not wait for the answer", func(ctx SpecContext) {
+		client, leave := context.WithCancel(ctx)
+		refuse(skeinv1.ReasonQuotaExceeded, func(context.Context, *skeinv1.Thread) { leave() })
+		_, err := ensure(client, "thrd_a")
+		Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+		Expect(left(ctx)).To(BeEmpty())
+	})
+
+	It("has its conversation when room appears before its Thread is deleted", func(ctx SpecContext) {
+		refuse(skeinv1.ReasonQuotaExceeded, nil)
+		s.finder.Live = meanwhile{Reader: c, happens: create}
+		row, err := ensure(ctx, "thrd_a")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(left(ctx)).To(ConsistOf(HaveField("UID", BeEquivalentTo(row.ID))))
+	})
+
+	It("keeps a Thread that has changed since it was found to be refused", func(ctx SpecContext) {
+		refuse(skeinv1.ReasonQuotaExceeded, nil)
+		s.finder.Live = meanwhile{Reader: c, happens: func(ctx context.Context, o client.Object) { // as the controller does for a status that it computed before
+			now := o.DeepCopyObject().(*skeinv1.Thread)
+			now.Status.Conditions[0].Status = metav1.ConditionTrue
+			Expect(c.Status().Update(ctx, now)).To(Succeed())
+		}}
+		_, err := ensure(ctx, "thrd_a")
+		Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+		Expect(left(ctx)).To(HaveLen(1))
+	})
 })

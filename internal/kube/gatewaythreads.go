@@ -46,23 +46,23 @@ func MadeByGateway(t *skeinv1.Thread, g *definitions.Gateway) bool {
 	return t.Labels[skeinv1.LabelGateway] == g.Name
 }
 
-// CreateGatewayThread creates the Thread for an end user's id. A repeat finds the object that exists. user is the user that
-// the conversation is with, or "".
-func (k *Threads) CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) error {
+// CreateGatewayThread creates the Thread for an end user's id and returns it. A repeat finds the object that exists. user is the
+// user that the conversation is with, or "".
+func (k *Threads) CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) (*skeinv1.Thread, error) {
 	t := &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: GatewayThread(g, id), Labels: map[string]string{skeinv1.LabelGateway: g.Name}},
 		Spec:       skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: g.Agent}, UserID: user},
 	}
 	err := k.client.Create(ctx, t)
 	if !apierrors.IsAlreadyExists(err) {
-		return err
+		return t, err
 	}
 	var have skeinv1.Thread
 	if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err != nil {
-		return fmt.Errorf("read Thread %q: %w", t.Name, err)
+		return nil, fmt.Errorf("read Thread %q: %w", t.Name, err)
 	}
 	if !MadeByGateway(&have, g) {
-		return ErrOtherThread
+		return nil, ErrOtherThread
 	}
-	return nil
+	return &have, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -27,7 +26,8 @@ type Objects interface {
 	// CreateFork creates a Thread that is forked from another. When t has no name, it gets one that derives from the origin
 	// and the cause. A repeat with the same cause returns the object that exists.
 	CreateFork(ctx context.Context, origin *store.Thread, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error)
-	// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread was refused.
+	// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread is refused. It fails
+	// when the object has changed since it was read.
 	RemoveRefused(ctx context.Context, t *skeinv1.Thread) error
 }
 
@@ -94,7 +94,8 @@ func (h *Forks) allowed(c *call.Call, name string) error {
 	)
 }
 
-// make creates the Thread object of a fork at a message, and waits until the fork is stored.
+// make creates the Thread object of a fork at a message, and waits until the fork is stored. It does both also when the caller leaves:
+// otherwise a fork would stay that the caller was never told of.
 func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*thread.State, *store.Thread, error) {
 	ctx := c.Context()
 	origin, err := h.Find.Object(ctx, c.Namespace, c.Row.Name)
@@ -112,6 +113,8 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 	if agent == "" {
 		agent = c.Row.Agent
 	}
+	ctx, cancel := h.Find.Lasting(ctx)
+	defer cancel()
 	made, err := h.Objects.CreateFork(ctx, c.Row, &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: n.Name, Annotations: map[string]string{
 			skeinv1.AnnotationForkPoint: fmt.Sprintf("%s/%d", c.Row.ID, at.Seq),
@@ -124,45 +127,20 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 	if err != nil {
 		return nil, nil, err
 	}
-	st, row, err := h.Find.Open(ctx, c.Namespace, made.Name)
-	if apierrors.IsServiceUnavailable(err) || errors.Is(err, store.ErrNotFound) {
-		if refusal := h.refused(c, made); refusal != nil {
-			return nil, nil, refusal
-		}
+	st, row, err := h.Find.OpenMade(ctx, made, h.Objects.RemoveRefused, skeinv1.ReasonForkPointLost, skeinv1.ReasonQuotaExceeded)
+	var refused *lookup.RefusedError
+	switch {
+	case errors.As(err, &refused) && refused.Reason == skeinv1.ReasonQuotaExceeded:
+		return nil, nil, status.NoRoomForThread(c.Name, refused.Message)
+	case errors.As(err, &refused):
+		return nil, nil, status.Conflict(c.Name, refused.Message)
+	case errors.Is(err, lookup.ErrDeleted), errors.Is(err, store.ErrNotFound):
+		return nil, nil, status.Conflict(c.Name, fmt.Sprintf("Thread %q was deleted before the fork was stored", made.Name))
+	case apierrors.IsServiceUnavailable(err):
 		// Without Retry-After: clients would send the request again by themselves, and without a key make another fork.
 		return nil, nil, apierrors.NewTimeoutError(fmt.Sprintf("Thread %q was created and the fork is not stored yet: it will be (%v)", made.Name, err), 0)
 	}
 	return st, row, err
-}
-
-// refused returns why a fork is not stored, when the caller has nothing to wait for, and deletes its Thread object: a fork that
-// appeared later would surprise whoever was refused, and one of a rerun would not run. It returns nil while the fork may be stored.
-func (h *Forks) refused(c *call.Call, made *skeinv1.Thread) error {
-	ctx := c.Context()
-	now, err := h.Find.Object(ctx, made.Namespace, made.Name)
-	switch {
-	case err != nil:
-		return nil
-	case now == nil, now.UID != made.UID:
-		return status.Conflict(c.Name, fmt.Sprintf("Thread %q was deleted before the fork was stored", made.Name))
-	}
-	ready := meta.FindStatusCondition(now.Status.Conditions, skeinv1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionFalse {
-		return nil
-	}
-	var refusal error
-	switch ready.Reason {
-	case skeinv1.ReasonForkPointLost:
-		refusal = status.Conflict(c.Name, ready.Message)
-	case skeinv1.ReasonQuotaExceeded:
-		refusal = status.NoRoomForThread(c.Name, ready.Message)
-	default:
-		return nil
-	}
-	if h.Objects.RemoveRefused(ctx, now) != nil {
-		return nil
-	}
-	return refusal
 }
 
 // write answers with the record of a fork.

@@ -49,7 +49,10 @@ func (h *Forks) Rerun(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := st.Rerun(c.Context(), step, n.Input); err != nil {
+	// When the caller leaves, the fork gets its run all the same.
+	ctx, cancel := h.Find.Lasting(c.Context())
+	defer cancel()
+	if err := st.Rerun(ctx, step, n.Input); err != nil {
 		return err
 	}
 	return h.write(c, row)

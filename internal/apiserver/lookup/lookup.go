@@ -40,12 +40,17 @@ func (l *Finder) Open(ctx context.Context, namespace, name string) (*thread.Stat
 	if obj == nil {
 		return l.byID(ctx, namespace, name)
 	}
+	return l.openObject(ctx, obj)
+}
+
+// openObject returns the thread of an object. It waits a moment for a thread that is being set up.
+func (l *Finder) openObject(ctx context.Context, obj *skeinv1.Thread) (*thread.State, *store.Thread, error) {
 	row, err := l.awaitStored(ctx, obj)
 	if errors.Is(err, store.ErrNotFound) {
-		if now, err := l.Object(ctx, namespace, name); err == nil && now != nil {
+		if now, err := l.Object(ctx, obj.Namespace, obj.Name); err == nil && now != nil {
 			obj = now // its status may have been written meanwhile
 		}
-		return nil, nil, status.NotStored(name, notReadyBecause(obj))
+		return nil, nil, status.NotStored(obj.Name, notReadyBecause(obj))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -120,18 +125,21 @@ func (l *Finder) Stored(ctx context.Context, q store.FindQuery, name string) ([]
 	return l.Threads.Store().FindThreads(ctx, q)
 }
 
+// stored returns the stored thread of an object, or store.ErrNotFound. A thread that belongs to another object is not found.
+func (l *Finder) stored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
+	row, err := l.Threads.Store().Thread(ctx, obj.ThreadID())
+	if err == nil && !row.HeldBy(string(obj.UID)) {
+		return nil, store.ErrNotFound
+	}
+	return row, err
+}
+
 // awaitStored returns the stored thread of an object. It waits a moment for a thread that is being set up. It never
 // returns a thread that belongs to another object, although spec.threadID may name any: a caller who was authorized
 // for an object of that name must get no other thread.
 func (l *Finder) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
 	id := obj.ThreadID()
-	read := func() (*store.Thread, error) {
-		row, err := l.Threads.Store().Thread(ctx, id)
-		if err == nil && !row.HeldBy(string(obj.UID)) {
-			return nil, store.ErrNotFound
-		}
-		return row, err
-	}
+	read := func() (*store.Thread, error) { return l.stored(ctx, obj) }
 	row, err := read()
 	if !errors.Is(err, store.ErrNotFound) {
 		return row, err

@@ -1,0 +1,110 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+const (
+	// createTime bounds the creation of a Thread object.
+	createTime = 30 * time.Second
+	// removeTime bounds what is done about a Thread object whose thread is not stored.
+	removeTime = 5 * time.Second
+	// removals is how often the removal of an object that changes meanwhile is tried.
+	removals = 3
+)
+
+// ErrDeleted reports that a Thread object was deleted before its thread was stored.
+var ErrDeleted = errors.New("the Thread was deleted before it was stored")
+
+// RefusedError reports that the thread of an object is not stored, for a reason that nobody waits for, and that the object was deleted.
+type RefusedError struct {
+	// Reason and Message are those of the object's Ready condition.
+	Reason, Message string
+	cause           error
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the error for a thread that is not set up yet.
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// Lasting returns a context in which a Thread object can be made and waited for. It does not end with ctx: when a caller left while
+// his object is being made, the object would stay, although nobody knows yet whether there is room for its thread.
+func (l *Finder) Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), createTime+l.SetupWait)
+}
+
+// OpenMade returns the thread of an object that was made for a request. It waits a moment until the thread is stored. When the
+// object's Ready condition then has one of the given reasons, OpenMade has remove delete the object and returns a *RefusedError: a thread
+// that appeared later would surprise whoever was refused. remove must fail for an object that has changed since it was read. The error is
+// ErrDeleted when the object is gone, and that of Open for a thread that may still be stored.
+func (l *Finder) OpenMade(
+	ctx context.Context, made *skeinv1.Thread, remove func(context.Context, *skeinv1.Thread) error, reasons ...string,
+) (*thread.State, *store.Thread, error) {
+	st, row, err := l.openObject(ctx, made)
+	if !apierrors.IsServiceUnavailable(err) {
+		return st, row, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+	defer cancel()
+	for range removals {
+		now, readErr := l.current(ctx, made)
+		switch {
+		case readErr != nil:
+			return nil, nil, err
+		case now == nil:
+			return nil, nil, ErrDeleted
+		}
+		// Room may have appeared since. Then the controller has stored the thread, and the object says so a little later.
+		row, readErr := l.stored(ctx, now)
+		switch {
+		case readErr == nil:
+			st, err := l.Threads.Open(ctx, row.ID)
+			return st, row, err
+		case !errors.Is(readErr, store.ErrNotFound):
+			return nil, nil, err
+		}
+		ready := meta.FindStatusCondition(now.Status.Conditions, skeinv1.ConditionReady)
+		if ready == nil || ready.Status != metav1.ConditionFalse || !slices.Contains(reasons, ready.Reason) {
+			return nil, nil, err
+		}
+		removeErr := remove(ctx, now)
+		if removeErr == nil {
+			return nil, nil, &RefusedError{Reason: ready.Reason, Message: ready.Message, cause: err}
+		}
+		if !apierrors.IsConflict(removeErr) {
+			break
+		}
+	}
+	return nil, nil, err
+}
+
+// current returns an object as the API server has it. It returns nil when the object is gone or about to go. The cache would not do: it
+// may not have a new object yet.
+func (l *Finder) current(ctx context.Context, made *skeinv1.Thread) (*skeinv1.Thread, error) {
+	r := l.Reader
+	if l.Live != nil {
+		r = l.Live
+	}
+	var now skeinv1.Thread
+	if err := r.Get(ctx, client.ObjectKeyFromObject(made), &now); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if now.UID != made.UID || !now.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	return &now, nil
+}
