@@ -46,7 +46,7 @@ func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 		return nil
 	}
 	var have skeinv1.Thread
-	if err := k.client.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
+	if err := k.live.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
 		return fmt.Errorf("read Thread %q: %w", o.Name, err)
 	}
 	if have.Spec.ThreadID != t.ID {
