@@ -173,7 +173,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
-	loops.Go(func() { e.resumeHandoffs(ctx) })
+	if e.related != nil {
+		loops.Go(func() { e.related.Run(ctx) })
+	}
 	e.drain.working.Go(func() { e.dispatch.Dispatch(ctx) })
 	// Runs that end while this replica drains hand over their tasks themselves.
 	e.drain.working.Go(func() { e.postRun.Run(ctx) })

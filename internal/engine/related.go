@@ -17,7 +17,7 @@ func newRelated(o Options, told func(ctx context.Context, namespace, agent strin
 	}
 	return related.New(related.Options{
 		Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Objects: o.ThreadObjects, Redact: o.Redact,
-		Usage: usage.Of, Told: told, Accepts: acceptsNoArguments, Fault: fault,
+		Usage: usage.Of, Told: told, Accepts: acceptsNoArguments, Fault: fault, Clock: o.Clock, Log: o.Logger.WithName("engine"),
 	})
 }
 
@@ -40,14 +40,4 @@ func (e *Engine) HandOff(ctx context.Context, threadID string, h related.Handoff
 		return nil, ErrNoThreadObjects
 	}
 	return e.related.HandOff(ctx, threadID, h)
-}
-
-// resumeHandoffs completes what a manager that has ended left undone.
-func (e *Engine) resumeHandoffs(ctx context.Context) {
-	if e.related == nil {
-		return
-	}
-	if err := e.related.Resume(ctx); err != nil && ctx.Err() == nil {
-		e.log.Error(err, "cannot make the Thread objects of handoffs that were cut off; the next start of a manager tries again")
-	}
 }

@@ -73,7 +73,7 @@ func (e *ModelError) Unwrap() error { return e.Err }
 //
 // The new thread is stored before its object exists, without one, as retained data is: with the relationship, its files
 // and its first message. The object then adopts it. So what a model wrote stays out of etcd. A repeat after a crash finds
-// what is stored, and asks no model again.
+// what is stored, and asks no model again. When the object cannot be made now, Run makes it later.
 func (s *Service) HandOff(ctx context.Context, threadID string, h Handoff) (*Made, error) {
 	origin, err := s.store.Thread(ctx, threadID)
 	if err != nil {
@@ -96,26 +96,30 @@ func (s *Service) HandOff(ctx context.Context, threadID string, h Handoff) (*Mad
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), declareTimeout)
 	defer cancel()
 	s.fault("declare.before")
-	err = s.declare(ctx, made.Thread, h.Cause)
+	refusal, err := s.declare(ctx, made.Thread, h.Cause)
 	s.fault("declare.after")
 	if err != nil {
+		s.retry()
+	}
+	if err := errors.Join(refusal, err); err != nil {
 		return nil, err
 	}
 	return made, nil
 }
 
 // declare creates the object of a new thread. When the cluster refuses it, all that was stored for the thread is removed, with its
-// relationship: otherwise the next manager would try once more, and the thread would run after all.
-func (s *Service) declare(ctx context.Context, t *store.Thread, cause string) error {
-	err := s.opts.Objects.Declare(ctx, t, cause)
+// relationship: otherwise Run would try once more, and the thread would run after all. refusal then says why. err means that the thread is
+// still stored without an object.
+func (s *Service) declare(ctx context.Context, t *store.Thread, cause string) (refusal, err error) {
+	err = s.opts.Objects.Declare(ctx, t, cause)
 	if !thread.IsInvalid(err) {
-		return err
+		return nil, err
 	}
 	purged := s.opts.Threads.PurgeRetained(ctx, t.Namespace, t.NamespaceUID, t.ID)
 	if errors.Is(purged, store.ErrNotRetained) || errors.Is(purged, store.ErrNotFound) { // adopted, or purged by another replica
 		purged = nil
 	}
-	return errors.Join(err, purged)
+	return err, purged
 }
 
 // newID returns the id of the thread that a cause within a thread leads to.

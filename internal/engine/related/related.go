@@ -5,6 +5,9 @@ package related
 import (
 	"context"
 
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -41,16 +44,22 @@ type Options struct {
 	Accepts func(a *definition.Agent) error
 	// Fault is called around durable writes and outside calls.
 	Fault func(point string)
+	Clock clock.WithTicker
+	Log   logr.Logger
 }
 
 // Service reads threads and hands their context on. It is safe for concurrent use.
 type Service struct {
 	opts  Options
 	store store.Store
+	// undeclared tells Run that a new thread did not get its object.
+	undeclared chan struct{}
 }
 
 // New returns a service.
-func New(o Options) *Service { return &Service{opts: o, store: o.Threads.Store()} }
+func New(o Options) *Service {
+	return &Service{opts: o, store: o.Threads.Store(), undeclared: make(chan struct{}, 1)}
+}
 
 func (s *Service) fault(point string) { s.opts.Fault(point) }
 

@@ -2,16 +2,54 @@ package related
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Resume declares the objects of new threads that a manager has stored and then ended before it could do so. A run repeats
-// its calls by itself, but the caller of the API may not.
-func (s *Service) Resume(ctx context.Context) error {
+// The delay between two attempts to declare objects begins with firstRetry and doubles up to maxRetry.
+const (
+	firstRetry = 100 * time.Millisecond
+	maxRetry   = 30 * time.Second
+)
+
+// Run declares the objects of new threads that were stored and did not get one, until ctx ends: because a manager ended in between, or
+// because the API server did not answer. A run repeats its calls by itself, but the caller of the API may not.
+func (s *Service) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		delays := wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.1, Steps: 100, Cap: maxRetry}
+		for err := s.resume(ctx); err != nil && ctx.Err() == nil; err = s.resume(ctx) {
+			after := delays.Step()
+			s.opts.Log.Error(err, "Cannot make the Thread objects of context handoffs, and tries again", "after", after)
+			timer := s.opts.Clock.NewTimer(after)
+			select {
+			case <-ctx.Done():
+			case <-timer.C():
+			}
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.undeclared:
+		}
+	}
+}
+
+// retry has Run look for threads that have no object.
+func (s *Service) retry() {
+	select {
+	case s.undeclared <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// resume declares the objects of new threads that have none. One that cannot be declared keeps none of the others from their objects.
+func (s *Service) resume(ctx context.Context) error {
+	var failed error
 	namespaces, err := s.store.Namespaces(ctx)
 	if err != nil {
 		return err
@@ -26,8 +64,10 @@ func (s *Service) Resume(ctx context.Context) error {
 				if !awaitsObject(&page[i]) {
 					continue
 				}
-				// One that the cluster refuses is removed, and keeps none of the others from their objects.
-				if err := s.declare(ctx, &page[i], "resumed "+page[i].ID); err != nil && !thread.IsInvalid(err) {
+				if err := s.redeclare(ctx, &page[i]); err != nil && failed == nil {
+					failed = fmt.Errorf("thread %s in namespace %s: %w", page[i].ID, ns, err)
+				}
+				if err := ctx.Err(); err != nil {
 					return err
 				}
 			}
@@ -37,7 +77,15 @@ func (s *Service) Resume(ctx context.Context) error {
 			after = page[len(page)-1].ID
 		}
 	}
-	return nil
+	return failed
+}
+
+// redeclare declares the object of a new thread that has none. A thread whose object the cluster refuses is removed, which is no error.
+func (s *Service) redeclare(ctx context.Context, t *store.Thread) error {
+	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
+	defer cancel()
+	_, err := s.declare(ctx, t, "resumed "+t.ID)
+	return err
 }
 
 // awaitsObject reports whether a retained thread was made by a handoff and never had an object. The ids of handoffs are
