@@ -21,7 +21,9 @@ const (
 	MessageFailed    = "failed"
 )
 
-// Message is one message of a conversation. It mirrors Message in internal/store/messages.go, where a new field begins.
+// Message mirrors Message in internal/store/messages.go, where a new field begins. This is not for the reference, which has the comment below.
+
+// Message is one message of a conversation.
 type Message struct {
 	// ID is unique within the thread.
 	ID string `json:"id"`
