@@ -93,6 +93,27 @@ func (e *expression) names(t time.Time) bool {
 	return has(e.Minute, local.Minute()) && has(e.Hour, local.Hour()) && e.matches(dateOf(local))
 }
 
+// coveredUntil returns the end of the day, the hour or the minute of an instant: the longest of them all of whose minutes the expression
+// names, if it names that instant.
+func (e *expression) coveredUntil(t time.Time) time.Time {
+	const minutes, hours = 1<<60 - 1, 1<<24 - 1
+	end := t.Truncate(time.Minute).Add(time.Minute)
+	if e.Minute&minutes != minutes {
+		return end
+	}
+	local := t.In(e.loc)
+	hour, day := local.Hour()+1, local.Day()
+	if e.Hour&hours == hours {
+		hour, day = 0, day+1
+	}
+	// Where clocks change, Date may return an instant that is too early. It is never too late: what lies before it has the same date, and the
+	// same hour unless all hours are named.
+	if longer := time.Date(local.Year(), local.Month(), day, hour, 0, 0, 0, e.loc); longer.After(end) && e.names(longer.Add(-time.Nanosecond)) {
+		end = longer
+	}
+	return end
+}
+
 // Next implements Schedule.
 func (e *expression) Next(after time.Time) time.Time {
 	local := after.In(e.loc)

@@ -40,26 +40,33 @@ func (x Exclusion) covers(t time.Time) (until time.Time, covered bool) {
 	if x.expression == nil {
 		return x.end, !t.Before(x.start) && t.Before(x.end)
 	}
-	return t.Truncate(time.Minute).Add(time.Minute), x.expression.names(t)
+	return x.expression.coveredUntil(t), x.expression.names(t)
 }
 
-// maxExcluded bounds how many excluded minutes Next passes, so that a plan that excludes all of itself ends. It is more
-// than the minutes of four years.
-const maxExcluded = 4 * 366 * 24 * 60
+// Bounds of a search for a due time that is not excluded. A plan that excludes all of itself has none, and the search has to end.
+const (
+	// maxExcluded is how many excluded times Next passes. It is the number of minutes of a year, after which the months and days
+	// of an exclusion of single minutes repeat.
+	maxExcluded = 366 * 24 * 60
+	// maxYears is how far Next looks for more than fewExcluded times. Within it, each date falls on each day of the week, 29 February too.
+	maxYears    = 40
+	fewExcluded = 1000
+)
 
 // Next returns the first due time after an instant, or the zero time if there is none.
 func (p *Plan) Next(after time.Time) time.Time {
 	if !p.Start.IsZero() && after.Before(p.Start) {
 		after = p.Start.Add(-time.Nanosecond)
 	}
-	for range maxExcluded {
+	begin := after
+	for n := range maxExcluded {
 		var next time.Time
 		for _, s := range p.Schedules {
 			if t := s.Next(after); !t.IsZero() && (next.IsZero() || t.Before(next)) {
 				next = t
 			}
 		}
-		if next.IsZero() || (!p.End.IsZero() && next.After(p.End)) {
+		if next.IsZero() || (!p.End.IsZero() && next.After(p.End)) || (n > fewExcluded && next.After(begin.AddDate(maxYears, 0, 0))) {
 			return time.Time{}
 		}
 		until, covered := p.excluded(next)

@@ -122,6 +122,20 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 		Expect(p.Upcoming(at("2026-11-01T09:00:00Z"), 3)).To(BeEmpty())
 	})
 
+	// The steps of a search grow with what is excluded, by days and hours and not by minutes, and end after some decades.
+	DescribeTable("end when each due time is excluded", func(schedule, exclusion, zone string) {
+		p := plan(zone, schedule)
+		x, err := recurrence.Except(exclusion, p.Schedules[0].(interface{ Location() *time.Location }).Location())
+		Expect(err).NotTo(HaveOccurred())
+		p.Exclusions = []recurrence.Exclusion{x}
+		Expect(p.Next(at("2026-11-01T09:00:00Z"))).To(BeZero())
+	},
+		Entry("by days", "@hourly", "* * * * *", ""),
+		Entry("by hours", "0 3 * * *", "* 0-5 * * *", "Europe/Berlin"),
+		Entry("by minutes", "30 3 * * *", "29-31 * * * *", "America/New_York"),
+		Entry("of leap years", "0 0 29 2 *", "* * 29 2 *", ""),
+	)
+
 	It("refuse an interval as an exclusion", func() {
 		_, err := recurrence.Except("@every 1h", time.UTC)
 		Expect(err).To(MatchError(ContainSubstring("write a cron expression such as")))
