@@ -53,18 +53,40 @@ var _ = Describe("Firings that queue a tool", Label("EFF-03", "TOL-01"), func() 
 		Eventually(func() (string, error) { v, err := w.Store.Value(ctx, id, "k"); return string(v), err }).Should(MatchJSON("1"))
 	})
 
-	It("wait while an MCP server that may have the tool does not answer", func(ctx SpecContext) {
-		w.Definitions.Put("a", enginetest.Script(enginetest.Say("done")), func(a *definition.Agent) {
-			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Name: "down"})
-			a.A.Tools = append(a.A.Tools, definition.Tool{ObjectName: "down", Name: "down", MCP: &mcptool.Server{
-				Namespace: enginetest.Namespace, Name: "down", UID: "down", Version: "1", URL: "http://127.0.0.1:1/mcp",
+	// down is a change of an agent that adds a tool whose MCP server refuses connections.
+	down := func(name string) func(*definition.Agent) {
+		return func(a *definition.Agent) {
+			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Name: name})
+			a.A.Tools = append(a.A.Tools, definition.Tool{ObjectName: name, Name: name, MCP: &mcptool.Server{
+				Namespace: enginetest.Namespace, Name: name, UID: name, Version: "1", URL: "http://127.0.0.1:1/mcp",
 			}})
-		})
+		}
+	}
+	waits := func(what ...string) OmegaMatcher {
+		all := []OmegaMatcher{ContainSubstring(`the agent a has no tool "remote"`)}
+		for _, text := range what {
+			all = append(all, ContainSubstring(text))
+		}
+		return HaveValue(And(HaveField("Waiting", And(all...)), HaveField("Attempts", 0)))
+	}
+
+	It("wait while an MCP server that may have the tool does not answer", func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Script(enginetest.Say("done")), down("down"))
 		start(w)
 		id := makeThread(ctx, w, "a")
-		f := queue(ctx, id, "remote", nil)
-		Eventually(read(ctx, f)).Should(HaveValue(And(HaveField("Waiting", And(ContainSubstring(`the agent a has no tool "remote"`), ContainSubstring("MCP server down may be missing"))), HaveField("Attempts", 0))))
+		Eventually(read(ctx, queue(ctx, id, "remote", nil))).Should(waits("MCP server down may be missing"))
 	})
+
+	DescribeTable("wait while an MCP server of one of two sides may have the tool", Label("AGT-09"), func(ctx SpecContext, a, b func(*definition.Agent), what ...string) {
+		w.Definitions.Put("a", enginetest.Script(enginetest.Say("a")), a, enginetest.Dual(enginetest.Script(enginetest.Say("b")), b))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		Eventually(read(ctx, queue(ctx, id, "remote", nil))).Should(waits(what...))
+	},
+		Entry("the first", down("first"), enginetest.Builtin(skeinv1.BuiltinKV), "MCP server first may be missing"),
+		Entry("the second", enginetest.Builtin(skeinv1.BuiltinKV), down("second"), "MCP server second may be missing"),
+		Entry("or both", down("first"), down("second"), "MCP server first may be missing", "MCP server second may be missing"),
+	)
 
 	It("give the call to the side that has the tool", Label("AGT-09"), func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.Script(enginetest.Say("a")), enginetest.Dual(enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(enginetest.Say("b"))))

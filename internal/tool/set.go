@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -139,6 +140,16 @@ func (s *Set) Note(text string) { s.notes = append(s.notes, text) }
 
 // MarkPartial records that tools may be missing, because a server that has some did not answer.
 func (s *Set) MarkPartial() { s.partial = true }
+
+// MayMiss records that what may be missing from another set may be missing here.
+func (s *Set) MayMiss(other *Set) {
+	s.partial = s.partial || other.partial
+	for _, note := range other.notes {
+		if !slices.Contains(s.notes, note) {
+			s.notes = append(s.notes, note)
+		}
+	}
+}
 
 // Partial reports whether tools may be missing, because a server that has some did not answer.
 func (s *Set) Partial() bool { return s.partial }
