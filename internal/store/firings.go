@@ -159,6 +159,14 @@ type FiringQuery struct {
 	Limit        int // 100 when 0
 }
 
+// HistoryLimits are how many firings of an effect stay when others are removed.
+type HistoryLimits struct {
+	Succeeded int
+	Failed    int // canceled ones included
+	// Outcome says that the firing that LastOutcome returns stays in any case.
+	Outcome bool
+}
+
 // FiringStore keeps the firings of ScheduledEffects.
 type FiringStore interface {
 	// RecordFiring records that a one-time effect is due (EFF-04). A repeat changes nothing and returns recorded false, as it
@@ -208,13 +216,15 @@ type FiringStore interface {
 	Firing(ctx context.Context, key FiringKey) (*Firing, error)
 	// Firings lists firings of an effect.
 	Firings(ctx context.Context, q FiringQuery) ([]Firing, error)
+	// LastOutcome returns the firing of a due time that ended last, or ErrNotFound. Firings that a person asked for by hand do not count.
+	LastOutcome(ctx context.Context, effectID string) (*Firing, error)
 	// EffectSkips lists the newest records of due times that did not fire, the newest first.
 	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
 	// AnsweredRequests returns those of the requests by hand that were answered, within the last two days at least.
 	AnsweredRequests(ctx context.Context, effectID string, requests ...string) ([]string, error)
 	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones. It keeps which due times fired, and the
 	// newest record of skipped due times, because the next ones may belong to it.
-	PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error
+	PruneFirings(ctx context.Context, effectID string, keep HistoryLimits) error
 	// StoredEffects lists effects with a schedule that has not changed since a time, in the order of their ids.
 	StoredEffects(ctx context.Context, after string, before time.Time, limit int) ([]string, error)
 	// EndedEffects lists one-time effects whose firing ended before a time, in the order of their ids.

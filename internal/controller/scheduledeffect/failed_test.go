@@ -2,18 +2,21 @@ package scheduledeffect_test
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -109,5 +112,61 @@ var _ = Describe("An effect of one time with policies", Label("EFF-04", "EFF-05"
 		Entry("that succeeded", store.FiringSucceeded, skeinv1.ReasonSucceeded),
 		Entry("that failed", store.FiringFailed, skeinv1.ReasonFailed),
 		Entry("that was canceled", store.FiringCanceled, skeinv1.ReasonCanceled),
+	)
+
+	complete := func(w *world) *metav1.Condition {
+		return meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)
+	}
+
+	It("shows that it failed when its history keeps nothing", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			at := skeinv1.NewTimestamp(Start)
+			s.Spec.Schedules, s.Spec.Effect, s.Spec.At, s.Spec.FailedHistoryLimit = nil, "", &at, ptr.To(int32(0))
+			s.Spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		w.settle(ctx)
+		var threads skeinv1.ThreadList
+		Expect(w.Client.List(ctx, &threads)).To(Succeed())
+		Expect(threads.Items).To(HaveLen(1))
+		threads.Items[0].Status.LastRun = &skeinv1.RunStatus{ID: "r", Outcome: skeinv1.RunFailed, Reason: skeinv1.ReasonModelFailed}
+		Expect(w.Client.Status().Update(ctx, &threads.Items[0])).To(Succeed())
+		_, err := w.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.s)})
+		Expect(err).NotTo(HaveOccurred())
+		w.r = scheduledeffect.New(w.r.Options) // another leader goes on
+		w.settle(ctx)
+		Expect(complete(w)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonFailed))))
+		Expect(w.Client.List(ctx, &threads)).To(Succeed())
+		Expect(threads.Items).To(BeEmpty())
+	})
+
+	DescribeTable("shows how the firing of its due time ended, whatever runs by hand do", Label("EFF-08"), func(ctx SpecContext, own, byHand store.FiringStatus, reason string) {
+		w := newWorld(ctx)
+		w.thread(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			at := skeinv1.NewTimestamp(Start)
+			s.Spec.Schedules, s.Spec.ThreadRef, s.Spec.At, s.Spec.Timeout = nil, &skeinv1.LocalRef{Name: "t"}, &at, &metav1.Duration{Duration: time.Minute}
+			s.Spec.SuccessfulHistoryLimit, s.Spec.FailedHistoryLimit = ptr.To(int32(1)), ptr.To(int32(1))
+		})
+		w.settle(ctx)
+		Finish(ctx, w.Env, w.s, own, "")
+		w.settle(ctx)
+		for round := range 2 { // the second one forgets firings of the first
+			w.Clock.Step(time.Second)
+			var times []string
+			for i := range 30 { // more than are read for the status
+				times = append(times, w.Clock.Now().Add(time.Duration(i-40)*time.Millisecond).Format(time.RFC3339Nano))
+			}
+			w.ask(ctx, skeinv1.AnnotationRunAt, strings.Join(times, ","))
+			w.settle(ctx)
+			Finish(ctx, w.Env, w.s, byHand, "")
+			w.pass(ctx, 2*time.Second) // the limit of status writes
+			Expect(complete(w)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))), "round %d", round)
+		}
+		Expect(w.s.Status.LastOutcome).To(BeEquivalentTo(strings.ToUpper(string(byHand[:1]))+string(byHand[1:])), "it is that of the newest firing of all")
+	},
+		Entry("it succeeded, and they failed", store.FiringSucceeded, store.FiringFailed, skeinv1.ReasonSucceeded),
+		Entry("it failed, and they succeeded", store.FiringFailed, store.FiringSucceeded, skeinv1.ReasonFailed),
+		Entry("it failed, and so did they", store.FiringFailed, store.FiringFailed, skeinv1.ReasonFailed),
 	)
 })

@@ -199,8 +199,9 @@ func threadName(f *store.Firing) string {
 	return f.Name[:min(len(f.Name), 200)] + "-" + strconv.FormatInt(at, 10)
 }
 
-// prune keeps the history of firings within its limits, and deletes the Threads of firings that it forgets. It does so
-// when something new was recorded.
+// prune keeps the history of firings within its limits, and deletes the Threads of firings beyond them. It does so
+// when something new was recorded. How an effect of one time ended stays in the store, whatever the limits are: the status may
+// not say it yet, and is computed again after a run by hand.
 func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
 	if !d.recorded {
 		return false, nil
@@ -214,7 +215,8 @@ func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
 			return true, err
 		}
 	}
-	if err := r.Store.PruneFirings(ctx, string(d.object.UID), keepGood, keepBad); err != nil {
+	keep := store.HistoryLimits{Succeeded: keepGood, Failed: keepBad, Outcome: len(d.object.Spec.Schedules) == 0}
+	if err := r.Store.PruneFirings(ctx, string(d.object.UID), keep); err != nil {
 		return true, fmt.Errorf("prune the history: %w", err)
 	}
 	return false, nil

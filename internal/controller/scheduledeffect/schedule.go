@@ -39,6 +39,7 @@ type schedule struct {
 	now      store.EffectSchedule
 	active   []store.Firing
 	recent   []store.Firing     // the newest, whether they ended or not
+	outcome  *store.Firing      // of an effect of one time, without those by hand; nil while it has not ended
 	skips    []store.EffectSkip // the newest records of what did not fire
 	threads  []target
 	beyond   []target      // matched by the selector, but too many
@@ -151,7 +152,7 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 	return false, nil
 }
 
-// readFirings reads the firings that are under way, the newest ones, and what did not fire last.
+// readFirings reads the firings that are under way, the newest ones, what did not fire last, and how an effect of one time ended.
 func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error) {
 	id := d.now.EffectID
 	var err error
@@ -163,6 +164,12 @@ func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error)
 	}
 	if d.skips, err = r.Store.EffectSkips(ctx, id, recentSkips); err != nil {
 		return true, fmt.Errorf("read what did not fire: %w", err)
+	}
+	if len(d.object.Spec.Schedules) == 0 {
+		d.outcome, err = r.Store.LastOutcome(ctx, id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return true, fmt.Errorf("read how it ended: %w", err)
+		}
 	}
 	return false, nil
 }

@@ -113,7 +113,7 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 		if ended != nil {
 			status.CompletionTime = ptrTime(time.UnixMicro(ended.EndedAt))
 		}
-		d.computeComplete(w, ended)
+		d.computeComplete(w)
 		return
 	case d.object.Spec.Suspend:
 		status.Phase = phaseSuspended
@@ -137,12 +137,13 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 	}
 }
 
-// computeComplete sets how it ended. A schedule has done what it says when no due time is left; an effect of one time when that firing succeeded.
-func (d *schedule) computeComplete(w conditions.Writer, ended *store.Firing) {
+// computeComplete sets how it ended. A schedule has done what it says when no due time is left; an effect of one time when that firing
+// succeeded. A run by hand, before or after it, changes nothing about that.
+func (d *schedule) computeComplete(w conditions.Writer) {
 	reason, message := skeinv1.ReasonSucceeded, "no due time is left"
-	if len(d.object.Spec.Schedules) == 0 && ended != nil {
+	if d.outcome != nil {
 		history := "kubectl skein effect history " + d.object.Name + " says why"
-		switch ended.Status {
+		switch d.outcome.Status {
 		case store.FiringFailed:
 			reason, message = skeinv1.ReasonFailed, "the firing failed: "+history
 		case store.FiringCanceled:

@@ -231,7 +231,7 @@ func (b *backups) everything(ctx context.Context) []string {
 	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: removed, Was: &next, Requests: []string{"at:1"},
 		Firings: []store.Firing{{EffectID: "e-daily", Due: 11, Namespace: "default", Name: "daily", Origin: store.OriginSchedule}}})).To(Succeed())
 	Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-daily", Due: 11})).To(Equal(1))
-	Expect(e.store.PruneFirings(ctx, "e-daily", 0, 0)).To(Succeed())
+	Expect(e.store.PruneFirings(ctx, "e-daily", store.HistoryLimits{})).To(Succeed())
 	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: next, Was: &removed, Skips: []store.EffectSkip{{EffectID: "e-daily", Due: 7, Until: 8, Count: 1, Reason: "Missed"}}})).To(Succeed())
 	return []string{root, child, fork, fork2, imported, retained}
 }

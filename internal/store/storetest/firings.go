@@ -113,5 +113,42 @@ func describeFirings(e *env) {
 			Expect(claimed).To(HaveLen(2))
 			Expect(claim(ctx, "b")).To(HaveLen(1))
 		})
+
+		It("keep the last outcome of a due time when the rest is removed", Label("EFF-08"), func(ctx SpecContext) {
+			ended := func(due int64, origin store.FiringOrigin, status store.FiringStatus) {
+				GinkgoHelper()
+				e.clock.Step(time.Second)
+				record(ctx, store.Firing{EffectID: "e", Due: due, Origin: origin})
+				claim(ctx, "a")
+				Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: firingKey(due), Epoch: 1, Status: status})).To(Succeed())
+			}
+			left := func() (dues []int64) {
+				GinkgoHelper()
+				all, err := e.store.Firings(ctx, store.FiringQuery{EffectID: "e"})
+				Expect(err).NotTo(HaveOccurred())
+				for _, f := range all {
+					dues = append(dues, f.Due)
+				}
+				return dues
+			}
+			ended(1, store.OriginManual, store.FiringSucceeded)
+			_, err := e.store.LastOutcome(ctx, "e")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			ended(4, store.OriginSchedule, store.FiringSucceeded)
+			ended(3, store.OriginSchedule, store.FiringFailed)
+			ended(2, "", store.FiringFailed) // the last one to end
+			ended(5, store.OriginManual, store.FiringFailed)
+			ended(6, store.OriginManual, store.FiringSucceeded)
+			record(ctx, store.Firing{EffectID: "e", Due: 7, Origin: store.OriginSchedule})
+			Expect(e.store.LastOutcome(ctx, "e")).To(HaveValue(And(HaveField("Due", int64(2)), HaveField("Status", store.FiringFailed))))
+			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{Succeeded: 1, Failed: 1, Outcome: true})).To(Succeed())
+			Expect(left()).To(Equal([]int64{7, 6, 5, 2}))
+			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{Outcome: true})).To(Succeed())
+			Expect(left()).To(Equal([]int64{7, 2}))
+			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{})).To(Succeed())
+			Expect(left()).To(Equal([]int64{7}))
+			_, err = e.store.LastOutcome(ctx, "e")
+			Expect(err).To(MatchError(store.ErrNotFound))
+		})
 	})
 }

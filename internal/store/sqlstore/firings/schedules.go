@@ -154,18 +154,31 @@ func (s Store) EffectSkips(ctx context.Context, effectID string, limit int) ([]s
 	return sqldb.ReadList(ctx, s.DB.Readers, scanSkip, queries.Skips, effectID, sqldb.PageSize(limit))
 }
 
+// LastOutcome implements store.FiringStore.
+func (s Store) LastOutcome(ctx context.Context, effectID string) (*store.Firing, error) {
+	f, err := sqldb.ReadOne(ctx, s.DB.Readers, scan, queries.LastOutcome, effectID)
+	if err != nil {
+		return nil, fmt.Errorf("last outcome of effect %s: %w", effectID, err)
+	}
+	return f, nil
+}
+
 // PruneFirings implements store.FiringStore.
-func (s Store) PruneFirings(ctx context.Context, effectID string, succeeded, failed int) error {
+func (s Store) PruneFirings(ctx context.Context, effectID string, keep store.HistoryLimits) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		if err := t.Lock(effectID); err != nil { // so that no backfill is recorded meanwhile
 			return err
+		}
+		outcomes := 0
+		if keep.Outcome {
+			outcomes = 1
 		}
 		var removed []int64
 		for _, p := range []struct {
 			a, b store.FiringStatus
 			keep int
-		}{{store.FiringSucceeded, store.FiringSucceeded, succeeded}, {store.FiringFailed, store.FiringCanceled, failed}} {
-			err := t.Rows(t.Ctx, queries.PruneFirings, []any{effectID, string(p.a), string(p.b), effectID, string(p.a), string(p.b), p.keep}, func(scan sqldb.Scanner) error {
+		}{{store.FiringSucceeded, store.FiringSucceeded, keep.Succeeded}, {store.FiringFailed, store.FiringCanceled, keep.Failed}} {
+			err := t.Rows(t.Ctx, queries.PruneFirings, []any{effectID, string(p.a), string(p.b), effectID, string(p.a), string(p.b), p.keep, effectID, outcomes}, func(scan sqldb.Scanner) error {
 				var due int64
 				var origin store.FiringOrigin
 				err := scan(&due, &origin)
@@ -184,7 +197,7 @@ func (s Store) PruneFirings(ctx context.Context, effectID string, succeeded, fai
 		if err := t.Write(t.Ctx, queries.PruneRequests, effectID, t.Now-keptRequests.Microseconds()); err != nil {
 			return err
 		}
-		return t.Write(t.Ctx, queries.PruneSkips, effectID, effectID, max(failed, 1))
+		return t.Write(t.Ctx, queries.PruneSkips, effectID, effectID, max(keep.Failed, 1))
 	})
 }
 
