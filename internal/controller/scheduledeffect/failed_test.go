@@ -1,7 +1,9 @@
 package scheduledeffect_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -89,6 +91,74 @@ var _ = Describe("A reconcile that fails", Label("EFF-04"), func() {
 		})
 		Expect(reconcile(ctx)).To(MatchError(failed), "the Thread cannot be made the owner")
 		Expect(q.after).To(HaveExactElements(20 * time.Second))
+	})
+})
+
+// failingStore is a store in which what startRunning says happens.
+type failingStore struct {
+	scheduledeffect.Store
+	calls        int
+	startRunning func(call int) error
+}
+
+func (s *failingStore) StartRunning(ctx context.Context, key store.FiringKey) error {
+	s.calls++
+	if err := s.startRunning(s.calls); err != nil {
+		return err
+	}
+	return s.Store.StartRunning(ctx, key)
+}
+
+var _ = Describe("Errors with the Threads of a schedule", Label("EFF-04"), func() {
+	const underWay = 20
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Effect, s.Spec.Schedules = "", []string{"@every 1s"}
+			s.Spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		w.pass(ctx, underWay*time.Second)
+		Expect(w.firings(ctx)).To(HaveLen(underWay))
+	})
+	// reconcile reconciles with a store that fails, and returns how many firings it came to.
+	reconcile := func(ctx context.Context, fail func(call int) error) (int, error) {
+		failing, o := &failingStore{Store: w.Store, startRunning: fail}, w.r.Options
+		o.Store = failing
+		_, err := scheduledeffect.New(o).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.s)})
+		return failing.calls, err
+	}
+
+	It("are few enough to read", func(ctx SpecContext) {
+		calls, err := reconcile(ctx, func(call int) error { return fmt.Errorf("not now (%d)", call) })
+		Expect(calls).To(Equal(underWay), "an error with one Thread keeps no other from being created")
+		Expect(err).To(MatchError(And(HavePrefix("not now (1)\n"), HaveSuffix("not now (5)\nand 15 more errors with Threads of this ScheduledEffect"))))
+	})
+
+	It("end the work on others while the store is away", func(ctx SpecContext) {
+		calls, err := reconcile(ctx, func(int) error { return fmt.Errorf("dial: %w", store.ErrUnavailable) })
+		Expect(calls).To(Equal(1))
+		Expect(err).To(MatchError(store.ErrUnavailable))
+	})
+
+	It("end the work on others at a shutdown", func(ctx SpecContext) {
+		within, stop := context.WithCancel(ctx)
+		calls, err := reconcile(within, func(int) error { stop(); return nil })
+		Expect(calls).To(Equal(1))
+		Expect(err).To(MatchError(context.Canceled))
+	})
+
+	It("are told of when there is a conflict among them", func(ctx SpecContext) {
+		calls, err := reconcile(ctx, func(call int) error {
+			if call == 7 {
+				return errors.New("not now")
+			}
+			return store.ErrConflict
+		})
+		Expect(calls).To(Equal(underWay))
+		Expect(err).To(MatchError("not now"))
+		_, err = reconcile(ctx, func(int) error { return store.ErrConflict })
+		Expect(err).NotTo(HaveOccurred(), "everything is read again")
 	})
 })
 

@@ -1,9 +1,9 @@
 package scheduledeffect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -50,16 +50,20 @@ func (r *Reconciler) release(ctx context.Context, d *schedule) (bool, error) {
 }
 
 // runThreads creates the Thread of each firing of a template, and records the end of its first run. An error with one Thread keeps no
-// other from being created.
+// other from being created, unless the others would fail as well.
 func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) {
-	var failed []error
+	var failed threadErrors
 	for i := range d.active {
 		if f := &d.active[i]; f.Status == store.FiringRunning {
-			failed = append(failed, r.runThread(ctx, d, f))
+			failed.add(r.runThread(ctx, d, f))
+		}
+		if failed.hopeless(ctx) {
+			return true, cmp.Or(failed.join(), ctx.Err())
 		}
 	}
 	_, err := r.endReplaced(ctx, d)
-	err = errors.Join(append(failed, err)...)
+	failed.add(err)
+	err = failed.join()
 	return err != nil, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -89,8 +88,8 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 	if s.gone {
 		return ctrl.Result{}, failed
 	}
-	if errors.Is(failed, store.ErrConflict) || apierrors.IsConflict(failed) {
-		return ctrl.Result{RequeueAfter: 5 * time.Millisecond}, nil // another leader, a removal, or a request by hand: read again
+	if isConflict(failed) {
+		return ctrl.Result{RequeueAfter: 5 * time.Millisecond}, nil // read again
 	}
 	return r.finishSchedule(ctx, d, failed)
 }
