@@ -22,14 +22,15 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// noted is a workqueue that notes after how long it is asked to wake up.
+// noted is a workqueue that notes after how long it is asked to wake up, and how urgent that is.
 type noted struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
-	after []time.Duration
+	after      []time.Duration
+	priorities []int
 }
 
 func (q *noted) AddWithOpts(o priorityqueue.AddOpts, items ...ctrl.Request) {
-	q.after = append(q.after, o.After)
+	q.after, q.priorities = append(q.after, o.After), append(q.priorities, ptr.Deref(o.Priority, 0))
 	q.PriorityQueue.AddWithOpts(o, items...)
 }
 
@@ -75,6 +76,24 @@ var _ = Describe("A reconcile that fails", Label("EFF-04"), func() {
 		w.settle(ctx)
 		Expect(w.Client.List(ctx, &threads)).To(Succeed())
 		Expect(threads.Items).To(HaveLen(1))
+	})
+
+	It("takes precedence shortly before a due time only", func(ctx SpecContext) {
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Effect, s.Spec.Schedules = "", []string{"@every 1h"}
+			s.Spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
+		})
+		w.pass(ctx, time.Hour)
+		away := &failingStore{Store: w.Store, startRunning: func(int) error { return failed }}
+		o := w.r.Options
+		o.Store = away
+		w.r = scheduledeffect.New(o)
+		Expect(w.r.ClockSource().Start(ctx, q)).To(Succeed())
+		Expect(reconcile(ctx)).To(MatchError(failed))
+		w.Clock.Step(59*time.Minute + time.Second)
+		Expect(reconcile(ctx)).To(MatchError(failed))
+		Expect(q.after).To(HaveExactElements(time.Hour, 59*time.Second))
+		Expect(q.priorities).To(HaveExactElements(BeNumerically("<", 0), BeNumerically(">", 0)))
 	})
 
 	It("puts off no effect of one time", func(ctx SpecContext) {

@@ -72,14 +72,19 @@ func (q *dueQueue) use(queue workqueue.TypedRateLimitingInterface[ctrl.Request])
 	q.queue = queue
 }
 
-// wake reconciles an object after a time, or sooner if it waits for less.
+// wake reconciles an object after a time, or sooner if it waits for less. The workqueue has one entry of an object, with the highest
+// priority that it was added with. So what is due much later has none: the retries until then would take precedence too.
 func (q *dueQueue) wake(req ctrl.Request, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch queue := q.queue.(type) {
 	case nil:
 	case priorityqueue.PriorityQueue[ctrl.Request]:
-		queue.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: ptr.To(duePriority)}, req)
+		priority := restPriority
+		if after < soon {
+			priority = duePriority
+		}
+		queue.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: &priority}, req)
 	default:
 		queue.AddAfter(req, after)
 	}
