@@ -113,7 +113,8 @@ const (
 
 // EffectRetry says how often a firing that failed is tried again. Waiting for a sandbox or a definition is not an attempt.
 type EffectRetry struct {
-	// Attempts in all. When it is absent, a firing that failed is not tried again.
+	// Attempts in all of a handler that failed: one when absent. A service that callTool calls: three when absent. A handler that
+	// could not be run has at least three.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +optional

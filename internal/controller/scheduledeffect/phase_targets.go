@@ -153,7 +153,7 @@ func targetOf(spec *skeinv1.ScheduledEffectSpec) effects.Target {
 		t.Deadline = time.Duration(*n) * time.Second
 	}
 	if p := spec.Retry; p != nil {
-		t.Retry = &effects.Retry{Attempts: int(p.Attempts), First: time.Second, Max: 10 * time.Minute}
+		t.Retry = &effects.Retry{Attempts: int(p.Attempts), First: effects.DefaultBackoff, Max: effects.DefaultMaxBackoff}
 		if p.Backoff != nil {
 			t.Retry.First = p.Backoff.Duration
 		}

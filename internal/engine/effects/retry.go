@@ -89,6 +89,14 @@ func (w *Worker) wait(f *store.Firing) time.Duration {
 // longestDelay bounds the delays of policies that have no bound of their own.
 const longestDelay = 24 * time.Hour
 
+// The defaults of retry policies. DefaultAttempts is how often a service that failed is called in all, and how often a handler that could
+// not be run is tried; a handler that failed is not tried again by default.
+const (
+	DefaultAttempts   = 3
+	DefaultBackoff    = time.Second
+	DefaultMaxBackoff = 10 * time.Minute
+)
+
 // Retry is a retry policy.
 type Retry struct {
 	// Attempts is how often a firing is attempted. At 0 a handler that failed is not tried again, and a service that failed
@@ -102,15 +110,12 @@ type Retry struct {
 	Statuses []int `json:"statuses,omitempty"`
 }
 
-// defaultMaxBackoff bounds the delay that a service asks for when the policy has no bound of its own.
-const defaultMaxBackoff = 10 * time.Minute
-
-// longest bounds the delay that a service may ask for.
+// longest bounds the delay that a service may ask for. That of a policy without a bound is DefaultMaxBackoff.
 func (r Retry) longest() time.Duration {
 	if r.Max > 0 {
 		return r.Max
 	}
-	return defaultMaxBackoff
+	return DefaultMaxBackoff
 }
 
 // Again reports whether a call of a Tool is tried again after an answer with this status. 0 stands for no answer.

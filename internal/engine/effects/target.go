@@ -21,7 +21,7 @@ type Target struct {
 	// Env are the variables of an effect without a thread. References are resolved at each attempt.
 	Env     []skeinv1.EnvVar `json:"env,omitempty"`
 	Timeout time.Duration    `json:"timeout,omitempty"` // of an attempt; that of the definition when 0
-	Retry   *Retry           `json:"retry,omitempty"`   // of a handler that failed
+	Retry   *Retry           `json:"retry,omitempty"`   // of a handler or a service that failed; the defaults when nil
 	// Deadline is how long after its due time a firing may still begin. 0 means without limit.
 	Deadline time.Duration `json:"deadline,omitempty"`
 	// Jitter is the delay that the schedule added to the due time.
