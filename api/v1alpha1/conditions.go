@@ -245,6 +245,26 @@ const (
 	ReasonRunFailed = "RunFailed"
 	// ReasonHandedOver: the conversation passed from one Agent to another.
 	ReasonHandedOver = "HandedOver"
+	// ReasonCallApproved: a person approved a tool call; the message names both.
+	ReasonCallApproved = "CallApproved"
+	// ReasonCallRefused: a person refused a tool call; the message names both.
+	ReasonCallRefused = "CallRefused"
+	// ReasonInvalidRequest: an annotation that asks a ScheduledEffect to fire has a mistake; the message says what to write.
+	ReasonInvalidRequest = "InvalidRequest"
+)
+
+// Reasons why a due time of a ScheduledEffect did not fire, in Events, status.lastSkip and the history. Paused is also among them.
+const (
+	// ReasonMissed: it was too late: startingDeadlineSeconds or catchUp says so.
+	ReasonMissed = "Missed"
+	// ReasonSuspended: spec.suspend was true.
+	ReasonSuspended = "Suspended"
+	// ReasonForbidden: an earlier firing was under way, and the concurrencyPolicy allows no other.
+	ReasonForbidden = "Forbidden"
+	// ReasonLimitReached: the dailyLimit is used up, or 10,000 firings were under way.
+	ReasonLimitReached = "LimitReached"
+	// ReasonTooManyThreads: the selector matched more Threads than maxThreads.
+	ReasonTooManyThreads = "TooManyThreads"
 )
 
 // Labels and annotations that Skein sets or reads.

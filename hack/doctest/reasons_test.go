@@ -41,31 +41,21 @@ func TestEachReasonIsDeclaredOnce(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
+	sources := map[string]string{}
 	eachSource(t, func(path, source string) {
 		for _, m := range regexp.MustCompile(`\bReason\w+`).FindAllString(source, -1) {
 			used[m] = true
 		}
-		for _, p := range plainReasons {
-			for _, m := range p.FindAllStringSubmatch(source, -1) {
-				t.Errorf("%s: %s: the text %q is a reason: declare it in %s and use the constant", path, m[0], m[1], declaresReasons)
-			}
-		}
+		sources[path] = source
 	})
+	for _, p := range plainReasonsIn(t, sources) {
+		t.Errorf("%s: it is a reason: declare it in %s and use the constant", p, declaresReasons)
+	}
 	for name := range declared {
 		if !used[name] {
 			t.Errorf("no code uses %s", name)
 		}
 	}
-}
-
-// plainReasons find texts in the place of a reason.
-var plainReasons = []*regexp.Regexp{
-	regexp.MustCompile(`(?m)^\s*(?:const )?[rR]eason\w*(?: \w+)?\s+= "([A-Z]\w+)"`), // a constant or a variable
-	regexp.MustCompile(`\bReason: +"([A-Z]\w+)"`),                                   // a field
-	regexp.MustCompile(`(?:failure\.New|NotReady)\("([A-Z]\w+)"`),                   // of a run, of a definition
-	regexp.MustCompile(`metav1\.Condition(?:True|False|Unknown), "([A-Z]\w+)"`),     // of a condition
-	regexp.MustCompile(`Eventf\([^\n]*EventType(?:Normal|Warning), "([A-Z]\w+)"`),   // of an Event
-	regexp.MustCompile(`\bproblem\{"([A-Z]\w+)"`),                                   // of a controller
 }
 
 type reason struct{ value, about string }

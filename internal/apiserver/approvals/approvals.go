@@ -96,9 +96,9 @@ func (h *Handler) tellDecision(t *store.Thread, a *approval.Call) {
 	if h.Recorder == nil || a.Decision == nil || a.RunID == "" { // a RunID of "" means that it was decided before
 		return
 	}
-	said, reason, action := "refused", "CallRefused", "Refuse"
+	said, reason, action := "refused", skeinv1.ReasonCallRefused, "Refuse"
 	if a.Decision.Approved {
-		said, reason, action = "approved", "CallApproved", "Approve"
+		said, reason, action = "approved", skeinv1.ReasonCallApproved, "Approve"
 	}
 	if a.Decision.Arguments != nil {
 		said += ", with arguments of their own,"

@@ -56,7 +56,7 @@ func (r *Reconciler) byHand(ctx context.Context, d *schedule) (bool, error) {
 		return true, fmt.Errorf("remove an annotation: %w", err)
 	}
 	for _, text := range wrong {
-		r.tell(d.object, "InvalidRequest", text)
+		r.tell(d.object, skeinv1.ReasonInvalidRequest, text)
 	}
 	d.again = true
 	return false, nil

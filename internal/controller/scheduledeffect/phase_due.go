@@ -128,7 +128,7 @@ func (b *batch) late(due time.Time) time.Duration { return b.at.Sub(due.Add(b.ji
 // create fires once more for the creation of the object.
 func (b *batch) create(at time.Time) {
 	if b.object.Spec.Suspend {
-		b.skip(at, at, 1, SkippedSuspended, "")
+		b.skip(at, at, 1, skeinv1.ReasonSuspended, "")
 		return
 	}
 	b.fire(at, store.OriginCreation)
@@ -136,11 +136,11 @@ func (b *batch) create(at time.Time) {
 
 // skipOlder records the due times that are too many to look at one by one.
 func (b *batch) skipOlder(passed recurrence.Passed) {
-	reason, detail := SkippedMissed, ""
+	reason, detail := skeinv1.ReasonMissed, ""
 	if b.object.Spec.Suspend {
-		reason = SkippedSuspended
+		reason = skeinv1.ReasonSuspended
 	} else if why := b.pausedNow(); why != "" {
-		reason, detail = SkippedPaused, why
+		reason, detail = skeinv1.ReasonPaused, why
 	}
 	b.skip(passed.First, passed.Last, int64(passed.Older), reason, detail)
 }
@@ -157,13 +157,13 @@ func (b *batch) decide(due time.Time, newest bool) {
 	late := b.late(due)
 	switch {
 	case spec.Suspend:
-		b.skip(due, due, 1, SkippedSuspended, "")
+		b.skip(due, due, 1, skeinv1.ReasonSuspended, "")
 	case b.pausedNow() != "":
-		b.skip(due, due, 1, SkippedPaused, b.pausedNow())
+		b.skip(due, due, 1, skeinv1.ReasonPaused, b.pausedNow())
 	case !b.inTime(late, newest) || !due.After(b.missed):
-		b.skip(due, due, 1, SkippedMissed, "")
+		b.skip(due, due, 1, skeinv1.ReasonMissed, "")
 	case b.limited(due) != "":
-		b.skip(due, due, 1, SkippedLimit, b.limited(due))
+		b.skip(due, due, 1, skeinv1.ReasonLimitReached, b.limited(due))
 	case late > onTime && len(spec.Schedules) > 0:
 		b.fire(due, store.OriginCatchUp)
 	default:
@@ -281,7 +281,7 @@ func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 		}
 	}
 	if n := len(b.beyond); n > 0 {
-		b.skipThread(due, b.beyond[0].id, SkippedThreads, fmt.Sprintf("%d threads from %q on were left out: raise spec.maxThreads", n, b.beyond[0].name))
+		b.skipThread(due, b.beyond[0].id, skeinv1.ReasonTooManyThreads, fmt.Sprintf("%d threads from %q on were left out: raise spec.maxThreads", n, b.beyond[0].name))
 	}
 	return fires
 }
@@ -312,12 +312,12 @@ func (b *batch) admit(f *store.Firing) bool {
 	}
 	switch policy {
 	case skeinv1.ConcurrencyForbid:
-		b.skipThread(due, f.ThreadID, SkippedForbidden, "an earlier firing was under way")
+		b.skipThread(due, f.ThreadID, skeinv1.ReasonForbidden, "an earlier firing was under way")
 		return false
 	case skeinv1.ConcurrencyQueue:
 		for i := range under {
 			if waitsInTurn(&under[i]) {
-				b.skipThread(due, f.ThreadID, SkippedForbidden, "another firing waited already")
+				b.skipThread(due, f.ThreadID, skeinv1.ReasonForbidden, "another firing waited already")
 				return false
 			}
 		}
@@ -330,7 +330,7 @@ func (b *batch) admit(f *store.Firing) bool {
 		}
 	default:
 		if len(b.active)+len(b.record.Firings) >= maxActive {
-			b.skipThread(due, f.ThreadID, SkippedLimit, fmt.Sprintf("%d firings were under way", maxActive))
+			b.skipThread(due, f.ThreadID, skeinv1.ReasonLimitReached, fmt.Sprintf("%d firings were under way", maxActive))
 			return false
 		}
 	}

@@ -8,16 +8,6 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Reasons why a due time did not fire (EFF-07).
-const (
-	SkippedMissed    = "Missed"
-	SkippedSuspended = "Suspended"
-	SkippedPaused    = "Paused"
-	SkippedForbidden = "Forbidden"
-	SkippedLimit     = "LimitReached"
-	SkippedThreads   = "TooManyThreads"
-)
-
 // recentSkips is how many records of due times that did not fire are read, to go on with one of them. Each thread has its own.
 const recentSkips = 100
 
