@@ -125,7 +125,9 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 	// The steps of a search grow with what is excluded, by days and hours and not by minutes, and end after some decades.
 	DescribeTable("end when each due time is excluded", func(schedule, exclusion, zone string) {
 		p := plan(zone, schedule)
-		x, err := recurrence.Except(exclusion, p.Schedules[0].(interface{ Location() *time.Location }).Location())
+		loc, err := recurrence.Location(zone)
+		Expect(err).NotTo(HaveOccurred())
+		x, err := recurrence.Except(exclusion, loc)
 		Expect(err).NotTo(HaveOccurred())
 		p.Exclusions = []recurrence.Exclusion{x}
 		Expect(p.Next(at("2026-11-01T09:00:00Z"))).To(BeZero())
@@ -134,6 +136,39 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 		Entry("by hours", "0 3 * * *", "* 0-5 * * *", "Europe/Berlin"),
 		Entry("by minutes", "30 3 * * *", "29-31 * * * *", "America/New_York"),
 		Entry("of leap years", "0 0 29 2 *", "* * 29 2 *", ""),
+	)
+
+	// Days of 23, 23.5, 24.5 and 25 hours, and days that begin at one o'clock.
+	DescribeTable("leave out just what is excluded when clocks change", func(zone, from string) {
+		loc, err := recurrence.Location(zone)
+		Expect(err).NotTo(HaveOccurred())
+		for exclusion, covers := range map[string]func(time.Time) bool{
+			"* * * * SUN":    func(t time.Time) bool { return t.Weekday() == time.Sunday },
+			"* 0-2 * * *":    func(t time.Time) bool { return t.Hour() <= 2 },
+			"0-20 * * * *":   func(t time.Time) bool { return t.Minute() <= 20 },
+			"* * 1-9 * *":    func(t time.Time) bool { return t.Day() <= 9 },
+			"* 23,0,1 * * *": func(t time.Time) bool { return t.Hour() == 23 || t.Hour() <= 1 },
+		} {
+			p := plan(zone, "*/7 * * * *")
+			var want []time.Time
+			for _, t := range p.Upcoming(at(from), 800) {
+				if !covers(t.In(loc)) {
+					want = append(want, t)
+				}
+			}
+			x, err := recurrence.Except(exclusion, loc)
+			Expect(err).NotTo(HaveOccurred())
+			p.Exclusions = []recurrence.Exclusion{x}
+			Expect(p.Upcoming(at(from), len(want))).To(Equal(want), "%s, %s", zone, exclusion)
+		}
+	},
+		Entry("in spring", "Europe/Berlin", "2026-03-28T00:00:00Z"),
+		Entry("in autumn", "Europe/Berlin", "2026-10-24T00:00:00Z"),
+		Entry("by half an hour, forwards", "Australia/Lord_Howe", "2026-10-03T00:00:00Z"),
+		Entry("by half an hour, back", "Australia/Lord_Howe", "2026-04-04T00:00:00Z"),
+		Entry("at midnight, forwards", "America/Santiago", "2026-09-05T00:00:00Z"),
+		Entry("at midnight, back", "America/Santiago", "2026-04-04T00:00:00Z"),
+		Entry("at one, back", "America/Havana", "2026-10-31T00:00:00Z"),
 	)
 
 	It("refuse an interval as an exclusion", func() {
