@@ -77,7 +77,7 @@ var _ = Describe("A fork for which there is no room", Label("REL-02", "K8S-11"),
 		origin(ctx, e)
 		_, err := e.client().Thread("ns", "origin").Fork(caller, runtimev1.NewFork{Name: "beyond", AgentID: "full"})
 		Expect(err).To(MatchError(context.Canceled))
-		Eventually(ctx, func() error { return object(ctx, e, "beyond") }).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(func() error { return object(ctx, e, "beyond") }).Should(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("is the answer when room appears before its object is deleted", func(ctx SpecContext) {
