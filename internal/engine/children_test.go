@@ -283,8 +283,8 @@ var _ = Describe("Subagents", func() {
 		send(ctx, w, id, "go")
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)[3]).To(ContainSubstring("error: there are 1 subagents helper at the same time, which is the limit"))
-		Expect(seen.tools("parent", 0)).To(ConsistOf("subagent_create", "subagent_message"))
-		Expect(seen.tools("parent", 1)).To(ConsistOf("subagent_message"), "the tool is hidden while it could do nothing")
+		Expect(seen.tools("parent", 0)).To(ConsistOf("subagent_create", "subagent_list", "subagent_message"))
+		Expect(seen.tools("parent", 1)).To(ConsistOf("subagent_list", "subagent_message"), "the tool is hidden while it could do nothing")
 
 		deep := makeThread(ctx, w, "deep", func(n *thread.NewThread) { n.ParentID = id })
 		send(ctx, w, deep, "go")

@@ -22,7 +22,7 @@ func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("count the subagents: %w", err)
 	}
-	out := []tool.Tool{createTool(h, kinds, len(creatable(kinds, living)) == 0)}
+	out := []tool.Tool{createTool(h, kinds, len(creatable(kinds, living)) == 0), listTool(h)}
 	if slices.ContainsFunc(kinds, func(k skeinv1.AgentSubagent) bool { return k.Resumable }) {
 		out = append(out, messageTool(h))
 	}
