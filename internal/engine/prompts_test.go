@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
@@ -143,13 +144,13 @@ var _ = Describe("The system prompt", Label("AGT-05"), func() {
 		Expect(m.system()).To(Equal([]string{"old ", "new 2"}))
 	})
 
-	It("fails the turn, saying why, where the arguments do not fit what it requires", func(ctx SpecContext) {
+	It("fails the turn, saying why, where the arguments do not fit what it requires", Label("K8S-07"), func(ctx SpecContext) {
 		w.Definitions.Put("a", withPrompt(func(p *skeinv1.PromptSpec) {
-			p.RequiredSchema = schemaOf(`{"type":"object","required":["topic"],"properties":{"topic":{"type":"string"}}}`)
+			p.RequiredSchema = schemaOf(`{"type":"object","required":["topic"],"properties":{"topic":{"type":"string"}},"additionalProperties":false}`)
 		}))
 		m := listening(w, says("done"))
 		start(w)
-		for args, says := range map[string]string{"": "topic", `{"topic":7}`: "/topic", `{"topic":"bees"}`: ""} {
+		for args, says := range map[string]string{"": "topic", `{"topic":7}`: "/topic", `{"topic":"x","a secret":1}`: "a secret", `{"topic":"bees"}`: ""} {
 			id := makeThread(ctx, w, "a", withArguments(args))
 			send(ctx, w, id, "go")
 			r := rest(ctx, w, id)
@@ -160,6 +161,7 @@ var _ = Describe("The system prompt", Label("AGT-05"), func() {
 			Expect(r.Status).To(Equal(store.RunFailed), args)
 			Expect(r.Reason).To(Equal(skeinv1.ReasonInvalidArguments))
 			Expect(r.Message).To(And(ContainSubstring(says), ContainSubstring("Create a new thread")))
+			Expect(engine.Shown(&r)).NotTo(ContainSubstring(says), "objects do not show what a parent's model may have said (K8S-07)")
 		}
 		Expect(m.requests()).To(HaveLen(1), "no model is asked in vain")
 	})

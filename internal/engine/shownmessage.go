@@ -10,6 +10,7 @@ import (
 var quotes = map[string]bool{
 	skeinv1.ReasonSessionFailed: true, skeinv1.ReasonInvalidAnswer: true, skeinv1.ReasonInvalidInput: true, skeinv1.ReasonInvalidOutput: true,
 	skeinv1.ReasonHandlerFailed: true, skeinv1.ReasonHandlerTimeout: true, skeinv1.ReasonRolledBack: true, skeinv1.ReasonInvalidTools: true,
+	skeinv1.ReasonInvalidArguments: true,
 }
 
 // Shown returns the message of a run as objects show it: without text of the conversation, which must stay out of them (K8S-07). What
