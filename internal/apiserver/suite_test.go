@@ -333,6 +333,15 @@ func (c *memoryChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildSt
 	return *c, nil
 }
 
+func (c *memoryChildren) Entry(_ context.Context, _ *store.Thread, reference string) (*skeinv1.ChildStatus, error) {
+	for i := range *c {
+		if (*c)[i].Reference == reference {
+			return &(*c)[i], nil
+		}
+	}
+	return nil, store.ErrNotFound
+}
+
 type memoryEffects struct {
 	pending []ports.ScheduledEffect
 	asked   ports.EffectRequest

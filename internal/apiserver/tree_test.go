@@ -115,6 +115,8 @@ var _ = Describe("effects, children and runs", func() {
 		Expect(t.Children(ctx, runtimeclient.Page{Limit: 1})).To(And(HaveField("HasMore", true), HaveField("Children", ConsistOf(runtimev1.Child{
 			Reference: "r1", Name: "auditor", Title: "T", Blocking: true, ThreadName: "c", ThreadID: "id", Status: "running", CreatedAt: 1, ParentCommunication: "implicit",
 		}))))
+		Expect(t.Child(ctx, "r2")).To(HaveField("Reference", "r2"))
+		Expect(t.Child(ctx, "r3")).To(BeNil())
 	})
 
 	It("lists runs, newest first, and stops", func(ctx SpecContext) {

@@ -161,6 +161,19 @@ func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.Ch
 	return Entries(list.Items), nil
 }
 
+// Entry returns the entry of the child with a reference in a thread's registry, or store.ErrNotFound.
+func (c *Children) Entry(ctx context.Context, parent *store.Thread, reference string) (*skeinv1.ChildStatus, error) {
+	var s skeinv1.Subagent
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: reference}, &s)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read Subagent %q: %w", reference, err)
+	}
+	if err != nil || s.Spec.ParentRef.Name != parent.Name || !s.DeletionTimestamp.IsZero() {
+		return nil, fmt.Errorf("child %s of thread %s: %w", reference, parent.ID, store.ErrNotFound)
+	}
+	return ptr.To(Entry(&s)), nil
+}
+
 // Entries returns the registry of a thread, built from its Subagents, oldest first. It omits Subagents that are being
 // deleted.
 func Entries(subagents []skeinv1.Subagent) []skeinv1.ChildStatus {

@@ -71,7 +71,11 @@ var _ = Describe("Children", func() {
 		Expect(s.Spec.ToolCallID).To(Equal("call_1"))
 		Expect(first).To(HaveValue(And(HaveField("Status", kube.ChildPending), HaveField("Title", "Sum"), HaveField("ThreadName", s.Name))))
 		Expect(port.List(ctx, parent)).To(ConsistOf(HaveField("Reference", first.Reference), HaveField("Reference", second.Reference)))
-		Expect(port.List(ctx, &store.Thread{Namespace: kubetest.Namespace, Name: "other"})).To(BeEmpty())
+		stranger := &store.Thread{Namespace: kubetest.Namespace, Name: "other"}
+		Expect(port.List(ctx, stranger)).To(BeEmpty())
+		Expect(port.Entry(ctx, parent, first.Reference)).To(Equal(first))
+		Expect(port.Entry(ctx, parent, "none")).Error().To(MatchError(store.ErrNotFound))
+		Expect(port.Entry(ctx, stranger, first.Reference)).Error().To(MatchError(store.ErrNotFound), "it is somebody else's")
 	})
 
 	It("never take over what somebody else made", func(ctx SpecContext) {

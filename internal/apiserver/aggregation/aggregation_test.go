@@ -108,6 +108,10 @@ func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, e
 	return nil, nil
 }
 
+func (noChildren) Entry(context.Context, *store.Thread, string) (*skeinv1.ChildStatus, error) {
+	return nil, store.ErrNotFound
+}
+
 type noEffects struct{ ports.Effects }
 
 // The API server checks at its own pace whether it can reach us. It may find that it cannot, long after the end of a

@@ -28,6 +28,8 @@ type Engine interface {
 // Children is the part of the registry of children that the runtime API uses.
 type Children interface {
 	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
+	// Entry returns the child with a reference, or store.ErrNotFound.
+	Entry(ctx context.Context, parent *store.Thread, reference string) (*skeinv1.ChildStatus, error)
 }
 
 // Handler serves the children of a thread and its parent.
@@ -61,16 +63,14 @@ func (h *Handler) ListChildren(c *call.Call) error {
 
 // GetChild answers GET children/{reference}: one entry of the registry (SUB-05).
 func (h *Handler) GetChild(c *call.Call) error {
-	all, err := h.Children.List(c.Context(), c.Row)
+	child, err := h.Children.Entry(c.Context(), c.Row, c.Rest())
+	if errors.Is(err, store.ErrNotFound) {
+		return status.NotFound(c.Name, "thread %q has no child %q", c.Name, c.Rest())
+	}
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		if all[i].Reference == c.Rest() {
-			return c.WriteJSON(http.StatusOK, childOf(all[i]))
-		}
-	}
-	return status.NotFound(c.Name, "thread %q has no child %q", c.Name, c.Rest())
+	return c.WriteJSON(http.StatusOK, childOf(*child))
 }
 
 func childOf(c skeinv1.ChildStatus) runtimev1.Child {

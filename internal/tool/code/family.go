@@ -17,16 +17,14 @@ func getChildThread(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	children, err := c.host.Threads.Store().Children(ctx, c.host.Thread.ID)
+	child, err := c.host.Threads.Store().Child(ctx, c.host.Thread.ID, reference)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	for i := range children {
-		if children[i].Reference == reference {
-			return c.properties(ctx, children[i].ID)
-		}
-	}
-	return nil, nil
+	return c.properties(ctx, child.ID)
 }
 
 // getParentThread returns the properties of the parent as getChildThread does; null when there is none.
