@@ -252,7 +252,7 @@ var _ = Describe("Reading another thread", Label("REL-04", "REL-01"), func() {
 		Expect(*kept).To(Equal(first[0]))
 	}, SpecTimeout(4*time.Minute))
 
-	It("is for the family alone unless the agent says more, and for nobody with None", func(ctx SpecContext) {
+	It("is for the family alone unless the agent says more", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		say(ctx, converse(ctx, ns, nil, []skeinv1.ScriptStep{always("apples cost 3")}, ada), 1, "hello")
 		readers(ctx, ns, "")
@@ -261,6 +261,52 @@ var _ = Describe("Reading another thread", Label("REL-04", "REL-01"), func() {
 		Expect(content).To(ContainSubstring("family"))
 		_, err := cluster.Kubectl(ctx, "-n", ns, "patch", "agent", "reader", "--type=merge", "-p", `{"spec":{"readThreads":"Everything"}}`)
 		Expect(err).To(MatchError(ContainSubstring(`"Namespace"`)), "admission says which values there are")
+	}, SpecTimeout(3*time.Minute))
+
+	It("lets parent and child read each other, unless the agent may read nothing", Label("SUB-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		read := harness.Calls("read_thread", map[string]any{"thread": "{{.Last.Content}}", "goal": "the price of apples"})
+		start := func(kind string) skeinv1.ScriptStep {
+			return harness.Calls("subagent_create", map[string]any{"agent": kind, "message": "thread", "name": kind})
+		}
+		mute := helper(func(s *skeinv1.AgentSubagent) { s.Name, s.AgentRef.Name, s.Blocking = "mute", "mute", true })
+		create(ctx, harness.Scripted(ns, "parent", harness.On("apples cost 3", start("helper")), harness.On("^mute$", start("mute")), harness.On("^thread-helper-", read), always("heard")),
+			harness.Prompt(ns, "parent", "parent", "builtin:threads", "builtin:subagents"),
+			harness.Agent(ns, "parent", "parent", func(s *skeinv1.AgentSpec) {
+				s.Subagents = []skeinv1.AgentSubagent{helper(func(s *skeinv1.AgentSubagent) { s.Blocking = true }), mute}
+			}),
+			harness.Scripted(ns, "worker", harness.On("^thread$", read), always("pears cost 4")), harness.Prompt(ns, "worker", "worker", "builtin:threads"), harness.Agent(ns, "worker", "worker"),
+			harness.Agent(ns, "mute", "worker", func(s *skeinv1.AgentSpec) { s.ReadThreads = skeinv1.ReadThreadsNone }),
+			harness.NewThread(ns, "thread", "parent"))
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		say(ctx, t, 1, "apples cost 3")
+		child := onlyChild(ctx, ns)
+		content, outcome := result(settled(ctx, child, 1), "read_thread")
+		Expect(outcome).To(Equal("success"), content)
+		Expect(content).To(ContainSubstring("apples cost 3"))
+		above := related(ctx, child)
+		Expect(above).To(HaveExactElements(And(HaveField("Type", "mention"), HaveField("Role", "parent"), HaveField("ThreadID", idOf(ctx, t)))))
+		Expect(related(ctx, t)).To(HaveExactElements(mirrored(above[0], idOf(ctx, child))))
+
+		content, outcome = result(say(ctx, t, 2, child.Name), "read_thread")
+		Expect(outcome).To(Equal("success"), content)
+		Expect(content).To(ContainSubstring("pears cost 4"))
+		Expect(related(ctx, t)).To(ContainElement(And(HaveField("Type", "mention"), HaveField("Role", "parent"), HaveField("ThreadID", idOf(ctx, child)))))
+
+		By("reading with None")
+		say(ctx, t, 3, "mute")
+		for _, s := range subagents(ctx, ns) {
+			if s.Spec.Name != "mute" {
+				continue
+			}
+			below := cluster.Thread(ns, s.Name)
+			content, outcome := result(settled(ctx, below, 1), "read_thread")
+			Expect(outcome).To(Equal("error"))
+			Expect(content).To(And(ContainSubstring("may read no other threads"), Not(ContainSubstring("apples"))))
+			Expect(related(ctx, below)).To(BeEmpty())
+			return
+		}
+		Fail("there is no child that may read nothing")
 	}, SpecTimeout(3*time.Minute))
 
 	It("keeps one mention each when twenty threads read one at once", func(ctx SpecContext) {
