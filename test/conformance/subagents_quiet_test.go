@@ -1,11 +1,15 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -56,6 +60,19 @@ export default defineTool({
 const shouts = `
 import { defineEffect } from '@standardagents/builder';
 export default defineEffect({ description: 'shouts', handler: async (state, { v }) => { throw new Error('shouted ' + v); } });`
+
+// tells is code that keeps what it is given and tells it to the parent.
+const tells = `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({
+  description: 'tells it',
+  execute: async (state, { v }) => {
+    await state.setValue(v, { v, deep: [v] });
+    await state.emit('told', { v });
+    if (await state.getParentThread()) { await state.notifyParent('told ' + v); }
+    return { status: 'success', result: 'told ' + v };
+  },
+});`
 
 var _ = Describe("What a model or code says", Label("K8S-07", "SUB-01"), func() {
 	It("is in no object of the cluster: tasks, arguments, attachments, calls, effects, forks and failures", func(ctx SpecContext) {
@@ -137,4 +154,102 @@ var _ = Describe("What a model or code says", Label("K8S-07", "SUB-01"), func() 
 		}
 		Expect(found).To(BeZero())
 	}, SpecTimeout(3*time.Minute))
+
+	It("is in no object of the cluster either, in any form: handoffs, mentions, unknown tools, state, messages between parent and child, arguments that do not fit", Label("REL-03", "REL-04"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		b := make([]byte, 12)
+		_, _ = rand.Read(b)
+		core := hex.EncodeToString(b)
+		said := "Cn-" + core + "-unsaid"
+		c := canaries{"said": said}
+		reference := regexp.MustCompile(`thread-helper-[0-9a-z]+`)
+		calls := []struct {
+			tool string
+			args map[string]any
+		}{
+			{"handoff", map[string]any{"goal": said, "title": said, "comment": said, "agent": "next"}},
+			{"read_thread", map[string]any{"thread": said, "goal": said}},
+			{"tell_" + core, map[string]any{"v": said}},
+			{"tells", map[string]any{"v": said}},
+			{"subagent_create", map[string]any{"agent": "picky", "message": said, "arguments": map[string]any{"v": said}}},
+			{"subagent_create", map[string]any{"agent": "helper", "message": "one " + said, "name": "A title"}},
+			{"subagent_message", map[string]any{"message": "two " + said, "attachments": []string{"/" + core + ".csv"}}},
+			{"subagent_list", map[string]any{}},
+		}
+		const first = 6 // of the calls, before the children are there
+		provider := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
+			n, helps, upTo := 0, "", first
+			for _, m := range req.Messages {
+				if string(m.Content) == `"more"` {
+					upTo = len(calls)
+				}
+				if m.Role == "tool" {
+					n++
+					helps = cmp.Or(helps, reference.FindString(string(m.Content)))
+				}
+			}
+			newest := string(req.Messages[len(req.Messages)-1].Content)
+			if n == upTo || strings.Contains(newest, "Goal of the new conversation") {
+				harness.Say(w, req.Model, "heard "+said)
+				return
+			}
+			args := maps.Clone(calls[n].args)
+			if calls[n].tool == "subagent_message" {
+				args["reference"] = helps
+			}
+			harness.CallTool(w, req.Model, fmt.Sprint("call_", n), calls[n].tool, string(harness.Raw(args).Raw))
+		})
+		DeferCleanup(provider.Close)
+		picky := harness.Prompt(ns, "picky", "worker")
+		resumable := func(a *skeinv1.AgentSubagent) { a.Resumable = true }
+		create(ctx, secretOf(ns, "key", nil, map[string]string{"apiKey": "k-e-y"}), harness.OpenAI(ns, "openai", provider.URL, "key"),
+			harness.CodeTool(ns, "tells", tells, map[string]any{"v": map[string]any{"type": "string"}}),
+			harness.Scripted(ns, "next", always("next")), harness.Prompt(ns, "next", "next"), harness.Agent(ns, "next", "next", func(s *skeinv1.AgentSpec) { s.ExposeAsTool, s.ToolDescription = true, "goes on" }),
+			harness.Scripted(ns, "worker", harness.On("^(one|two) .*-unsaid", harness.Calls("tells", map[string]any{"v": "{{ .Last.Content }}"})), harness.After("tells", harness.Answer("done: {{ .Last.Content }}")), always("fine")),
+			harness.Prompt(ns, "worker", "worker", "tells"), harness.Agent(ns, "worker", "worker"), picky, harness.Agent(ns, "picky", "picky"),
+			harness.Prompt(ns, "parent", "openai", "tells", "builtin:handoff", "builtin:threads", "builtin:subagents"),
+			harness.Agent(ns, "parent", "parent", func(s *skeinv1.AgentSpec) {
+				s.Subagents = []skeinv1.AgentSubagent{helper(resumable), helper(resumable, func(a *skeinv1.AgentSubagent) { a.Name, a.AgentRef.Name = "picky", "picky" })}
+			}),
+			harness.NewThread(ns, "thread", "parent"))
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		Expect(t.WriteFile(ctx, "/"+core+".csv", "text/csv", []byte(said))).To(Succeed())
+		Expect(t.Say(ctx, said)).To(Succeed())
+		takenIn(ctx, t, And(reported, ContainSubstring("told one "+said)))
+		Expect(t.Say(ctx, "more")).To(Succeed())
+		ms := takenIn(ctx, t, And(reported, ContainSubstring("told two "+said)))
+		for tool, outcome := range map[string]string{"handoff": "success", "read_thread": "error", "tell_" + core: "error", "tells": "success", "subagent_message": "success"} {
+			content, got := result(ms, tool)
+			Expect(got).To(Equal(outcome), content)
+		}
+		Expect(texts(ms)).To(ContainElements("user: told one "+said, "user: told two "+said), "the parent does read it")
+
+		By("a child whose arguments fit no more")
+		before := picky.DeepCopy()
+		picky.Spec.RequiredSchema = harness.Raw(map[string]any{"type": "object", "properties": map[string]any{"v": map[string]any{"pattern": "^x$"}}})
+		Expect(cluster.Client.Patch(ctx, picky, client.MergeFrom(before))).To(Succeed())
+		var child *harness.Thread
+		for _, s := range subagents(ctx, ns) {
+			if s.Spec.Name == "picky" {
+				child = cluster.Thread(ns, s.Name)
+			}
+		}
+		notReady := condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInvalidArguments)
+		Eventually(ctx, func(g Gomega) {
+			o, err := child.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.Conditions).To(ContainElement(notReady))
+		}).Should(Succeed())
+		Expect(texts(say(ctx, child, 2, "again"))).To(ContainElement(And(HavePrefix("assistant: (error: "), ContainSubstring(said))), "the child's conversation says what does not fit")
+		Eventually(ctx, func(g Gomega) {
+			o, err := child.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.LastRun).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidArguments), HaveField("Message", ContainSubstring("kubectl skein runs")))))
+		}).Should(Succeed())
+
+		all := everyObject(ctx)
+		Expect(all).To(And(ContainSubstring("A title"), ContainSubstring("taskDigest: hmac-sha256:"), ContainSubstring("thread-handoff-")), "the search is over objects of the family")
+		Expect(c.in(all)).To(BeEmpty())
+		Expect(c.in(strings.Join(texts(ms), "\n"))).NotTo(BeEmpty(), "the search does find it")
+	}, SpecTimeout(4*time.Minute))
 })
