@@ -210,35 +210,6 @@ var _ = Describe("A gateway", Label("IDS-03"), func() {
 		leave()
 		Expect(l.enter()).NotTo(BeNil())
 	})
-
-	It("lets pages of other origins in only where it is told to", func() {
-		post := func(header ...string) *http.Request {
-			r := httptest.NewRequest(http.MethodPost, "/ns/chat/v1/new", nil)
-			r.Host = "chat.example.com"
-			for i := 0; i < len(header); i += 2 {
-				r.Header.Set(header[i], header[i+1])
-			}
-			return r
-		}
-		s := serverOf(func(g *definitions.Gateway) { g.Origins = []string{"https://www.example.com"} })
-		for _, row := range []struct {
-			r      *http.Request
-			status int
-			origin string
-		}{
-			{post(), 204, ""}, // no browser
-			{post("Sec-Fetch-Site", "same-origin"), 204, ""},
-			{post("Origin", "https://chat.example.com"), 204, ""},
-			{post("Origin", "https://www.example.com", "Sec-Fetch-Site", "cross-site"), 204, "https://www.example.com"},
-			{post("Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"), 403, ""},
-			{post("Origin", "https://www.example.com.evil.example"), 403, ""},
-			{post("Origin", "null"), 403, ""},
-			{post("Sec-Fetch-Site", "same-site"), 403, ""},
-		} {
-			got := ask(s, row.r)
-			Expect([]any{got.StatusCode, got.Header.Get("Access-Control-Allow-Origin")}).To(Equal([]any{row.status, row.origin}), "%v", row.r.Header)
-		}
-	})
 })
 
 var _ = Describe("The name of a Thread", func() {

@@ -104,10 +104,16 @@ func protect(h http.Header) {
 // gated answers a request to a gateway that exists.
 func (s *Server) gated(q *request, path string) error {
 	answered, err := cross(q)
+	if err != nil {
+		proved(q)
+	}
 	if answered || err != nil {
 		return err
 	}
 	refused := s.authorize(q)
+	if refused != nil {
+		proved(q)
+	}
 	if refused == nil && q.gateway.Provider == nil {
 		refused = s.identify(q)
 	}
@@ -184,6 +190,21 @@ func (s *Server) identify(q *request) error {
 		return unsigned(found.Refused)
 	}
 	return nil
+}
+
+// proved leaves in an answer the id that the client has proved to have, and no other. It is for requests that are refused whoever they
+// mean. A new id would make a browser whose cookie did not come along, as from a form of another site, forget its conversation. What
+// an id provider or a user's name stands for is not told.
+func proved(q *request) {
+	h := q.answer.Header()
+	h.Del(ids.Header)
+	h.Del("Set-Cookie")
+	if q.gateway.UserHeader != "" || q.gateway.Provider != nil {
+		return
+	}
+	if found := q.gateway.IDs.Of(q.Request); !found.New {
+		q.gateway.IDs.Set(h, found.ID, secure(q.Request))
+	}
 }
 
 // maxUser bounds the name of a user, as spec.userID of a Thread does.

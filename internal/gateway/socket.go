@@ -62,6 +62,7 @@ func (s *Server) socket(q *request) error {
 		return errNoSocket
 	}
 	if !s.sameSite(q) {
+		proved(q)
 		return errOrigin
 	}
 	select {
