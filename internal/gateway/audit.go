@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/kube"
@@ -31,7 +34,7 @@ func (s *Server) enter(who, namespace string, lasting bool) (done func(), err er
 // audit returns an answer that knows its status, and what records it once it is given. The entry of the answer is filled in
 // meanwhile.
 func (s *Server) audit(w http.ResponseWriter, r *http.Request, session string) (a *audible, record func()) {
-	a = &audible{ResponseWriter: w, entry: audited.Entry{
+	a = &audible{ResponseWriter: w, log: s.opts.Logger, entry: audited.Entry{
 		ID: session, Who: "skein:gateway", Received: time.Now(), Verb: "get", Path: r.URL.Path, From: s.address(r).String(), UserAgent: r.UserAgent(),
 	}}
 	if r.Method == http.MethodPost {
@@ -58,7 +61,36 @@ type audible struct {
 	http.ResponseWriter
 	entry audited.Entry
 	span  *telemetry.Span // nil: none
+	// trace is the id of the request's trace, or "".
+	trace string
+	log   logr.Logger
+	// kind and name are what serves the request, in the words of log lines; "" when nothing may.
+	kind, name string
 }
+
+// logged returns a context whose log lines say which request they are about, as far as is known by now. Those of runs use the same
+// keys.
+func (a *audible) logged(ctx context.Context) context.Context {
+	values := []any{"request_id", a.entry.ID, "namespace", a.entry.Namespace, a.kind, a.name}
+	if a.trace != "" {
+		values = append(values, "trace_id", a.trace)
+	}
+	if a.entry.Thread != "" {
+		values = append(values, "name", a.entry.Thread)
+	}
+	return logr.NewContext(ctx, a.log.WithValues(values...))
+}
+
+// withLog is logged of an audible, where there is one.
+func withLog(ctx context.Context, w http.ResponseWriter) context.Context {
+	if a, ok := w.(*audible); ok {
+		return a.logged(ctx)
+	}
+	return ctx
+}
+
+// kinds are the words of log lines for what serves requests.
+var kinds = map[string]string{"gateway": "threadGateway", "webhookreceiver": "webhookReceiver"}
 
 // WriteHeader implements http.ResponseWriter.
 func (a *audible) WriteHeader(code int) {
@@ -77,11 +109,13 @@ var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions
 // of names whose request it is.
 func (a *audible) of(kind, namespace, name, path string) {
 	a.entry.Who, a.entry.Namespace, a.entry.Subresource = who(kind, namespace, name), namespace, subresources[path]
+	a.kind, a.name = kinds[kind], name
 }
 
 // means names the conversation that a request is about, and the user.
 func (q *request) means() {
 	if a, ok := q.answer.(*audible); ok && q.id != "" {
 		a.entry.Thread, a.entry.User = kube.GatewayThread(q.gateway, q.id), q.user
+		q.Request = q.WithContext(a.logged(q.Context()))
 	}
 }

@@ -303,7 +303,7 @@ func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
 func (s *Server) removeRefused(ctx context.Context, t *skeinv1.Thread) error {
 	err := s.opts.Objects.RemoveRefused(ctx, t)
 	if err != nil && !apierrors.IsConflict(err) {
-		logr.FromContextOrDiscard(ctx).Error(err, "cannot delete the Thread of a client who was refused; it begins when there is room", "thread", t.Name)
+		logr.FromContextOrDiscard(ctx).Error(err, "cannot delete the Thread of a client who was refused; it begins when there is room")
 	}
 	return err
 }

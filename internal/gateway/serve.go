@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
-
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube/definitions"
@@ -64,12 +62,13 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 		refuse(w, errUnavailable)
 		return
 	}
-	log := logr.FromContextOrDiscard(r.Context()).WithValues("session", session, "namespace", parts[0], "threadGateway", parts[1])
-	ctx, done := s.opts.Memory.Begin(logr.NewContext(r.Context(), log), parts[0])
+	if parts[2] == webhookPath {
+		w.of("webhookreceiver", parts[0], parts[1], parts[2])
+	}
+	ctx, done := s.opts.Memory.Begin(w.logged(r.Context()), parts[0])
 	defer done()
 	r = r.WithContext(ctx)
 	if parts[2] == webhookPath {
-		w.of("webhookreceiver", parts[0], parts[1], parts[2])
 		s.deliver(w, r, parts[0], parts[1])
 		return
 	}
@@ -87,7 +86,7 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g)}
 	defer func() { q.body.release() }()
 	if err := s.gated(q, parts[2]); err != nil {
-		refuse(w, outside(r.Context(), err))
+		refuse(w, outside(q.Context(), err))
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/go-logr/logr"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -230,16 +229,16 @@ func closing(err error) (websocket.StatusCode, string) {
 // answer answers one message. It returns why there is no answer, or nil. The client has been told.
 func (c *conversation) answer(ctx context.Context, f frame) *problem {
 	s, session := c.server, ids.NewSession() // IDS-05
-	log := logr.FromContextOrDiscard(c.opened.Context()).WithValues("session", session)
-	part, over := membudget.Part(ctx) // of one message, as a request has one
+	part, over := membudget.Part(ctx)        // of one message, as a request has one
 	defer over()
-	r := c.opened.Clone(logr.NewContext(part, log))
+	r := c.opened.Clone(part)
 	r.Method = http.MethodPost // it is what a POST is otherwise
 	w := &unwritten{header: http.Header{}}
 	w.header.Set(ids.SessionHeader, session)
 	a, record := s.audit(w, r, session)
 	defer record()
 	a.of("gateway", c.opened.gateway.Namespace, c.opened.gateway.Name, socketPath)
+	r = r.WithContext(a.logged(r.Context()))
 	q := &request{Request: r, answer: a, gateway: c.opened.gateway, limiter: c.opened.limiter, id: c.opened.id, user: c.opened.user, fresh: c.opened.fresh}
 	q.body = f.held
 	defer q.body.release()
@@ -247,7 +246,7 @@ func (c *conversation) answer(ctx context.Context, f frame) *problem {
 	if err == nil {
 		return nil
 	}
-	p := outside(ctx, err)
+	p := outside(q.Context(), err)
 	a.WriteHeader(p.status)
 	_ = c.refuse(ctx, p, session) // reading notices that the client has gone
 	return p

@@ -20,7 +20,10 @@ func (a *audible) traced(ctx context.Context, kind, method, path string) context
 	ctx, a.span = telemetry.Start(ctx, kind+" "+path, trace.SpanKindServer, a.entry.Namespace,
 		semconv.HTTPRequestMethodKey.String(method), semconv.HTTPRoute(path),
 		attribute.String("skein.namespace", a.entry.Namespace), attribute.String("skein.request.id", a.entry.ID))
-	return ctx
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		a.trace = sc.TraceID().String()
+	}
+	return a.logged(ctx)
 }
 
 // endSpan ends the trace of a request that is answered.

@@ -89,11 +89,8 @@ func (rs *rates) allow(r *definitions.Receiver) bool {
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name string) {
 	answer, err := s.take(w, r, namespace, name)
 	if err != nil {
-		refuse(w, outsideDelivery(r.Context(), err))
+		refuse(w, outsideDelivery(withLog(r.Context(), w), err))
 		return
-	}
-	if a, ok := w.(*audible); ok {
-		a.entry.Thread = answer.Thread
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
@@ -169,7 +166,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	if err := memory.Draw(r.Context(), takes(body)); err != nil {
 		return nil, err
 	}
-	return s.store(traced(w, r, "webhookreceiver", webhookPath).Context(), to, id, event, body)
+	return s.store(traced(w, r, "webhookreceiver", webhookPath).Context(), w, to, id, event, body)
 }
 
 // checked returns the id and the event of a delivery whose signature fits.
@@ -185,7 +182,7 @@ func checked(to *definitions.Receiver, h http.Header, body []byte) (id, event st
 }
 
 // store queues the message of a delivery.
-func (s *Server) store(ctx context.Context, to *definitions.Receiver, id, event string, body []byte) (*received, error) {
+func (s *Server) store(ctx context.Context, w http.ResponseWriter, to *definitions.Receiver, id, event string, body []byte) (*received, error) {
 	content, err := contentOf(id, event, body)
 	if err != nil {
 		return nil, err
@@ -196,9 +193,13 @@ func (s *Server) store(ctx context.Context, to *definitions.Receiver, id, event 
 			return nil, err
 		}
 	}
+	if a, ok := w.(*audible); ok {
+		a.entry.Thread = target
+	}
+	ctx = withLog(ctx, w)
 	st, row, err := s.finder.Open(ctx, to.Namespace, target)
 	if errors.Is(err, store.ErrNotFound) {
-		logr.FromContextOrDiscard(ctx).Info("The thread of a WebhookReceiver does not exist", "thread", target)
+		logr.FromContextOrDiscard(ctx).Info("The thread of a WebhookReceiver does not exist")
 		return nil, errHookWaits
 	}
 	if err != nil {
