@@ -68,6 +68,26 @@ var _ = Describe("Hostile clients of the gateway", Label("IDS-04"), func() {
 		Expect(madeThreads(ctx, ns)).To(HaveLen(int(begun.Load())), "who is refused leaves nothing")
 	}, SpecTimeout(5*time.Minute))
 
+	It("that ask too often are refused by conversation and by address, and nobody else is", func(ctx SpecContext) {
+		refusedFor := func(ns, whose string, header ...string) {
+			GinkgoHelper()
+			r := knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", header...)
+			for n := 0; r.status == http.StatusOK && n < 1000; n++ {
+				r = knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", header...)
+			}
+			Expect(r).To(refusedWith(http.StatusTooManyRequests, And(ContainSubstring(`"reason":"TooMany"`), ContainSubstring("too many requests of "+whose))))
+			Expect(r.header.Get("Retry-After")).NotTo(BeEmpty())
+		}
+		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()}, func(s *skeinv1.ThreadGatewaySpec) { s.Limits.PerThread = 6 })
+		first := tell(ctx, http.DefaultClient, ns, "hello")
+		refusedFor(ns, "this conversation", "x-thread-id", first.id())
+		tell(ctx, http.DefaultClient, ns, "of another conversation")
+
+		ns, _ = openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()}, func(s *skeinv1.ThreadGatewaySpec) { s.Limits.PerAddress = 6 })
+		refusedFor(ns, "this address", "X-Forwarded-For", "198.51.100.7")
+		tell(ctx, http.DefaultClient, ns, "from another address", "X-Forwarded-For", "198.51.100.8")
+	}, SpecTimeout(5*time.Minute))
+
 	It("do not get into a conversation of another gateway, although both have the same key", func(ctx SpecContext) {
 		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
 		second := gatewayOf(ns, "second", "agent")

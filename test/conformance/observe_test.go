@@ -124,7 +124,7 @@ var _ = Describe("Observing threads", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = thread.FlushVersion(ctx, now.V+1000)
 		Expect(apierrors.IsTimeout(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring(fmt.Sprintf("version %d had not been written", now.V+1000))))
+		Expect(err).To(MatchError(ContainSubstring(fmt.Sprintf("after 5s, and version %d had not been written", now.V+1000))))
 
 		told := func(data string) bool {
 			var list runtimev1.ThreadHistoryList

@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -223,8 +226,36 @@ var _ = Describe("Traces", Serial, Label("K8S-06"), func() {
 		profiles := net.JoinHostPort("127.0.0.1", strconv.Itoa(other))
 		traced(ctx, ns, "--metrics-bind-address="+address, "--pprof-bind-address="+profiles)
 		create(ctx, looking(ns))
-		t := converse(ctx, ns, []string{"look"}, []skeinv1.ScriptStep{harness.On(said, harness.Calls("look", map[string]any{"at": "x"})), harness.After("look", harness.Answer(thought))})
+		t := converse(ctx, ns, []string{"look"}, []skeinv1.ScriptStep{
+			harness.On(said, harness.Calls("look", map[string]any{"at": "x"})), harness.After("look", harness.Answer(thought)), harness.On("fail", skeinv1.ScriptStep{Error: "no", Status: http.StatusBadRequest}),
+		})
 		say(ctx, t, 1, said)
+		Expect(t.Say(ctx, "fail")).To(Succeed())
+
+		By("paying for a model, failing an effect once, and having threads that go or cannot come")
+		server := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
+			harness.Say(w, req.Model, "counted")
+		})
+		DeferCleanup(server.Close)
+		dear := harness.OpenAI(ns, "dear", server.URL, "")
+		dear.Spec.Pricing = &skeinv1.ModelPricing{Input: "100", Output: "1000"}
+		var calls atomic.Int32
+		counter := toolServer(func(w http.ResponseWriter, _ *http.Request, _ string) {
+			if calls.Add(1) == 1 {
+				http.Error(w, "not now", http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = io.WriteString(w, "counted")
+		})
+		create(ctx, dear, harness.Prompt(ns, "dear", "dear"), harness.Agent(ns, "dear", "dear"), harness.NewThread(ns, "paid", "dear"),
+			harness.NewThread(ns, "orphan", "nobody"), harness.NewThread(ns, "gone", "agent"),
+			harness.HTTPTool(ns, "count", skeinv1.HTTPTool{Method: "POST", URL: counter.URL}, nil),
+			scheduled(ns, "count", skeinv1.ScheduledEffectSpec{
+				CallTool: &skeinv1.EffectToolCall{Name: "count"}, Schedules: never, RunOnCreation: true,
+				Retry: &skeinv1.EffectRetry{Attempts: 3, Backoff: &metav1.Duration{Duration: 100 * time.Millisecond}},
+			}))
+		say(ctx, ready(ctx, cluster.Thread(ns, "paid")), 1, "hello")
+		Expect(ready(ctx, cluster.Thread(ns, "gone")).Delete(ctx)).To(Succeed())
 		get := func(g Gomega, url string) string {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -239,14 +270,29 @@ var _ = Describe("Traces", Serial, Label("K8S-06"), func() {
 		Expect(get(Default, "http://"+profiles+"/debug/pprof/goroutine?debug=1")).To(ContainSubstring("goroutine profile: total"))
 		Eventually(ctx, func(g Gomega) {
 			text := get(g, "http://"+address+"/metrics")
+			var missing []string
 			for _, line := range []string{
-				`skein_runs_total{namespace="` + ns + `",status="succeeded"} 1`,
+				`skein_runs_total{namespace="` + ns + `",status="succeeded"} 2`,
 				`skein_model_calls_total{model="model",namespace="` + ns + `",outcome="success",provider="scripted"} 2`,
 				`skein_tool_calls_total{namespace="` + ns + `",status="success",tool="look"} 1`,
 				"skein_store_commit_duration_seconds_count ", "skein_store_commit_transactions_count ", "skein_inbox_oldest_seconds 0",
-				"skein_store_bytes ", `skein_threads{namespace="` + ns + `"} 1`, `skein_store_rows{table="message"} `, "skein_engine_lease_losses_total 0",
+				"skein_store_bytes ", `skein_threads{namespace="` + ns + `"} 3`, `skein_store_rows{table="message"} `, "skein_engine_lease_losses_total 0",
+				`skein_runs_total{namespace="` + ns + `",status="failed"} 1`, `skein_run_duration_seconds_count{status="succeeded"} 2`, `skein_run_duration_seconds_count{status="failed"} 1`,
+				`skein_model_calls_total{model="model",namespace="` + ns + `",outcome="status",provider="scripted"} 1`,
+				`skein_model_call_duration_seconds_count{model="dear",namespace="` + ns + `",provider="openai"} 1`,
+				`skein_threads_not_ready{namespace="` + ns + `",reason="` + skeinv1.ReasonReferenceNotFound + `"} 1`,
+				`skein_effect_firings_total{namespace="` + ns + `",status="succeeded"} 1`, `skein_effect_retries_total{namespace="` + ns + `"} 1`, "skein_thread_purges_total 1",
 			} {
-				g.Expect(text).To(ContainSubstring("\n" + line))
+				if !strings.Contains(text, "\n"+line) {
+					missing = append(missing, line)
+				}
+			}
+			g.Expect(missing).To(BeEmpty(), text)
+			for _, counted := range []string{
+				`skein_model_tokens_total{model="dear",namespace="` + ns + `",type="input"}`, `skein_model_tokens_total{model="dear",namespace="` + ns + `",type="output"}`,
+				`skein_model_cost_total{model="dear",namespace="` + ns + `"}`,
+			} {
+				g.Expect(text).To(MatchRegexp(`(?m)^` + regexp.QuoteMeta(counted) + ` .*[1-9]`))
 			}
 			page, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "metrics.md"))
 			g.Expect(err).NotTo(HaveOccurred())

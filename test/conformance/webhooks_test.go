@@ -34,6 +34,7 @@ type ear struct {
 	mu     sync.Mutex
 	heard  []delivered
 	status int
+	fails  int // how many deliveries are answered with 500 before the others
 }
 
 type delivered struct {
@@ -48,6 +49,11 @@ func newEar() *ear {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.heard = append(e.heard, delivered{r.Header.Clone(), string(body)})
+		if e.fails > 0 {
+			e.fails--
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
 		w.WriteHeader(e.status)
 	}))
 	DeferCleanup(e.Close)
@@ -105,7 +111,12 @@ var _ = Describe("Webhooks", Label("EVT-05"), func() {
 export default defineTool({ description: 'x', execute: async (state) => { await state.scheduleEffect('fail', {}, 0); return { status: 'success', result: 'paid' }; } });`, nil)
 		create(ctx, harness.Effect(ns, "fail", `import { defineEffect } from '@standardagents/builder';
 export default defineEffect({ execute: async () => { throw new Error('the bank is closed'); } });`), tool)
-		t := converse(ctx, ns, []string{"pay"}, []skeinv1.ScriptStep{harness.On("go", harness.Calls("pay", nil)), harness.After("pay", harness.Answer("done"))})
+		refund := harness.CodeTool(ns, "refund", `export default { execute: async () => 'paid back' }`, nil)
+		refund.Spec.RequiresApproval = true
+		create(ctx, refund)
+		t := converse(ctx, ns, []string{"pay", "refund"}, []skeinv1.ScriptStep{
+			harness.On("go", harness.Calls("pay", nil)), harness.After("pay", harness.Answer("done")), harness.On("back", harness.Calls("refund", nil)),
+		})
 		say(ctx, t, 1, "go")
 
 		told := func(event string) (h delivered, body map[string]any) {
@@ -132,6 +143,44 @@ export default defineEffect({ execute: async () => { throw new Error('the bank i
 		}))
 		_, body = told("effect.failed")
 		Expect(body["data"]).To(And(HaveKeyWithValue("effect", "fail"), HaveKeyWithValue("error", ContainSubstring("the bank is closed"))))
+
+		Expect(t.Say(ctx, "back")).To(Succeed())
+		h, body = told("approval.wanted")
+		c, err := runtimeclient.New(cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		call := awaiting(ctx, c.Thread(ns, t.Name), 1)[0].ToolCallID
+		Expect(body["thread"]).To(HaveKeyWithValue("name", t.Name))
+		Expect(body["data"]).To(And(HaveKeyWithValue("name", "refund"), HaveKeyWithValue("toolCallId", call), HaveKeyWithValue("runId", HavePrefix("sess_"))))
+		id, at = h.header.Get("webhook-id"), h.header.Get("webhook-timestamp")
+		Expect(h.header.Get("webhook-signature")).To(ContainSubstring(standardSignature(firstKey, id, at, h.body)))
+	}, SpecTimeout(5*time.Minute))
+
+	It("are sent again to a server that failed, until it takes them", func(ctx SpecContext) {
+		ns, out := namespace(ctx), newEar()
+		out.fails = 1
+		w := &skeinv1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ci"}, Spec: skeinv1.WebhookSpec{
+			URL: out.URL, Events: []skeinv1.WebhookEvent{"run.ended"}, SigningKeys: []corev1.SecretKeySelector{gatewayKey("first")}, MaxAttempts: 3,
+		}}
+		create(ctx, gatewayKeys(ns), w)
+		isReady(ctx, w, func() []metav1.Condition { return w.Status.Conditions })
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.On("go", harness.Answer("gone"))})
+		say(ctx, t, 1, "go")
+		c, err := runtimeclient.New(cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		var only runtimev1.WebhookDelivery
+		Eventually(ctx, func(g Gomega) {
+			list, err := c.WebhookDeliveries(ctx, ns, runtimeclient.DeliveryPage{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(list.Deliveries).To(ConsistOf(And(HaveField("Status", runtimev1.DeliveryDelivered), HaveField("Attempts", 2))))
+			only = list.Deliveries[0]
+		}).Should(Succeed())
+		heard := out.all()
+		Expect(heard).To(HaveLen(2), "the first was answered with 500, the second with 204, and nothing came after it")
+		for _, h := range heard {
+			Expect(h.header.Get("webhook-id")).To(Equal(only.ID))
+			Expect(h.body).To(Equal(heard[0].body))
+			Expect(h.header.Get("webhook-signature")).To(Equal(standardSignature(firstKey, only.ID, h.header.Get("webhook-timestamp"), h.body)))
+		}
 	}, SpecTimeout(5*time.Minute))
 
 	It("keep what a server does not take, show it, and send it again with the same id", func(ctx SpecContext) {

@@ -79,6 +79,19 @@ func TestTheDatabasesURLIsSaidNowhere(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("is empty: it must hold the URL")))
 }
 
+func TestNoListenerForEndUsersUnlessAFlagAsksForOne(t *testing.T) {
+	g := NewWithT(t)
+	for _, args := range [][]string{nil, {"--gateway-bind-address=0"}, {"--gateway-bind-address="}} {
+		o := parse(t, args...)
+		o.Logger = logr.Discard()
+		g.Expect(o.complete()).To(Succeed())
+		g.Expect(o.servesGateways()).To(BeFalse(), "%v", args)
+		g.Expect(o.addGateway(nil, nil, nil, nil, nil, nil, nil)).To(Succeed(), "it uses nothing, so it serves nothing")
+	}
+	o := parse(t, "--gateway-bind-address=127.0.0.1:8090")
+	g.Expect(o.servesGateways()).To(BeTrue())
+}
+
 func TestAllMistakesAreNamedAtOnce(t *testing.T) {
 	o := parse(t, "--store=x", "--sandbox=y")
 	NewWithT(t).Expect(o.validate()).To(MatchError(And(ContainSubstring("--store"), ContainSubstring("--sandbox"))))
