@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/version"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,7 @@ var installed = []check{
 	{"Kubernetes", checkKubernetes},
 	{"definitions", checkCRDs},
 	{"manager", checkManager},
+	{"versions", checkVersions},
 	{"leader", checkLeader},
 	{"runtime API", checkRuntimeAPI},
 	{"policies", checkPolicies},
@@ -92,12 +94,7 @@ func checkManager(ctx context.Context, c *checker, say say) error {
 	if d.Spec.Replicas != nil {
 		wanted = *d.Spec.Replicas
 	}
-	image := ""
-	for _, container := range d.Spec.Template.Spec.Containers {
-		if container.Name == "manager" {
-			image = container.Image
-		}
-	}
+	image := managerImage(&d)
 	if ready := d.Status.ReadyReplicas; ready < wanted || wanted == 0 {
 		level := levelError
 		if ready > 0 {
@@ -108,6 +105,42 @@ func checkManager(ctx context.Context, c *checker, say say) error {
 	}
 	say(levelOK, "", "%d of %d replicas of %s are ready: their caches are filled and their database answers", d.Status.ReadyReplicas, wanted, image)
 	return nil
+}
+
+// managerImage returns the image of the manager, or "".
+func managerImage(d *appsv1.Deployment) string {
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if container.Name == "manager" {
+			return container.Image
+		}
+	}
+	return ""
+}
+
+func checkVersions(ctx context.Context, c *checker, say say) error {
+	var d appsv1.Deployment
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.system, Name: managerName}, &d); err != nil {
+		return client.IgnoreNotFound(err) // the check of the manager says that
+	}
+	compareVersions(buildVersion(), managerImage(&d), say)
+	return nil
+}
+
+// compareVersions says whether the plugin and the manager fit. Neighbouring minor versions do, as the manager's own replicas do.
+func compareVersions(plugin, image string, say say) {
+	text, _, _ := strings.Cut(plugin, " ") // the commit
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	tag, _, _ = strings.Cut(tag, "@")
+	own, err := version.ParseSemantic(text)
+	theirs, err2 := version.ParseSemantic(tag)
+	switch {
+	case err != nil, err2 != nil, own.PreRelease() != "", theirs.PreRelease() != "":
+		say(levelOK, "", "the plugin is %s and the manager's image %s; only releases are compared", plugin, image)
+	case own.Major() != theirs.Major(), max(own.Minor(), theirs.Minor())-min(own.Minor(), theirs.Minor()) > 1:
+		say(levelWarning, "Use the plugin of the manager's release, or of one beside it.", "the plugin is %s and the manager %s: they are more than one minor release apart", text, tag)
+	default:
+		say(levelOK, "", "the plugin is %s and the manager %s", text, tag)
+	}
 }
 
 // waiting says why pods of the manager are not ready, as far as the caller may read it.

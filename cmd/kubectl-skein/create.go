@@ -42,6 +42,7 @@ func (n *newThread) object(ns string) *skeinv1.Thread {
 func newCreate(p *plugin) *cobra.Command {
 	var n newThread
 	var dryRun bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "create [NAME]",
 		Short: "Make a thread of an agent",
@@ -55,6 +56,12 @@ prints the manifest, to be kept in Git.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n.agent == "" {
 				return errors.New("--agent is missing: name the Agent that runs the thread")
+			}
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
+			if dryRun && output != "" && output != outputYAML {
+				return fmt.Errorf("--dry-run prints a manifest as YAML: leave --output=%s out", output)
 			}
 			if len(args) > 0 {
 				n.name = args[0]
@@ -70,6 +77,10 @@ prints the manifest, to be kept in Git.`,
 			if err != nil {
 				return err
 			}
+			t.SetGroupVersionKind(skeinv1.GroupVersion.WithKind("Thread"))
+			if done, err := p.structured(output, t, []string{"thread.skein.dev/" + t.Name}); done {
+				return err
+			}
 			fmt.Fprintf(p.Out, "thread/%s created\n", t.Name)
 			return nil
 		},
@@ -77,6 +88,7 @@ prints the manifest, to be kept in Git.`,
 	n.flags(cmd.Flags())
 	cmd.Flags().StringVar(&n.message, "message", "", "The first message of the user, which starts the thread.")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Print the manifest and make nothing.")
+	outputFlag(cmd, &output)
 	return cmd
 }
 

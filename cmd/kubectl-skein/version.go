@@ -32,11 +32,7 @@ func newVersion(p *plugin) *cobra.Command {
 					fmt.Fprintf(p.ErrOut, "Client: %s\n", v["client"])
 					return err
 				}
-				for _, container := range d.Spec.Template.Spec.Containers {
-					if container.Name == "manager" {
-						v["manager"] = container.Image
-					}
-				}
+				v["manager"] = managerImage(&d)
 			}
 			if output != "" {
 				return encode(p.Out, output, v)
