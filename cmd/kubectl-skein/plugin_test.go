@@ -81,6 +81,10 @@ func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, e
 	return nil, nil
 }
 
+func (noChildren) Entry(context.Context, *store.Thread, string) (*skeinv1.ChildStatus, error) {
+	return nil, store.ErrNotFound
+}
+
 type noObjects struct{ family.Objects }
 
 type noEffects struct{ ports.Effects }
