@@ -60,7 +60,7 @@ func (s *Server) handlers() *handlers {
 	o := &s.opts
 	reviews := &access.Reviews{Authorizer: s.authorizer, Threads: o.Threads}
 	records := &threads.Records{Threads: o.Threads, Find: s.lookup}
-	history := &threads.History{Threads: o.Threads}
+	history := &threads.History{Threads: o.Threads, Find: s.lookup}
 	return &handlers{
 		records:   records,
 		life:      &threads.Life{Engine: o.Engine, Records: records},
@@ -82,7 +82,7 @@ func (s *Server) handlers() *handlers {
 		kvStores: &state.Stores{Threads: o.Threads},
 		env:      &env.Handler{Threads: o.Threads},
 		streams: streams.New(o.Threads, records.Record, history.Items, o.Secrets, streams.Options{
-			Heartbeat: o.heartbeat, SlowClient: o.slowClient, TransferTimeout: o.transferTimeout, Stopping: s.stopping,
+			Heartbeat: o.heartbeat, SlowClient: o.slowClient, TransferTimeout: o.transferTimeout, Stopping: s.stopping, Shows: s.lookup.Shows,
 		}),
 		webhooks: webhooksOf(o.Threads),
 		flush:    &threads.Flush{Threads: o.Threads, Wait: o.flushWait},

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,6 +92,7 @@ func newEnv(change ...func(*Options)) *testEnv {
 	e.engine = &recordingEngine{svc: e.svc, Outside: e.outside()}
 	s := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(s)).To(Succeed())
+	Expect(corev1.AddToScheme(s)).To(Succeed())
 	e.kube = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&skeinv1.Thread{}).Build()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -29,6 +29,8 @@ type SearchQuery struct {
 	Role       Role     // all when empty
 	Limit      int      // 100 when 0
 	Offset     int
+	// NamespaceUIDs leaves out the messages of threads that Thread.WithinAny does not report; nil for none of them.
+	NamespaceUIDs []string
 }
 
 // SearchHit is one message that was found.

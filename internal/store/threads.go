@@ -1,6 +1,9 @@
 package store
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Thread is the record of one conversation.
 type Thread struct {
@@ -91,6 +94,11 @@ func (t *Thread) Within(namespaceUID string) bool {
 	return t.RetainedAt == 0 || t.NamespaceUID == "" || namespaceUID == "" || t.NamespaceUID == namespaceUID
 }
 
+// WithinAny reports whether the thread belongs to one of the namespaces with these UIDs. nil stands for all namespaces.
+func (t *Thread) WithinAny(namespaceUIDs []string) bool {
+	return t.RetainedAt == 0 || t.NamespaceUID == "" || namespaceUIDs == nil || slices.Contains(namespaceUIDs, t.NamespaceUID)
+}
+
 // Reasons of EventDestroyed and of Thread.DestroyedReason.
 const (
 	DestroyedExplicit = "explicit"
@@ -125,6 +133,8 @@ type ThreadQuery struct {
 	After     *ThreadCursor // only threads behind this position in the list
 	Limit     int           // 100 when 0
 	Offset    int
+	// NamespaceUIDs leaves out the threads that WithinAny does not report; nil for none of them.
+	NamespaceUIDs []string
 }
 
 // ThreadCursor is a position in the list of threads: that of a thread as it was listed.

@@ -2,10 +2,12 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,4 +106,33 @@ var _ = Describe("A search of messages", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("thread"), ContainSubstring("sold")))
 	}, SpecTimeout(3*time.Minute))
+
+	It("finds nothing of an earlier namespace of the same name, nor do lists and lookups", Label("THR-16", "THR-09"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()}, func(s *skeinv1.ThreadSpec) { s.DeletionPolicy = skeinv1.DeletionRetain })
+		_, err := conversation(t).Inject(ctx, runtimev1.NewMessage{Content: "remember the xylophone"})
+		Expect(err).NotTo(HaveOccurred())
+		id := must(t.Object(ctx)).ThreadID()
+		counts := func() []int {
+			GinkgoHelper()
+			var n []int
+			for _, in := range []string{ns, ""} {
+				hits, err := api().Search(ctx, "remember the xylophone", runtimeclient.SearchOptions{Namespace: in, Thread: id})
+				Expect(err).NotTo(HaveOccurred())
+				list, err := api().History(ctx, in, runtimeclient.HistoryOptions{Limit: runtimev1.MaxPageSize})
+				Expect(err).NotTo(HaveOccurred())
+				listed := slices.DeleteFunc(list.Items, func(i runtimev1.ThreadHistory) bool { return i.ThreadID != id })
+				n = append(n, len(hits.Hits), len(listed))
+			}
+			return n
+		}
+		Expect(counts()).To(Equal([]int{1, 1, 1, 1}))
+
+		_, err = cluster.Kubectl(ctx, "delete", "namespace", ns, "--timeout=60s")
+		Expect(err).NotTo(HaveOccurred())
+		create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		Expect(counts()).To(Equal([]int{0, 0, 0, 0}))
+		_, err = api().Lookup(ctx, id)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	}, SpecTimeout(2*time.Minute))
 })

@@ -4,6 +4,7 @@ package lookup
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -185,6 +186,50 @@ func (l *Finder) Owns(ctx context.Context, namespace string, t *store.Thread) (b
 	}
 	uid, err := l.NamespaceUID(ctx, namespace)
 	return t.Within(uid), err
+}
+
+// Shows reports whether an answer about a namespace may have a thread, as Owns does. An answer about all namespaces, for
+// which namespace is "", may have no retained data of a namespace that no longer exists.
+func (l *Finder) Shows(ctx context.Context, namespace string, t *store.Thread) (bool, error) {
+	if namespace != "" {
+		return l.Owns(ctx, namespace, t)
+	}
+	if t.RetainedAt == 0 || t.NamespaceUID == "" || l.Live == nil {
+		return true, nil
+	}
+	uid, err := l.NamespaceUID(ctx, t.Namespace)
+	return uid == t.NamespaceUID, err
+}
+
+// NamespaceUIDs returns the UID of a namespace, or with "" those of all namespaces with threads, as they are now. It
+// returns nil when the namespace does not exist. Queries take the result for the namespaces whose retained data they find,
+// so that they decide as Shows does.
+func (l *Finder) NamespaceUIDs(ctx context.Context, namespace string) ([]string, error) {
+	if l.Live == nil {
+		return nil, nil
+	}
+	if namespace != "" {
+		uid, err := l.NamespaceUID(ctx, namespace)
+		if err != nil || uid == "" {
+			return nil, err
+		}
+		return []string{uid}, nil
+	}
+	used, err := l.Threads.Store().Namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
+	if err := l.Live.List(ctx, list); err != nil {
+		return nil, err
+	}
+	uids := []string{}
+	for i := range list.Items {
+		if slices.Contains(used, list.Items[i].Name) {
+			uids = append(uids, string(list.Items[i].UID))
+		}
+	}
+	return uids, nil
 }
 
 // NamespaceUID returns the UID of a namespace, as it is now; "" when it does not exist.

@@ -35,7 +35,8 @@ type Handler struct {
 }
 
 // Messages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
-// (THR-16). Other namespaces give no results and no error.
+// (THR-16). Other namespaces give no results and no error, and neither does retained data of an earlier namespace of the
+// same name.
 func (h *Handler) Messages(c *call.Call) error {
 	ctx := c.Context()
 	q, err := c.Query()
@@ -52,6 +53,9 @@ func (h *Handler) Messages(c *call.Call) error {
 	if sq.Namespaces, err = h.searchable(c, namespace); err != nil {
 		return err
 	}
+	if sq.NamespaceUIDs, err = h.Find.NamespaceUIDs(ctx, namespace); err != nil {
+		return err
+	}
 	list := runtimev1.SearchHitList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindSearchHitList), Hits: []runtimev1.SearchHit{}}
 	if name != "" {
 		found, err := h.Find.Stored(ctx, store.FindQuery{Namespace: namespace, Limit: lookup.MaxCandidates}, name)
@@ -62,7 +66,7 @@ func (h *Handler) Messages(c *call.Call) error {
 			return err
 		}
 		found = slices.DeleteFunc(found, func(t store.Thread) bool {
-			return sq.Namespaces != nil && !slices.Contains(sq.Namespaces, t.Namespace)
+			return sq.Namespaces != nil && !slices.Contains(sq.Namespaces, t.Namespace) || !t.WithinAny(sq.NamespaceUIDs)
 		})
 		switch len(found) {
 		case 0:

@@ -3,6 +3,7 @@
 package streams
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -41,12 +42,14 @@ func New(threads *thread.Service, record Record, items Items, secrets *redact.Re
 	return h
 }
 
-// Options are the limits of streams.
+// Options are the limits of streams, and what they may show.
 type Options struct {
 	Heartbeat       time.Duration   // the interval of pings to clients
 	SlowClient      time.Duration   // a batch of events that takes longer ends the stream
 	TransferTimeout time.Duration   // bounds one piece of a stream
 	Stopping        <-chan struct{} // closed when the server stops
+	// Shows reports whether a list of the threads of a namespace, or of all when it is "", may have a thread.
+	Shows func(ctx context.Context, namespace string, t *store.Thread) (bool, error)
 }
 
 // Events answers GET events (EVT-01, EVT-03): the events after a sequence number, then new events until the

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -92,11 +91,13 @@ func (h *Handler) sendItems(ctx context.Context, namespace string, w *observe.Fe
 		}
 		var items []runtimev1.ThreadHistory
 		if err == nil && !b.Reset {
-			rows := slices.DeleteFunc(slices.Clone(b.Threads), func(t store.Thread) bool { return namespace != "" && t.Namespace != namespace })
-			if len(rows) == 0 {
+			var rows []store.Thread
+			if rows, err = h.shown(ctx, namespace, b.Threads); err == nil && len(rows) == 0 {
 				continue
 			}
-			items, err = h.items(ctx, rows)
+			if err == nil {
+				items, err = h.items(ctx, rows)
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -121,4 +122,21 @@ func (h *Handler) sendItems(ctx context.Context, namespace string, w *observe.Fe
 		}
 	}
 	return nil
+}
+
+// shown returns those threads that a list of the threads of a namespace, or of all when it is "", has.
+func (h *Handler) shown(ctx context.Context, namespace string, all []store.Thread) (rows []store.Thread, err error) {
+	for i := range all {
+		ok := namespace == "" || all[i].Namespace == namespace
+		if ok {
+			ok, err = h.Shows(ctx, namespace, &all[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			rows = append(rows, all[i])
+		}
+	}
+	return rows, nil
 }

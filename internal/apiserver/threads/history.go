@@ -14,6 +14,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
+	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -21,10 +22,11 @@ import (
 // History lists threads by their activity.
 type History struct {
 	Threads *thread.Service
+	Find    *lookup.Finder // knows whose data is
 }
 
 // List answers GET history, of one namespace or of all: threads by their newest activity, without their
-// messages (THR-08, THR-15).
+// messages (THR-08, THR-15). Retained data of an earlier namespace of the same name is not among them.
 func (h *History) List(c *call.Call) error {
 	q, err := c.Query()
 	if err != nil {
@@ -39,6 +41,9 @@ func (h *History) List(c *call.Call) error {
 	}
 	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.OneOf("archived", "false", "true", "all")]
 	if err := q.Check(); err != nil {
+		return err
+	}
+	if tq.NamespaceUIDs, err = h.Find.NamespaceUIDs(c.Context(), c.Namespace); err != nil {
 		return err
 	}
 	limit := tq.Limit

@@ -31,7 +31,8 @@ type Lookups struct {
 }
 
 // Get answers GET lookups/{id}: the thread that any form of an id means, in any namespace, among the threads
-// that the caller may get (IDS-01, THR-16). Other threads do not exist for the caller.
+// that the caller may get (IDS-01, THR-16). Other threads do not exist for the caller, and neither does retained data of a
+// namespace that no longer exists.
 func (h *Lookups) Get(c *call.Call) error {
 	ctx := c.Context()
 	q, err := c.Query()
@@ -96,6 +97,12 @@ func (h *Lookups) readable(ctx context.Context, name string) ([]store.Thread, er
 func (h *Lookups) keepReadable(ctx context.Context, threads []store.Thread) (kept []store.Thread, err error) {
 	for _, t := range threads {
 		ok, err := h.Access.May(ctx, "get", "", t.Namespace, t.Name)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			ok, err = h.Find.Shows(ctx, "", &t)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ var _ = Describe("SQLite's lists of threads", Label("THR-15"), func() {
 			"archived too":      {store.ThreadQuery{Archived: store.ArchivedShown}, false, "SEARCH a USING INDEX thread_head_activity (archived=?)"},
 			"namespace":         {store.ThreadQuery{Namespace: "n"}, false, "SEARCH a USING INDEX thread_head_namespace_activity (namespace=? AND archived=?)"},
 			"namespace after":   {store.ThreadQuery{Namespace: "n", After: cursor}, false, "SEARCH a USING INDEX thread_head_namespace_activity (namespace=? AND archived=? AND activity_second<?)"},
+			"namespace by UID":  {store.ThreadQuery{Namespace: "n", NamespaceUIDs: []string{"u"}}, false, "SEARCH a USING INDEX thread_head_namespace_activity (namespace=? AND archived=?)"},
 			"agent with many":   {store.ThreadQuery{Namespace: "n", Agent: "a"}, false, "SEARCH a USING INDEX thread_head_namespace_activity (namespace=? AND archived=?)"},
 			"agent with few":    {store.ThreadQuery{Namespace: "n", Agent: "a"}, true, "INDEX thread_agent (agent=?)"},
 			"user with few":     {store.ThreadQuery{UserID: "u", Agent: "a"}, true, "INDEX thread_user (user_id=?)"},

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -247,6 +248,40 @@ func describeLife(e *env) {
 			Expect(adopt("ns-1")).To(Succeed())
 			Expect(e.info(ctx, id)).To(HaveValue(And(HaveField("NamespaceUID", ""), HaveField("RetainedAt", BeZero()))))
 			Expect(e.store.RetainedBefore(ctx, e.now(), 10)).To(HaveExactElements(HaveField("ID", other)))
+		})
+
+		It("is not found by the lists and searches of a later namespace", Label("THR-16", "THR-15"), func(ctx SpecContext) {
+			old, unknown, here := e.threadIn(ctx, "n"), e.threadIn(ctx, "n"), e.threadIn(ctx, "n")
+			for _, id := range []string{old, unknown, here} {
+				e.say(ctx, id, "remember")
+			}
+			e.apply(ctx, old, &store.Retain{NamespaceUID: "ns-1"})
+			e.apply(ctx, unknown, &store.Retain{})
+			found := func(uids []string) []string {
+				GinkgoHelper()
+				hits, _, err := e.store.Search(ctx, store.SearchQuery{Text: "remember", NamespaceUIDs: uids})
+				Expect(err).NotTo(HaveOccurred())
+				var ids []string
+				for _, h := range hits {
+					ids = append(ids, h.ThreadID)
+				}
+				for _, q := range []store.ThreadQuery{
+					{}, {Namespace: "n"}, {Namespace: "n", Agent: e.info(ctx, here).Agent}, {Archived: store.ArchivedShown},
+					{After: &store.ThreadCursor{LastActivityAt: e.now() + 1, ID: old}},
+				} {
+					q.NamespaceUIDs = uids
+					Expect(e.list(ctx, q)).To(ConsistOf(ids), "%+v", q)
+				}
+				for _, id := range []string{old, unknown, here} {
+					Expect(e.info(ctx, id).WithinAny(uids)).To(Equal(slices.Contains(ids, id)))
+				}
+				return ids
+			}
+			Expect(found(nil)).To(ConsistOf(old, unknown, here))
+			Expect(found([]string{"ns-2", "ns-1"})).To(ConsistOf(old, unknown, here))
+			Expect(found([]string{"ns-2"})).To(ConsistOf(unknown, here))
+			Expect(found([]string{"ns-2", "ns-3"})).To(ConsistOf(unknown, here))
+			Expect(found([]string{})).To(ConsistOf(unknown, here))
 		})
 
 		It("refuses to adopt a thread that is being purged", Label("THR-09"), func(ctx SpecContext) {

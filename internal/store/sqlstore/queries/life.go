@@ -1,5 +1,7 @@
 package queries
 
+import "strings"
+
 // The end of conversations and of their objects.
 const (
 	LifeColumns = `t.object_uid, t.namespace_uid, t.retained_at, t.destroyed_at, t.destroyed_reason, h.idle_expiry, h.asleep`
@@ -28,3 +30,22 @@ const (
 	// RetainedBefore takes the time, and the owner of threads that are being purged.
 	RetainedBefore = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.retained_at <> 0 AND (t.retained_at < ? OR t.object_uid = ?) ORDER BY t.retained_at LIMIT ?`
 )
+
+// Foreign returns the condition that a row of thread is retained data of a namespace with none of the UIDs, and the
+// arguments of the condition. alias is the row's name in the query.
+func Foreign(alias string, namespaceUIDs []string) (cond string, args []any) {
+	cond = alias + `.retained_at <> 0 AND ` + alias + `.namespace_uid <> ''`
+	if len(namespaceUIDs) == 0 {
+		return cond, nil
+	}
+	among, args := Among(namespaceUIDs)
+	return cond + ` AND ` + alias + `.namespace_uid NOT IN ` + among, args
+}
+
+// Among returns a list of placeholders for IN, and their arguments. There must be at least one value.
+func Among(values []string) (list string, args []any) {
+	for _, v := range values {
+		args = append(args, v)
+	}
+	return `(?` + strings.Repeat(`, ?`, len(values)-1) + `)`, args
+}

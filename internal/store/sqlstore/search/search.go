@@ -83,10 +83,12 @@ func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.Se
 	query, args := s.DB.Dialect.Search(terms)
 	var where []string
 	if q.Namespaces != nil {
-		where = append(where, `t.namespace IN (`+strings.TrimSuffix(strings.Repeat("?, ", len(q.Namespaces)), ", ")+`)`)
-		for _, ns := range q.Namespaces {
-			args = append(args, ns)
-		}
+		among, names := queries.Among(q.Namespaces)
+		where, args = append(where, `t.namespace IN `+among), append(args, names...)
+	}
+	if q.NamespaceUIDs != nil {
+		foreign, uids := queries.Foreign("t", q.NamespaceUIDs)
+		where, args = append(where, `NOT (`+foreign+`)`), append(args, uids...)
 	}
 	if q.ThreadID != "" {
 		where, args = append(where, `t.id = ?`), append(args, q.ThreadID)

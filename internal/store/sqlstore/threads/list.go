@@ -85,6 +85,10 @@ func ListQuery(q store.ThreadQuery, by *Filter) (string, []any) {
 	if q.Namespace != "" {
 		cond(`a.namespace = ?`, q.Namespace)
 	}
+	if q.NamespaceUIDs != nil {
+		foreign, uids := queries.Foreign("r", q.NamespaceUIDs)
+		cond(`NOT EXISTS (SELECT 1 FROM thread r WHERE r.key = a.thread AND `+foreign+`)`, uids...)
+	}
 	if q.After != nil {
 		second := q.After.LastActivityAt / time.Second.Microseconds()
 		cond(`a.activity_second <= ? AND (a.last_activity_at, a.thread) < (?, COALESCE((SELECT key FROM thread WHERE id = ?), 0))`,
