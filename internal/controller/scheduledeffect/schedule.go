@@ -95,14 +95,23 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 }
 
 func (r *Reconciler) expireSchedule(ctx context.Context, d *schedule) (bool, error) {
-	o := d.object
-	if asked(o) || o.Status.CompletionTime == nil || (len(o.Spec.Schedules) > 0 && o.Spec.TTLSecondsAfterFinished == nil) {
+	if _, ok := expires(d.object); !ok {
 		return false, nil
 	}
-	if o.Status.ObservedGeneration != o.Generation {
-		return false, nil // an edit may have given it more to do
-	}
 	return r.expire(ctx, d.scope)
+}
+
+// expires returns when an object with a schedule is deleted because it has finished. ok is false when it is not, or not yet, to be.
+func expires(o *skeinv1.ScheduledEffect) (at time.Time, ok bool) {
+	switch {
+	case asked(o), o.Status.CompletionTime == nil:
+		return at, false
+	case len(o.Spec.Schedules) > 0 && o.Spec.TTLSecondsAfterFinished == nil:
+		return at, false
+	case o.Status.ObservedGeneration != o.Generation:
+		return at, false // an edit may have given it more to do
+	}
+	return o.Status.CompletionTime.Add(ttl(o)), true
 }
 
 func (r *Reconciler) readSpec(ctx context.Context, d *schedule) (bool, error) {

@@ -42,6 +42,9 @@ func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed err
 	result.Priority = ptr.To(restPriority)
 	if failed == nil {
 		result.RequeueAfter = earlier(result.RequeueAfter, d.retry)
+		if at, ok := expires(d.object); ok {
+			result.RequeueAfter = earlier(result.RequeueAfter, max(at.Sub(r.Clock.Now()), time.Nanosecond))
+		}
 	}
 	if d.fires {
 		rest := max(d.nextAt.Sub(r.Clock.Now()), time.Nanosecond)
