@@ -253,7 +253,8 @@ const (
 	ReasonInvalidRequest = "InvalidRequest"
 )
 
-// Reasons why a due time of a ScheduledEffect did not fire, in Events, status.lastSkip and the history. Paused is also among them.
+// Reasons why a due time of a ScheduledEffect did not fire, in Events, status.lastSkip and the history. Paused is also among them. If an
+// effect of one time did not fire, its condition Complete has the reason, too.
 const (
 	// ReasonMissed: it was too late: startingDeadlineSeconds or catchUp says so.
 	ReasonMissed = "Missed"

@@ -7,6 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,6 +114,63 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
 		w.idle(ctx)
 		Expect(w.gone(ctx)).To(BeTrue())
+	})
+
+	DescribeTable("says why it did not fire, and keeps to when that was", Label("EFF-07"), func(ctx SpecContext, reason string, edits ...func(*skeinv1.ScheduledEffect)) {
+		w.declare(ctx, append(edits, forThread)...)
+		w.pass(ctx, 10*time.Second)
+		ended := w.s.Status.CompletionTime
+		Expect(ended).To(HaveValue(HaveField("Time", BeTemporally("<=", Start.Add(time.Second)))))
+		why := And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason), HaveField("Message", ContainSubstring("did not fire: "+reason)))
+		complete := func() *metav1.Condition {
+			return meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)
+		}
+		Expect(complete()).To(HaveValue(why))
+		for _, label := range []string{"a", "b"} { // an edit that gives it nothing to do
+			w.Clock.Step(30 * time.Second)
+			w.r = scheduledeffect.New(w.r.Options)
+			w.s.Generation++
+			w.s.Labels = map[string]string{"x": label}
+			Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+			w.settle(ctx)
+			Expect(w.s.Status.ObservedGeneration).To(Equal(w.s.Generation))
+			Expect(w.s.Status.CompletionTime).To(Equal(ended))
+			Expect(complete()).To(HaveValue(why))
+		}
+		w.Clock.Step(time.Second)
+		w.ask(ctx, skeinv1.AnnotationRunAt, w.Clock.Now().Format(time.RFC3339Nano))
+		w.settle(ctx)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.pass(ctx, 2*time.Second)
+		Expect(w.s.Status.CompletionTime).To(HaveValue(HaveField("Time", BeTemporally(">", ended.Time))), "it ran by hand")
+		Expect(complete()).To(HaveValue(why))
+	},
+		Entry("too late", skeinv1.ReasonMissed, once(-time.Hour), func(s *skeinv1.ScheduledEffect) { s.Spec.StartingDeadlineSeconds = ptr.To(int64(5)) }),
+		Entry("too late, without a history", skeinv1.ReasonMissed, once(-time.Hour), func(s *skeinv1.ScheduledEffect) {
+			s.Spec.StartingDeadlineSeconds, s.Spec.FailedHistoryLimit = ptr.To(int64(5)), ptr.To(int32(0))
+		}),
+		Entry("suspended", skeinv1.ReasonSuspended, once(time.Second), func(s *skeinv1.ScheduledEffect) { s.Spec.Suspend = true }),
+	)
+
+	It("has finished when it did not fire, although it had run by hand before", Label("EFF-07", "EFF-08"), func(ctx SpecContext) {
+		w.declare(ctx, once(10*time.Second), forThread, func(s *skeinv1.ScheduledEffect) { s.Spec.Suspend = true })
+		w.ask(ctx, skeinv1.AnnotationRunAt, w.Clock.Now().Format(time.RFC3339Nano))
+		w.settle(ctx)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.pass(ctx, 12*time.Second)
+		Expect(w.s.Status.CompletionTime).To(HaveValue(HaveField("Time", BeTemporally("==", Start.Add(10*time.Second)))))
+	})
+
+	It("with schedules keeps to when that was", Label("EFF-03"), func(ctx SpecContext) {
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.EndTime, s.Spec.Suspend = at(time.Minute), true
+		})
+		w.pass(ctx, 2*time.Minute)
+		ended := w.s.Status.CompletionTime
+		Expect(ended).To(HaveValue(HaveField("Time", BeTemporally("==", Start.Add(time.Minute)))))
+		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(HaveField("Reason", skeinv1.ReasonSucceeded)))
+		w.pass(ctx, time.Minute)
+		Expect(w.s.Status.CompletionTime).To(Equal(ended))
 	})
 
 	It("with schedules stays when it has no time to live", func(ctx SpecContext) {

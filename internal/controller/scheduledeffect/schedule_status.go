@@ -108,14 +108,12 @@ var outcomes = map[store.FiringStatus]string{store.FiringSucceeded: "Succeeded",
 
 func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 	status := &d.object.Status
+	completed := status.CompletionTime
 	status.CompletionTime = nil
 	switch {
 	case d.over && len(d.active) == 0:
 		status.Phase = phaseFinished
-		status.CompletionTime = ptrTime(d.at)
-		if ended != nil {
-			status.CompletionTime = ptrTime(time.UnixMicro(ended.EndedAt))
-		}
+		status.CompletionTime = d.completionTime(completed, ended)
 		d.computeComplete(w)
 		return
 	case d.object.Spec.Suspend:
@@ -140,8 +138,19 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 	}
 }
 
+// completionTime returns when it ended: with its last firing, or when its last due time did not fire. before is what the status said.
+func (d *schedule) completionTime(before *metav1.Time, ended *store.Firing) *metav1.Time {
+	switch {
+	case ended != nil && (len(d.skips) == 0 || ended.EndedAt >= d.skips[0].Until):
+		return ptrTime(time.UnixMicro(ended.EndedAt))
+	case before != nil:
+		return before
+	}
+	return ptrTime(d.at)
+}
+
 // computeComplete sets how it ended. A schedule has done what it says when no due time is left; an effect of one time when that firing
-// succeeded. A run by hand, before or after it, changes nothing about that.
+// succeeded. If its due time did not fire, the reason is that of the skip. A run by hand, before or after it, changes nothing about that.
 func (d *schedule) computeComplete(w conditions.Writer) {
 	reason, message := skeinv1.ReasonSucceeded, "no due time is left"
 	if d.outcome != nil {
@@ -152,6 +161,8 @@ func (d *schedule) computeComplete(w conditions.Writer) {
 		case store.FiringCanceled:
 			reason, message = skeinv1.ReasonCanceled, "the firing was canceled before it had ended: "+history
 		}
+	} else if k := d.ownSkip(); k != nil {
+		reason, message = k.Reason, describe(*k)
 	}
 	w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, reason, message)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -73,6 +74,25 @@ func (b *batch) firedAfter(firings []store.Firing, r *store.EffectSkip) bool {
 	return slices.ContainsFunc(firings, func(f store.Firing) bool {
 		return f.Due > r.Until && f.Origin != store.OriginManual && (r.ThreadID == "" || f.ThreadID == r.ThreadID)
 	})
+}
+
+// ownSkip returns the record that the due time of an effect of one time did not fire; nil if there is none. Where the history keeps no
+// such records, the status may still have it.
+func (d *schedule) ownSkip() *store.EffectSkip {
+	if len(d.object.Spec.Schedules) > 0 {
+		return nil
+	}
+	due := kube.DueTime(d.object)
+	for i := range d.skips {
+		if k := &d.skips[i]; k.Due <= due.UnixMicro() && due.UnixMicro() <= k.Until {
+			return k
+		}
+	}
+	last, second := d.object.Status.LastSkip, due.Truncate(time.Second)
+	if last == nil || second.Before(last.Time.Time) || second.After(last.Until.Time) {
+		return nil
+	}
+	return &store.EffectSkip{Due: due.UnixMicro(), Until: due.UnixMicro(), Count: last.Count, Reason: last.Reason}
 }
 
 // unclear reports whether the newest firings that were read do not reach back to a record.
