@@ -173,6 +173,15 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 		Expect(w.s.Status.CompletionTime).To(Equal(ended))
 	})
 
+	It("has no next time when its thread is terminated", Label("EFF-06"), func(ctx SpecContext) {
+		w.declare(ctx, forThread)
+		w.pass(ctx, 2*time.Second)
+		Expect(w.s.Status.NextTime).NotTo(BeNil())
+		Expect(w.Store.Apply(ctx, w.s.Labels[skeinv1.LabelThreadID], nil, &store.Terminate{})).To(Succeed())
+		w.pass(ctx, 2*time.Second)
+		Expect(w.s.Status).To(And(HaveField("Phase", "Canceled"), HaveField("NextTime", BeNil())))
+	})
+
 	It("with schedules stays when it has no time to live", func(ctx SpecContext) {
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.Schedules, s.Spec.RunOnCreation, s.Spec.MaxFirings = []string{"@yearly"}, true, ptr.To(int64(1))

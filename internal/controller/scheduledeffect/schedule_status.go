@@ -90,10 +90,10 @@ func (d *schedule) compute(w conditions.Writer) {
 	d.computePhase(w, ended)
 }
 
-// computeNext sets the next due time.
+// computeNext sets the next due time. A schedule that is paused has none: what is due meanwhile does not fire.
 func (d *schedule) computeNext(status *skeinv1.ScheduledEffectStatus) {
 	status.NextTime = nil
-	if !d.nextAt.IsZero() {
+	if !d.nextAt.IsZero() && d.pausedNow() == "" {
 		status.NextTime = ptr.To(metav1.NewTime(d.nextAt.Truncate(time.Second)))
 	}
 	if len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from

@@ -225,13 +225,14 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 		}
 		reconcile(ctx, s)
 		Expect(dues(ctx, s)).To(HaveLen(2))
-		Expect(s.Status).To(And(HaveField("Phase", "Paused"), HaveField("LastSkip.Reason", "Paused")))
+		Expect(s.Status).To(And(HaveField("Phase", "Paused"), HaveField("LastSkip.Reason", "Paused"), HaveField("NextTime", BeNil())))
 		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonPaused), HaveField("Message", ContainSubstring("2 firings failed in a row")))))
 		s.Spec.Schedules = []string{"@every 30s"}
 		s.Generation++
 		Expect(e.Client.Update(ctx, s)).To(Succeed())
 		pass(ctx, s, time.Minute)
 		Expect(dues(ctx, s)).To(HaveLen(4))
+		Expect(s.Status).To(And(HaveField("Phase", "Active"), HaveField("NextTime", Not(BeNil()))))
 	})
 
 	It("keeps to a number of firings a day", Label("EFF-08"), func(ctx SpecContext) {

@@ -104,6 +104,9 @@ func (s *scope) compute(failed error) {
 		status.ScheduledAt = s.due.UnixMicro()
 	}
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
+	if s.canceled {
+		status.NextTime = nil
+	}
 	switch {
 	case s.schedule != nil && !s.canceled:
 		s.schedule.compute(w)
