@@ -37,6 +37,7 @@ func newWorld(ctx context.Context) *world {
 	effect := &skeinv1.Effect{ObjectMeta: Meta("tick")}
 	e.Create(ctx, effect)
 	e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+	e.ReadyAgent(ctx, "analyst")
 	return &world{Env: e, r: scheduledeffect.New(scheduledeffect.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})}
 }
 

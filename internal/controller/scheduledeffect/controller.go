@@ -91,6 +91,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.Thread{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.ScheduledEffect{}, handler.OnlyControllerOwner()), builder.WithPredicates(runEnded())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
+		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexAgent), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.notifications).
 		WatchesRawSource(r.ClockSource()).
 		WithOptions(watches.Options(r.Workers)).

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,13 +79,32 @@ func (r *Reconciler) selectThreads(ctx context.Context, d *schedule) (bool, erro
 	return false, nil
 }
 
-// checkTarget reports an Effect that is missing or not ready. It keeps nothing from being recorded: a firing waits for
-// its Effect, and says so.
-func (r *Reconciler) checkTarget(ctx context.Context, d *schedule) (bool, error) {
-	if d.object.Spec.Effect == "" {
-		return false, nil
+// checkTarget reports an Effect, or the agent of a template, that is missing or not ready. It keeps nothing from being recorded: a firing
+// waits for it, and says so.
+func (r *Reconciler) checkTarget(ctx context.Context, d *schedule) (stop bool, err error) {
+	switch spec := &d.object.Spec; {
+	case spec.Effect != "":
+		return r.findEffect(ctx, d.scope)
+	case spec.ThreadTemplate != nil:
+		d.problem, err = r.findAgent(ctx, d.object.Namespace, spec.ThreadTemplate)
 	}
-	return r.findEffect(ctx, d.scope)
+	return err != nil, err
+}
+
+// findAgent returns the problem of a template whose agent is missing or not Ready; nil if it has none. Changes of the Ready condition of
+// the agent that the spec names are watched.
+func (r *Reconciler) findAgent(ctx context.Context, namespace string, t *skeinv1.ThreadTemplate) (*problem, error) {
+	name := t.Spec.AgentRef.Name
+	var a skeinv1.Agent
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &a, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return &problem{skeinv1.ReasonReferenceNotFound,
+			fmt.Sprintf("Agent %q does not exist in namespace %q: create it, or correct spec.threadTemplate.spec.agentRef", name, namespace)}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Agent %q: %w", name, err)
+	}
+	return notReady("Agent", name, a.Status.Conditions), nil
 }
 
 // readArgs reads the arguments of the firings. Those of an effect that code scheduled are stored outside of the object until it fires, and

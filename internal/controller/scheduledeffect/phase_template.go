@@ -148,6 +148,11 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 	if err := json.Unmarshal(f.Target, &template); err != nil {
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the template cannot be read: " + err.Error(), Counts: true})
 	}
+	if p, err := r.findAgent(ctx, f.Namespace, &template); err != nil {
+		return err
+	} else if p != nil { // the Thread would never run
+		return r.wait(ctx, d, f, p.message)
+	}
 	t := &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.Namespace, Name: threadName(f), Labels: template.Labels, Annotations: template.Annotations,
@@ -163,30 +168,29 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the Thread was refused: " + err.Error(), Counts: true})
 	case err != nil && !apierrors.IsAlreadyExists(err):
-		return r.wait(ctx, d, f, err) // a quota, say, which may be raised
+		return r.wait(ctx, d, f, fmt.Sprintf("Thread %q was refused: %v", threadName(f), err)) // a quota, say, which may be raised
 	}
 	return r.Store.StartRunning(ctx, f.Key())
 }
 
 const (
-	// firstWait and longestWait bound the time until a Thread that was refused is created again. It grows with the time waited.
+	// firstWait and longestWait bound the time until a Thread that could not be created is tried again. It grows with the time waited.
 	firstWait   = time.Second
 	longestWait = 30 * time.Second
 )
 
 // wait records why the Thread of a firing could not be created. The schedule goes on meanwhile: an error of the reconcile would put off
 // its other due times.
-func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why error) error {
+func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why string) error {
 	if n := d.object.Spec.StartingDeadlineSeconds; n != nil && d.at.Sub(time.UnixMicro(f.Due).Add(d.jitter)) > time.Duration(*n)*time.Second {
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Counts: true,
-			Error: fmt.Sprintf("it could not begin within %ds of its due time: %v", *n, why)})
+			Error: fmt.Sprintf("it could not begin within %ds of its due time: %s", *n, why)})
 	}
-	text := fmt.Sprintf("Thread %q was refused: %v", threadName(f), why)
-	if f.Waiting != text {
-		if err := r.Store.WaitRunning(ctx, f.Key(), f.Namespace, text); err != nil {
+	if f.Waiting != why {
+		if err := r.Store.WaitRunning(ctx, f.Key(), f.Namespace, why); err != nil {
 			return fmt.Errorf("record what a firing waits for: %w", err)
 		}
-		f.Waiting = text
+		f.Waiting = why
 	}
 	waited := d.at.Sub(time.UnixMicro(f.FiredAt))
 	d.retry = earlier(d.retry, min(max(firstWait, waited/4), longestWait))

@@ -136,12 +136,17 @@ func (r *Reconciler) findEffect(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read Effect %q: %w", name, err)
 	}
-	switch c := conditions.Ready(e.Status.Conditions); c.Status {
-	case metav1.ConditionTrue:
-	case metav1.ConditionFalse:
-		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Effect %q is not ready: %s", name, c.Message)}
-	default:
-		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Effect %q has not been checked yet", name)}
-	}
+	s.problem = notReady("Effect", name, e.Status.Conditions)
 	return false, nil
+}
+
+// notReady returns the problem of an object that needs a definition with these conditions; nil if the definition is Ready.
+func notReady(kind, name string, of []metav1.Condition) *problem {
+	switch c := conditions.Ready(of); c.Status {
+	case metav1.ConditionTrue:
+		return nil
+	case metav1.ConditionFalse:
+		return &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("%s %q is not ready: %s", kind, name, c.Message)}
+	}
+	return &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("%s %q has not been checked yet", kind, name)}
 }

@@ -49,7 +49,7 @@ type schedule struct {
 	recorded bool          // something was recorded by this reconcile
 	unseen   bool          // the status does not speak of the present spec yet
 	args     []byte        // for the effect or the tool
-	retry    time.Duration // until a Thread that was refused is created again; 0 if none was
+	retry    time.Duration // until a Thread that could not be created is tried again; 0 if there is none
 }
 
 // target is a thread for which a schedule fires; the zero target stands for none.
@@ -72,7 +72,7 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 		r.readStored,     // how far the schedule has come, and what is under way
 		r.findThreads,    // the threads for which it fires
 		r.readArgs,       // what it passes on
-		r.checkTarget,    // report an Effect or a Tool that is not ready; firings wait for it
+		r.checkTarget,    // report an Effect or an Agent that is not ready; firings wait for it
 		r.recordDue,      // record what is due, once (EFF-04), and what does not fire (EFF-07)
 		r.planNext,       // find the next due time
 		r.byHand,         // record what a person asked for

@@ -50,6 +50,7 @@ var _ = Describe("A ScheduledEffect with schedules", func() {
 		effect := &skeinv1.Effect{ObjectMeta: Meta("tick")}
 		e.Create(ctx, effect)
 		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		e.ReadyAgent(ctx, "analyst")
 	})
 	declared := func(ctx context.Context, edit ...func(*skeinv1.ScheduledEffectSpec)) *skeinv1.ScheduledEffect {
 		GinkgoHelper()

@@ -33,7 +33,7 @@ const (
 	// IndexPrompt finds Agents by the Prompts of their sides, and Prompts by the Prompts that they call as tools.
 	IndexPrompt = "skein.prompt"
 	// IndexAgent finds Agents by the agents of their subagents, Prompts by the agents that they call as tools, and
-	// Threads, Subagents, ThreadEndpoints, ThreadGateways, Webhooks and WebhookReceivers by their Agent.
+	// Threads, Subagents, ThreadEndpoints, ThreadGateways, Webhooks, WebhookReceivers and ScheduledEffects by their Agent.
 	IndexAgent = "skein.agent"
 	// IndexShape finds ThreadEndpoints by the shape of their path; see EndpointShape.
 	IndexShape = "skein.shape"
@@ -249,6 +249,12 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.ScheduledEffect{}, IndexEffect, func(o client.Object) []string {
 			return []string{EffectName(o.(*skeinv1.ScheduledEffect).Spec.Effect)}
+		}},
+		{&skeinv1.ScheduledEffect{}, IndexAgent, func(o client.Object) []string {
+			if t := o.(*skeinv1.ScheduledEffect).Spec.ThreadTemplate; t != nil {
+				return []string{t.Spec.AgentRef.Name}
+			}
+			return nil
 		}},
 	}
 }

@@ -1,0 +1,100 @@
+package scheduledeffect_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var _ = Describe("A template whose agent is missing or not ready", Label("EFF-03", "EFF-07"), func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+	of := func(s *skeinv1.ScheduledEffect) {
+		fromTemplate(s)
+		s.Spec.ThreadTemplate.Spec.AgentRef.Name = "late"
+	}
+	ready := func() *metav1.Condition {
+		return meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionReady)
+	}
+	threads := func(ctx context.Context) int {
+		GinkgoHelper()
+		var list skeinv1.ThreadList
+		Expect(w.Client.List(ctx, &list)).To(Succeed())
+		return len(list.Items)
+	}
+
+	It("creates no Threads meanwhile, says why, and creates those of all due times when the agent is ready", Label("K8S-02"), func(ctx SpecContext) {
+		w.declare(ctx, of)
+		w.settle(ctx)
+		missing := `Agent "late" does not exist in namespace "demo": create it, or correct spec.threadTemplate.spec.agentRef`
+		Expect(ready()).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", missing))), "before it is due")
+		w.pass(ctx, 2*time.Minute)
+		Expect(threads(ctx)).To(BeZero())
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule running", "2m0s schedule running"}))
+		Expect(w.firings(ctx)).To(HaveEach(And(HaveField("Waiting", missing), HaveField("StartedAt", BeZero()))))
+		Expect(ready()).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
+
+		a := &skeinv1.Agent{ObjectMeta: Meta("late")}
+		w.Create(ctx, a)
+		w.SetReady(ctx, a, &a.Status.Conditions, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, "no prompt")
+		w.pass(ctx, 30*time.Second)
+		Expect(threads(ctx)).To(BeZero())
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Waiting", `Agent "late" is not ready: no prompt`)))
+		Expect(ready()).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotReady), HaveField("Message", `Agent "late" is not ready: no prompt`))))
+
+		w.SetReady(ctx, a, &a.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		w.settle(ctx) // as the watch of the agent does
+		Expect(threads(ctx)).To(Equal(2))
+		Expect(w.firings(ctx)).To(HaveEach(And(HaveField("Waiting", ""), HaveField("StartedAt", Not(BeZero())))))
+		w.pass(ctx, 2*time.Second)
+		Expect(ready()).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+	})
+
+	It("fails firings that could not begin in time, and pauses after so many", Label("EFF-08"), func(ctx SpecContext) {
+		w.declare(ctx, of, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.StartingDeadlineSeconds, s.Spec.PauseAfterFailures = ptr.To(int64(20)), ptr.To(int32(2))
+		})
+		w.pass(ctx, 5*time.Minute)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule failed", "2m0s schedule failed"}))
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Error", And(HavePrefix("it could not begin within 20s of its due time: "), ContainSubstring(`Agent "late" does not exist`)))))
+		Expect(w.s.Status.Phase).To(Equal("Paused"))
+		Expect(threads(ctx)).To(BeZero())
+	})
+
+	DescribeTable("follows the concurrency policy", func(ctx SpecContext, policy skeinv1.ConcurrencyPolicy, created int, want ...string) {
+		w.declare(ctx, of, func(s *skeinv1.ScheduledEffect) { s.Spec.ConcurrencyPolicy = policy })
+		w.pass(ctx, 3*time.Minute)
+		Expect(w.fired(ctx)).To(Equal(want))
+		Expect(threads(ctx)).To(BeZero())
+		w.ReadyAgent(ctx, "late")
+		w.settle(ctx)
+		Expect(threads(ctx)).To(Equal(created))
+	},
+		Entry("Allow", skeinv1.ConcurrencyAllow, 3, "1m0s schedule running", "2m0s schedule running", "3m0s schedule running"),
+		Entry("Forbid", skeinv1.ConcurrencyForbid, 1, "1m0s schedule running"),
+		Entry("Replace", skeinv1.ConcurrencyReplace, 1, "1m0s schedule canceled", "2m0s schedule canceled", "3m0s schedule running"),
+		Entry("Queue", skeinv1.ConcurrencyQueue, 1, "1m0s schedule running", "2m0s schedule queued"),
+	)
+
+	It("of one time waits, and fires once", Label("EFF-01"), func(ctx SpecContext) {
+		w.declare(ctx, of, once(0))
+		w.pass(ctx, 10*time.Minute)
+		Expect(w.s.Status).To(And(HaveField("Phase", "Active"), HaveField("CompletionTime", BeNil())))
+		Expect(threads(ctx)).To(BeZero())
+		w.ReadyAgent(ctx, "late")
+		w.settle(ctx)
+		w.endThreads(ctx)
+		w.pass(ctx, 2*time.Second)
+		Expect(w.firings(ctx)).To(ConsistOf(HaveField("Status", store.FiringSucceeded)))
+		Expect(w.s.Status.Phase).To(Equal("Finished"))
+	})
+})
