@@ -68,11 +68,11 @@ type request struct {
 	at time.Time
 }
 
-// parseRequest reads TIME or TIME/KEY.
+// parseRequest reads TIME or TIME/KEY. Its error quotes the beginning of the text, because an Event has at most 1,024 bytes.
 func parseRequest(text string) (q request, err error) {
 	at, key, keyed := strings.Cut(strings.TrimSpace(text), "/")
 	if q.at, err = time.Parse(time.RFC3339Nano, at); err != nil || (keyed && key == "") || len(key) > skeinv1.MaxRequestKey {
-		return q, fmt.Errorf("%q: write the present time such as 2027-01-31T09:00:00Z, and a slash and a key of at most %d bytes after it if you want one", text, skeinv1.MaxRequestKey)
+		return q, fmt.Errorf("%.80q: write the present time such as 2027-01-31T09:00:00Z, and a slash and a key of at most %d bytes after it if you want one", text, skeinv1.MaxRequestKey)
 	}
 	q.id = "at:" + q.at.UTC().Format(time.RFC3339Nano)
 	if keyed {

@@ -239,6 +239,25 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		Expect(w.firings(ctx)).To(HaveLen(2))
 	})
 
+	DescribeTable("have an Event that fits an Event when they are wrong", func(ctx SpecContext, value string) {
+		w := newWorld(ctx)
+		o := w.r.Options
+		o.Recorder = w.Recorder
+		w.r = scheduledeffect.New(o)
+		w.declare(ctx)
+		w.ask(ctx, skeinv1.AnnotationRunAt, value)
+		w.settle(ctx)
+		Expect(w.s.Annotations).To(BeEmpty())
+		var event string
+		Expect(w.Recorder.Events).To(Receive(&event))
+		Expect(event).To(And(HavePrefix("Warning InvalidRequest annotation skein.dev/run-at: "), ContainSubstring("write the present time such as")))
+		Expect(len(event)).To(BeNumerically("<=", 1024), "the API server refuses a longer note")
+	},
+		Entry("long", strings.Repeat("tomorrow", 1000)),
+		Entry("long, and of what is quoted at length", strings.Repeat("\U0010ffff", 1000)),
+		Entry("with a long key", at(0)+"/"+strings.Repeat("k", 5000)),
+	)
+
 	It("keep a request that is added while others are answered", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.declare(ctx)
