@@ -23,6 +23,18 @@ import (
 )
 
 var _ = Describe("A thread's way to its sandbox", func() {
+	DescribeTable("names the field that names a missing pool", Label("COD-08", "K8S-02"), func(ctx SpecContext, threadless bool, kind, field string) {
+		p := newPods(interceptor.Funcs{}, running)
+		of := thread(1)
+		of.Threadless, of.Kind = threadless, kind
+		_, _, err := p.port.Acquire(ctx, of, "none")
+		Expect(err).To(MatchError(`SandboxPool "none" does not exist in namespace "` + kubetest.Namespace + `": create it, or correct ` + field))
+	},
+		Entry("of a thread", false, "", "spec.sandboxPoolRef of the agent"),
+		Entry("of an effect without a thread", true, "", "spec.sandboxPool of the ScheduledEffect"),
+		Entry("of an id provider", true, "ThreadGateway", "spec.idProvider.code.sandboxPoolRef of the ThreadGateway"),
+	)
+
 	It("dials a warm pod while the API server takes the claim", Label("COD-09"), func(ctx SpecContext) {
 		dialling := make(chan struct{})
 		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {

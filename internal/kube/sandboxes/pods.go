@@ -201,6 +201,18 @@ func (s *Pods) countUser(c *claim) {
 	}
 }
 
+// poolField returns the field that names the pool of a thread, or of an object whose code runs without one.
+func poolField(thread *store.Thread) string {
+	switch kind := thread.OwnedBy(); kind {
+	case "Thread":
+		return "spec.sandboxPoolRef of the agent"
+	case "ScheduledEffect":
+		return "spec.sandboxPool of the ScheduledEffect"
+	default: // a ThreadGateway
+		return "spec.idProvider.code.sandboxPoolRef of the " + kind
+	}
+}
+
 // maxTries bounds how many pods that turn out to be dead connect tries.
 const maxTries = 3
 
@@ -209,7 +221,7 @@ func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, pool
 	pool := &skeinv1.SandboxPool{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: thread.Namespace, Name: poolName}, pool, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil, objects.Missing("SandboxPool", thread.Namespace, poolName, "spec.sandboxPoolRef of the agent")
+			return nil, objects.Missing("SandboxPool", thread.Namespace, poolName, poolField(thread))
 		}
 		return nil, fmt.Errorf("read SandboxPool %q: %w", poolName, err)
 	}
