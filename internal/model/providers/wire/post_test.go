@@ -100,6 +100,9 @@ func TestRefusalsAreReadUpToALimit(t *testing.T) {
 	} {
 		a := &answerer{status: 500, body: c.body}
 		res, f := endpointOf(t, "http://h", a).Post(context.Background(), "p", nil, 1)
+		if res != nil {
+			_ = res.Body.Close()
+		}
 		if res != nil || f == nil || f.Response == nil || f.Response.StatusCode != 500 {
 			t.Fatalf("a refusal is %v, %+v", res, f)
 		}
@@ -118,6 +121,9 @@ func TestCallsThatEndedHaveNoResponse(t *testing.T) {
 	cancel()
 	a := &answerer{status: 200, body: strings.NewReader("")}
 	res, f := endpointOf(t, "http://h", a).Post(ctx, "p", nil, 1)
+	if res != nil {
+		_ = res.Body.Close()
+	}
 	if res != nil || f == nil || !errors.Is(f.Err, context.Canceled) || f.Response != nil {
 		t.Errorf("it returns %v, %+v", res, f)
 	}
