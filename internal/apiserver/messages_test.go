@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,9 +10,12 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 func contents(l *runtimev1.MessageList) []string {
@@ -98,6 +102,47 @@ var _ = Describe("messages and queue", func() {
 		Expect(t.Queue(ctx, runtimev1.NewMessage{Content: "go", IdempotencyKey: "k"})).To(HaveField("ID", first.ID))
 		resp, _ := e.do("POST", at("hello", "/queue"), strings.NewReader(`{"content":"go"}`), runtimev1.HeaderIdempotencyKey, "k")
 		Expect(resp.StatusCode).To(Equal(http.StatusCreated))
+		Expect(t.Queued(ctx, runtimeclient.Page{})).To(HaveField("Total", int64(1)))
+	})
+
+	It("refuses another message under a used idempotency key, and knows a repeat whatever became of the first one", Label("MSG-10"), func(ctx SpecContext) {
+		e := newEnv()
+		st, t := e.thread("hello")
+		for _, path := range []string{"a.csv", "b.csv"} {
+			_, err := st.WriteFile(ctx, path, strings.NewReader("1,2"), thread.WriteFileOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		for name, write := range map[string]func(context.Context, runtimev1.NewMessage) (*runtimev1.Message, error){"/queue": t.Queue, "/messages": t.Inject} {
+			m := runtimev1.NewMessage{Content: "go", IdempotencyKey: "k", Attachments: []runtimev1.Attachment{{Path: "a.csv"}}}
+			first, err := write(ctx, m)
+			Expect(err).NotTo(HaveOccurred(), name)
+			refused := func(change func(*runtimev1.NewMessage)) {
+				GinkgoHelper()
+				other := m
+				change(&other)
+				_, err := write(ctx, other)
+				Expect(err).To(And(kind(runtimeclient.ErrInvalid), MatchError(ContainSubstring("this key was used for another request"))), name)
+			}
+			again := func(m runtimev1.NewMessage) {
+				GinkgoHelper()
+				Expect(write(ctx, m)).To(HaveField("ID", first.ID), name)
+			}
+			refused(func(n *runtimev1.NewMessage) { n.Content = "stay" })
+			refused(func(n *runtimev1.NewMessage) { n.Role = runtimev1.RoleSystem })
+			refused(func(n *runtimev1.NewMessage) { n.Attachments = []runtimev1.Attachment{{Path: "b.csv"}} })
+			refused(func(n *runtimev1.NewMessage) { n.Attachments = nil })
+			s := e.status("POST", at("hello", name), `{"content":"stay"}`, runtimev1.HeaderIdempotencyKey, "k")
+			Expect(s.Reason).To(Equal(metav1.StatusReasonInvalid), "the key of a body is used for a header too")
+			again(m)
+			m.Role, m.Attachments = runtimev1.RoleUser, []runtimev1.Attachment{{Path: "/a.csv"}}
+			again(m)
+
+			Expect(st.Apply(ctx, &store.AppendMessage{Message: &store.Message{ID: first.ID, Role: store.RoleUser, Content: ptr.To("go")}})).To(Succeed(), "a run takes it")
+			_, err = st.UpdateMessage(ctx, first.ID, thread.MessageUpdate{Content: ptr.To("edited since")})
+			Expect(err).NotTo(HaveOccurred())
+			again(m)
+			refused(func(n *runtimev1.NewMessage) { n.Content = "edited since" })
+		}
 		Expect(t.Queued(ctx, runtimeclient.Page{})).To(HaveField("Total", int64(1)))
 	})
 

@@ -119,6 +119,8 @@ var _ = Describe("a child", func() {
 			_, body := e.do("POST", at("child", "/notify"), strings.NewReader(`{"content":"again","idempotencyKey":"k"}`))
 			Expect(body).To(ContainSubstring("Success"))
 		}
+		s := e.status("POST", at("child", "/notify"), `{"content":"another","idempotencyKey":"k"}`)
+		Expect(s.Message).To(ContainSubstring("this key was used for another request"))
 		waiting, err := pst.Queued(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(waiting).To(HaveExactElements(

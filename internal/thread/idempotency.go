@@ -56,6 +56,12 @@ func (st *State) KeepAnswer(ctx context.Context, key, fingerprint string, answer
 	return answer, nil
 }
 
+// Claim records what is sent under a key. It fails with store.ErrKeyReused when something else was sent under that key
+// in the last seven days. A write that fails after its claim may be repeated unchanged.
+func (st *State) Claim(ctx context.Context, key, digest string) error {
+	return st.svc.store.Apply(ctx, st.id, nil, &store.Once{Key: "sent:" + key, Fingerprint: digest})
+}
+
 // SweepKeys removes idempotency keys that are older than a week, and returns how many it removed.
 func (s *Service) SweepKeys(ctx context.Context) (removed int64, err error) {
 	return s.sweepOld(ctx, keptKeys, s.store.SweepKeys)

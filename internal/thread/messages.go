@@ -31,6 +31,9 @@ type NewMessage struct {
 
 	// IdempotencyKey makes a repeat return the first result (MSG-10).
 	IdempotencyKey string
+	// Digest identifies what the caller sends under IdempotencyKey. With it another message under a used key fails with
+	// store.ErrKeyReused. What the message becomes later, by hooks or by edits, does not count.
+	Digest string
 	// Unpark lets a parked thread continue with this message (MSG-08). Every message that is not FromSystem does so.
 	Unpark bool
 	// FromSystem messages do not count against the limit of waiting user messages (MSG-07).
@@ -201,7 +204,11 @@ func (st *State) prepare(ctx context.Context, n NewMessage, prefix string) (*sto
 		}
 		n.Attachments[i] = full
 	}
-	return st.svc.build(st.id, n, prefix)
+	m, err := st.svc.build(st.id, n, prefix)
+	if err != nil || n.IdempotencyKey == "" || n.Digest == "" {
+		return m, err
+	}
+	return m, st.Claim(ctx, prefix+n.IdempotencyKey, n.Digest)
 }
 
 // build makes the message from its description and checks it.

@@ -1,6 +1,8 @@
 package call
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,6 +136,12 @@ func (c *Call) IdempotencyKey(inBody string) string {
 		return inBody
 	}
 	return c.Request.Header.Get(runtimev1.HeaderIdempotencyKey)
+}
+
+// Digest returns the digest of what is sent under an idempotency key.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // Object returns a field that must be a JSON object, or {} when it is absent.

@@ -119,7 +119,13 @@ func (h *Handler) NotifyParent(c *call.Call) error {
 	if err := childOnly(c); err != nil {
 		return err
 	}
-	if err := h.Engine.NotifyParent(c.Context(), c.Row.ID, c.IdempotencyKey(in.IdempotencyKey), in.Content); err != nil {
+	key := c.IdempotencyKey(in.IdempotencyKey)
+	if key != "" {
+		if err := c.Thread.Claim(c.Context(), "notify:"+key, call.Digest([]byte(in.Content))); err != nil {
+			return err
+		}
+	}
+	if err := h.Engine.NotifyParent(c.Context(), c.Row.ID, key, in.Content); err != nil {
 		return err
 	}
 	return c.WriteSuccess()

@@ -3,10 +3,12 @@ package messages
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"path"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,6 +186,27 @@ func newMessage(c *call.Call) (thread.NewMessage, skeinv1.RunPolicy, error) {
 		return thread.NewMessage{}, "", tooLong(c.Name, len(n.Content))
 	}
 	m := convert.NewMessage(&n)
-	m.IdempotencyKey = c.IdempotencyKey(n.IdempotencyKey)
+	if m.IdempotencyKey = c.IdempotencyKey(n.IdempotencyKey); m.IdempotencyKey != "" {
+		m.Digest = digestOf(&m)
+	}
 	return m, skeinv1.RunPolicy(n.Policy), nil
+}
+
+// digestOf returns a digest of what makes a message another one: its role, content, attachments and tool calls.
+func digestOf(m *thread.NewMessage) string {
+	said := struct {
+		Role        store.Role
+		Content     *string
+		Attachments []string
+		ToolCalls   []store.ToolCall
+		ToolCallID  string
+	}{Role: m.Role, Content: m.Content, ToolCalls: m.ToolCalls, ToolCallID: m.ToolCallID}
+	if said.Role == "" {
+		said.Role = store.RoleUser
+	}
+	for _, a := range m.Attachments {
+		said.Attachments = append(said.Attachments, path.Join("/", a.Path))
+	}
+	data, _ := json.Marshal(said) // texts alone: cannot fail
+	return call.Digest(data)
 }
