@@ -98,6 +98,8 @@ const (
 	ReasonChildNotDeleted = "ChildNotDeleted"
 	// ReasonPathTaken: an older ThreadEndpoint has the same path and method, and answers in place of this one.
 	ReasonPathTaken = "PathTaken"
+	// ReasonListenerOff: the manager serves no ThreadGateways and WebhookReceivers, because it runs without --gateway-bind-address.
+	ReasonListenerOff = "ListenerOff"
 )
 
 // Reasons of a Thread's Executing condition.

@@ -54,6 +54,8 @@ type Options struct {
 	// Quotas returns the quotas of a namespace, and Effects counts the ScheduledEffects of one (K8S-11).
 	Quotas  func(namespace string) store.Quotas
 	Effects threadquota.Effects
+	// GatewaysOff says that the manager has no listener for ThreadGateways and WebhookReceivers.
+	GatewaysOff bool
 	// Clock is used for due times and paces. nil means the real clock.
 	Clock clock.PassiveClock
 	// Secrets are removed from Events and statuses. It may be nil.
@@ -85,7 +87,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	return errors.Join(
 		(&webhook.Reconciler{Webhooks: o.Definitions.Webhooks, Store: o.Threads.Store()}).Setup(mgr),
 		definition.Setup(mgr, definition.Options{
-			Client: c, Definitions: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: definitionWorkers,
+			Client: c, Definitions: o.Definitions, ListenerOff: o.GatewaysOff, Recorder: recorder, Clock: o.Clock, Workers: definitionWorkers,
 		}),
 		thread.New(thread.Options{
 			Client: c, Live: mgr.GetAPIReader(), Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions.Variables, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,

@@ -211,7 +211,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			}
 		}
 		return controller.Setup(term, controller.Options{
-			Quotas: quotas.Limits, Effects: effects,
+			Quotas: quotas.Limits, Effects: effects, GatewaysOff: !o.servesGateways(),
 			Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
 		})
 	})

@@ -20,8 +20,9 @@ import (
 // checker finds what keeps a definition from being used. For a referenced object it uses that object's own Ready
 // condition. Changes of that condition are watched, so none is missed.
 type checker struct {
-	reader client.Reader
-	defs   *definitions.Resolver
+	reader      client.Reader
+	defs        *definitions.Resolver
+	listenerOff bool
 }
 
 func (c *checker) model(ctx context.Context, m *skeinv1.Model) error {
@@ -89,7 +90,18 @@ func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
 	if _, err := c.defs.Gateways.Resolve(ctx, g); err != nil {
 		return err
 	}
-	return c.defs.Gateways.CheckAddress(ctx, g)
+	if err := c.defs.Gateways.CheckAddress(ctx, g); err != nil {
+		return err
+	}
+	return c.served()
+}
+
+// served checks that the manager serves what people and servers outside reach.
+func (c *checker) served() error {
+	if !c.listenerOff {
+		return nil
+	}
+	return objects.NotReady(skeinv1.ReasonListenerOff, "the manager's listener for gateways is off: start it with --gateway-bind-address (docs/gateway.md)")
 }
 
 func (c *checker) webhook(ctx context.Context, w *skeinv1.Webhook) error {
@@ -116,8 +128,10 @@ func (c *checker) receiver(ctx context.Context, w *skeinv1.WebhookReceiver) erro
 			return err
 		}
 	}
-	_, err := c.defs.Webhooks.ResolveReceiver(ctx, w)
-	return err
+	if _, err := c.defs.Webhooks.ResolveReceiver(ctx, w); err != nil {
+		return err
+	}
+	return c.served()
 }
 
 // readyAgent checks the Agent of spec.agentRef.

@@ -63,6 +63,8 @@ var _ = Describe("What people and servers outside reach is Ready only when it wo
 		step(skeinv1.ReasonReferenceNotReady, `Agent "a" is not ready: Prompt "p" does not exist`)
 		e.SetReady(ctx, a, &a.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 		step(skeinv1.ReasonReady, "")
+		c.listenerOff = true
+		step(skeinv1.ReasonListenerOff, "the manager's listener for gateways is off: start it with --gateway-bind-address (docs/gateway.md)")
 	})
 
 	It("a WebhookReceiver waits for its Agent", Label("EVT-05"), func(ctx SpecContext) {
@@ -80,6 +82,8 @@ var _ = Describe("What people and servers outside reach is Ready only when it wo
 		step(skeinv1.ReasonReferenceNotReady, `Agent "a" is not ready: Prompt "p" does not exist`)
 		e.SetReady(ctx, a, &a.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 		step(skeinv1.ReasonReady, "")
+		c.listenerOff = true
+		step(skeinv1.ReasonListenerOff, "start it with --gateway-bind-address")
 	})
 
 	It("a WebhookReceiver waits for its Thread, and stalls when that has ended", Label("EVT-05"), func(ctx SpecContext) {

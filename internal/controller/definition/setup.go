@@ -32,6 +32,8 @@ type Options struct {
 	Definitions *definitions.Resolver
 	Recorder    events.EventRecorder
 	Clock       clock.PassiveClock
+	// ListenerOff says that the manager serves no ThreadGateways and WebhookReceivers.
+	ListenerOff bool
 	// Workers is the number of workers for each kind.
 	Workers int
 }
@@ -64,7 +66,7 @@ type watch struct {
 
 // Setup adds a controller for each kind of definition.
 func Setup(mgr ctrl.Manager, o Options) error {
-	c := &checker{reader: o.Client, defs: o.Definitions}
+	c := &checker{reader: o.Client, defs: o.Definitions, listenerOff: o.ListenerOff}
 	return errors.Join(
 		setup(mgr, o, kind[skeinv1.Model, *skeinv1.Model]{
 			name:   "model",
