@@ -48,6 +48,16 @@ func newFilesList(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(list.Files) == 0 && path.Clean("/"+folder) != "/" { // folders are the paths of files, so none is empty
+				rec, err := t.StatFile(cmd.Context(), folder)
+				if err != nil {
+					return err
+				}
+				if rec == nil {
+					return fmt.Errorf("thread %s has no folder %s: `kubectl skein files ls %s -R` shows what there is", args[0], folder, args[0])
+				}
+				list.Files = append(list.Files, *rec)
+			}
 			if done, err := p.structured(output, list, namesOf(list.Files, func(f *runtimev1.FileRecord) string { return f.Path })); done {
 				return err
 			}

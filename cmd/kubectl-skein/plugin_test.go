@@ -432,12 +432,25 @@ $`))
 		Expect(c.run("tree", "nobody").err).To(ContainSubstring("not found"))
 	})
 
+	It("says that there is no such Webhook, and how many deliveries it sends again", Label("EVT-05"), func(ctx SpecContext) {
+		for _, args := range [][]string{{"webhook", "deliveries", "nobody"}, {"webhook", "redeliver", "--dead", "--webhook=nobody"}} {
+			got := c.run(args...)
+			Expect(got.code).To(Equal(exitError), args[1])
+			Expect(got.err).To(ContainSubstring(`"nobody" not found`), args[1])
+		}
+		Expect(c.run("webhook", "redeliver", "--dead")).To(Equal(outputs{out: "deliveries sent again: 0\n"}))
+	})
+
 	It("copies, lists and removes files", func() {
 		dir := GinkgoT().TempDir()
 		local := filepath.Join(dir, "a.txt")
 		Expect(os.WriteFile(local, []byte("text"), 0o600)).To(Succeed())
 		Expect(c.run("files", "cp", local, "hello:/data/").out).To(Equal("hello:/data/a.txt written (4 B)\n"))
 		Expect(c.run("files", "ls", "hello", "-R").out).To(And(ContainSubstring("/data/ "), MatchRegexp(`(?m)^/data/a.txt\s+4 B\s+text/plain`)))
+		Expect(c.run("files", "ls", "hello", "/data/a.txt", "-o", "name").out).To(Equal("/data/a.txt\n"))
+		missing := c.run("files", "ls", "hello", "/nowhere")
+		Expect(missing.code).To(Equal(exitError))
+		Expect(missing.err).To(ContainSubstring("has no folder /nowhere"))
 		Expect(c.run("files", "cp", "hello:/data/a.txt", filepath.Join(dir, "b.txt")).err).To(BeEmpty())
 		Expect(os.ReadFile(filepath.Join(dir, "b.txt"))).To(BeEquivalentTo("text"))
 		Expect(c.run("files", "cp", "hello:/data/a.txt", "-").out).To(Equal("text"))

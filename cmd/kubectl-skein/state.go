@@ -100,6 +100,13 @@ func newStateDelete(p *plugin) *cobra.Command {
 				fmt.Fprintln(p.Out, "state cleared")
 				return nil
 			}
+			_, ok, err := t.StateValue(cmd.Context(), args[1])
+			if err == nil && !ok {
+				err = fmt.Errorf("the state has no key %q", args[1])
+			}
+			if err != nil {
+				return err
+			}
 			if err := t.DeleteState(cmd.Context(), args[1]); err != nil {
 				return err
 			}

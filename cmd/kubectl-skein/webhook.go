@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,9 +9,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
 func newWebhook(p *plugin) *cobra.Command {
@@ -49,6 +53,11 @@ func newWebhookDeliveries(p *plugin) *cobra.Command {
 			list, err := c.WebhookDeliveries(cmd.Context(), ns, page)
 			if err != nil {
 				return err
+			}
+			if page.Webhook != "" && len(list.Deliveries) == 0 {
+				if err := p.hasWebhook(cmd.Context(), page.Webhook); err != nil {
+					return err
+				}
 			}
 			if done, err := p.structured(output, list, namesOf(list.Deliveries, func(d *runtimev1.WebhookDelivery) string { return "delivery/" + d.ID })); done {
 				return err
@@ -102,12 +111,20 @@ func newWebhookRedeliver(p *plugin) *cobra.Command {
 					break
 				}
 			}
+			if webhook != "" && len(ids) == 0 {
+				if err := p.hasWebhook(cmd.Context(), webhook); err != nil {
+					return err
+				}
+			}
 			for _, id := range ids {
 				d, err := c.Redeliver(cmd.Context(), ns, id)
 				if err != nil {
 					return err
 				}
 				fmt.Fprintf(p.Out, "delivery/%s redelivered to %s\n", d.ID, d.Webhook)
+			}
+			if dead {
+				fmt.Fprintf(p.Out, "deliveries sent again: %d\n", len(ids))
 			}
 			return nil
 		},
@@ -116,4 +133,22 @@ func newWebhookRedeliver(p *plugin) *cobra.Command {
 	f.BoolVar(&dead, "dead", false, "Send all deliveries again that were given up.")
 	f.StringVar(&webhook, "webhook", "", "With --dead: only those of this Webhook.")
 	return cmd
+}
+
+// hasWebhook returns an error when the namespace has no Webhook of that name. Deliveries outlive their Webhook, so it is only asked
+// when there are none. Those who may not read Webhooks learn nothing.
+func (p *plugin) hasWebhook(ctx context.Context, name string) error {
+	cfg, ns, err := p.config()
+	if err != nil {
+		return err
+	}
+	c, err := threadObjects(cfg)
+	if err != nil {
+		return err
+	}
+	err = c.Get(ctx, types.NamespacedName{Namespace: ns, Name: name}, &skeinv1.Webhook{})
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }
