@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -24,6 +26,9 @@ func advice(s metav1.Status) string {
 	}
 	verb, resource, group, namespace := m[1], m[2], m[3], m[4]
 	role := roleFor(verb, resource, group)
+	if role != "" && s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == causeSends }) {
+		role = "skein-conversation-writer"
+	}
 	if role == "" {
 		return ""
 	}
@@ -31,6 +36,24 @@ func advice(s metav1.Status) string {
 		return fmt.Sprintf("The ClusterRole %s has this right: ask for a ClusterRoleBinding to it, or name one namespace with -n.", role)
 	}
 	return fmt.Sprintf("The ClusterRole %s has this right: ask for a RoleBinding to it in the namespace %s.", role, namespace)
+}
+
+// causeSends marks the refusal of a read that belongs to sending a message: the role for reading alone is no help.
+const causeSends metav1.CauseType = "Sends"
+
+// toSend marks an error of a read before a message is sent.
+func toSend(err error) error {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !apierrors.IsForbidden(err) {
+		return err
+	}
+	marked := *status
+	marked.ErrStatus.Details = &metav1.StatusDetails{}
+	if status.ErrStatus.Details != nil {
+		marked.ErrStatus.Details = status.ErrStatus.Details.DeepCopy()
+	}
+	marked.ErrStatus.Details.Causes = append(marked.ErrStatus.Details.Causes, metav1.StatusCause{Type: causeSends})
+	return &marked
 }
 
 // roleFor returns the ClusterRole of config/rbac with the fewest rights that includes this one, or "" for rights

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -26,7 +28,7 @@ A message that begins with a slash begins with two: //etc is a folder.
 `
 
 func newChat(p *plugin) *cobra.Command {
-	tail := 10
+	tail, timeout := 10, defaultSendTimeout
 	var create newThread
 	cmd := &cobra.Command{
 		Use:   "chat [THREAD]",
@@ -36,7 +38,8 @@ command asks you. An interrupt (Ctrl-C) stops the run under way; when there is n
 do in the thread appears too.
 
 Without THREAD, --agent makes a new thread. On a terminal the arrow keys bring earlier lines back. If the input is not a
-terminal, each line is a message, which is sent after the answer to the one before.
+terminal, each line is a message, which is sent after the answer to the one before. --timeout bounds each answer, and the
+command ends at the first file that cannot be attached. It exits as kubectl skein send --wait does.
 
 ` + chatHelp,
 		Example: `  kubectl skein chat hello
@@ -51,33 +54,41 @@ terminal, each line is a message, which is sent after the answer to the one befo
 			if (len(args) == 0) == (create.agent == "") {
 				return errors.New("name a THREAD, or make one with --agent AGENT")
 			}
-			// An interrupt stops the run, not the command.
-			ctx, cancel := context.WithCancel(context.WithoutCancel(cmd.Context()))
-			defer cancel()
-			interrupts := make(chan os.Signal, 2)
-			signal.Notify(interrupts, os.Interrupt)
-			defer signal.Stop(interrupts)
+			timeout, err := p.answerTimeout(cmd, timeout)
+			if err != nil {
+				return err
+			}
 			if len(args) == 0 {
-				name, err := p.createReady(ctx, &create)
+				name, err := p.createReady(cmd.Context(), &create)
 				if err != nil {
 					return err
 				}
 				args = []string{name}
 			}
-			return p.converse(ctx, args[0], tail, interrupts, nil)
+			// An interrupt stops the run, not the command. SIGTERM ends the command.
+			ctx, cancel := untilTerminated(cmd.Context())
+			defer cancel()
+			interrupts := make(chan os.Signal, 2)
+			signal.Notify(interrupts, os.Interrupt)
+			defer signal.Stop(interrupts)
+			return p.converse(ctx, args[0], chatOptions{tail: tail, timeout: timeout}, interrupts, nil)
 		},
 	}
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "If the input is not a terminal: how long to wait for each answer; 0 means no limit. If only --request-timeout is set, that is the time.")
 	cmd.Flags().IntVar(&tail, "tail", tail, "How many earlier messages to show.")
 	create.flags(cmd.Flags())
 	return cmd
 }
 
-// errLeft means that an interrupt has ended a chat.
-var errLeft = errors.New("interrupted; the thread goes on")
+// chatOptions are how much a chat shows of earlier messages, and how long each answer may take without a terminal.
+type chatOptions struct {
+	tail    int
+	timeout time.Duration
+}
 
 // converse is one conversation with a thread. It calls started, if there is one, with the plugin whose outputs appear above
 // the line that is being typed.
-func (p *plugin) converse(ctx context.Context, name string, tail int, interrupts chan os.Signal, started func(*plugin)) error {
+func (p *plugin) converse(ctx context.Context, name string, o chatOptions, interrupts chan os.Signal, started func(*plugin)) error {
 	t, err := p.thread(name)
 	if err != nil {
 		return err
@@ -91,7 +102,7 @@ func (p *plugin) converse(ctx context.Context, name string, tail int, interrupts
 	if started != nil {
 		started(c.plugin)
 	}
-	return c.run(ctx, tail)
+	return c.run(ctx, o)
 }
 
 // chat is one conversation between a person and a thread.
@@ -110,25 +121,32 @@ type chat struct {
 	failed   error                // how the last run failed
 }
 
-func (c *chat) run(ctx context.Context, tail int) error {
+func (c *chat) run(ctx context.Context, o chatOptions) error {
 	rec, err := c.t.Get(ctx) // before the messages, so that nothing is lost in between
 	if err != nil {
 		return err
 	}
 	c.view = newLive(transcript{out: c.Out, style: c.style}, c.in.terminal, false)
-	if tail > 0 && c.in.terminal {
-		if err := c.earlier(ctx, tail); err != nil {
+	if o.tail > 0 && c.in.terminal {
+		if err := c.earlier(ctx, o.tail); err != nil {
 			return err
 		}
 	}
-	_, stop, err := c.follow(ctx, c.t, rec.ObjectMeta.Name)
+	why, stop, err := c.follow(ctx, c.t, rec.ObjectMeta.Name)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	c.in.start()
 	events, ended := c.events(ctx, rec.LastEvent)
+	var over <-chan time.Time // when an answer has taken too long
 	for {
+		switch {
+		case c.idle():
+			over = nil
+		case over == nil && !c.in.terminal && o.timeout > 0:
+			over = time.After(o.timeout)
+		}
 		var typed <-chan string
 		if c.in.terminal || c.idle() || len(c.asking) > 0 {
 			typed = c.in.typed
@@ -139,15 +157,22 @@ func (c *chat) run(ctx context.Context, tail int) error {
 				c.view.breakOff()
 				return errors.Join(c.in.err, c.failed)
 			}
-			if quit := c.line(ctx, line); quit {
-				return nil
+			if quit, err := c.line(ctx, line); quit || err != nil {
+				return err
 			}
 		case e := <-events:
 			c.event(ctx, &e)
+		case <-over:
+			return why.timeout(o.timeout)
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case err := <-ended:
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return endedStream(err)
-		case <-c.interrupts:
-			if c.runs == 0 && len(c.sent) == 0 || c.stopping {
+		case s := <-c.interrupts:
+			if s == syscall.SIGTERM || c.runs == 0 && len(c.sent) == 0 || c.stopping {
 				return coded(exitInterrupted, errLeft)
 			}
 			c.stop(ctx)
@@ -189,14 +214,14 @@ func (c *chat) events(ctx context.Context, after int64) (<-chan runtimev1.Event,
 	return events, ended
 }
 
-// line does what the person typed. quit reports whether to leave.
-func (c *chat) line(ctx context.Context, line string) (quit bool) {
+// line does what the person typed. quit reports whether to leave. An error ends the chat.
+func (c *chat) line(ctx context.Context, line string) (quit bool, err error) {
 	line = strings.TrimSpace(line)
 	command, rest, _ := strings.Cut(line, " ")
 	switch {
 	case line == "":
 	case command == "/quit", command == "/exit":
-		return true
+		return true, nil
 	case command == "/help":
 		fmt.Fprint(c.ErrOut, chatHelp)
 	case command == "/stop":
@@ -205,7 +230,12 @@ func (c *chat) line(ctx context.Context, line string) (quit bool) {
 		_, err := c.t.Continue(ctx)
 		c.report(err)
 	case command == "/attach":
-		c.attach(ctx, strings.TrimSpace(rest))
+		if err := c.attach(ctx, strings.TrimSpace(rest)); err != nil {
+			if !c.in.terminal { // nobody can attach it again before the next line is sent
+				return true, err
+			}
+			c.report(err)
+		}
 	case strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//"):
 		fmt.Fprintf(c.ErrOut, "%s is no command; /help lists them, and a message that begins with a slash begins with two\n", command)
 	case len(c.asking) > 0:
@@ -216,7 +246,7 @@ func (c *chat) line(ctx context.Context, line string) (quit bool) {
 		}
 		c.send(ctx, line)
 	}
-	return false
+	return false, nil
 }
 
 func (c *chat) report(err error) {
@@ -236,18 +266,17 @@ func (c *chat) send(ctx context.Context, text string) {
 	c.sent[m.ID] = ""
 }
 
-func (c *chat) attach(ctx context.Context, path string) {
+func (c *chat) attach(ctx context.Context, path string) error {
 	if path == "" {
-		fmt.Fprintln(c.ErrOut, "name a file: /attach ./orders.csv")
-		return
+		return errors.New("name a file: /attach ./orders.csv")
 	}
 	a, err := upload(ctx, c.t, path)
 	if err != nil {
-		c.report(err)
-		return
+		return err
 	}
 	c.attached = append(c.attached, *a)
 	fmt.Fprintf(c.ErrOut, "%s goes with the next message\n", safe(a.Path))
+	return nil
 }
 
 func (c *chat) stop(ctx context.Context) {

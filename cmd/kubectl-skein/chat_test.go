@@ -14,15 +14,18 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 var _ = Describe("kubectl skein chat", func() {
 	var c command
+	var st *thread.State
 
 	BeforeEach(func(ctx SpecContext) {
 		ns, err := env.Namespace(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		_, _, err = env.Thread(ctx, ns, "hello")
+		_, st, err = env.Thread(ctx, ns, "hello")
 		Expect(err).NotTo(HaveOccurred())
 		c = command{ctx: context.Background(), ns: ns}
 	})
@@ -46,15 +49,40 @@ var _ = Describe("kubectl skein chat", func() {
 		Expect(got.err).To(And(ContainSubstring("/attach PATH"), ContainSubstring("/nonsense is no command")))
 	})
 
-	It("attaches files, and says when there is none", func() {
+	It("attaches files, and sends nothing without them", func() {
 		file := GinkgoT().TempDir() + "/orders.csv"
 		Expect(os.WriteFile(file, []byte("a,b\n"), 0o600)).To(Succeed())
-		c.stdin = "/attach /nowhere\n/attach\n/attach " + file + "\nlook\n"
+		c.stdin = "/attach " + file + "\nlook\n"
 		got := c.run("chat", "hello")
 		Expect(got.code).To(BeZero(), got.err)
-		Expect(got.err).To(And(ContainSubstring("no such file"), ContainSubstring("name a file"), ContainSubstring("/orders.csv goes with the next message")))
+		Expect(got.err).To(ContainSubstring("/orders.csv goes with the next message"))
 		Expect(c.run("messages", "hello").out).To(ContainSubstring("user (file /orders.csv): look"))
+		for command, says := range map[string]string{"/attach /nowhere": "no such file", "/attach": "name a file"} {
+			c.stdin = command + "\nwithout it\n"
+			got = c.run("chat", "hello")
+			Expect(got.code).To(Equal(exitError), command)
+			Expect(got.err).To(ContainSubstring(says))
+		}
+		Expect(c.run("messages", "hello").out).NotTo(ContainSubstring("without it"))
 	})
+
+	It("ends with SIGTERM, and when an answer takes too long", func(ctx SpecContext) {
+		echoes.free.Store(false)
+		c.stdin = "wait\n"
+		got := c.run("chat", "hello", "--timeout=300ms")
+		Expect(got.code).To(Equal(exitTimeout), got.err)
+		Expect(got.err).To(ContainSubstring("no end of the run within 300ms"))
+
+		waiting := func() ([]store.InboxItem, error) { return env.Threads.Store().Inbox(ctx, st.ID()) }
+		Eventually(waiting).Should(HaveLen(1))
+		commands, end := context.WithCancelCause(context.Background())
+		defer end(nil)
+		c.ctx = commands
+		s := c.start("chat", "hello")
+		Eventually(waiting).Should(HaveLen(2))
+		end(errTerminated)
+		Eventually(s.code).Should(Receive(Equal(exitInterrupted)))
+	}, SpecTimeout(2*patience))
 
 	It("exits as the last run ended", func() {
 		c.stdin = "fail\n"

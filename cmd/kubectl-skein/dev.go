@@ -129,7 +129,7 @@ func (p *plugin) dev(ctx context.Context, o devOptions) (err error) {
 	}
 	chatting, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
-	if err := p.converse(chatting, obj.Name, 0, interrupts, func(q *plugin) { s.out.Store(q) }); !errors.Is(err, errLeft) {
+	if err := p.converse(chatting, obj.Name, chatOptions{timeout: defaultSendTimeout}, interrupts, func(q *plugin) { s.out.Store(q) }); !errors.Is(err, errLeft) {
 		return err
 	}
 	return coded(exitInterrupted, errors.New("interrupted")) // the thread is removed with what else was made, unless it is kept

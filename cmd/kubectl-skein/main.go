@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,8 +12,40 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	os.Exit(run(ctx, streams, commandLine(os.Args)))
+	os.Exit(run(untilSignal(), streams, commandLine(os.Args)))
+}
+
+// errTerminated is the cause of a context that SIGTERM has ended.
+var errTerminated = errors.New("terminated")
+
+// errLeft means that an interrupt has ended a chat.
+var errLeft = errors.New("interrupted; the thread goes on")
+
+// untilSignal returns a context that ends with the first interrupt or SIGTERM. A second one ends the process at once,
+// unless the command handles it.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		var cause error
+		if s := <-signals; s == syscall.SIGTERM {
+			cause = errTerminated
+		}
+		signal.Stop(signals)
+		cancel(cause)
+	}()
+	return ctx
+}
+
+// untilTerminated returns a context that ends with SIGTERM, and not with an interrupt.
+func untilTerminated(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		if err := context.Cause(parent); errors.Is(err, errTerminated) {
+			cancel(err)
+		}
+	})
+	return ctx, func() { stop(); cancel(nil) }
 }

@@ -72,12 +72,8 @@ The message stays in the thread, whatever the exit code.`,
 				}
 				text = string(data)
 			}
-			if !cmd.Flags().Changed("timeout") {
-				if d, err := p.requestTimeout(); err != nil {
-					return err
-				} else if d > 0 {
-					o.timeout = d
-				}
+			if o.timeout, err = p.answerTimeout(cmd, o.timeout); err != nil {
+				return err
 			}
 			return p.send(cmd.Context(), t, text, &o)
 		},
@@ -87,14 +83,29 @@ The message stays in the thread, whatever the exit code.`,
 	cmd.Flags().StringArrayVarP(&o.files, "file", "f", nil, "A file to attach, as PATH or PATH:/path/in/the/thread. You can repeat this flag.")
 	cmd.Flags().StringVar(&o.name, "name", "", "Name of the speaker.")
 	cmd.Flags().StringVar(&o.policy, "policy", "", "What happens to a run under way: enqueue, reject, interrupt or rollback. The default is the thread's own policy.")
-	cmd.Flags().StringVar(&o.key, "idempotency-key", "", "A key for this message. A repeat with the same key changes nothing.")
+	cmd.Flags().StringVar(&o.key, "idempotency-key", "", "A key for this message. A repeat with the same key changes nothing, and another message with it is refused.")
 	return cmd
 }
 
+// answerTimeout returns how long a command waits for an answer: --timeout, or --request-timeout if only that is set.
+func (p *plugin) answerTimeout(cmd *cobra.Command, timeout time.Duration) (time.Duration, error) {
+	if cmd.Flags().Changed("timeout") {
+		return timeout, nil
+	}
+	d, err := p.requestTimeout()
+	if err != nil || d <= 0 {
+		return timeout, err
+	}
+	return d, nil
+}
+
 func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string, o *sendOptions) error {
-	rec, err := t.Get(ctx) // before the message is sent, so that no event is missed
-	if err != nil {
-		return err
+	var rec *runtimev1.ThreadRecord
+	if o.wait {
+		var err error
+		if rec, err = t.Get(ctx); err != nil { // before the message is sent, so that no event is missed
+			return refused(toSend(err))
+		}
 	}
 	m := runtimev1.NewMessage{Content: text, Name: o.name, IdempotencyKey: o.key, Policy: o.policy}
 	if m.IdempotencyKey == "" {
@@ -103,7 +114,7 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string,
 	for _, f := range o.files {
 		a, err := upload(ctx, t, f)
 		if err != nil {
-			return err
+			return refused(err)
 		}
 		m.Attachments = append(m.Attachments, *a)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -134,6 +135,27 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Expect(got.code).To(BeZero(), got.err)
 		Expect(got.out).To(Equal("echo: good day\n"))
 	}, SpecTimeout(2*patience))
+
+	It("names the role for sending to those who may do nothing", Label("K8S-04"), func() {
+		c.kubeconfig = filepath.Join(GinkgoT().TempDir(), "stranger")
+		_, err := env.Kubeconfig("stranger", c.kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		file := filepath.Join(GinkgoT().TempDir(), "orders.csv")
+		Expect(os.WriteFile(file, []byte("a,b\n"), 0o600)).To(Succeed())
+		for _, flag := range []string{"--wait", "--wait=false", "--file=" + file} {
+			got := c.run("send", "hello", "good day", flag)
+			Expect(got.code).To(Equal(exitRefused), flag+got.err)
+			Expect(got.err).To(And(ContainSubstring("The ClusterRole skein-conversation-writer has this right"), Not(ContainSubstring("reader"))), flag)
+		}
+	})
+
+	It("refuses another message under a used key", Label("MSG-10"), func() {
+		Expect(c.run("send", "hello", "first", "--idempotency-key=k1").code).To(BeZero())
+		got := c.run("send", "hello", "other", "--idempotency-key=k1")
+		Expect(got.code).To(Equal(exitRefused), got.out)
+		Expect(got.err).To(ContainSubstring("this key was used for another request"))
+		Expect(c.run("send", "hello", "first", "--idempotency-key=k1").code).To(BeZero())
+	})
 })
 
 // conversation is the right to send messages and to follow the thread.
