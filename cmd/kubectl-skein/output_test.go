@@ -24,7 +24,6 @@ var otherOutput = map[string]string{
 	// They print something that has a form already.
 	"kv get": "a value, which is JSON", "state get": "values, which are JSON", "observe": "lines of JSON", "logs": "lines, or with json events", "map": "a drawing",
 	"types": "TypeScript", "endpoint": "what the endpoint answers", "effect logs": "text", "effect next": "times", "env user-label": "labels for a manifest", "status": "a text",
-	"create": "what it did, or with --dry-run a manifest",
 	// They follow or talk.
 	"chat": "a conversation", "watch": "a conversation", "send": "an answer", "dev": "a conversation",
 	// They change something and say so in a line.
