@@ -35,7 +35,7 @@ func plainReasonsIn(t *testing.T, sources map[string]string) (found []string) {
 	t.Helper()
 	files, fset := map[string]*ast.File{}, token.NewFileSet()
 	constants := map[string]map[string]string{} // of each folder, by name
-	parameters := map[string][]int{}            // of functions and methods, by name: which ones are a reason
+	parameters := map[string][]int{}            // of functions and methods, by name, and those of a folder by folder and name: which ones are a reason
 	for path, source := range sources {
 		f, err := parser.ParseFile(fset, path, source, 0)
 		if err != nil {
@@ -58,7 +58,9 @@ func plainReasonsIn(t *testing.T, sources map[string]string) (found []string) {
 					}
 				}
 			case *ast.FuncDecl:
-				parameters[d.Name.Name] = append(parameters[d.Name.Name], reasonsAmong(d.Type.Params)...)
+				for _, name := range []string{d.Name.Name, filepath.Join(filepath.Dir(path), d.Name.Name)} {
+					parameters[name] = append(parameters[name], reasonsAmong(d.Type.Params)...)
+				}
 			}
 		}
 	}
@@ -91,7 +93,11 @@ func plainReasonsIn(t *testing.T, sources map[string]string) (found []string) {
 					check(n.Value)
 				}
 			case *ast.CallExpr:
-				for _, i := range parameters[nameOf(n.Fun)] {
+				name := nameOf(n.Fun)
+				if _, own := n.Fun.(*ast.Ident); own { // a function of the same package
+					name = filepath.Join(filepath.Dir(path), name)
+				}
+				for _, i := range parameters[name] {
 					if i < len(n.Args) {
 						check(n.Args[i])
 					}
