@@ -217,7 +217,8 @@ var _ = Describe("observing a thread", Label("EVT-02"), func() {
 			}
 			return openMetric() == 1 && n > 2
 		})
-		Eventually(openMetric).Should(BeZero())
+		// On a busy machine the client that reads may have been dropped instead. Then the deaf one gets more.
+		Eventually(func() float64 { set(); return openMetric() }).Should(BeZero())
 		Expect(deaf.SetDeadline(time.Now().Add(patience))).To(Succeed())
 		_, err := io.Copy(io.Discard, deaf)
 		Expect(err).NotTo(MatchError(os.ErrDeadlineExceeded))
