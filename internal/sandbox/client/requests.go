@@ -60,9 +60,14 @@ func (i *isolate) Invoke(ctx context.Context, invocation, module string, args an
 		delete(i.invocations, invocation)
 		i.mu.Unlock()
 	}()
-	return i.request(ctx, protocol.TypeInvoke, func(id uint64) []byte {
+	result, err := i.request(ctx, protocol.TypeInvoke, func(id uint64) []byte {
 		return (&protocol.Invoke{ID: id, Invocation: invocation, Module: module, Args: encoded}).Encode()
 	})
+	if err == nil && errors.Is(context.Cause(i.client.ctx), errClosed) {
+		// What came last may be the code's answer to a run of its own that Close ended.
+		return nil, &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: errClosed.Error()}
+	}
+	return result, err
 }
 
 // Call implements sandbox.Isolate.
