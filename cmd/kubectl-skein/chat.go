@@ -231,7 +231,7 @@ func (c *chat) line(ctx context.Context, line string) (quit bool, err error) {
 		c.report(err)
 	case command == "/attach":
 		if err := c.attach(ctx, strings.TrimSpace(rest)); err != nil {
-			if !c.in.terminal { // nobody can attach it again before the next line is sent
+			if !c.in.terminal { // the next line would be sent before the file could be attached again
 				return true, err
 			}
 			c.report(err)

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("A gateway", Label("IDS-03"), func() {
-	It("answers a request that is refused whoever it means with the id that it has proved, and with no new one", func() {
+	It("answers a request that is refused for any conversation with the id that it has proved, and with no new one", func() {
 		keys := func(g *definitions.Gateway) { g.APIKeys = [][]byte{[]byte("a key of the gateway")} }
 		users := func(g *definitions.Gateway) {
 			g.UserHeader, g.UserKey = "X-User-Id", []byte("another key of 32 bytes, or about")

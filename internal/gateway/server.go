@@ -43,7 +43,7 @@ type Gateways interface {
 // Objects creates Threads.
 type Objects interface {
 	CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) (*skeinv1.Thread, error)
-	// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread is refused. It fails
+	// RemoveRefused deletes the object of a Thread that is not stored, when the request for the Thread is refused. It fails
 	// when the object has changed since it was read.
 	RemoveRefused(ctx context.Context, t *skeinv1.Thread) error
 }

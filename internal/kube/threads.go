@@ -51,7 +51,7 @@ func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skein
 	return &have, nil
 }
 
-// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread is refused. The error is a
+// RemoveRefused deletes the object of a Thread that is not stored, when the request for the Thread is refused. The error is a
 // Conflict when the object has changed since it was read: its thread may be stored now.
 func (k *Threads) RemoveRefused(ctx context.Context, t *skeinv1.Thread) error {
 	return client.IgnoreNotFound(k.client.Delete(ctx, t, client.Preconditions{UID: &t.UID, ResourceVersion: &t.ResourceVersion}))

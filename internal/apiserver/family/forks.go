@@ -26,7 +26,7 @@ type Objects interface {
 	// CreateFork creates a Thread that is forked from another. When t has no name, it gets one that derives from the origin
 	// and the cause. A repeat with the same cause returns the object that exists.
 	CreateFork(ctx context.Context, origin *store.Thread, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error)
-	// RemoveRefused deletes the object of a Thread that is not stored, when whoever asked for the Thread is refused. It fails
+	// RemoveRefused deletes the object of a Thread that is not stored, when the request for the Thread is refused. It fails
 	// when the object has changed since it was read.
 	RemoveRefused(ctx context.Context, t *skeinv1.Thread) error
 }

@@ -28,7 +28,7 @@ const (
 // ErrDeleted reports that a Thread object was deleted before its thread was stored.
 var ErrDeleted = errors.New("the Thread was deleted before it was stored")
 
-// RefusedError reports that the thread of an object is not stored, for a reason that nobody waits for, and that the object was deleted.
+// RefusedError reports that the thread of an object is not stored, for a reason that the request does not wait for, and that the object was deleted.
 type RefusedError struct {
 	// Reason and Message are those of the object's Ready condition.
 	Reason, Message string
@@ -42,14 +42,14 @@ func (e *RefusedError) Error() string { return e.cause.Error() }
 func (e *RefusedError) Unwrap() error { return e.cause }
 
 // Lasting returns a context in which a Thread object can be made and waited for. It does not end with ctx: when a caller left while
-// his object is being made, the object would stay, although nobody knows yet whether there is room for its thread.
+// his object is being made, the object would stay, although it is not known yet whether there is room for its thread.
 func (l *Finder) Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), createTime+l.SetupWait)
 }
 
 // OpenMade returns the thread of an object that was made for a request. It waits a moment until the thread is stored. When the
 // object's Ready condition then has one of the given reasons, OpenMade has remove delete the object and returns a *RefusedError: a thread
-// that appeared later would surprise whoever was refused. remove must fail for an object that has changed since it was read. The error is
+// that appeared later would surprise the refused caller. remove must fail for an object that has changed since it was read. The error is
 // ErrDeleted when the object is gone, and that of Open for a thread that may still be stored.
 func (l *Finder) OpenMade(
 	ctx context.Context, made *skeinv1.Thread, remove func(context.Context, *skeinv1.Thread) error, reasons ...string,
