@@ -298,7 +298,8 @@ const (
 	// AnnotationIdempotencyKey holds what caused an object, so that a repeated create is recognised.
 	AnnotationIdempotencyKey = "skein.dev/cause"
 	// AnnotationForkPoint holds the message at which the runtime API was asked to fork: the id of its thread, a slash, and its number in
-	// the log of that thread. spec.forkFrom means another message once messages before it have been removed, or another thread.
+	// the log of that thread. spec.forkFrom is not enough: its index means another message once earlier messages were removed, and its
+	// name may come to mean another thread.
 	AnnotationForkPoint = "skein.dev/fork-point"
 	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value is the present time, perhaps with a slash and a key. A repeat with the same
 	// key, or with the same time when there is none, does not fire again. Several requests stand with commas between them.

@@ -195,8 +195,8 @@ type ScriptStep struct {
 	Times *int32 `json:"times,omitempty"`
 
 	// Content of the answer: a Go template with `.Last` (the last message: .Role, .Content, .Name),
-	// `.Arguments`, `.Session` (the session that is gone on with, or nothing), `.NewMessages` (how many messages that
-	// session does not know), and the functions `toolResult "name"` (the newest result of that tool, decoded from
+	// `.Arguments`, `.Session` (the session that this call continues, or nothing), `.NewMessages` (how many messages that
+	// session has not seen), and the functions `toolResult "name"` (the newest result of that tool, decoded from
 	// JSON when it is JSON), `fromJSON`, `toJSON`.
 	// +optional
 	Content string `json:"content,omitempty"`

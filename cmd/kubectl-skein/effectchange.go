@@ -22,9 +22,9 @@ func newEffectRun(p *plugin) *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:   "run EFFECT",
-		Short: "Fire now, beside the schedule",
-		Long: `Fire now, beside the schedule. Each call is a request of its own, also when many are made at once. What becomes of it while another
-firing is under way is what spec.concurrencyPolicy says: kubectl skein effect history shows it.`,
+		Short: "Fire now, in addition to the schedule",
+		Long: `Fire now, in addition to the schedule. Each call is a request of its own, also when many are made at once. While another firing is under
+way, spec.concurrencyPolicy decides what happens to the request: kubectl skein effect history shows it.`,
 		Args: exactly("EFFECT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			value := time.Now().UTC().Format(time.RFC3339Nano)

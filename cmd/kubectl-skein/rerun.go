@@ -14,10 +14,10 @@ func newRerun(p *plugin) *cobra.Command {
 	var run, input, output string
 	cmd := &cobra.Command{
 		Use:   "rerun THREAD",
-		Short: "Take a past run up again from one of its steps, in a fork of the thread",
-		Long: `Take a past run up again from one of its steps, in a fork of the thread. The thread itself stays as it is.
-Step 1 is the run's first answer. --input replaces what the step read: for step 1 the message, for a later one mostly the result
-of a tool.`,
+		Short: "Repeat a past run from one of its steps, in a fork of the thread",
+		Long: `Repeat a past run from one of its steps, in a fork of the thread. The thread itself does not change.
+Step 1 is the run's first answer. --input replaces what the step read: the message for step 1, usually the result of a tool for a
+later one.`,
 		Example: `  # The newest run again, with another question
   kubectl skein rerun orders --input "And in March?"
 

@@ -59,7 +59,7 @@ func (r *namespaceRestore) check(ctx context.Context, cfg *rest.Config) error {
 		return err
 	}
 	if n, living := r.state.Restored, r.backup.living[r.entry.Name]; n > 0 && n < living {
-		return fmt.Errorf("the backup was restored here before, and %d of its %d threads were deleted since: a backup restores a namespace as a whole, so delete the other %d, or restore into another namespace and installation",
+		return fmt.Errorf("this backup was restored here before, and %d of its %d threads were deleted since: all threads of a backup are restored together, so delete the other %d, or restore into another installation",
 			living-n, living, n)
 	}
 	all, err := parseObjects(r.backup.objects[r.entry.Name])

@@ -18,7 +18,7 @@ import (
 )
 
 func newWebhook(p *plugin) *cobra.Command {
-	cmd := &cobra.Command{Use: "webhook", Short: "Show what Webhooks are told, and send it again"}
+	cmd := &cobra.Command{Use: "webhook", Short: "List the deliveries of Webhooks, and send them again"}
 	cmd.AddCommand(newWebhookDeliveries(p), newWebhookRedeliver(p))
 	return cmd
 }
@@ -28,7 +28,7 @@ func newWebhookDeliveries(p *plugin) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "deliveries [WEBHOOK]",
-		Short: "List what the Webhooks of the namespace are told, the newest first",
+		Short: "List the deliveries of the namespace's Webhooks, newest first",
 		Example: `  # What was given up
   kubectl skein webhook deliveries --status dead`,
 		Args: cobra.MaximumNArgs(1),

@@ -168,9 +168,8 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 	return tx.commit(ctx)
 }
 
-// recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about
-// it, since those calls belong to the run. m is nil when the answer is in the log already. The returned message is
-// nil once it is.
+// recordAhead writes the answer that ends a turn into the log before the run ends, if there is a hook for it: the hook is called during the
+// run. m is nil if the answer is in the log already. recordAhead returns nil after it has written m, and else m.
 func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message, error) {
 	if r.hooks.Hook(skeinv1.HookAfterCreateMessage) == nil {
 		return m, nil

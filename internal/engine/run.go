@@ -92,7 +92,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	return err
 }
 
-// withinTime executes the run within its time limit.
+// withinTime reads the limits of the run and executes its loop. It fails the run when the limit of time is reached.
 func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -191,9 +191,9 @@ func (s *Server) identify(q *request) error {
 	return nil
 }
 
-// proved leaves in an answer the id that the client has proved to have, and no other. It is for requests that are refused whoever they
-// mean. A new id would make a browser whose cookie did not come along, as from a form of another site, forget its conversation. What
-// an id provider or a user's name stands for is not told.
+// proved removes every id from an answer except one that the client has proved to have. It is for requests that are refused before their
+// thread matters. A new id would make a browser forget its conversation if it sent no cookie, for example from a form of another site. An
+// id that comes from an id provider or a user's name is not shown.
 func proved(q *request) {
 	h := q.answer.Header()
 	h.Del(ids.Header)

@@ -137,6 +137,7 @@ func Snippet(text string, terms []SearchTerm) string {
 	return out
 }
 
+// wantsWord reports whether a snippet may begin at a word: it is the first word of a term, or begins with it if the term is a prefix.
 func wantsWord(terms []SearchTerm, word string) bool {
 	for _, t := range terms {
 		if t.Not {

@@ -29,7 +29,7 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 		return nil, err
 	}
 	op.Unpark = n.Unpark || !n.FromSystem
-	op.Origin = telemetry.OriginOf(ctx).Encode() // a message that replaces a run is written by that run
+	op.Origin = telemetry.OriginOf(ctx).Encode() // set here, because a message that replaces a run is committed by that run, in another context
 	commit := n.Commit
 	if commit == nil {
 		commit = func(ctx context.Context, op *store.Enqueue) error { return st.Apply(ctx, op) }
@@ -43,16 +43,16 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 		}
 		return nil, err
 	}
-	if op.Existed {
+	if op.Existed { // a repeat with an idempotency key puts nothing into the inbox
 		return st.first(ctx, m)
 	}
-	// A repeat with an idempotency key has put nothing into the inbox: return the message that is there.
-	first := *m
-	if err := json.Unmarshal(op.Item.Payload, &first); err != nil {
+	// Return the message as it was stored: secrets may have been removed from it.
+	stored := *m
+	if err := json.Unmarshal(op.Item.Payload, &stored); err != nil {
 		return nil, fmt.Errorf("inbox item of thread %s is not a message: %w", st.id, err)
 	}
-	first.MarkQueued()
-	return &first, nil
+	stored.MarkQueued()
+	return &stored, nil
 }
 
 // Queued lists the waiting messages, in order.

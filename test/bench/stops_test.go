@@ -15,8 +15,8 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// From the moment when a stop reaches the engine until it is on disk that the run is over, and the runs of the children that
-// it waits for, in all that a run may be in the middle of. A SQLite store on disk, no cluster; code in processes.
+// Measures the time from when a stop reaches the engine until the store has the end of the run, and of the runs of the children that it
+// waits for. There is one measurement for each state in which a run can be. A SQLite store on disk, no cluster; code in processes.
 var _ = Describe("A stop", Label("stops"), func() {
 	It("ends a run in any state", func(ctx SpecContext) {
 		for _, s := range enginetest.States() {

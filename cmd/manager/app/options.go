@@ -204,7 +204,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.GatewayBindAddress, "gateway-bind-address", o.GatewayBindAddress, "`address` at which ThreadGateways let people without a Kubernetes identity in; none when empty")
 	f.StringVar(&o.GatewayCertFile, "gateway-tls-cert-file", o.GatewayCertFile, "`file` with the certificate of the gateways' listener, with those of its authorities behind it; read again when it changes; the listener speaks HTTP without it")
 	f.StringVar(&o.GatewayKeyFile, "gateway-tls-key-file", o.GatewayKeyFile, "`file` with the key of that certificate")
-	f.StringSliceVar(&o.GatewayTrustedProxies, "gateway-trusted-proxies", o.GatewayTrustedProxies, "`address`, or range such as 10.0.0.0/16, of a proxy in front of the gateways: X-Forwarded-For and the users of ThreadGateways count from it only")
+	f.StringSliceVar(&o.GatewayTrustedProxies, "gateway-trusted-proxies", o.GatewayTrustedProxies, "`address`, or range such as 10.0.0.0/16, of a proxy in front of the gateways; X-Forwarded-For and the header with the user of a ThreadGateway are believed only from such an address")
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")

@@ -140,6 +140,7 @@ func (e *Env) setPorts() error {
 	return nil
 }
 
+// startServer opens a store and a bucket in dir, and starts a runtime API server on them.
 func (e *Env) startServer(ctx context.Context, dir string, parts Parts) error {
 	db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "db")})
 	if err != nil {

@@ -25,7 +25,8 @@ type authority struct {
 	first dynamiccertificates.CAContentProvider // nil when none was published
 }
 
-// newAuthorityOf returns an authority for one key of the ConfigMap.
+// newAuthorityOf returns an authority for one key of the ConfigMap. It reads the key once, so that there are certificates before
+// the controller has synced.
 func newAuthorityOf(ctx context.Context, clients kubernetes.Interface, purpose, key string) (*authority, error) {
 	follow, err := dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, authConfigNamespace, authConfigName, key, clients)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	// pieceBytes is the least size of a file with rows, but for the last.
 	pieceBytes  = 1 << 20
 	busySeconds = 10
-	// contentsBytes is about how much memory the contents of a file take while they come in or go out. backupBytes is what a backup
-	// takes: its rows are gathered in a buffer that grows, and each is encoded before it is there.
+	// contentsBytes is about how much memory it takes to receive or send the contents of a file. backupBytes is about how much a backup
+	// takes, which also has a growing buffer of encoded rows.
 	contentsBytes = 1 << 20
 	backupBytes   = contentsBytes + 4*pieceBytes
 )

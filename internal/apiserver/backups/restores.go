@@ -60,9 +60,9 @@ func explained(id string, err error) error {
 	case errors.As(err, &missing):
 		return status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", missing.Error()+": send them, then finish the restore")
 	case errors.Is(err, store.ErrRestored):
-		return status.Conflict(id, "this backup was restored into the namespace meanwhile, as by a second command at the same time, and nothing of this request was written: repeat the restore, which then goes on from where the other one is")
+		return status.Conflict(id, "another request has restored this backup into the namespace meanwhile, and this one wrote nothing: repeat the restore, and it continues from there")
 	case errors.Is(err, store.ErrRetained):
-		return status.Conflict(id, "a thread that has an effect which is due has no Thread object yet: try again once it is adopted")
+		return status.Conflict(id, "a thread with a due effect has no Thread object yet: create the Thread, then try again")
 	}
 	return err
 }
@@ -176,7 +176,7 @@ func (h *Restores) Finish(c *call.Call) error {
 	return c.WriteSuccess()
 }
 
-// Effects answers POST restores/{backup}/effects.
+// Effects answers POST restores/{backup}/effects: it gives the restored firings and schedules to the new ScheduledEffects.
 func (h *Restores) Effects(c *call.Call) error {
 	r, err := restoreOf(c, c.Name)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// ReadBody returns the body of a JSON request, up to its maximum size.
+// ReadBody returns the body of a JSON request. It fails if the body is too large, comes too slowly, or has another media type.
 func (c *Call) ReadBody() ([]byte, error) {
 	if ct := c.Request.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)

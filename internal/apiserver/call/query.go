@@ -42,7 +42,7 @@ func (c *Call) Query() (*Query, error) {
 // Has reports whether the request sets a parameter.
 func (q *Query) Has(key string) bool { return q.values.Has(key) }
 
-// Know allows parameters that Has alone has read.
+// Know makes Check accept parameters that the handler reads with Has only.
 func (q *Query) Know(keys ...string) { q.known = append(q.known, keys...) }
 
 // Bad records that a parameter is invalid.

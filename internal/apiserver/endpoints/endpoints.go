@@ -86,7 +86,7 @@ func (h *Handler) Serve(c *call.Call) error {
 	return err
 }
 
-// endpointURL returns the request's URL as code sees it: as the client wrote it, as far as that reached this server.
+// endpointURL returns the request's URL as code sees it: https, the Host header, and the path and query as they arrived.
 func endpointURL(r *http.Request) string {
 	u := url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
 	return u.String()
@@ -137,7 +137,7 @@ func (a *endpointAnswer) Write(piece []byte) error {
 	return nil
 }
 
-// end sends the data that was held back.
+// end sends the end of the text, which Write held back because it could have been the beginning of a secret.
 func (a *endpointAnswer) end() error {
 	if rest := a.text.End(); rest != "" {
 		_, _ = io.WriteString(a.out, rest) // an error means that the client has gone

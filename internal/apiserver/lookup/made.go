@@ -41,15 +41,15 @@ func (e *RefusedError) Error() string { return e.cause.Error() }
 // Unwrap returns the error for a thread that is not set up yet.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// Lasting returns a context in which a Thread object can be made and waited for. It does not end with ctx: when a caller left while
-// his object is being made, the object would stay, although it is not known yet whether there is room for its thread.
+// Lasting returns a context in which a Thread object can be made and waited for. It does not end with ctx. Otherwise an object
+// whose caller disconnects would stay, without a check whether there is room for its thread.
 func (l *Finder) Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), createTime+l.SetupWait)
 }
 
-// OpenMade returns the thread of an object that was made for a request. It waits a moment until the thread is stored. When the
-// object's Ready condition then has one of the given reasons, OpenMade has remove delete the object and returns a *RefusedError: a thread
-// that appeared later would surprise the refused caller. remove must fail for an object that has changed since it was read. The error is
+// OpenMade returns the thread of an object that was made for a request. It waits a moment until the thread is stored. If the
+// object's Ready condition then has one of the given reasons, OpenMade calls remove and returns a *RefusedError. Without that the thread
+// could still be created after the caller was refused. remove must fail for an object that has changed since it was read. The error is
 // ErrDeleted when the object is gone, and that of Open for a thread that may still be stored.
 func (l *Finder) OpenMade(
 	ctx context.Context, made *skeinv1.Thread, remove func(context.Context, *skeinv1.Thread) error, reasons ...string,

@@ -18,8 +18,8 @@ import (
 
 const defaultMemoryHits = 10
 
-// Memory answers GET memory?q=: it searches the threads of the same agent and user, among those in which the
-// caller may get threads/messages (RUN-08).
+// Memory answers GET memory?q=: it searches the threads of the same agent and user, and then leaves out hits in threads of which the
+// caller may not get threads/messages (RUN-08). So there may be fewer hits than limit.
 func (h *Handler) Memory(c *call.Call) error {
 	ctx := c.Context()
 	q, err := c.Query()

@@ -182,8 +182,8 @@ func (t *Threads) Detach(id string, cause error) {
 // Cancel cancels the thread on this replica for a cause. It returns false when the thread is not active.
 func (t *Threads) Cancel(id string, cause error) bool { return t.Cancelling(id, cause) != nil }
 
-// Cancelling does what cancel does, and returns a channel that is closed when the thread was let go of; nil when
-// there was nothing to cancel.
+// Cancelling does the same as Cancel. It returns a channel that is closed when this replica no longer works for the thread, or nil if the
+// thread is not active.
 func (t *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

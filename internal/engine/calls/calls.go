@@ -183,7 +183,8 @@ func serving[T any](ctx context.Context, how *Step, until <-chan T) (got T, err 
 	}
 }
 
-// refuse returns the result of a call that is not made because code waits for it; nil for a call that is made.
+// refuse returns the result of a call that is not made, or nil for a call that is made. A call for which code waits is not made once that
+// code has ended, nor when it needs an approval.
 func (how *Step) refuse(call store.ToolCall) *tool.Result {
 	for _, life := range how.Code {
 		if life.Err() != nil {

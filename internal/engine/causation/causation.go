@@ -37,7 +37,7 @@ func Deeper(ctx context.Context) context.Context {
 
 // TooDeep returns the text for a hook that is not called because too many hooks led to it.
 func TooDeep(limit int) string {
-	return fmt.Sprintf("not called: %d hooks, one caused by the other, have led here: a hook must not keep causing what it is called for", limit)
+	return fmt.Sprintf("not called: %d hooks, one caused by the other, have led here: change the hook so that it does not cause the event that calls it", limit)
 }
 
 // anewAfter is the shortest delay after which an effect starts a new chain of causation. Hooks that cause each other
@@ -54,5 +54,5 @@ func OfEffect(t Chain, delay time.Duration) int {
 
 // EffectTooDeep returns the text for an effect that is not scheduled because too many hooks led to it.
 func EffectTooDeep(limit int) string {
-	return fmt.Sprintf("not scheduled: %d hooks, one caused by the other, have led here: a hook must not keep causing what it is called for; what is to be done again and again takes a delay of %s or more", limit, anewAfter)
+	return fmt.Sprintf("not scheduled: %d hooks, one caused by the other, have led here: change the hook so that it does not cause the event that calls it; to repeat work, use a delay of %s or more", limit, anewAfter)
 }

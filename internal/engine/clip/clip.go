@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Text returns a text cut to limit bytes, without cutting a character. A cut text ends with an ellipsis.
+// Text returns at most the first limit bytes of a text, without a part of a character. If something was cut, an ellipsis follows, which
+// does not count.
 func Text(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -14,7 +15,7 @@ func Text(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// Runes returns a text cut to limit characters.
+// Runes returns at most the first limit characters of a text. Unlike Text, it adds no ellipsis.
 func Runes(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -132,7 +132,8 @@ func (d *Stream) flush() {
 	d.fault("delta.after")
 }
 
-// Stop ends the streaming. It returns up to where the run now knows its thread, and an error if the run must not continue.
+// Stop ends the streaming. Pieces that are not written yet are dropped: the message itself has them. Stop returns the sequence number up to
+// which the run knows its thread, or 0, and an error if the run must not continue.
 func (d *Stream) Stop() (known int64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,8 +23,9 @@ type Definitions interface {
 }
 
 // Runner carries out firings. A *FinalError is not retried, nor is a *HandlerError unless the firing's own policy says
-// so. A *CanceledError means that the thread has ended, and is not a failure. A *WaitError means that the firing could not begin, which is no attempt. Any other error means that the handler could
-// not run, or that nobody knows how it ended, so the Runner is called again with the same key.
+// so. A *CanceledError means that the thread has ended, and is not a failure. A *WaitError means that the firing could not begin, which
+// does not count as an attempt. After any other error the Runner is called again with the same key: the handler could not run, or its end
+// is not known.
 type Runner interface {
 	// RunEffect calls the handler of an effect and returns when it has ended.
 	RunEffect(ctx context.Context, c Call) error

@@ -88,6 +88,7 @@ func (a *endpointAnswer) head(v any) error {
 	return a.to.Head(a.endpoint, status, headers)
 }
 
+// chunk sends a piece of the body. The status and headers must have been sent before.
 func (a *endpointAnswer) chunk(piece []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -46,7 +46,8 @@ type entry struct {
 	score  int
 }
 
-// whole returns the conversation, or the parts of it that matter for the goal. A conversation without messages gives "".
+// whole returns the conversation. If it is too long, whole returns the first message and those that have most words of the goal. It
+// returns "" for a conversation without messages.
 func (e *excerpt) whole(ctx context.Context) (string, error) {
 	entries, total, err := e.read(ctx)
 	if err != nil || total == 0 {

@@ -127,7 +127,7 @@ func newID(origin, cause string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("skein handoff\x00"+origin+"\x00"+cause)).String()
 }
 
-// prepare stores the new thread.
+// prepare checks the handoff, has a model write the summary, and stores the new thread.
 func (s *Service) prepare(ctx context.Context, origin *store.Thread, id, name string, h Handoff) (*store.Thread, error) {
 	if err := h.check(origin); err != nil {
 		return nil, err

@@ -62,8 +62,8 @@ func asCalled(messages []model.Message) {
 	}
 }
 
-// keptIDs returns the ids of the calls for which no id of the provider is recorded. In answers that were recorded before
-// calls had ids of the log's own, these are ids of the provider, which it may use again.
+// keptIDs returns the ids of the calls for which the log has no separate id of the provider. Older releases stored the provider's id as
+// the id of the call, and the provider may use such an id again.
 func keptIDs(messages []model.Message) map[string]bool {
 	kept := map[string]bool{}
 	for i := range messages {

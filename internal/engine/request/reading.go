@@ -100,7 +100,8 @@ func (k *Maker) Read(ctx context.Context, conv *transcript.Conversation, message
 	return req, nil
 }
 
-// Chosen returns what the current side is to read of the conversation c, which has no summaries.
+// Chosen returns the messages of c that the current side reads, by the rules of its prompt. The hook filter_messages is
+// called before, prefilter_llm_history and the model's window are applied after. c must be without summaries.
 func (k *Maker) Chosen(c *transcript.Conversation, runID string) *transcript.Conversation {
 	c = k.role.WithChat(transcript.Select(c, &k.role.Side().Prompt.Spec, runID))
 	if k.role.Frame == nil && k.role.Agent.Dual() {

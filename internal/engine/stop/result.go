@@ -26,7 +26,8 @@ type Ended struct {
 // WithResult reports whether a thread is a child that ends with its result (SUB-02).
 func WithResult(t *store.Thread) bool { return t.Child != nil && !t.Child.Resumable }
 
-// ResultOps returns the operations that tell the parent how the child's session ended (SUB-04).
+// ResultOps returns the operations with which a child's session ends: its status in the registry, what the parent is told, and the
+// termination of a child that ends with its result (SUB-04). There are none for a thread without a parent.
 func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	c, text := r.Thread.Child, r.Text
 	if c == nil || r.Thread.ParentID == "" {

@@ -79,6 +79,7 @@ func (c *Client) read(ctx context.Context, into any, patient func(context.Contex
 	return without()
 }
 
+// rests reports whether reads of a kind do not wait for own writes at present, because such a wait took too long.
 func (c *Client) rests(kind string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

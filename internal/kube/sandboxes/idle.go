@@ -46,6 +46,7 @@ func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
 // startIdle starts the timer after which an unused pod is given up. mu is held.
 func (s *Pods) startIdle(c *claim) { s.startIdleFor(c, c.idleTimeout) }
 
+// startIdleFor starts that timer with the time d. It does nothing for a claim that is over. mu is held.
 func (s *Pods) startIdleFor(c *claim, d time.Duration) {
 	if c.pod.Name == "" || s.claims[c.threadID] != c {
 		return

@@ -303,6 +303,7 @@ func (h *hold) tool(p *Program) (r sandbox.Result) {
 	return r
 }
 
+// witnessed lets the witness end and checks that the hostile program has not touched it.
 func (h *hold) witnessed() {
 	Expect(h.witness.Done()).NotTo(BeClosed())
 	h.release()

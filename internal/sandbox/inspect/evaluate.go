@@ -142,6 +142,7 @@ func optional(x js.IExpr) bool {
 	}
 }
 
+// read records the name of a variable that nothing declares, once.
 func (m *module) read(v *js.Var) {
 	for v.Link != nil {
 		v = v.Link

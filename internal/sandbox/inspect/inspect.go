@@ -99,6 +99,7 @@ func (m *module) collectImport(s *js.ImportStmt) {
 	m.addImport(specifier, names)
 }
 
+// addImport records an import, and which of its names the imported module does not export.
 func (m *module) addImport(specifier string, names []string) {
 	i := sandbox.Import{Specifier: specifier}
 	exports, known := exportsOf(specifier)

@@ -99,7 +99,7 @@ func (s *supervised) stop() {
 	}
 }
 
-// firstLines keeps the beginning of a process's output.
+// firstLines keeps the first 2,048 bytes of a process's output.
 type firstLines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -108,7 +108,7 @@ func (a *admission) admit(ctx context.Context, l protocol.Limits, nested bool) (
 	if err := a.memory.acquire(ctx, c); err != nil {
 		places.Release(1)
 		if !c.keeps && errors.Is(err, errMemoryKept) {
-			return nil, &memoryKeptError{fmt.Sprintf("not enough memory: what runs in the sandbox may use %d MiB in all, this run %d MiB of them, and the isolates of tools, hooks and other definitions that are under way leave less: "+
+			return nil, &memoryKeptError{fmt.Sprintf("not enough memory: what runs in the sandbox may use %d MiB in all, this run %d MiB of them, and the isolates of tools, hooks and other definitions need the rest: "+
 				"give the run a lower memoryLimitBytes, or the pool a lower maxMemory or more resources.limits.memory", a.total>>20, c.bytes>>20)}
 		}
 		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", a.total>>20, c.bytes>>20, wait)

@@ -60,6 +60,7 @@ func newSpawner() *spawner {
 	return s
 }
 
+// start starts a command on the spawner's thread.
 func (s *spawner) start(cmd *exec.Cmd) error {
 	done := make(chan error, 1)
 	s.jobs <- func() { done <- cmd.Start() }

@@ -125,9 +125,9 @@ var (
 	errForgotten = errors.New("its session was closed because it was idle: try again")
 )
 
-// of returns the entry of a server, and creates it when needed. An entry that is created for a run which began before
-// its Tool was edited counts as old from the start: it may have been forgotten while the run was busy elsewhere, and is
-// not what the Tool says now.
+// of returns the entry of a server, and creates it when needed. A run that began before
+// its Tool was edited still asks for the old server, perhaps after its entry was removed. The entry that of then creates counts as old
+// at once.
 func (s *Servers) of(config *Server) (*server, error) {
 	id := config.identity()
 	s.mu.Lock()

@@ -128,6 +128,7 @@ func define(name string, s scope, order, columns string) table {
 	return t
 }
 
+// withRemnants returns the table as one whose remnants are read, too.
 func (t table) withRemnants() table {
 	t.remnants = true
 	return t

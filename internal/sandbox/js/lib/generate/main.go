@@ -38,6 +38,7 @@ func main() {
 	}
 }
 
+// write fetches the package from npm, bundles it, and writes the bundle and its licence into the present folder.
 func (l library) write() error {
 	dir, err := os.MkdirTemp("", "library")
 	if err != nil {
