@@ -21,7 +21,7 @@ const explainAfter = time.Second
 // explainSandbox says on standard error why the thread's sandbox does not start, until stop is called. Calls outside
 // of a run have no condition in the Thread object, so it watches the thread's sandbox pods.
 func (p *plugin) explainSandbox(ctx context.Context, t *runtimeclient.Thread) (stop func(), err error) {
-	c, r, err := p.reasons(t)
+	c, r, err := p.blockers(t)
 	if err != nil {
 		return nil, err
 	}

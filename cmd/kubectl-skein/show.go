@@ -151,7 +151,7 @@ func (p *plugin) showWaiting(ctx context.Context, r rows, t *skeinv1.Thread) err
 	if err != nil {
 		return err
 	}
-	_, why, err := p.reasons(th)
+	_, why, err := p.blockers(th)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (m *module) evaluate(list []js.IStmt) {
 func (m *module) reads(x js.IExpr) {
 	switch x := x.(type) {
 	case *js.Var:
-		m.read(x)
+		m.undeclared(x)
 	case *js.VarDecl:
 		for _, item := range x.List {
 			m.reads(item.Default)
@@ -142,8 +142,8 @@ func optional(x js.IExpr) bool {
 	}
 }
 
-// read records the name of a variable that nothing declares, once.
-func (m *module) read(v *js.Var) {
+// undeclared records the name of a variable that nothing declares, once.
+func (m *module) undeclared(v *js.Var) {
 	for v.Link != nil {
 		v = v.Link
 	}

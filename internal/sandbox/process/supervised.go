@@ -46,7 +46,7 @@ func (p *Pool) launch(engine sandbox.Engine) (*supervised, string, error) {
 	command := p.opts.Command
 	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], p.arguments(engine)...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR")}
-	said := &firstLines{}
+	said := &firstBytes{}
 	cmd.Stderr = said
 	if p.opts.Log != nil {
 		cmd.Stderr = io.MultiWriter(said, p.opts.Log)
@@ -99,14 +99,14 @@ func (s *supervised) stop() {
 	}
 }
 
-// firstLines keeps the first 2,048 bytes of a process's output.
-type firstLines struct {
+// firstBytes keeps the first 2,048 bytes of a process's output.
+type firstBytes struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
 // Write implements io.Writer.
-func (f *firstLines) Write(b []byte) (int, error) {
+func (f *firstBytes) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if room := 2048 - f.text.Len(); room > 0 {
@@ -115,7 +115,7 @@ func (f *firstLines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (f *firstLines) String() string {
+func (f *firstBytes) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return strings.TrimSpace(f.text.String())

@@ -31,15 +31,15 @@ var libraries = []library{
 
 func main() {
 	for _, l := range libraries {
-		if err := l.write(); err != nil {
+		if err := l.generate(); err != nil {
 			fmt.Fprintf(os.Stderr, "generate: %s: %v\n", l.name, err)
 			os.Exit(1)
 		}
 	}
 }
 
-// write fetches the package from npm, bundles it, and writes the bundle and its licence into the present folder.
-func (l library) write() error {
+// generate fetches the package from npm, bundles it, and writes the bundle and its licence into the present folder.
+func (l library) generate() error {
 	dir, err := os.MkdirTemp("", "library")
 	if err != nil {
 		return err

@@ -25,9 +25,9 @@ import (
 // watchPause is the pause before a watch that ended is started again.
 const watchPause = time.Second
 
-// reasons says why a thread does not continue and what a person can do, whenever that changes. It learns that from a
+// blockers says why a thread does not continue and what a person can do, whenever that changes. It learns that from a
 // watch. mu guards last.
-type reasons struct {
+type blockers struct {
 	out       io.Writer
 	thread    *runtimeclient.Thread
 	name      string
@@ -48,7 +48,7 @@ type blocker struct {
 // text returns the reason and the message.
 func (b blocker) text() string { return strings.TrimSuffix(b.reason+": "+b.message, ": ") }
 
-// source is what reasons watches.
+// source is what blockers watches.
 type source struct {
 	list    client.ObjectList
 	options []client.ListOption
@@ -60,8 +60,8 @@ type source struct {
 }
 
 // follow starts to follow a thread; stop ends that. name is the name of the Thread object.
-func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name string) (r *reasons, stop func(), err error) {
-	c, r, err := p.reasons(t)
+func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name string) (r *blockers, stop func(), err error) {
+	c, r, err := p.blockers(t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -69,8 +69,8 @@ func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name strin
 	return r, background(ctx, func(ctx context.Context) { r.run(ctx, c, r.threadSource()) }), nil
 }
 
-// reasons returns a reasons without the thread's name, and the client for it.
-func (p *plugin) reasons(t *runtimeclient.Thread) (client.WithWatch, *reasons, error) {
+// blockers returns a reasons without the thread's name, and the client for it.
+func (p *plugin) blockers(t *runtimeclient.Thread) (client.WithWatch, *blockers, error) {
 	cfg, ns, err := p.config()
 	if err != nil {
 		return nil, nil, err
@@ -85,7 +85,7 @@ func (p *plugin) reasons(t *runtimeclient.Thread) (client.WithWatch, *reasons, e
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &reasons{out: p.ErrOut, thread: t, namespace: ns, command: "kubectl skein"}
+	r := &blockers{out: p.ErrOut, thread: t, namespace: ns, command: "kubectl skein"}
 	if p.flags.Namespace != nil && *p.flags.Namespace != "" {
 		r.command += " -n " + ns
 	}
@@ -103,7 +103,7 @@ func background(ctx context.Context, work func(context.Context)) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-func (r *reasons) run(ctx context.Context, c client.WithWatch, s source) {
+func (r *blockers) run(ctx context.Context, c client.WithWatch, s source) {
 	for ctx.Err() == nil {
 		w, err := c.Watch(ctx, s.list, append([]client.ListOption{client.InNamespace(r.namespace)}, s.options...)...)
 		if apierrors.IsForbidden(err) {
@@ -120,7 +120,7 @@ func (r *reasons) run(ctx context.Context, c client.WithWatch, s source) {
 	}
 }
 
-func (r *reasons) take(ctx context.Context, w watch.Interface, read func(watch.Event) (blocker, bool)) {
+func (r *blockers) take(ctx context.Context, w watch.Interface, read func(watch.Event) (blocker, bool)) {
 	defer w.Stop()
 	for {
 		select {
@@ -138,7 +138,7 @@ func (r *reasons) take(ctx context.Context, w watch.Interface, read func(watch.E
 }
 
 // threadSource is the Thread object.
-func (r *reasons) threadSource() source {
+func (r *blockers) threadSource() source {
 	read := func(e watch.Event) (blocker, bool) {
 		t, is := e.Object.(*skeinv1.Thread)
 		if !is || e.Type == watch.Deleted {
@@ -175,7 +175,7 @@ func blockerOf(t *skeinv1.Thread) blocker {
 }
 
 // say prints a blocker unless it is the last one again.
-func (r *reasons) say(ctx context.Context, b blocker) {
+func (r *blockers) say(ctx context.Context, b blocker) {
 	r.mu.Lock()
 	was := r.last
 	r.last = b
@@ -196,7 +196,7 @@ func (r *reasons) say(ctx context.Context, b blocker) {
 const maxShownApprovals = 5
 
 // nextSteps returns the commands that resolve a blocker.
-func (r *reasons) nextSteps(ctx context.Context, b blocker) []string {
+func (r *blockers) nextSteps(ctx context.Context, b blocker) []string {
 	switch b.reason {
 	case skeinv1.ReasonWaitingForApproval:
 		list, err := r.thread.Approvals(ctx, runtimeclient.Page{Limit: maxShownApprovals})
@@ -221,7 +221,7 @@ func (r *reasons) nextSteps(ctx context.Context, b blocker) []string {
 }
 
 // timeout returns the error of a wait that reached its timeout.
-func (r *reasons) timeout(d time.Duration) error {
+func (r *blockers) timeout(d time.Duration) error {
 	r.mu.Lock()
 	b := r.last
 	r.mu.Unlock()
