@@ -90,7 +90,7 @@ var _ = Describe("the key-value service", Label("STA-07"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Exists).To(BeTrue())
 		Expect(time.UnixMicro(got.ExpiresAt)).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
-		Expect(e.svc.Store().SetKV(ctx, "ns", "conversations", store.KVEntry{Key: "old", Value: json.RawMessage(`1`), ExpiresAt: 1})).To(Succeed())
+		Expect(e.svc.Store().SetKV(ctx, store.Namespace{Name: "ns"}, "conversations", store.KVEntry{Key: "old", Value: json.RawMessage(`1`), ExpiresAt: 1})).To(Succeed())
 		Expect(kv.Get(ctx, "old")).To(HaveField("Exists", false))
 		Expect(kv.Keys(ctx, runtimeclient.KeyOptions{})).To(HaveField("Keys", []string{"k/1", "soon"}))
 		Expect(kv.Keys(ctx, runtimeclient.KeyOptions{Limit: 1})).To(HaveField("HasMore", true))

@@ -35,17 +35,17 @@ func (s *Store) StateValue(ctx context.Context, threadID, key string) (json.RawM
 }
 
 // GetKV implements store.Store.
-func (s *Store) GetKV(ctx context.Context, namespace, name, key string) (*store.KVEntry, error) {
-	return s.Store.GetKV(ctx, namespace, name, s.secrets.Text(namespace, key))
+func (s *Store) GetKV(ctx context.Context, ns store.Namespace, name, key string) (*store.KVEntry, error) {
+	return s.Store.GetKV(ctx, ns, name, s.secrets.Text(ns.Name, key))
 }
 
 // SetKV implements store.Store.
-func (s *Store) SetKV(ctx context.Context, namespace, name string, e store.KVEntry) error {
-	e.Key, e.Value = s.secrets.Text(namespace, e.Key), s.secrets.JSON(namespace, e.Value)
-	return s.Store.SetKV(ctx, namespace, name, e)
+func (s *Store) SetKV(ctx context.Context, ns store.Namespace, name string, e store.KVEntry) error {
+	e.Key, e.Value = s.secrets.Text(ns.Name, e.Key), s.secrets.JSON(ns.Name, e.Value)
+	return s.Store.SetKV(ctx, ns, name, e)
 }
 
 // DeleteKV implements store.Store.
-func (s *Store) DeleteKV(ctx context.Context, namespace, name, key string) (bool, error) {
-	return s.Store.DeleteKV(ctx, namespace, name, s.secrets.Text(namespace, key))
+func (s *Store) DeleteKV(ctx context.Context, ns store.Namespace, name, key string) (bool, error) {
+	return s.Store.DeleteKV(ctx, ns, name, s.secrets.Text(ns.Name, key))
 }

@@ -33,13 +33,14 @@ type SessionStore interface {
 	// characters is nil.
 	Values(ctx context.Context, threadID string, limit int, maxBytes int64) ([]StateEntry, error)
 	// GetKV returns a value of the key-value service. ErrNotFound means that it does not exist or has expired (STA-07).
-	GetKV(ctx context.Context, namespace, store, key string) (*KVEntry, error)
-	// SetKV keeps a value until e.ExpiresAt (microseconds), or for ever when that is 0.
-	SetKV(ctx context.Context, namespace, store string, e KVEntry) error
+	GetKV(ctx context.Context, ns Namespace, store, key string) (*KVEntry, error)
+	// SetKV keeps a value until e.ExpiresAt (microseconds), or for ever when that is 0. It also takes the place of a value
+	// of an earlier namespace of the same name.
+	SetKV(ctx context.Context, ns Namespace, store string, e KVEntry) error
 	// DeleteKV removes a value and reports whether it existed.
-	DeleteKV(ctx context.Context, namespace, store, key string) (bool, error)
+	DeleteKV(ctx context.Context, ns Namespace, store, key string) (bool, error)
 	// KVKeys lists the keys of a store of the service. It leaves out expired ones.
-	KVKeys(ctx context.Context, namespace, store string, q KeyQuery) (*KeyPage, error)
+	KVKeys(ctx context.Context, ns Namespace, store string, q KeyQuery) (*KeyPage, error)
 
 	// Lifecycle returns what happened to threads and runs after a cursor, oldest first (STA-06).
 	Lifecycle(ctx context.Context, q LifecycleQuery) (*LifecyclePage, error)

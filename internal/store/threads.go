@@ -94,6 +94,9 @@ func (t *Thread) Within(namespaceUID string) bool {
 	return t.RetainedAt == 0 || t.NamespaceUID == "" || namespaceUID == "" || t.NamespaceUID == namespaceUID
 }
 
+// InNamespace returns the namespace that the thread belongs to.
+func (t *Thread) InNamespace() Namespace { return Namespace{Name: t.Namespace, UID: t.NamespaceUID} }
+
 // WithinAny reports whether the thread belongs to one of the namespaces with these UIDs. nil stands for all namespaces.
 func (t *Thread) WithinAny(namespaceUIDs []string) bool {
 	return t.RetainedAt == 0 || t.NamespaceUID == "" || namespaceUIDs == nil || slices.Contains(namespaceUIDs, t.NamespaceUID)

@@ -13,12 +13,13 @@ import (
 
 // KV is the key-value service of one namespace (STA-07): named stores of JSON values beside threads.
 type KV struct {
-	svc       *Service
-	namespace string
+	svc *Service
+	ns  store.Namespace
 }
 
-// KV returns the key-value service of a namespace.
-func (s *Service) KV(namespace string) *KV { return &KV{svc: s, namespace: namespace} }
+// KV returns the key-value service of a namespace. Without a UID it is that of the namespace that has the name when a value is
+// asked for.
+func (s *Service) KV(ns store.Namespace) *KV { return &KV{svc: s, ns: ns} }
 
 // KVValue is the result of Get. Data is nil when the value does not exist or has expired.
 type KVValue struct {
@@ -51,7 +52,11 @@ func (k *KV) Get(ctx context.Context, storeName, key string) (KVValue, error) {
 	if err := checkPlace(storeName, key); err != nil {
 		return KVValue{}, err
 	}
-	e, err := k.svc.store.GetKV(ctx, k.namespace, storeName, key)
+	ns, err := k.svc.known(ctx, k.ns)
+	if err != nil {
+		return KVValue{}, err
+	}
+	e, err := k.svc.store.GetKV(ctx, ns, storeName, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return KVValue{}, nil
 	}
@@ -61,7 +66,7 @@ func (k *KV) Get(ctx context.Context, storeName, key string) (KVValue, error) {
 	return KVValue{Exists: true, Data: e.Value, ExpiresAt: e.ExpiresAt}, nil
 }
 
-// Set stores any JSON value for ttl, or for ever when ttl is 0.
+// Set stores any JSON value for ttl, or for ever when ttl is 0. The namespace must exist.
 func (k *KV) Set(ctx context.Context, storeName, key string, value json.RawMessage, ttl time.Duration) error {
 	if err := checkPlace(storeName, key); err != nil {
 		return err
@@ -78,11 +83,18 @@ func (k *KV) Set(ctx context.Context, storeName, key string, value json.RawMessa
 	if err := k.svc.checkJSON("data", value, k.svc.limits.valueBytes); err != nil {
 		return err
 	}
+	ns, err := k.svc.known(ctx, k.ns)
+	if err != nil {
+		return err
+	}
+	if ns.UID == "" && k.svc.namespaceUID != nil {
+		return invalid("namespace", "namespace %q does not exist: create it first", ns.Name)
+	}
 	e := store.KVEntry{Key: key, Value: value}
 	if ttl > 0 {
 		e.ExpiresAt = k.svc.now() + ttl.Microseconds()
 	}
-	return k.svc.store.SetKV(ctx, k.namespace, storeName, e)
+	return k.svc.store.SetKV(ctx, ns, storeName, e)
 }
 
 // Delete removes a value and reports whether it existed.
@@ -90,7 +102,11 @@ func (k *KV) Delete(ctx context.Context, storeName, key string) (bool, error) {
 	if err := checkPlace(storeName, key); err != nil {
 		return false, err
 	}
-	return k.svc.store.DeleteKV(ctx, k.namespace, storeName, key)
+	ns, err := k.svc.known(ctx, k.ns)
+	if err != nil {
+		return false, err
+	}
+	return k.svc.store.DeleteKV(ctx, ns, storeName, key)
 }
 
 // Keys lists the keys of a store in order. A store that was never written has none.
@@ -101,7 +117,11 @@ func (k *KV) Keys(ctx context.Context, storeName string, q store.KeyQuery) (*sto
 	if err := checkKeyQuery(q); err != nil {
 		return nil, err
 	}
-	return k.svc.store.KVKeys(ctx, k.namespace, storeName, q)
+	ns, err := k.svc.known(ctx, k.ns)
+	if err != nil {
+		return nil, err
+	}
+	return k.svc.store.KVKeys(ctx, ns, storeName, q)
 }
 
 // feedKept is how long entries of the lifecycle feed are kept for readers.

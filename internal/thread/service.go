@@ -41,6 +41,8 @@ type Service struct {
 	env    EnvOptions
 	quota  store.FileQuota
 
+	namespaceUID NamespaceUID // nil: nobody knows
+
 	thumbnails *thumbnails
 }
 

@@ -153,6 +153,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := mgr.Add(&closer{closes: []func(){servers.Close, network.Close}}); err != nil {
 		return nil, err
 	}
+	data.threads.ServeNamespaces(func(ctx context.Context, name string) (string, error) {
+		return objects.NamespaceUID(ctx, mgr.GetAPIReader(), name)
+	})
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
 	children := kube.NewChildren(written, mgr.GetAPIReader(), data.store)
 	quota := kube.NewEffectQuota(o.ThreadEffects, o.NamespaceEffects)

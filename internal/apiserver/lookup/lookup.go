@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -237,9 +238,5 @@ func (l *Finder) NamespaceUID(ctx context.Context, name string) (string, error) 
 	if l.Live == nil {
 		return "", nil
 	}
-	o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
-	if err := l.Live.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
-		return "", client.IgnoreNotFound(err)
-	}
-	return string(o.UID), nil
+	return objects.NamespaceUID(ctx, l.Live, name)
 }

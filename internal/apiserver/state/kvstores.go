@@ -9,6 +9,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -23,7 +24,7 @@ func (h *Stores) List(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	page, err := h.Threads.KV(c.Namespace).Keys(c.Context(), c.Name, q)
+	page, err := h.Threads.KV(store.Namespace{Name: c.Namespace}).Keys(c.Context(), c.Name, q)
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func (h *Stores) List(c *call.Call) error {
 
 // Get answers GET kvstores/{store}/values/{key} with {exists, data}.
 func (h *Stores) Get(c *call.Call) error {
-	v, err := h.Threads.KV(c.Namespace).Get(c.Context(), c.Name, c.Rest())
+	v, err := h.Threads.KV(store.Namespace{Name: c.Namespace}).Get(c.Context(), c.Name, c.Rest())
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (h *Stores) Put(c *call.Call) error {
 	if len(body) == 0 {
 		return apierrors.NewBadRequest("the body is empty: send a JSON value")
 	}
-	if err := h.Threads.KV(c.Namespace).Set(c.Context(), c.Name, c.Rest(), body, time.Duration(ttl)*time.Second); err != nil {
+	if err := h.Threads.KV(store.Namespace{Name: c.Namespace}).Set(c.Context(), c.Name, c.Rest(), body, time.Duration(ttl)*time.Second); err != nil {
 		return err
 	}
 	return c.WriteSuccess()
@@ -68,7 +69,7 @@ func (h *Stores) Put(c *call.Call) error {
 
 // Delete answers DELETE kvstores/{store}/values/{key}, with 404 when there is no value.
 func (h *Stores) Delete(c *call.Call) error {
-	there, err := h.Threads.KV(c.Namespace).Delete(c.Context(), c.Name, c.Rest())
+	there, err := h.Threads.KV(store.Namespace{Name: c.Namespace}).Delete(c.Context(), c.Name, c.Rest())
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
@@ -40,7 +38,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 	if s.problem = differs(o, row); s.problem != nil {
 		return false, nil
 	}
-	within, err := r.namespaceUID(ctx, o.Namespace)
+	within, err := objects.NamespaceUID(ctx, r.Live, o.Namespace)
 	if err != nil {
 		return false, err
 	}
@@ -68,15 +66,6 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, skeinv1.ReasonAdopted, "Adopt", "the retained data of thread %s now belongs to this Thread%s", row.ID, said)
 	s.row = row
 	return true, r.reload(ctx, s)
-}
-
-// namespaceUID returns the UID of a namespace, as it is now; "" when it does not exist.
-func (r *Reconciler) namespaceUID(ctx context.Context, name string) (string, error) {
-	o := objects.MetadataOf("Namespace")
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
-		return "", client.IgnoreNotFound(err)
-	}
-	return string(o.UID), nil
 }
 
 // differs returns a problem when the object names a task or arguments that differ from the conversation's, which

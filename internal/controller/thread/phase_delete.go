@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -61,7 +62,7 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wai
 		return false, err
 	}
 	if retains(s.object) {
-		within, err := r.namespaceUID(ctx, s.object.Namespace)
+		within, err := objects.NamespaceUID(ctx, r.Live, s.object.Namespace)
 		if err != nil {
 			return false, err
 		}

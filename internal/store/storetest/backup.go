@@ -218,7 +218,7 @@ func (b *backups) everything(ctx context.Context) []string {
 	retained := e.thread(ctx)
 	e.say(ctx, retained, "kept")
 	e.apply(ctx, retained, &store.Retain{})
-	Expect(e.store.SetKV(ctx, "default", "cache", store.KVEntry{Key: "k", Value: json.RawMessage(`[1]`), ExpiresAt: e.now() + time.Hour.Microseconds()})).To(Succeed())
+	Expect(e.store.SetKV(ctx, store.Namespace{Name: "default"}, "cache", store.KVEntry{Key: "k", Value: json.RawMessage(`[1]`), ExpiresAt: e.now() + time.Hour.Microseconds()})).To(Succeed())
 
 	Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "args-1", Namespace: "default", ThreadID: root, Args: json.RawMessage(`{"a":2}`)})).To(Succeed())
 	_, err = e.store.RecordFiring(ctx, store.Firing{EffectID: "e-once", Due: 5, ThreadID: root, Namespace: "default", Name: "remind", Effect: "remind", Args: json.RawMessage(`{"a":2}`)})

@@ -43,7 +43,7 @@ func (b *backups) describeWhole() {
 			Expect(answers(ctx, b.target.store, id)).To(Equal(answers(ctx, b.source.store, id)))
 		}
 		Expect(b.target.store.Runnable(ctx, 100)).To(BeEmpty(), "nobody takes up a thread that has no object")
-		v, err := b.target.store.GetKV(ctx, "default", "cache", "k")
+		v, err := b.target.store.GetKV(ctx, store.Namespace{Name: "default"}, "cache", "k")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(v.Value)).To(MatchJSON(`[1]`))
 		_, digest, err := b.source.store.ChildTask(ctx, ids[0]+"-1")

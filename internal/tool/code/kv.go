@@ -14,7 +14,7 @@ import (
 // maxKVKeys is the largest number of keys that getKeys returns.
 const maxKVKeys = 10_000
 
-func (c *stateCall) kv() *thread.KV { return c.host.Threads.KV(c.host.Thread.Namespace) }
+func (c *stateCall) kv() *thread.KV { return c.host.Threads.KV(c.host.Thread.InNamespace()) }
 
 // place reads the store's name and the key. The service checks them.
 func (c *stateCall) place() (name, key string, err error) {

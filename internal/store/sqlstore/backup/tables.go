@@ -107,13 +107,15 @@ var LeftOut = map[string]string{
 	"message_text":        "an index",
 	"message_text_state":  "an index",
 	"message_text_stale":  "an index",
+	"cluster":             "which cluster this is",
 	"goose_db_version":    "the version of the schema, which the summary has",
 	"message_text_config": "an index", "message_text_data": "an index", "message_text_docsize": "an index", "message_text_idx": "an index", "message_text_content": "an index",
 }
 
 // Unread are columns that no backup has: the database numbers its rows by itself, and others say what holds for this cluster or this moment
 // only.
-var Unread = map[string]bool{"thread.key": true, "message.key": true, "embedding.key": true, "lease.running_in": true}
+var Unread = map[string]bool{"thread.key": true, "message.key": true, "embedding.key": true, "lease.running_in": true,
+	"kv_service.namespace_uid": true, "usage_sum.namespace_uid": true}
 
 func define(name string, s scope, order, columns string) table {
 	t := table{name: name, scope: s, order: order}

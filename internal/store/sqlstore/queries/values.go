@@ -14,12 +14,14 @@ const (
 const (
 	ValueKeys = `SELECT v.key FROM kv v WHERE v.thread = ? AND v.key > ? AND v.key >= ? AND v.key < ? ORDER BY v.key LIMIT ?`
 
-	GetKV = `SELECT value, expires_at, updated_at FROM kv_service WHERE namespace = ? AND store = ? AND key = ?
+	GetKV = `SELECT value, expires_at, updated_at FROM kv_service WHERE namespace = ? AND store = ? AND key = ?` + OfNamespace + `
 		AND (expires_at = 0 OR expires_at > ?)`
-	SetKV = `INSERT INTO kv_service (namespace, store, key, expires_at, updated_at, value) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (namespace, store, key) DO UPDATE SET expires_at = excluded.expires_at, updated_at = excluded.updated_at, value = excluded.value`
-	DeleteKV = `DELETE FROM kv_service WHERE namespace = ? AND store = ? AND key = ? RETURNING expires_at`
-	KVKeys   = `SELECT key FROM kv_service WHERE namespace = ? AND store = ? AND key > ? AND key >= ? AND key < ?
+	// SetKV also takes the place of a value of an earlier namespace.
+	SetKV = `INSERT INTO kv_service (namespace, store, key, namespace_uid, expires_at, updated_at, value) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (namespace, store, key) DO UPDATE SET namespace_uid = excluded.namespace_uid, expires_at = excluded.expires_at,
+			updated_at = excluded.updated_at, value = excluded.value`
+	DeleteKV = `DELETE FROM kv_service WHERE namespace = ? AND store = ? AND key = ?` + OfNamespace + ` RETURNING expires_at`
+	KVKeys   = `SELECT key FROM kv_service WHERE namespace = ? AND store = ?` + OfNamespace + ` AND key > ? AND key >= ? AND key < ?
 		AND (expires_at = 0 OR expires_at > ?) ORDER BY key LIMIT ?`
 	Expired  = `SELECT namespace, store, key FROM kv_service WHERE expires_at > 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?`
 	ExpireKV = `DELETE FROM kv_service WHERE namespace = ? AND store = ? AND key = ? AND expires_at > 0 AND expires_at <= ?`

@@ -48,28 +48,28 @@ func (s Store) ValueKeys(ctx context.Context, threadID string, q store.KeyQuery)
 }
 
 // GetKV implements store.SessionStore.
-func (s Store) GetKV(ctx context.Context, namespace, name, key string) (*store.KVEntry, error) {
+func (s Store) GetKV(ctx context.Context, ns store.Namespace, name, key string) (*store.KVEntry, error) {
 	e := store.KVEntry{Key: key}
 	var value string
-	if err := s.DB.Readers.Row(ctx, queries.GetKV, []any{namespace, name, key, s.DB.Now()}, &value, &e.ExpiresAt, &e.UpdatedAt); err != nil {
-		return nil, fmt.Errorf("value %q of store %s/%s: %w", key, namespace, name, err)
+	if err := s.DB.Readers.Row(ctx, queries.GetKV, []any{ns.Name, name, key, ns.UID, ns.UID, s.DB.Now()}, &value, &e.ExpiresAt, &e.UpdatedAt); err != nil {
+		return nil, fmt.Errorf("value %q of store %s/%s: %w", key, ns.Name, name, err)
 	}
 	e.Value = json.RawMessage(value)
 	return &e, nil
 }
 
 // SetKV implements store.SessionStore.
-func (s Store) SetKV(ctx context.Context, namespace, name string, e store.KVEntry) error {
+func (s Store) SetKV(ctx context.Context, ns store.Namespace, name string, e store.KVEntry) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		return t.Write(t.Ctx, queries.SetKV, namespace, name, e.Key, e.ExpiresAt, t.Now, string(e.Value))
+		return t.Write(t.Ctx, queries.SetKV, ns.Name, name, e.Key, ns.UID, e.ExpiresAt, t.Now, string(e.Value))
 	})
 }
 
 // DeleteKV implements store.SessionStore. An expired value counts as missing.
-func (s Store) DeleteKV(ctx context.Context, namespace, name, key string) (there bool, err error) {
+func (s Store) DeleteKV(ctx context.Context, ns store.Namespace, name, key string) (there bool, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		var expires int64
-		err := t.Row(t.Ctx, queries.DeleteKV, []any{namespace, name, key}, &expires)
+		err := t.Row(t.Ctx, queries.DeleteKV, []any{ns.Name, name, key, ns.UID, ns.UID}, &expires)
 		there = err == nil && (expires == 0 || expires > t.Now)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
@@ -80,14 +80,14 @@ func (s Store) DeleteKV(ctx context.Context, namespace, name, key string) (there
 }
 
 // KVKeys implements store.SessionStore.
-func (s Store) KVKeys(ctx context.Context, namespace, name string, q store.KeyQuery) (page *store.KeyPage, err error) {
+func (s Store) KVKeys(ctx context.Context, ns store.Namespace, name string, q store.KeyQuery) (page *store.KeyPage, err error) {
 	q.Limit = sqldb.PageSize(q.Limit)
 	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		page, err = keyPage(ctx, c, q, queries.KVKeys, namespace, name, q.After, q.Prefix, afterPrefix(q.Prefix), s.DB.Now(), q.Limit+1)
+		page, err = keyPage(ctx, c, q, queries.KVKeys, ns.Name, name, ns.UID, ns.UID, q.After, q.Prefix, afterPrefix(q.Prefix), s.DB.Now(), q.Limit+1)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("keys of store %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("keys of store %s/%s: %w", ns.Name, name, err)
 	}
 	return page, nil
 }
