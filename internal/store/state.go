@@ -205,6 +205,8 @@ type LifecycleEvent struct {
 	RunID      string // of a session
 	Reason     string // of the end: the run's status, or why the thread was destroyed
 	CreatedAt  int64
+	// NamespaceUID is that of the thread's namespace; "" when it is not known.
+	NamespaceUID string
 }
 
 // LifecycleQuery selects entries of the feed.
@@ -213,6 +215,13 @@ type LifecycleQuery struct {
 	After     LifecycleCursor
 	Latest    bool // return only the cursor of the feed's end
 	Limit     int  // 100 when 0
+	// NamespaceUID leaves out the entries of other namespaces of the same name; "" leaves out none.
+	NamespaceUID string
+}
+
+// Selects reports whether the query is for an entry, wherever it is in the feed.
+func (q *LifecycleQuery) Selects(e *LifecycleEvent) bool {
+	return q.Namespace == "" || e.Namespace == q.Namespace && (q.NamespaceUID == "" || e.NamespaceUID == "" || e.NamespaceUID == q.NamespaceUID)
 }
 
 // LifecyclePage is a part of the feed. Next is where to continue. Unsettled reports that there are later entries which
@@ -229,6 +238,8 @@ type UsageQuery struct {
 	Subtree   bool
 	Namespace string
 	Agent     string
+	// NamespaceUID leaves out the sums of other namespaces of the same name; "" leaves out none.
+	NamespaceUID string
 }
 
 // UsageSum is the sum of what ended runs used.

@@ -51,7 +51,7 @@ type Thread struct {
 	IdleExpiry      int64  // in microseconds; 0 = never (THR-07)
 	RetainedAt      int64  // since when it has had no Thread object (THR-09)
 	Deleting        bool   // its object was deleted, and it is about to be purged or retained: no replica works on it
-	NamespaceUID    string // of the namespace whose the retained data is; "" when it is not known, or not retained
+	NamespaceUID    string // of the namespace that it belongs to; "" when that is not known
 	Waits           string // for room in a quota of its namespace, for people; "" when it does not (K8S-11)
 	Parked          bool   // inbox items wait until a user's message or Continue (MSG-08)
 

@@ -94,7 +94,7 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		ops = append(ops, &store.PutRelationship{R: *n.Related})
 	}
 	if n.WithoutObject {
-		ops = append(ops, &store.Retain{})
+		ops = append(ops, &store.Retain{NamespaceUID: n.NamespaceUID})
 	}
 	t, created, err = s.store.CreateThread(n.Telemetry.With(ctx), n.Thread, ops...)
 	if errors.Is(err, store.ErrNoContents) { // an attachment was replaced or removed in the meantime

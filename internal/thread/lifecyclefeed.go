@@ -81,6 +81,14 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 			}
 		})()
 		q := store.LifecycleQuery{Namespace: o.Namespace, After: after, Latest: o.Latest, Limit: lifecyclePage}
+		if o.Namespace != "" {
+			ns, err := s.known(ctx, store.Namespace{Name: o.Namespace})
+			if err != nil {
+				yield(LifecycleEvent{}, err)
+				return
+			}
+			q.NamespaceUID = ns.UID
+		}
 		for {
 			page, err := s.store.Lifecycle(ctx, q)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,6 +116,7 @@ var _ = Describe("The thread controller", func() {
 
 	It("stores a new thread with its first message, once, behind a finalizer", Label("THR-03"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
+		Expect(e.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace, UID: "uid-7"}})).To(Succeed())
 		t := newThread(ctx, "t", func(t *skeinv1.Thread) {
 			t.Spec.Message, t.Spec.Title, t.Spec.UserID, t.Spec.TaskID = "hello", "Greeting", "ada", "task-7"
 			t.Spec.Arguments = &runtime.RawExtension{Raw: []byte(`{"n":1}`)}
@@ -125,7 +127,7 @@ var _ = Describe("The thread controller", func() {
 		Expect(t.Labels).To(HaveKeyWithValue(skeinv1.LabelThreadID, string(t.UID)))
 		row, err := e.Store.Thread(ctx, string(t.UID))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(*row).To(And(HaveField("Name", "t"), HaveField("Namespace", Namespace), HaveField("Agent", "a"), HaveField("Title", "Greeting"),
+		Expect(*row).To(And(HaveField("Name", "t"), HaveField("Namespace", Namespace), HaveField("NamespaceUID", "uid-7"), HaveField("Agent", "a"), HaveField("Title", "Greeting"),
 			HaveField("UserID", "ada"), HaveField("TaskID", "task-7"), HaveField("Arguments", MatchJSON(`{"n":1}`)), HaveField("Queued", int64(1))))
 		e.Clock.Step(100 * time.Millisecond) // the first status waits for a short run
 		Reconcile(ctx, r, t)

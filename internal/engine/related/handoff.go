@@ -150,7 +150,7 @@ func (s *Service) prepare(ctx context.Context, origin *store.Thread, id, name st
 	}
 	n := thread.NewThread{
 		Thread: store.Thread{
-			ID: id, Namespace: origin.Namespace, Name: name, Agent: agent.Name, UserID: origin.UserID, TaskID: origin.TaskID, Title: h.Title,
+			ID: id, Namespace: origin.Namespace, NamespaceUID: origin.NamespaceUID, Name: name, Agent: agent.Name, UserID: origin.UserID, TaskID: origin.TaskID, Title: h.Title,
 		},
 		Message: firstMessage(origin, &h, summary), AttachFrom: origin.ID, Attachments: h.Files,
 		Told: s.opts.Told(ctx, origin.Namespace, agent.Name), WithoutObject: true,

@@ -75,7 +75,7 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 	h := &txn.Head{ID: n.ID, Namespace: n.Namespace, TerminatedAt: n.TerminatedAt, ParentID: n.ParentID, Fresh: true, Second: second, SecondBefore: second, Run: txn.LastRun{Known: true}}
 	if err := t.Row(t.Ctx, queries.InsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.Agent, n.Agent, n.UserID, n.TaskID, n.Title,
 		sqldb.NullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
-		n.TerminatedReason, n.RegistryStatus, env.JoinNames(n.ScopedEnv), fields}, &h.Key); err != nil {
+		n.TerminatedReason, n.RegistryStatus, env.JoinNames(n.ScopedEnv), fields, n.NamespaceUID}, &h.Key); err != nil {
 		return err
 	}
 	if err := t.Write(t.Ctx, queries.InsertHead, h.Key, h.Namespace, t.Now, second); err != nil {

@@ -246,7 +246,7 @@ func describeLife(e *env) {
 			e.apply(ctx, other, &store.Condemn{})
 			Expect(e.store.RetainedBefore(ctx, 0, 10)).To(HaveExactElements(HaveField("ID", other)), "its purge was interrupted")
 			Expect(adopt("ns-1")).To(Succeed())
-			Expect(e.info(ctx, id)).To(HaveValue(And(HaveField("NamespaceUID", ""), HaveField("RetainedAt", BeZero()))))
+			Expect(e.info(ctx, id)).To(HaveValue(And(HaveField("NamespaceUID", "ns-1"), HaveField("RetainedAt", BeZero()))))
 			Expect(e.store.RetainedBefore(ctx, e.now(), 10)).To(HaveExactElements(HaveField("ID", other)))
 		})
 

@@ -22,7 +22,7 @@ var (
 		"RootID": "that of the parent", "Depth": "one more than the parent's",
 		"OriginID": "by Fork", "ForkIndex": "by Fork",
 		"TerminatedAt": "by Terminate", "TerminatedReason": "by Terminate", "ArchivedAt": "by UpdateThread",
-		"DestroyedAt": "by Destroy", "DestroyedReason": "by Destroy", "RetainedAt": "by Retain", "NamespaceUID": "by Retain", "ObjectUID": "by Adopt",
+		"DestroyedAt": "by Destroy", "DestroyedReason": "by Destroy", "RetainedAt": "by Retain", "ObjectUID": "by Adopt",
 		"Deleting": "by MarkDeleted", "Waits": "by AwaitQuota", "Parked": "by Park",
 		"Version": "counted", "Messages": "counted", "Queued": "counted", "LastSeq": "counted", "Appended": "counted", "Diff": "counted",
 		"LastActivityAt": "the time of a change", "UserActivityAt": "the time of a message",

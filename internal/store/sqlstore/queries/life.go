@@ -19,10 +19,10 @@ const (
 	Destroyed = `UPDATE thread SET destroyed_at = ?, destroyed_reason = ? WHERE key = ?`
 
 	SetRetained = `UPDATE thread SET retained_at = ?, namespace_uid = ?, restored = '' WHERE key = ?`
-	Adopt       = `UPDATE thread SET object_uid = ?, namespace_uid = '', retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
+	Adopt       = `UPDATE thread SET object_uid = ?, namespace_uid = ?, retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
 		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
 	// AdoptRestored keeps everything as it was in the backup.
-	AdoptRestored   = `UPDATE thread SET object_uid = ?, namespace_uid = '', retained_at = 0, name = ? WHERE key = ?`
+	AdoptRestored   = `UPDATE thread SET object_uid = ?, namespace_uid = ?, retained_at = 0, name = ? WHERE key = ?`
 	Owner           = `SELECT id, object_uid, namespace_uid, retained_at, title, restored FROM thread WHERE key = ?`
 	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
 	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status IN ('pending', 'queued', 'running')`

@@ -2,10 +2,10 @@ package queries
 
 // The lifecycle feed. The casts are for databases that take a parameter of a SELECT as text.
 const (
-	LifecycleColumns = `l.seq, l.namespace, l.type, l.thread_id, l.thread_name, l.agent, l.run_id, l.reason, l.created_at`
+	LifecycleColumns = `l.seq, l.namespace, l.namespace_uid, l.type, l.thread_id, l.thread_name, l.agent, l.run_id, l.reason, l.created_at`
 
-	LogLifecycle = `INSERT INTO lifecycle (namespace, type, thread_id, thread_name, agent, run_id, reason, created_at)
-		SELECT t.namespace, CAST(? AS TEXT), t.id, t.name, CASE WHEN CAST(? AS TEXT) = '' THEN t.agent ELSE CAST(? AS TEXT) END,
+	LogLifecycle = `INSERT INTO lifecycle (namespace, namespace_uid, type, thread_id, thread_name, agent, run_id, reason, created_at)
+		SELECT t.namespace, t.namespace_uid, CAST(? AS TEXT), t.id, t.name, CASE WHEN CAST(? AS TEXT) = '' THEN t.agent ELSE CAST(? AS TEXT) END,
 			CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)
 		FROM thread t WHERE t.key = ?`
 	// With one writer, entries are committed in the order of their numbers.

@@ -13,8 +13,8 @@ const (
 	Thread       = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.id = ?`
 	Children     = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
 	InsertThread = `INSERT INTO thread (id, namespace, name, agent, origin_agent, declared_agent, user_id, task_id, title, arguments, created_at,
-		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, archived_at, fields)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) RETURNING key`
+		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, archived_at, fields, namespace_uid)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?) RETURNING key`
 	Lineage      = `SELECT root_id, depth, terminated_at FROM thread WHERE id = ?`
 	ThreadKey    = `SELECT key FROM thread WHERE id = ?`
 	UpdateThread = `UPDATE thread SET title = ?, registry_status = ?, archived_at = ?, fields = ? WHERE key = ?`

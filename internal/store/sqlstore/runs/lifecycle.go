@@ -48,7 +48,7 @@ func readFeed(ctx context.Context, c *sqldb.Conn, q store.LifecycleQuery, page *
 		if err := c.Rows(ctx, query, args, func(scan sqldb.Scanner) error {
 			var e store.LifecycleEvent
 			var settled int64
-			if err := scan(&e.Cursor.Tick, &settled, &e.Cursor.Seq, &e.Namespace, &e.Type, &e.ThreadID, &e.ThreadName, &e.Agent,
+			if err := scan(&e.Cursor.Tick, &settled, &e.Cursor.Seq, &e.Namespace, &e.NamespaceUID, &e.Type, &e.ThreadID, &e.ThreadName, &e.Agent,
 				&e.RunID, &e.Reason, &e.CreatedAt); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func readFeed(ctx context.Context, c *sqldb.Conn, q store.LifecycleQuery, page *
 				return nil
 			}
 			page.Next = e.Cursor
-			if q.Namespace == "" || e.Namespace == q.Namespace {
+			if q.Selects(&e) {
 				page.Events = append(page.Events, e)
 			}
 			return nil

@@ -56,6 +56,9 @@ func PurgeUsage(t *txn.Tx, id, rootID string) error {
 			return err // the purge of the root folds it
 		}
 	}
+	if _, err := t.Exec(t.Ctx, queries.OwnUsage, rootID, rootID); err != nil {
+		return err
+	}
 	if err := t.Write(t.Ctx, queries.FoldUsage, rootID); err != nil {
 		return err
 	}
@@ -88,14 +91,14 @@ func AddOpen(t *txn.Tx, h *txn.Head) error {
 
 // Usage implements store.SessionStore.
 func (s Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum, error) {
-	query, args := queries.UsageOfNamespace, []any{q.Namespace}
+	query, args := queries.UsageOfNamespace, []any{q.Namespace, q.NamespaceUID, q.NamespaceUID}
 	switch {
 	case q.ThreadID != "" && q.Subtree:
 		query, args = queries.UsageOfTree, []any{q.ThreadID}
 	case q.ThreadID != "":
 		query, args = queries.UsageOfThread, []any{q.ThreadID}
 	case q.Agent != "":
-		query, args = queries.UsageOfAgent, []any{q.Namespace, q.Agent}
+		query, args = queries.UsageOfAgent, []any{q.Namespace, q.NamespaceUID, q.NamespaceUID, q.Agent}
 	}
 	var u store.UsageSum
 	ctx = sqldb.Long(ctx)

@@ -1,6 +1,7 @@
 package threads
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -174,12 +175,12 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 		return err
 	}
 	if restored != "" {
-		return adoptRestored(t, h, op)
+		return adoptRestored(t, h, op, within)
 	}
 	if op.Title != "" {
 		title = op.Title
 	}
-	if _, err := t.Exec(t.Ctx, queries.Adopt, op.ObjectUID, op.Name, op.Agent, op.Agent, title, h.Key); err != nil {
+	if _, err := t.Exec(t.Ctx, queries.Adopt, op.ObjectUID, cmp.Or(op.NamespaceUID, within), op.Name, op.Agent, op.Agent, title, h.Key); err != nil {
 		return err
 	}
 	h.ParentID = ""
@@ -191,8 +192,8 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 
 // adoptRestored gives a thread of a backup its new object. It is what it was: the child of its parent, with the agent that it had, and
 // in the middle of its run. Its idle expiry counts from now.
-func adoptRestored(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
-	if _, err := t.Exec(t.Ctx, queries.AdoptRestored, op.ObjectUID, op.Name, h.Key); err != nil {
+func adoptRestored(t *txn.Tx, h *txn.Head, op *store.Adopt, within string) error {
+	if _, err := t.Exec(t.Ctx, queries.AdoptRestored, op.ObjectUID, cmp.Or(op.NamespaceUID, within), op.Name, h.Key); err != nil {
 		return err
 	}
 	if h.Life.IdleExpiry > 0 && h.Life.ExpiresAt.Valid {

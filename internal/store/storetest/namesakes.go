@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// describeNamesakes describes what goes by the name of a namespace when another namespace has had the name before.
+func describeNamesakes(e *env) {
+	const agent = "helper"
+	// threadOf creates a thread in a namespace.
+	threadOf := func(ctx context.Context, ns store.Namespace, id, parent string) string {
+		GinkgoHelper()
+		_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: ns.Name, NamespaceUID: ns.UID, Name: id, Agent: agent, ParentID: parent, Reference: id})
+		Expect(err).NotTo(HaveOccurred())
+		return id
+	}
+	ran := func(ctx context.Context, thread string, tokens int) {
+		GinkgoHelper()
+		r := store.Run{ID: "sess_" + thread, Agent: agent, Status: store.RunRunning, StartedAt: e.now()}
+		e.apply(ctx, thread, &store.PutRun{Run: r})
+		r.Status, r.EndedAt, r.Usage = store.RunSucceeded, e.now(), fmt.Appendf(nil, `{"inputTokens":%d}`, tokens)
+		e.apply(ctx, thread, &store.PutRun{Run: r})
+	}
+	purge := func(ctx context.Context, thread string) {
+		GinkgoHelper()
+		_, err := e.store.PurgeThread(ctx, thread)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	used := func(ctx context.Context, ns store.Namespace) string {
+		GinkgoHelper()
+		u, err := e.store.Usage(ctx, store.UsageQuery{Namespace: ns.Name, NamespaceUID: ns.UID})
+		Expect(err).NotTo(HaveOccurred())
+		of, err := e.store.Usage(ctx, store.UsageQuery{Namespace: ns.Name, NamespaceUID: ns.UID, Agent: agent})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(of).To(Equal(u))
+		return fmt.Sprintf("%d in %d", u.InputTokens, u.Threads)
+	}
+	anyone, first, second := store.Namespace{Name: "door"}, store.Namespace{Name: "door", UID: "uid-1"}, store.Namespace{Name: "door", UID: "uid-2"}
+
+	Describe("namespaces of one name", func() {
+		It("have sums of usage of their own, also of threads that are gone", Label("LOG-03"), func(ctx SpecContext) {
+			ran(ctx, threadOf(ctx, anyone, "unknown", ""), 1)
+			root := threadOf(ctx, first, "first", "")
+			ran(ctx, root, 10)
+			child := threadOf(ctx, first, "child", root)
+			ran(ctx, child, 100)
+			kept := threadOf(ctx, first, "kept", "")
+			ran(ctx, kept, 1000)
+			Expect(used(ctx, first)).To(Equal("1111 in 4"))
+			Expect(used(ctx, second)).To(Equal("1 in 1"))
+			purge(ctx, child)
+			purge(ctx, root)
+			Expect(used(ctx, first)).To(Equal("1111 in 4"), "what threads used that are gone")
+			Expect(used(ctx, second)).To(Equal("1 in 1"))
+			ran(ctx, threadOf(ctx, second, "second", ""), 10_000)
+			ran(ctx, threadOf(ctx, second, "stays", ""), 100_000)
+			purge(ctx, "second")
+			purge(ctx, kept) // after the namespace is gone, as of retained data that is old
+			for range 2 {
+				Expect(used(ctx, first)).To(Equal("1111 in 4"))
+				Expect(used(ctx, second)).To(Equal("110001 in 3"))
+				Expect(used(ctx, anyone)).To(Equal("111111 in 6"))
+				purge(ctx, "unknown")
+			}
+		})
+
+		It("have lifecycle events of their own", Label("STA-06"), func(ctx SpecContext) {
+			purge(ctx, threadOf(ctx, first, "first", ""))
+			threadOf(ctx, second, "second", "")
+			threadOf(ctx, anyone, "unknown", "")
+			read := func(ns store.Namespace) (all []string) {
+				GinkgoHelper()
+				Eventually(func() bool { // an earlier transaction may still be in progress
+					page, err := e.store.Lifecycle(ctx, store.LifecycleQuery{Namespace: ns.Name, NamespaceUID: ns.UID})
+					Expect(err).NotTo(HaveOccurred())
+					all = nil
+					for _, ev := range page.Events {
+						all = append(all, ev.ThreadName+" "+ev.Type)
+					}
+					return page.Unsettled
+				}).Should(BeFalse())
+				return all
+			}
+			Expect(read(first)).To(Equal([]string{"first thread.created", "first thread.destroyed", "unknown thread.created"}))
+			Expect(read(second)).To(Equal([]string{"second thread.created", "unknown thread.created"}))
+			Expect(read(anyone)).To(HaveLen(4))
+			Expect(read(store.Namespace{})).To(HaveLen(4), "all namespaces")
+		})
+	})
+}
