@@ -48,6 +48,8 @@ type BackupSummary struct {
 type Restore struct {
 	ID        string // of the backup
 	Namespace string // that the rows go to
+	// NamespaceUID is that of the namespace; "" when it is not known.
+	NamespaceUID string
 }
 
 // RestoreState says how far a restore has come.
@@ -73,9 +75,9 @@ func (e *MissingContentsError) Error() string {
 // The rows of a restore arrive in any number of calls, threads first. They are not visible until FinishRestore, which makes them all
 // visible in one transaction, as threads without an object. Rows of ScheduledEffects wait for BindEffects. Every call can be repeated.
 type BackupStore interface {
-	// Backup calls emit for each row of a namespace. All are read at one moment. Threads that are being purged are left out.
+	// Backup calls emit for each row of a namespace, and none of another one of the same name. All are read at one moment. Threads that are being purged are left out.
 	// It fails with ErrRemoving, before it emits anything, while messages are being removed.
-	Backup(ctx context.Context, namespace string, emit func(BackupRow) error) (*BackupSummary, error)
+	Backup(ctx context.Context, ns Namespace, emit func(BackupRow) error) (*BackupSummary, error)
 	// HoldContents keeps objects that nothing refers to any more in the bucket for a while, because a backup reads them. A ttl of 0
 	// ends the hold.
 	HoldContents(ctx context.Context, id string, ttl time.Duration) error

@@ -66,7 +66,11 @@ func (b *Backup) Close() {
 
 // Rows calls emit for each row of the namespace, all read at one moment.
 func (b *Backup) Rows(ctx context.Context, namespace string, emit func(store.BackupRow) error) (*store.BackupSummary, error) {
-	return b.svc.store.Backup(ctx, namespace, emit)
+	ns, err := b.svc.Known(ctx, store.Namespace{Name: namespace})
+	if err != nil {
+		return nil, err
+	}
+	return b.svc.store.Backup(ctx, ns, emit)
 }
 
 // Contents copies the contents of a digest.

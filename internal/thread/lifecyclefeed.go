@@ -82,7 +82,7 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 		})()
 		q := store.LifecycleQuery{Namespace: o.Namespace, After: after, Latest: o.Latest, Limit: lifecyclePage}
 		if o.Namespace != "" {
-			ns, err := s.known(ctx, store.Namespace{Name: o.Namespace})
+			ns, err := s.Known(ctx, store.Namespace{Name: o.Namespace})
 			if err != nil {
 				yield(LifecycleEvent{}, err)
 				return

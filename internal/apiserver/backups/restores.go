@@ -43,11 +43,12 @@ const (
 
 var backupID = regexp.MustCompile(`^[0-9a-z-]{1,64}$`)
 
-func restoreOf(c *call.Call, id string) (store.Restore, error) {
+func (h *Restores) restoreOf(c *call.Call, id string) (store.Restore, error) {
 	if !backupID.MatchString(id) {
 		return store.Restore{}, status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", fmt.Sprintf("%q is not the id of a backup: use that of its manifest", id))
 	}
-	return store.Restore{ID: id, Namespace: c.Namespace}, nil
+	ns, err := h.Threads.Known(c.Context(), store.Namespace{Name: c.Namespace})
+	return store.Restore{ID: id, Namespace: ns.Name, NamespaceUID: ns.UID}, err
 }
 
 // explained turns what is wrong with a backup into a Status.
@@ -77,7 +78,7 @@ func (h *Restores) Begin(c *call.Call) error {
 	if err := call.DecodeStrict("restore", body, &plan); err != nil {
 		return err
 	}
-	r, err := restoreOf(c, plan.Backup)
+	r, err := h.restoreOf(c, plan.Backup)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (h *Restores) body(c *call.Call, limit int64) ([]byte, error) {
 
 // Rows answers POST restores/{backup}/rows.
 func (h *Restores) Rows(c *call.Call) error {
-	r, err := restoreOf(c, c.Name)
+	r, err := h.restoreOf(c, c.Name)
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Contents answers PUT restores/{backup}/contents/{digest}.
 func (h *Restores) Contents(c *call.Call) error {
-	r, err := restoreOf(c, c.Name)
+	r, err := h.restoreOf(c, c.Name)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (h *Restores) Contents(c *call.Call) error {
 
 // Finish answers POST restores/{backup}/finish: all threads of the restore become visible at once, retained and without an object.
 func (h *Restores) Finish(c *call.Call) error {
-	r, err := restoreOf(c, c.Name)
+	r, err := h.restoreOf(c, c.Name)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (h *Restores) Finish(c *call.Call) error {
 
 // Effects answers POST restores/{backup}/effects: it gives the restored firings and schedules to the new ScheduledEffects.
 func (h *Restores) Effects(c *call.Call) error {
-	r, err := restoreOf(c, c.Name)
+	r, err := h.restoreOf(c, c.Name)
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (h *Restores) objects(c *call.Call, effects map[string]string) error {
 
 // Abandon answers DELETE restores/{backup}: it removes what is not visible yet.
 func (h *Restores) Abandon(c *call.Call) error {
-	r, err := restoreOf(c, c.Name)
+	r, err := h.restoreOf(c, c.Name)
 	if err != nil {
 		return err
 	}

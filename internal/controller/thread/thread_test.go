@@ -88,7 +88,7 @@ var _ = Describe("The thread controller", func() {
 		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: id, Namespace: Namespace, Name: "t", Agent: "a", Title: "since found"}, &store.Handoff{Agent: "b", By: store.HandoffByTool}, &store.PutRun{Run: store.Run{ID: "r", Agent: "b", Status: store.RunWaiting}})
 		Expect(err).NotTo(HaveOccurred())
 		var rows []store.BackupRow
-		sum, err := e.Store.Backup(ctx, Namespace, func(r store.BackupRow) error { rows = append(rows, r); return nil })
+		sum, err := e.Store.Backup(ctx, store.Namespace{Name: Namespace}, func(r store.BackupRow) error { rows = append(rows, r); return nil })
 		Expect(err).NotTo(HaveOccurred())
 		_, err = e.Store.PurgeThread(ctx, id)
 		Expect(err).NotTo(HaveOccurred())

@@ -33,6 +33,7 @@ func DescribeBackup(name string, long bool, tables iter.Seq[string], from, to fu
 		b.describeSteps()
 		b.describeEffects()
 		b.describeForeign()
+		b.describeNamesake()
 	})
 }
 
@@ -51,8 +52,13 @@ type copied struct {
 
 func (b *backups) read(ctx context.Context, e *env, namespace string) copied {
 	GinkgoHelper()
+	return b.readOf(ctx, e, store.Namespace{Name: namespace})
+}
+
+func (b *backups) readOf(ctx context.Context, e *env, ns store.Namespace) copied {
+	GinkgoHelper()
 	var c copied
-	sum, err := e.store.Backup(ctx, namespace, func(r store.BackupRow) error {
+	sum, err := e.store.Backup(ctx, ns, func(r store.BackupRow) error {
 		r.Data = slices.Clone(r.Data)
 		c.rows = append(c.rows, r)
 		return nil

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -92,5 +94,54 @@ func describeNamesakes(e *env) {
 			Expect(read(anyone)).To(HaveLen(4))
 			Expect(read(store.Namespace{})).To(HaveLen(4), "all namespaces")
 		})
+	})
+}
+
+// describeNamesake describes the backup of a namespace whose name others have had.
+func (b *backups) describeNamesake() {
+	It("has nothing of an earlier namespace of the same name, and belongs to the namespace that it is restored into", func(ctx SpecContext) {
+		anyone, first, second := store.Namespace{Name: "default"}, store.Namespace{Name: "default", UID: "uid-1"}, store.Namespace{Name: "default", UID: "uid-2"}
+		put := func(s store.Store, ns store.Namespace, key string) {
+			GinkgoHelper()
+			Expect(s.SetKV(ctx, ns, "s", store.KVEntry{Key: key, Value: fmt.Appendf(nil, "%q", key+" of "+ns.UID)})).To(Succeed())
+		}
+		kept := func(id, uid string) {
+			GinkgoHelper()
+			_, _, err := b.source.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "default", NamespaceUID: uid, Name: id, Agent: "helper"}, putFile("/"+id, byte(len(id))))
+			Expect(err).NotTo(HaveOccurred())
+			run := store.Run{ID: "sess_" + id, Agent: "helper", Status: store.RunSucceeded, Usage: json.RawMessage(`{"inputTokens":1}`)}
+			b.source.apply(ctx, id, &store.PutRun{Run: run})
+			b.source.apply(ctx, id, &store.Retain{NamespaceUID: uid})
+		}
+		put(b.source.store, anyone, "unknown")
+		put(b.source.store, first, "earlier")
+		put(b.source.store, second, "new")
+		kept("earlier-thread", first.UID)
+		kept("new", second.UID)
+		b.source.threadIn(ctx, "default")
+		c := b.readOf(ctx, &b.source, second)
+		Expect(c.sum.Rows).To(And(HaveKeyWithValue("kv_service", BeEquivalentTo(2)), HaveKeyWithValue("thread", BeEquivalentTo(2)), HaveKeyWithValue("usage_sum", BeEquivalentTo(1))))
+		Expect(c.sum.Contents).To(HaveLen(1))
+		for _, r := range c.rows {
+			Expect(string(r.Data)).NotTo(ContainSubstring("earlier"))
+		}
+		Expect(b.read(ctx, &b.source, "default").sum.Rows).To(HaveKeyWithValue("thread", BeEquivalentTo(3)), "whoever names one that is gone gets all")
+
+		target := b.target.store
+		put(target, store.Namespace{Name: "default", UID: "uid-0"}, "new") // is to be removed
+		b.restore.NamespaceUID = "uid-3"
+		b.send(ctx, c)
+		b.finish(ctx, c)
+		third := store.Namespace{Name: "default", UID: "uid-3"}
+		for _, key := range []string{"unknown", "new"} {
+			v, err := target.GetKV(ctx, third, "s", key)
+			Expect(err).NotTo(HaveOccurred(), key)
+			Expect(string(v.Value)).NotTo(ContainSubstring("uid-0"))
+			_, err = target.GetKV(ctx, first, "s", key)
+			Expect(errors.Is(err, store.ErrNotFound)).To(BeTrue(), key)
+		}
+		Expect(target.Usage(ctx, store.UsageQuery{Namespace: "default", NamespaceUID: third.UID})).To(HaveField("InputTokens", BeEquivalentTo(1)))
+		Expect(target.Usage(ctx, store.UsageQuery{Namespace: "default", NamespaceUID: first.UID})).To(HaveField("InputTokens", BeZero()))
+		Expect(b.target.info(ctx, "new").Within("uid-4")).To(BeFalse())
 	})
 }

@@ -26,7 +26,7 @@ func (s Store) SchemaVersion(ctx context.Context) (version int64, err error) {
 }
 
 // Backup implements store.BackupStore. The connection is kept from the first row to the last, however slowly the caller takes them.
-func (s Store) Backup(ctx context.Context, namespace string, emit func(store.BackupRow) error) (*store.BackupSummary, error) {
+func (s Store) Backup(ctx context.Context, ns store.Namespace, emit func(store.BackupRow) error) (*store.BackupSummary, error) {
 	sum := &store.BackupSummary{Rows: map[string]int64{}, At: s.DB.Now()}
 	keys := map[int64]bool{}
 	ctx = sqldb.Long(ctx)
@@ -35,17 +35,18 @@ func (s Store) Backup(ctx context.Context, namespace string, emit func(store.Bac
 			return err
 		}
 		var one int
-		if cut, err := sqldb.Found(c.Row(ctx, queries.BeingCut, []any{namespace}, &one)); err != nil {
+		if cut, err := sqldb.Found(c.Row(ctx, queries.BeingCut, []any{ns.Name}, &one)); err != nil {
 			return err
 		} else if cut {
 			return store.ErrRemoving
 		}
 		for i := range tables {
-			if err := dump(ctx, c, &tables[i], namespace, sum, keys, emit); err != nil {
+			if err := dump(ctx, c, &tables[i], ns, sum, keys, emit); err != nil {
 				return fmt.Errorf("table %s: %w", tables[i].name, err)
 			}
 		}
-		return c.Rows(ctx, queries.ContentsOfNamespace, []any{namespace}, func(scan sqldb.Scanner) error {
+		of, args := belongs("t", ns)
+		return c.Rows(ctx, queries.ContentsOf(of), args, func(scan sqldb.Scanner) error {
 			var b store.BackupContents
 			err := scan(&b.Digest, &b.Object, &b.Size)
 			sum.Contents = append(sum.Contents, b)
@@ -53,7 +54,7 @@ func (s Store) Backup(ctx context.Context, namespace string, emit func(store.Bac
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the rows of namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("read the rows of namespace %s: %w", ns.Name, err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(keys)) {
 		sum.KeyIDs = append(sum.KeyIDs, uint32(id))
@@ -62,11 +63,11 @@ func (s Store) Backup(ctx context.Context, namespace string, emit func(store.Bac
 }
 
 // dump emits the rows of one table.
-func dump(ctx context.Context, c *sqldb.Conn, t *table, namespace string, sum *store.BackupSummary, keys map[int64]bool, emit func(store.BackupRow) error) error {
+func dump(ctx context.Context, c *sqldb.Conn, t *table, ns store.Namespace, sum *store.BackupSummary, keys map[int64]bool, emit func(store.BackupRow) error) error {
 	row := newRow(t)
 	read := func(remnants bool) error {
-		query, n := t.selection(remnants)
-		return c.Rows(ctx, query, slices.Repeat([]any{namespace}, n), func(scan sqldb.Scanner) error {
+		query, args := t.selection(remnants, ns)
+		return c.Rows(ctx, query, args, func(scan sqldb.Scanner) error {
 			data, err := row.read(scan)
 			if err != nil {
 				return err

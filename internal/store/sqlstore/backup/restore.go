@@ -159,11 +159,14 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 		}
 	}
 	d.set("namespace", r.Namespace)
+	if d.table.owned() {
+		d.columns, d.values = append(d.columns, column{name: "namespace_uid", kind: text}), append(d.values, r.NamespaceUID)
+	}
 	switch d.table.name {
 	case "thread":
 		d.set("namespace", staging(r))
 		d.set("restored", "")
-		d.set("namespace_uid", "") // of the namespace in the backup
+		d.set("namespace_uid", r.NamespaceUID)
 		d.set("waits", "")
 		if strings.HasPrefix(d.text("id"), remnant) {
 			d.set("terminated_reason", "")

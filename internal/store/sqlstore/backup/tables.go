@@ -4,6 +4,9 @@ package backup
 import (
 	"fmt"
 	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 )
 
 // scope says which rows of a table belong to a namespace, and when a restore writes them.
@@ -43,6 +46,9 @@ type table struct {
 	order   string // of the rows; "" for any
 	// remnants are also read: messages that forks read of threads that are gone.
 	remnants bool
+	// key are the columns that, with the namespace, are the primary key of rows that belong to the namespace with a UID. A backup does not
+	// have the UID. Other rows have none.
+	key []string
 }
 
 // tables are the tables that a backup has, in the order in which it has them. A test compares the columns with those of both databases.
@@ -73,9 +79,9 @@ var tables = []table{
 	define("thread_head", heads, "", `thread:k namespace:t version:i last_seq:i counts:t queued:i waiting:i running:i work_since:I last_activity_at:i
 		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`),
 	define("child_task", ofNamespace, "", `id:t parent_id:n reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
-	define("kv_service", ofNamespace, "", `namespace:t store:t key:t expires_at:i updated_at:i value:t`),
+	define("kv_service", ofNamespace, "", `namespace:t store:t key:t expires_at:i updated_at:i value:t`).withOwner("store", "key"),
 	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:n parent_id:n root_id:n purged:i runs:i turns:i input_tokens:i output_tokens:i
-		cached_tokens:i reasoning_tokens:i cost:f duration_ms:i threads:i`),
+		cached_tokens:i reasoning_tokens:i cost:f duration_ms:i threads:i`).withOwner("agent", "thread_id"),
 	define("effect_args", arguments, "", `id:t thread_id:t args:t created_at:i`),
 	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i`),
 	define("effect_skip", ofEffects, "", `effect_id:t due:i until:i thread_id:n count:i reason:t detail:t recorded_at:i`),
@@ -136,6 +142,20 @@ func (t table) withRemnants() table {
 	return t
 }
 
+// withOwner says that rows belong to the namespace with a UID. Those of the new one get it when they are restored.
+func (t table) withOwner(key ...string) table {
+	t.key = key
+	return t
+}
+
+// owned reports whether rows belong to the namespace with a UID.
+func (t *table) owned() bool { return t.key != nil }
+
+// eviction returns the statement that removes a row of an earlier namespace of the same name. It takes the name, the key and the UID.
+func (t *table) eviction() string {
+	return "DELETE FROM " + t.name + " WHERE namespace = ? AND " + strings.Join(t.key, " = ? AND ") + " = ? AND namespace_uid NOT IN ('', ?)"
+}
+
 // byName finds a table; nil when no backup has it.
 func byName(name string) *table {
 	for i := range tables {
@@ -165,8 +185,19 @@ func idOf(alias string) string {
 	return "CASE WHEN " + alias + ".terminated_reason = 'Purged' THEN '" + remnant + "' || " + alias + ".id ELSE " + alias + ".id END"
 }
 
-// selection returns the query for the rows of a namespace, with the number of times that it takes the namespace.
-func (t *table) selection(remnants bool) (query string, namespaces int) {
+// belongs returns the condition that a row of thread belongs to a namespace, with its arguments. Retained data of another namespace of the
+// same name does not.
+func belongs(alias string, ns store.Namespace) (cond string, args []any) {
+	cond, args = " "+alias+".namespace = ?", []any{ns.Name}
+	if ns.UID != "" {
+		foreign, uids := queries.Foreign(alias, []string{ns.UID})
+		cond, args = cond+" AND NOT ("+foreign+")", append(args, uids...)
+	}
+	return cond, args
+}
+
+// selection returns the query for the rows of a namespace, with its arguments.
+func (t *table) selection(remnants bool, ns store.Namespace) (query string, args []any) {
 	names := make([]string, len(t.columns))
 	for i, c := range t.columns {
 		switch {
@@ -178,8 +209,9 @@ func (t *table) selection(remnants bool) (query string, namespaces int) {
 			names[i] = "x." + c.name
 		}
 	}
-	const living = " t.namespace = ? AND t.terminated_reason <> 'Purged'"
-	from, where, n := " FROM "+t.name+" x", "", 1
+	from, where := " FROM "+t.name+" x", ""
+	living, args := belongs("t", ns)
+	living += " AND t.terminated_reason <> 'Purged'"
 	switch {
 	case t.scope == threadRows:
 		from = " FROM thread x JOIN thread t ON t.key = x.key"
@@ -191,21 +223,25 @@ func (t *table) selection(remnants bool) (query string, namespaces int) {
 		from += " JOIN thread t ON t.id = x.thread_id"
 		where = living
 	case t.name == "effect_skip", t.name == "effect_fired", t.name == "effect_request":
-		where = " x.effect_id IN (SELECT s.effect_id FROM effect_schedule s WHERE s.namespace = ?)"
+		where, args = " x.effect_id IN (SELECT s.effect_id FROM effect_schedule s WHERE s.namespace = ?)", []any{ns.Name}
 	case t.name == "child_task":
 		from += " JOIN thread t ON t.id = x.parent_id"
-		where, n = " x.namespace = ? AND"+living, 2
+		where, args = " x.namespace = ? AND"+living, append([]any{ns.Name}, args...)
+	case t.owned():
+		where, args = " x.namespace = ?"+queries.OfNamespace, []any{ns.Name, ns.UID, ns.UID}
 	default:
-		where = " x.namespace = ?"
+		where, args = " x.namespace = ?", []any{ns.Name}
 	}
 	if remnants {
-		where = ` (t.namespace = '' OR t.terminated_reason = 'Purged') AND t.key IN (SELECT s.source FROM message_segment s JOIN thread r ON r.key = s.thread WHERE r.namespace = ?)`
+		reads, of := belongs("r", ns)
+		where = ` (t.namespace = '' OR t.terminated_reason = 'Purged') AND t.key IN (SELECT s.source FROM message_segment s JOIN thread r ON r.key = s.thread WHERE` + reads + `)`
+		args = of
 	}
 	query = "SELECT " + strings.Join(names, ", ") + from + " WHERE" + where
 	if t.order != "" {
 		query += " ORDER BY " + t.order
 	}
-	return query, n
+	return query, args
 }
 
 // insertion returns the statement that writes a row. Each thread's id is followed by a namespace, which the thread must have.

@@ -105,6 +105,15 @@ func (w *writer) insert(d *decoded) error {
 			args = append(args, staging(w.r))
 		}
 	}
+	if d.table.owned() && w.r.NamespaceUID != "" {
+		key := []any{w.r.Namespace}
+		for _, name := range d.table.key {
+			key = append(key, d.text(name))
+		}
+		if _, err := w.t.Exec(w.t.Ctx, d.table.eviction(), append(key, w.r.NamespaceUID)...); err != nil {
+			return err
+		}
+	}
 	return w.t.Write(w.t.Ctx, d.table.insertion(d.columns), args...)
 }
 

@@ -2,11 +2,8 @@ package queries
 
 // Backup and restore.
 const (
-	SchemaVersion       = `SELECT max(version_id) FROM goose_db_version WHERE is_applied`
-	ContentsOfNamespace = `SELECT c.digest, c.object, c.size FROM contents c WHERE c.size >= 0 AND c.digest IN (SELECT f.digest FROM file f
-		JOIN thread t ON t.key = f.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged') ORDER BY c.digest`
-
-	BeingCut = `SELECT 1 FROM message_cut c JOIN thread t ON t.key = c.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged' LIMIT 1`
+	SchemaVersion = `SELECT max(version_id) FROM goose_db_version WHERE is_applied`
+	BeingCut      = `SELECT 1 FROM message_cut c JOIN thread t ON t.key = c.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged' LIMIT 1`
 
 	EndedHolds   = `DELETE FROM contents_hold WHERE id = ? OR expires_at <= ?`
 	HoldContents = `INSERT INTO contents_hold (id, expires_at) VALUES (?, ?)`
@@ -37,3 +34,9 @@ const (
 
 	OrphanOwner = `SELECT id, object_uid, retained_at FROM thread WHERE key = ?`
 )
+
+// ContentsOf returns the query for the contents of the files of threads, which cond selects as t.
+func ContentsOf(cond string) string {
+	return `SELECT c.digest, c.object, c.size FROM contents c WHERE c.size >= 0 AND c.digest IN (SELECT f.digest FROM file f
+		JOIN thread t ON t.key = f.thread WHERE ` + cond + ` AND t.terminated_reason <> 'Purged') ORDER BY c.digest`
+}
