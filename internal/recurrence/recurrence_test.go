@@ -44,6 +44,17 @@ func texts(times []time.Time) (out []string) {
 }
 
 var _ = Describe("Schedules", Label("EFF-03"), func() {
+	It("are due at no time before the start, however far away that is", func() {
+		p := plan("", "@every 1h")
+		p.Start = at("2500-01-01T00:00:00Z")
+		Expect(texts(p.Upcoming(at("2026-11-01T00:00:00Z"), 2))).To(Equal([]string{"2500-01-01T00:00:00Z", "2500-01-01T01:00:00Z"}))
+		Expect(p.Since(at("2026-11-01T00:00:00Z"), at("2026-11-02T00:00:00Z"), 10)).To(Equal(recurrence.Passed{}))
+	})
+
+	It("end with the last year that can be written", func() {
+		Expect(texts(plan("", "@every 1h").Upcoming(at("9999-12-31T22:30:00Z"), 5))).To(Equal([]string{"9999-12-31T23:00:00Z"}))
+	})
+
 	DescribeTable("are due at", func(zone, schedule, after string, want ...string) {
 		Expect(texts(plan(zone, schedule).Upcoming(at(after), len(want)))).To(Equal(want))
 	},
@@ -56,6 +67,9 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 		Entry("@every", "", "@every 90m", "1970-01-01T00:00:00Z", "1970-01-01T01:30:00Z", "1970-01-01T03:00:00Z"),
 		Entry("@every with an offset", "", "@every 1h/15m", "2026-11-01T00:15:00Z", "2026-11-01T01:15:00Z"),
 		Entry("@every before 1970", "", "@every 1h", "1969-12-31T22:30:00Z", "1969-12-31T23:00:00Z", "1970-01-01T00:00:00Z"),
+		Entry("@every in a time far away", "", "@every 1h", "2500-01-01T00:30:00Z", "2500-01-01T01:00:00Z", "2500-01-01T02:00:00Z"),
+		Entry("@every in a time long ago", "", "@every 1h/15m", "0001-01-01T00:30:00Z", "0001-01-01T01:15:00Z", "0001-01-01T02:15:00Z"),
+		Entry("@every with an interval of centuries", "", "@every 1752000h", "2026-11-01T00:00:00Z", "2169-11-13T00:00:00Z", "2369-09-26T00:00:00Z", "2569-08-08T00:00:00Z"),
 
 		// The clock of Berlin goes from 02:00 to 03:00 on 2027-03-28, and from 03:00 back to 02:00 on 2027-10-31.
 		Entry("a fixed hour in the gap", "Europe/Berlin", "30 2 * * *", "2027-03-27T12:00:00Z", "2027-03-28T01:00:00Z", "2027-03-29T00:30:00Z"),

@@ -2,6 +2,8 @@ package recurrence
 
 import (
 	"fmt"
+	"math"
+	"math/big"
 	"strings"
 	"time"
 )
@@ -63,12 +65,39 @@ func parseEvery(text, rest string) (Schedule, error) {
 
 // Next implements Schedule.
 func (e every) Next(after time.Time) time.Time {
-	since := after.Sub(time.Unix(0, 0)) - e.offset
+	epoch := time.Unix(0, 0)
+	since := after.Sub(epoch)
+	// A Duration has 292 years, and Sub returns the nearest one for what is further away.
+	if since <= math.MinInt64+e.offset || since >= math.MaxInt64-e.interval-e.offset {
+		return e.nextFar(after)
+	}
+	since -= e.offset
 	n := since / e.interval
 	if since < 0 && since%e.interval != 0 {
 		n--
 	}
-	return time.Unix(0, 0).Add((n+1)*e.interval + e.offset).UTC()
+	return epoch.Add((n+1)*e.interval + e.offset).UTC()
+}
+
+// lastYear is the last year that RFC 3339 can write.
+const lastYear = 9999
+
+// nextFar is Next for instants whose distance from 1970 is no Duration.
+func (e every) nextFar(after time.Time) time.Time {
+	const second = int64(time.Second)
+	nanos := func(seconds, rest int64) *big.Int {
+		n := new(big.Int).Mul(big.NewInt(seconds), big.NewInt(second))
+		return n.Add(n, big.NewInt(rest))
+	}
+	interval, offset := big.NewInt(int64(e.interval)), big.NewInt(int64(e.offset))
+	n := nanos(after.Unix(), int64(after.Nanosecond()))
+	n.Div(n.Sub(n, offset), interval) // rounds down
+	n.Add(n.Mul(n.Add(n, big.NewInt(1)), interval), offset)
+	seconds, rest := n.DivMod(n, big.NewInt(second), new(big.Int))
+	if t := time.Unix(seconds.Int64(), rest.Int64()).UTC(); t.Year() <= lastYear {
+		return t
+	}
+	return time.Time{}
 }
 
 // once is the schedule of a single time.
