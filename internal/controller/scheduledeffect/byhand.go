@@ -180,9 +180,12 @@ func (b *batch) backfill(text string) ([]time.Time, error) {
 	if dealt := b.at.Add(-b.jitter); last.After(dealt) {
 		last = dealt
 	}
-	passed := b.plan.Since(first.Add(-time.Nanosecond), last, maxBackfill)
-	if passed.Older > 0 {
-		return nil, fmt.Errorf("the range has %d due times: choose one with at most %d", passed.Older+len(passed.Newest), maxBackfill)
+	// A range may have due times without number, so they are counted no further than is needed.
+	var due []time.Time
+	for at := b.plan.Next(first.Add(-time.Nanosecond)); !at.IsZero() && !at.After(last); at = b.plan.Next(at) {
+		if due = append(due, at); len(due) > maxBackfill {
+			return nil, fmt.Errorf("the range has more than %d due times: choose one with at most so many", maxBackfill)
+		}
 	}
-	return passed.Newest, nil
+	return due, nil
 }

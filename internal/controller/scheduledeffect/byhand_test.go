@@ -258,6 +258,23 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		Entry("with a long key", at(0)+"/"+strings.Repeat("k", 5000)),
 	)
 
+	DescribeTable("refuse a range with too many due times at once, however long it is", Label("EFF-08"), func(ctx SpecContext, schedule string) {
+		w := newWorld(ctx)
+		o := w.r.Options
+		o.Recorder = w.Recorder
+		w.r = scheduledeffect.New(o)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.Schedules = []string{schedule} })
+		w.ask(ctx, skeinv1.AnnotationBackfill, "1000-01-01T00:00:00Z/"+at(0))
+		w.settle(ctx)
+		Expect(w.s.Annotations).To(BeEmpty())
+		Expect(w.Recorder.Events).To(Receive(Equal(
+			"Warning InvalidRequest annotation skein.dev/backfill: the range has more than 1000 due times: choose one with at most so many")))
+		Expect(w.firings(ctx)).To(BeEmpty())
+	},
+		Entry("of an interval", "@every 1m"),
+		Entry("of a cron expression", "* * * * *"),
+	)
+
 	It("keep a request that is added while others are answered", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.declare(ctx)
