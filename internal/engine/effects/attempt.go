@@ -25,7 +25,7 @@ func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, lo
 		return &FinalError{fmt.Sprintf("the manager ended %d times while the handler ran: it is not tried again", f.Attempts-1)}
 	}
 	if target.Deadline > 0 && f.Attempts == 1 && f.StartedAt == 0 {
-		if late := w.opts.Clock.Since(time.UnixMicro(f.Due)); late > target.Deadline {
+		if late := w.opts.Clock.Since(time.UnixMicro(f.Due)) - target.Jitter; late > target.Deadline {
 			return &FinalError{fmt.Sprintf("it could not begin within %s of its due time%s", target.Deadline, because(f.Waiting))}
 		}
 	}

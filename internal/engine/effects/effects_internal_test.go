@@ -104,6 +104,11 @@ func TestAttempt(t *testing.T) {
 	clock.Step(time.Microsecond)
 	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(MatchError("it could not begin within 1m0s of its due time: no sandbox"))
 	g.Expect(r.calls).To(Equal(1))
+	delayed := late
+	delayed.Jitter = time.Microsecond
+	g.Expect(w.attempt(t.Context(), f, delayed, &Log{})).To(Succeed(), "jitter does not count as lateness")
+	clock.Step(time.Microsecond)
+	g.Expect(w.attempt(t.Context(), f, delayed, &Log{})).To(MatchError(HavePrefix("it could not begin within 1m0s")))
 	f.Attempts = 2
 	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(Succeed(), "it has begun in time")
 	f.Attempts = 10
@@ -113,7 +118,7 @@ func TestAttempt(t *testing.T) {
 	longer := toolTarget()
 	longer.Retry = &Retry{Attempts: 11}
 	g.Expect(w.attempt(t.Context(), f, longer, &Log{})).To(Succeed(), "its own policy allows more attempts")
-	g.Expect(r.calls).To(Equal(4))
+	g.Expect(r.calls).To(Equal(5))
 
 	f.Attempts = 1
 	var final *FinalError
