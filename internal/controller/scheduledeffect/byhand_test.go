@@ -19,6 +19,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
@@ -257,6 +258,34 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		Entry("long, and of what is quoted at length", strings.Repeat("\U0010ffff", 1000)),
 		Entry("with a long key", at(0)+"/"+strings.Repeat("k", 5000)),
 	)
+
+	It("backfill what is later than the deadline", Label("EFF-08"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.StartingDeadlineSeconds = ptr.To(int64(20)) })
+		w.ask(ctx, skeinv1.AnnotationBackfill, at(-3*time.Minute)+"/"+at(-2*time.Minute))
+		w.pass(ctx, time.Minute)
+		Expect(w.fired(ctx)).To(Equal([]string{"-3m0s backfill pending", "-2m0s backfill pending", "1m0s schedule pending"}))
+		var deadlines []time.Duration
+		for _, f := range w.firings(ctx) {
+			target, err := effects.TargetOf(&f)
+			Expect(err).NotTo(HaveOccurred())
+			deadlines = append(deadlines, target.Deadline)
+		}
+		Expect(deadlines).To(Equal([]time.Duration{0, 0, 20 * time.Second}))
+	})
+
+	It("wait for the agent of a template, however long ago they were due", Label("EFF-08"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, fromTemplate, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.ThreadTemplate.Spec.AgentRef.Name, s.Spec.StartingDeadlineSeconds = "late", ptr.To(int64(20))
+		})
+		w.ask(ctx, skeinv1.AnnotationBackfill, at(-3*time.Minute)+"/"+at(-3*time.Minute))
+		w.pass(ctx, 40*time.Second)
+		Expect(w.fired(ctx)).To(Equal([]string{"-3m0s backfill running"}))
+		w.ReadyAgent(ctx, "late")
+		w.pass(ctx, 10*time.Second)
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("StartedAt", Not(BeZero()))))
+	})
 
 	DescribeTable("refuse a range with too many due times at once, however long it is", Label("EFF-08"), func(ctx SpecContext, schedule string) {
 		w := newWorld(ctx)

@@ -146,6 +146,9 @@ func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target)
 	}
 	what := targetOf(&o.Spec)
 	what.Jitter = d.jitter
+	if origin == store.OriginBackfill {
+		what.Deadline = 0 // it fires what is long past, as somebody asked
+	}
 	f.Target = what.Encode()
 	return f
 }

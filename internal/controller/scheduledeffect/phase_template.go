@@ -182,7 +182,8 @@ const (
 // wait records why the Thread of a firing could not be created. The schedule goes on meanwhile: an error of the reconcile would put off
 // its other due times.
 func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why string) error {
-	if n := d.object.Spec.StartingDeadlineSeconds; n != nil && d.at.Sub(time.UnixMicro(f.Due).Add(d.jitter)) > time.Duration(*n)*time.Second {
+	late := d.at.Sub(time.UnixMicro(f.Due).Add(d.jitter))
+	if n := d.object.Spec.StartingDeadlineSeconds; n != nil && f.Origin != store.OriginBackfill && late > time.Duration(*n)*time.Second {
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Counts: true,
 			Error: fmt.Sprintf("it could not begin within %ds of its due time: %s", *n, why)})
 	}
