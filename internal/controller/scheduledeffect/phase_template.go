@@ -104,7 +104,11 @@ func (r *Reconciler) deleteThread(ctx context.Context, d *schedule, f *store.Fir
 func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing) error {
 	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Counts: true}
 	t := &skeinv1.Thread{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: threadName(f)}, t)
+	key := client.ObjectKey{Namespace: f.Namespace, Name: threadName(f)}
+	err := r.Client.Get(ctx, key, t)
+	if apierrors.IsNotFound(err) && f.StartedAt != 0 {
+		err = r.live().Get(ctx, key, t) // the cache may lag behind another leader, or a watch that broke
+	}
 	switch {
 	case apierrors.IsNotFound(err) && f.StartedAt != 0:
 		end.Status, end.Error = store.FiringFailed, "its Thread was deleted before its run ended"

@@ -6,12 +6,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -96,5 +100,32 @@ var _ = Describe("A template whose agent is missing or not ready", Label("EFF-03
 		w.pass(ctx, 2*time.Second)
 		Expect(w.firings(ctx)).To(ConsistOf(HaveField("Status", store.FiringSucceeded)))
 		Expect(w.s.Status.Phase).To(Equal("Finished"))
+	})
+})
+
+// behind is a client whose cache has no Threads.
+type behind struct{ client.Client }
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, ok := o.(*skeinv1.Thread); ok {
+		return apierrors.NewNotFound(schema.GroupResource{Group: skeinv1.GroupVersion.Group, Resource: "threads"}, key.Name)
+	}
+	return b.Client.Get(ctx, key, o, opts...)
+}
+
+var _ = Describe("A firing of a template whose Thread was created", Label("EFF-03"), func() {
+	It("is not over because the cache does not show the Thread", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, fromTemplate)
+		w.pass(ctx, time.Minute)
+		o := w.r.Options
+		o.Client, o.Live = behind{w.Client}, w.Client
+		w.r = scheduledeffect.New(o) // of another leader
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule running"}))
+
+		Expect(w.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(Namespace))).To(Succeed())
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveEach(And(HaveField("Status", store.FiringFailed), HaveField("Error", "its Thread was deleted before its run ended"))))
 	})
 })
