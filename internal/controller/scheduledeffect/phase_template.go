@@ -129,6 +129,8 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("the run of Thread %q ended: %s %s", t.Name, run.Outcome, run.Reason)
 	case t.Status.TerminatedAt != 0:
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("Thread %q was terminated", t.Name)
+	case f.StartedAt != 0:
+		return nil // thousands of others may run, and each end of one looks at all
 	default:
 		return r.Store.StartRunning(ctx, f.Key())
 	}

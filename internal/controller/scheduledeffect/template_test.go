@@ -103,6 +103,17 @@ var _ = Describe("A template whose agent is missing or not ready", Label("EFF-03
 	})
 })
 
+// starts counts the writes that record that the Thread of a firing was created.
+type starts struct {
+	scheduledeffect.Store
+	n int
+}
+
+func (s *starts) StartRunning(ctx context.Context, k store.FiringKey) error {
+	s.n++
+	return s.Store.StartRunning(ctx, k)
+}
+
 // behind is a client whose cache has no Threads.
 type behind struct{ client.Client }
 
@@ -114,6 +125,19 @@ func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 }
 
 var _ = Describe("A firing of a template whose Thread was created", Label("EFF-03"), func() {
+	It("is not written again while the Thread runs", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		o := w.r.Options
+		counted := &starts{Store: w.Store}
+		o.Store = counted
+		w.r = scheduledeffect.New(o)
+		w.declare(ctx, fromTemplate)
+		w.pass(ctx, 5*time.Minute)
+		Expect(w.fired(ctx)).To(HaveLen(5))
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Status", store.FiringRunning)))
+		Expect(counted.n).To(Equal(5))
+	})
+
 	It("is not over because the cache does not show the Thread", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.declare(ctx, fromTemplate)
