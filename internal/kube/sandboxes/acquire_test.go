@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -193,4 +194,53 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(p.writes).To(Equal(map[string]int{"create": 3, "delete": 3}))
 		Expect(p.all(ctx)).To(BeEmpty())
 	}, NodeTimeout(kubetest.Patience))
+})
+
+var _ = Describe("A pool that is full and takes long to give up a sandbox", Label("COD-09"), func() {
+	It("holds up neither the threads of another pool nor those that do not wait any longer", func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		p.pool.Spec.Max = 1
+		Expect(p.client.Update(ctx, p.pool)).To(Succeed())
+		asked, answer := make(chan struct{}), make(chan struct{})
+		p.dialled = func(c *connection) {
+			c.retire = func(time.Duration, time.Duration) time.Duration {
+				close(asked)
+				<-answer
+				return time.Hour
+			}
+		}
+		_, release, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		release()
+		p.dialled = nil
+
+		var waiting sync.WaitGroup
+		defer waiting.Wait()
+		defer close(answer)
+		waiting.Go(func() {
+			defer GinkgoRecover()
+			_, _, err := p.port.Acquire(ctx, thread(2), "")
+			Expect(err).NotTo(HaveOccurred())
+		})
+		Eventually(asked).Should(BeClosed())
+
+		other := p.pool.DeepCopy()
+		other.Name, other.UID, other.ResourceVersion = "other", "other", ""
+		Expect(p.client.Create(ctx, other)).To(Succeed())
+		Expect(p.client.Create(ctx, policyOf(other))).To(Succeed())
+		acquired := make(chan error, 2)
+		go func() {
+			_, _, err := p.port.Acquire(ctx, thread(3), "other")
+			acquired <- err
+		}()
+		Eventually(acquired).Should(Receive(BeNil()))
+
+		impatient, leave := context.WithCancel(ctx)
+		leave()
+		go func() {
+			_, _, err := p.port.Acquire(impatient, thread(4), "")
+			acquired <- err
+		}()
+		Eventually(acquired).Should(Receive(MatchError(context.Canceled)))
+	})
 })

@@ -3,10 +3,12 @@ package sandboxes
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -15,11 +17,57 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// poolLocks has a lock for each pool. A pool that is full may take long to give up a sandbox, for which no other one has to wait.
+type poolLocks struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]*poolLock
+}
+
+type poolLock struct {
+	turn  chan struct{} // holds one entry while the lock is held
+	users int           // who hold it or wait for it; poolLocks.mu guards it
+}
+
+// lock waits for the lock of a pool until ctx ends.
+func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName) (unlock func(), err error) {
+	l.mu.Lock()
+	if l.of == nil {
+		l.of = map[types.NamespacedName]*poolLock{}
+	}
+	one := l.of[pool]
+	if one == nil {
+		one = &poolLock{turn: make(chan struct{}, 1)}
+		l.of[pool] = one
+	}
+	one.users++
+	l.mu.Unlock()
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if one.users--; one.users == 0 {
+			delete(l.of, pool)
+		}
+	}
+	select {
+	case one.turn <- struct{}{}:
+		return func() {
+			<-one.turn
+			leave()
+		}, nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+}
+
 // createCold creates a pod that belongs to the thread from the start. The lock makes checking the capacity and creating
 // the pod one step, so that the pool's bound holds.
 func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	s.capacity.Lock()
-	defer s.capacity.Unlock()
+	unlock, err := s.capacity.lock(ctx, client.ObjectKeyFromObject(pool))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if s.isClosed() {
 		return nil, errPodsClosed
 	}

@@ -68,7 +68,7 @@ type Pods struct {
 	failures *failures
 	warm     *warmConnections
 
-	capacity sync.Mutex // held while the capacity of a pool is checked and a pod is created
+	capacity poolLocks // held while the capacity of a pool is checked and a pod is created
 
 	mu     sync.Mutex
 	claims map[string]*claim               // by thread id; mu guards this and all fields below
