@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-logr/logr"
+
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/deltas"
@@ -130,3 +132,6 @@ func (p modelsPort) Arguments() json.RawMessage { return p.Thread.Arguments }
 
 // Fault implements handlers.ModelsPort.
 func (p modelsPort) Fault() func(point string) { return p.engine.fault }
+
+// Log implements handlers.ModelsPort.
+func (p modelsPort) Log() logr.Logger { return p.log.WithValues("run", p.record.ID) }

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/go-logr/logr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -51,6 +54,8 @@ type ModelsPort interface {
 	Arguments() json.RawMessage
 	// Fault returns what is called around outside calls.
 	Fault() func(point string)
+	// Log returns the log of the run.
+	Log() logr.Logger
 }
 
 // NewModelCalls returns the model calls of a handler's call that has not begun.
@@ -204,7 +209,7 @@ func takeImages(given map[string]any) map[int][]model.Image {
 
 func (m *ModelCalls) serve(ctx context.Context, call *modelCall, client model.Client, req model.Request, named *definition.Model) {
 	m.fault("model.before")
-	res, err := client.Stream(ctx, req, call.emit)
+	res, err := m.stream(ctx, client, req, call.emit)
 	if err == nil {
 		m.count(res, named)
 	}
@@ -218,6 +223,17 @@ func (m *ModelCalls) serve(ctx context.Context, call *modelCall, client model.Cl
 		call.answer = answerOf(res, named)
 	}
 	call.tell()
+}
+
+// stream asks a model. A panic is the failure of this call: nothing else on its goroutine would recover it, and the manager would end.
+func (m *ModelCalls) stream(ctx context.Context, client model.Client, req model.Request, emit func(model.Delta)) (res *model.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			m.run.Log().Error(fmt.Errorf("panic: %v", p), "the call of a model by a handler failed because the engine panicked", "stack", string(debug.Stack()))
+			err = model.Errorf(model.KindFailed, "internal error: see the manager's log")
+		}
+	}()
+	return client.Stream(ctx, req, emit)
 }
 
 // count adds an answer to what the call of the handler has used.

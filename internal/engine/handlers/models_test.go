@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -20,6 +21,7 @@ func (p port) Client(*definition.Model) (model.Client, error) { return p, nil }
 func (p port) MaxSteps() int                                  { return 10 }
 func (p port) Arguments() json.RawMessage                     { return nil }
 func (p port) Fault() func(string)                            { return func(string) {} }
+func (p port) Log() logr.Logger                               { return logr.Discard() }
 
 func (p port) Stream(ctx context.Context, _ model.Request, emit func(model.Delta)) (*model.Response, error) {
 	select {
@@ -69,4 +71,26 @@ func TestModelCallsKeepTheirMemory(t *testing.T) {
 			g.Eventually(budget.Used).Should(BeZero())
 		})
 	}
+}
+
+// broken is a run whose model makes the client panic.
+type broken struct{ port }
+
+func (b broken) Client(*definition.Model) (model.Client, error) { return b, nil }
+
+func (b broken) Stream(_ context.Context, _ model.Request, emit func(model.Delta)) (*model.Response, error) {
+	emit(model.Delta{Text: "half"})
+	panic("of a client")
+}
+
+func TestModelCallThatPanicsFailsAlone(t *testing.T) {
+	g := NewWithT(t)
+	m := NewModelCalls(broken{}, &definition.Side{Handler: &definition.Handler{Models: map[string]*definition.Model{"m": {Name: "m"}}}})
+	id, err := m.open(t.Context(), []any{map[string]any{"model": "m"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() error {
+		_, err := m.next(t.Context(), []any{float64(id.(int64))})
+		return err
+	}).Should(MatchError(ContainSubstring("internal error: see the manager's log")))
+	g.Expect(m.Failed()).To(HaveField("Message", "internal error: see the manager's log"))
 }
