@@ -32,12 +32,13 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	id := runlog.NewMessageID()
+	pieces := deltas.New(ctx, r.streams, id, r.known) // of all calls, so that a repeat takes back what was written of the one before
 	for again := false; ; again = true {
 		x, err := r.code.Execution(ctx)
 		if err != nil {
 			return false, err
 		}
-		text, call, pieces, err := r.callHandler(ctx, x, side, id, handlers.Input(&r.Role, conv, side))
+		text, call, err := r.callHandler(ctx, x, side, pieces, handlers.Input(&r.Role, conv, side))
 		var gone *sandbox.IsolateGoneError
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost together with what the code did to its state. Repeat the call as after a crash.
@@ -68,8 +69,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 }
 
 // callHandler makes the call and returns the text of the answer.
-func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *definition.Side, id string, input *store.Message) (string, *handlers.Call, *deltas.Stream, error) {
-	pieces := deltas.New(ctx, r.streams, id, r.known)
+func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *definition.Side, pieces *deltas.Stream, input *store.Message) (string, *handlers.Call, error) {
 	models := handlers.NewModelCalls(modelsPort{r}, side)
 	call := handlers.NewCall(x.Code.Lines, pieces.Emit, func() { x.Host.Session.Thread.State.Clear() }, models)
 	invocation := fmt.Sprintf("%s%d", handlers.Prefix(r.record.ID), r.record.Steps)
@@ -87,17 +87,17 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 	call.End()
 	r.engine.fault("handler.after")
 	if err != nil {
-		return "", call, pieces, err
+		return "", call, err
 	}
 	said, _ := v.(map[string]any)
 	text, ok := said["text"].(string)
 	if !ok {
-		return "", call, pieces, errors.New("the handler returned no answer")
+		return "", call, errors.New("the handler returned no answer")
 	}
 	if len(text) > handlers.MaxAnswer {
-		return "", call, pieces, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), handlers.MaxAnswer)
+		return "", call, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), handlers.MaxAnswer)
 	}
-	return strings.ReplaceAll(text, "\x00", "\uFFFD"), call, pieces, nil
+	return strings.ReplaceAll(text, "\x00", "\uFFFD"), call, nil
 }
 
 // countHandlers adds to the run what its handlers have used apart from their answers: in calls that failed, and in

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -362,5 +363,29 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		run := rest(ctx, w, id)
 		Expect(run.Status).To(Equal(store.RunSucceeded), run.Message)
 		Expect(answers(ctx, id)).To(HaveExactElements("1"), "what the lost call did to the state is not there")
+	})
+
+	It("takes back the pieces of a call whose sandbox was lost", Label("EVT-03"), func(ctx SpecContext) {
+		w.Definitions.Put("a", handler(`export default createAgent('Lost', {
+  schema: { stream: true },
+  handler: async (ctx) => {
+    const again = (await ctx.kv.get('lost', 'pieces')).exists;
+    await ctx.kv.set('lost', 'pieces', true);
+    return (async function* () {
+      yield (again ? 'second ' : 'first ').repeat(1000);
+      if (!again) await new Promise((r) => setTimeout(r, 3600e3));
+    })();
+  },
+});`, nil))
+		start(w, func(o *engine.Options) { o.Clock = clocktesting.NewFakeClock(time.Now()) }) // so that pieces are written for their size alone
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		Eventually(func() []string { return events(ctx, id, store.EventDelta) }).ShouldNot(BeEmpty())
+		Expect(sandboxes.Kill()).To(Succeed())
+		run := rest(ctx, w, id)
+		Expect(run.Status).To(Equal(store.RunSucceeded), run.Message)
+		texts, resets := pieces(ctx, w, id)
+		Expect(texts).To(HaveExactElements(HavePrefix("first"), HavePrefix("second")))
+		Expect(resets).To(Equal(1))
 	})
 })
