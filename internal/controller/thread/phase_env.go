@@ -42,7 +42,7 @@ func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
 			}
 		}
 	}
-	if len(s.object.Spec.Env) == 0 && s.object.Status.ObservedGeneration == s.object.Generation {
+	if len(s.object.Spec.Env) == 0 && s.followed() {
 		return false, nil
 	}
 	spec, err := r.Env.ThreadEnv(ctx, s.object)

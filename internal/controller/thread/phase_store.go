@@ -188,7 +188,7 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 
 // follow updates the row to a spec that has changed since the last reconcile. phase_handoff.go handles its agent.
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
-	if s.object.Status.ObservedGeneration == s.object.Generation {
+	if s.followed() {
 		return nil
 	}
 	if err := r.followQuota(ctx, s); err != nil {
@@ -205,6 +205,12 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 		return fmt.Errorf("update the stored thread to the spec: %w", err)
 	}
 	return r.reload(ctx, s)
+}
+
+// followed reports whether an earlier reconcile has brought the stored thread up with the spec. A thread that the object has adopted
+// since its status was written still has the settings of another object.
+func (s *scope) followed() bool {
+	return s.object.Status.ObservedGeneration == s.object.Generation && s.object.Status.ThreadID != ""
 }
 
 func (r *Reconciler) reload(ctx context.Context, s *scope) error {

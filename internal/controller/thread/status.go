@@ -105,11 +105,13 @@ func (r *Reconciler) afterEnd(ctx context.Context, s *scope, run *store.Run) err
 // compute is the only function that makes a Thread's status.
 func (s *scope) compute(run *store.Run, children family, failed error, at time.Time) {
 	o, status := s.object, &s.object.Status
-	status.ObservedGeneration = o.Generation
-	status.Phase = phaseOf(s.row, run)
-	if s.row != nil || o.Spec.ThreadID == "" { // otherwise spec.threadID may name a thread of another object
+	if failed == nil { // otherwise the stored thread may not be as the spec says yet: see followed
+		status.ObservedGeneration = o.Generation
+	}
+	if s.row != nil && failed == nil || o.Spec.ThreadID == "" { // otherwise spec.threadID may name a thread of another object
 		status.ThreadID = o.ThreadID()
 	}
+	status.Phase = phaseOf(s.row, run)
 	status.LastRun = runStatus(run)
 	status.ChildCount, status.ChildCounts, status.Children = children.count, children.counts, children.children
 	if row := s.row; row != nil {

@@ -1,0 +1,102 @@
+package thread_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"gocloud.dev/blob/memblob"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/thread"
+	"github.com/skein-dev/skein/internal/store"
+	domain "github.com/skein-dev/skein/internal/thread"
+)
+
+// outage is a store of which some calls fail.
+type outage struct {
+	store.Store
+	reads, writes bool
+}
+
+var errAway = errors.Join(store.ErrUnavailable, errors.New("the database is away"))
+
+func (o *outage) Thread(ctx context.Context, id string) (*store.Thread, error) {
+	if o.reads {
+		return nil, errAway
+	}
+	return o.Store.Thread(ctx, id)
+}
+
+func (o *outage) Apply(ctx context.Context, id string, f *store.Fence, ops ...store.Op) error {
+	if o.writes {
+		return errAway
+	}
+	return o.Store.Apply(ctx, id, f, ops...)
+}
+
+var _ = Describe("A Thread whose database is away for a while", Label("THR-03"), func() {
+	var (
+		e    *Env
+		away *outage
+		r    *thread.Reconciler
+		t    *skeinv1.Thread
+	)
+	BeforeEach(func(ctx SpecContext) {
+		e = New(ctx)
+		e.ReadyAgent(ctx, "a")
+		bucket := memblob.OpenBucket(nil)
+		DeferCleanup(bucket.Close)
+		away = &outage{Store: e.Store}
+		threads := domain.NewService(domain.Options{Store: away, Blobs: bucket, Clock: e.Clock})
+		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+		t = &skeinv1.Thread{ObjectMeta: Meta("t"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+		t.Generation = 1
+		e.Create(ctx, t)
+	})
+	fails := func(ctx context.Context) {
+		GinkgoHelper()
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(t)})
+		Expect(err).To(MatchError(ContainSubstring("the database is away")))
+		Get(ctx, e, t)
+	}
+
+	It("follows an edit of its spec once the database is back", Label("FIL-08"), func(ctx SpecContext) {
+		Reconcile(ctx, r, t)
+		Get(ctx, e, t)
+		t.Generation = 2
+		t.Spec.Title = "edited"
+		t.Spec.FileQuota = &skeinv1.FileQuota{Bytes: ptr.To(resource.MustParse("5Mi"))}
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		away.writes = true
+		fails(ctx)
+		Expect(t.Status.ObservedGeneration).To(BeEquivalentTo(1), "nothing was done about the edit")
+		away.writes = false
+		e.Clock.Step(time.Second) // so that the status may be written again
+		Reconcile(ctx, r, t)
+		Expect(Get(ctx, e, t).Status.ObservedGeneration).To(BeEquivalentTo(2))
+		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("Title", "edited"))
+		Expect(e.Store.FileUsage(ctx, string(t.UID))).To(HaveField("MaxBytes", HaveValue(BeEquivalentTo(5<<20))))
+	})
+
+	It("gives data that it adopts later its settings", Label("THR-09", "FIL-08"), func(ctx SpecContext) {
+		Reconcile(ctx, r, t)
+		heir := &skeinv1.Thread{ObjectMeta: Meta("heir"), Spec: skeinv1.ThreadSpec{
+			AgentRef: skeinv1.LocalRef{Name: "a"}, ThreadID: string(t.UID), FileQuota: &skeinv1.FileQuota{Bytes: ptr.To(resource.MustParse("5Mi"))}}}
+		heir.Generation = 1
+		e.Create(ctx, heir)
+		Reconcile(ctx, r, heir)
+		Expect(Get(ctx, e, heir).Status.ObservedGeneration).To(BeEquivalentTo(1), "it says why it has no data")
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Retain{})).To(Succeed())
+		Reconcile(ctx, r, heir)
+		Expect(Get(ctx, e, heir).Status.ThreadID).To(Equal(string(t.UID)))
+		Expect(e.Store.FileUsage(ctx, string(t.UID))).To(HaveField("MaxBytes", HaveValue(BeEquivalentTo(5<<20))))
+	})
+})
