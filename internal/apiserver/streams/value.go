@@ -107,7 +107,7 @@ func object(entries []store.StateEntry) map[string]json.RawMessage {
 
 // messages reads the newest messages. They begin where those that are shown begin, unless they have become too many.
 func (r *valueReader) messages(ctx context.Context, row *store.Thread, shown []observe.Item) (observe.Part, error) {
-	page, err := r.store.Messages(ctx, row.ID, store.MessageQuery{Limit: mostMessages})
+	page, err := r.store.Messages(ctx, row.ID, store.MessageQuery{Limit: mostMessages, MaxBytes: mostMessageBytes})
 	if err != nil {
 		return observe.Part{}, err
 	}
@@ -119,20 +119,20 @@ func (r *valueReader) messages(ctx context.Context, row *store.Thread, shown []o
 		}
 		part.Items[i] = observe.Item{ID: page.Messages[i].ID, JSON: body}
 	}
-	part.Items = window(part.Items, shown)
+	part.Items = window(part.Items, shown, !page.HasMore)
 	return part, nil
 }
 
-// window returns the messages to show of the newest ones.
-func window(newest, shown []observe.Item) []observe.Item {
+// window returns the messages to show of the newest ones. all reports that there are no older ones.
+func window(newest, shown []observe.Item, all bool) []observe.Item {
 	if len(shown) > 0 {
 		kept := map[string]bool{}
 		for i := range shown {
 			kept[shown[i].ID] = true
 		}
 		first := slices.IndexFunc(newest, func(m observe.Item) bool { return kept[m.ID] })
-		// The whole page was read, so messages that were shown may be before it.
-		if first > 0 || first == 0 && (len(newest) < mostMessages || newest[0].ID == shown[0].ID) {
+		// Messages that were shown may be before the page that was read.
+		if first > 0 || first == 0 && (all || newest[0].ID == shown[0].ID) {
 			if rest := newest[first:]; len(newestOf(rest, mostMessages, mostMessageBytes)) == len(rest) {
 				return rest
 			}
