@@ -83,7 +83,7 @@ func partsOf(q *call.Query) []string {
 func (h *Handler) observe(ctx context.Context, threadID string, parts []string, follow bool, to observer) {
 	openStreams.Inc()
 	defer openStreams.Dec()
-	w := h.observed.Watch(threadID, parts)
+	w := h.observed.Watch(ctx, threadID, parts)
 	defer w.Close()
 	heartbeat := time.NewTicker(h.Heartbeat)
 	defer heartbeat.Stop()
@@ -120,6 +120,8 @@ func (h *Handler) sendUpdates(ctx context.Context, w *observe.Watch, follow bool
 			return why(runtimev1.ClosedTooSlow, "the changes were dropped, because too many waited for you: connect again for the present value")
 		case errors.Is(err, store.ErrNotFound):
 			return why(runtimev1.ClosedThreadDeleted, "the thread was deleted")
+		case membudget.Refused(err):
+			return why(runtimev1.ClosedNoMemory, "%v; connect again for the present value", err)
 		case err != nil:
 			klog.FromContext(ctx).Error(err, "A thread that clients observe cannot be read")
 			return why(runtimev1.ClosedStoreUnavailable, "the store cannot be read: connect again for the present value")

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -20,6 +21,9 @@ const (
 	maxWaiting      = 64
 	maxWaitingBytes = 8 << 20
 )
+
+// readBytes is what is drawn before a thread is read. What was read is drawn once its size is known.
+const readBytes = 1 << 20
 
 // Errors that end a watch.
 var (
@@ -57,14 +61,16 @@ func NewHub(o Options) *Hub {
 	return &Hub{Options: o, threads: map[string]*observed{}}
 }
 
-// Watch begins to watch some parts of a thread. The caller must call Close.
-func (h *Hub) Watch(threadID string, parts []string) *Watch {
+// Watch begins to watch some parts of a thread. What is read and held of the thread is drawn from a part of the account of ctx, that of
+// the first watcher. A watch that finds no memory ends. The caller must call Close.
+func (h *Hub) Watch(ctx context.Context, threadID string, parts []string) *Watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o, ok := h.threads[threadID]
 	if !ok {
-		ctx, cancel := context.WithCancel(context.Background())
-		o = &observed{hub: h, id: threadID, stop: cancel, wake: make(chan struct{}, 1), watches: map[*Watch]bool{}}
+		account := membudget.From(ctx).Open()
+		ctx, cancel := context.WithCancel(membudget.With(context.Background(), account))
+		o = &observed{hub: h, id: threadID, stop: cancel, account: account, wake: make(chan struct{}, 1), watches: map[*Watch]bool{}}
 		h.threads[threadID] = o
 		go o.run(ctx)
 	}
@@ -96,6 +102,7 @@ func (h *Hub) leave(w *Watch) {
 	o := w.observed
 	if o.leave(w) {
 		o.stop()
+		o.account.Close()
 		if h.threads[o.id] == o {
 			delete(h.threads, o.id)
 		}

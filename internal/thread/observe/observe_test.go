@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -139,7 +141,7 @@ var a = []string{"a"}
 var _ = Describe("a watch", Label("EVT-02"), func() {
 	It("gives the value, then patches on the leading and the trailing edge of 100 ms", func(ctx SpecContext) {
 		w := newWorld()
-		watch := w.hub.Watch("t", a)
+		watch := w.hub.Watch(ctx, "t", a)
 		defer watch.Close()
 		Expect(next(ctx, watch)).To(Equal(`{"v":0,"value":{"a":0}}`))
 		Eventually(w.clock.HasWaiters).Should(BeTrue())
@@ -170,7 +172,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		watches := make([]*Watch, 1000)
 		var begun sync.WaitGroup
 		for i := range watches {
-			begun.Go(func() { watches[i] = w.hub.Watch("t", a) })
+			begun.Go(func() { watches[i] = w.hub.Watch(ctx, "t", a) })
 		}
 		begun.Wait()
 		for _, watch := range watches {
@@ -205,10 +207,10 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 
 	It("gives each watcher the parts that it asked for, also when others asked before", func(ctx SpecContext) {
 		w := newWorld()
-		one := w.hub.Watch("t", a)
+		one := w.hub.Watch(ctx, "t", a)
 		defer one.Close()
 		Expect(next(ctx, one)).To(Equal(`{"v":0,"value":{"a":0}}`))
-		both := w.hub.Watch("t", []string{"a", "b"})
+		both := w.hub.Watch(ctx, "t", []string{"a", "b"})
 		defer both.Close()
 		Eventually(func() bool { w.clock.Step(Interval); return len(both.ready) > 0 }).Should(BeTrue())
 		Expect(next(ctx, both)).To(Equal(`{"v":0,"value":{"a":0,"b":0}}`))
@@ -222,7 +224,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 
 	It("that reads too slowly is ended and told, with bounded memory, and others are not", func(ctx SpecContext) {
 		w := newWorld()
-		slow, quick := w.hub.Watch("t", a), w.hub.Watch("t", a)
+		slow, quick := w.hub.Watch(ctx, "t", a), w.hub.Watch(ctx, "t", a)
 		defer slow.Close()
 		defer quick.Close()
 		next(ctx, quick)
@@ -235,7 +237,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		Expect(ok).To(BeFalse())
 		Expect(err).To(MatchError(ErrTooSlow))
 		Expect(slow.waiting).To(BeEmpty())
-		again := w.hub.Watch("t", a)
+		again := w.hub.Watch(ctx, "t", a)
 		defer again.Close()
 		Expect(next(ctx, again)).To(ContainSubstring(fmt.Sprintf(`"value":{"a":%d}`, maxWaiting+1)))
 	}, SpecTimeout(2*time.Minute))
@@ -243,7 +245,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 	It("ends with its thread, and with a store that fails; the next one begins anew", func(ctx SpecContext) {
 		for _, failure := range []error{store.ErrNotFound, errors.New("the disk is full")} {
 			w := newWorld()
-			watch := w.hub.Watch("t", a)
+			watch := w.hub.Watch(ctx, "t", a)
 			next(ctx, watch)
 			w.fail(failure)
 			Eventually(func() bool { w.clock.Step(Interval); return len(watch.ready) > 0 }).Should(BeTrue())
@@ -251,7 +253,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 			Expect(err).To(MatchError(failure))
 			Expect(w.hub.Watched()).To(BeZero())
 			w.fail(nil)
-			anew := w.hub.Watch("t", a)
+			anew := w.hub.Watch(ctx, "t", a)
 			Expect(next(ctx, anew)).To(Equal(`{"v":2,"value":{"a":-1}}`))
 			anew.Close()
 			watch.Close()
@@ -259,9 +261,35 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		}
 	}, SpecTimeout(2*time.Minute))
 
+	It("draws what is held of its thread, and ends where there is no memory", Label("K8S-12"), func(ctx SpecContext) {
+		w := newWorld()
+		w.parts["a"] = `"` + strings.Repeat("x", 100<<10) + `"`
+		budget := membudget.New(8<<20, time.Millisecond)
+		account := budget.Open("ns")
+		defer account.Close()
+		watch := w.hub.Watch(membudget.With(ctx, account), "t", a)
+		next(ctx, watch)
+		Eventually(budget.Used).Should(Equal(int64(2*len(w.parts["a"]))), "as it is, and encoded")
+		w.set("a", 1)
+		Eventually(func() bool { w.clock.Step(Interval); return len(watch.ready) > 0 }).Should(BeTrue())
+		Expect(next(ctx, watch)).To(ContainSubstring(`"value":1`))
+		Eventually(budget.Used).Should(Equal(int64(2)), "what is no longer shown takes nothing")
+		watch.Close()
+		Eventually(budget.Used).Should(BeZero())
+
+		const taken = 4<<20 - 64<<10
+		Expect(account.TryDraw(taken)).To(Succeed())
+		poor := w.hub.Watch(membudget.With(ctx, account), "t", a)
+		defer poor.Close()
+		_, err := poor.Next(ctx)
+		Expect(membudget.Refused(err)).To(BeTrue(), "%v", err)
+		Expect(w.hub.Watched()).To(BeZero())
+		Expect(budget.Used()).To(Equal(int64(taken)))
+	}, SpecTimeout(2*time.Minute))
+
 	It("finds by itself what it was not notified of", func(ctx SpecContext) {
 		w := newWorld()
-		watch := w.hub.Watch("t", a)
+		watch := w.hub.Watch(ctx, "t", a)
 		defer watch.Close()
 		next(ctx, watch)
 		w.mu.Lock()

@@ -6,16 +6,19 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // observed is a thread that somebody watches. Its goroutine alone reads the store. mu guards what follows it; the hub's
 // lock is taken before it, never after.
 type observed struct {
-	hub  *Hub
-	id   string
-	stop context.CancelFunc
-	wake chan struct{}
+	hub     *Hub
+	id      string
+	stop    context.CancelFunc
+	account *membudget.Account
+	wake    chan struct{}
+	held    int64 // drawn for the value; only the goroutine that reads uses it
 
 	mu      sync.Mutex
 	value   *Value            // nil until it was read
@@ -86,9 +89,22 @@ func (o *observed) run(ctx context.Context) {
 // refresh reads the thread and tells the watches what has changed.
 func (o *observed) refresh(ctx context.Context) error {
 	before, parts := o.wanted()
-	now, err := o.hub.Read(ctx, o.id, parts, before)
+	work, done := membudget.Part(ctx)
+	defer done()
+	settle, err := membudget.Reserve(work, readBytes)
 	if err != nil {
 		return err
+	}
+	now, err := o.hub.Read(work, o.id, parts, before)
+	if err != nil {
+		return err
+	}
+	if now != before {
+		size := now.bytes()
+		settle(size)                                // what it was made of, until it is compared with the value before
+		if err := o.hold(ctx, 2*size); err != nil { // as it is, and encoded for those who begin to watch
+			return err
+		}
 	}
 	var changes map[string][][]byte
 	if before != nil && now != before {
@@ -119,6 +135,16 @@ func (o *observed) refresh(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
+}
+
+// hold draws what the value takes from now on, instead of the value before.
+func (o *observed) hold(ctx context.Context, size int64) error {
+	if err := o.account.Draw(ctx, size-o.held); err != nil {
+		return err
+	}
+	o.account.Return(o.held - size)
+	o.held = size
 	return nil
 }
 
@@ -154,6 +180,8 @@ func (o *observed) end(err error) {
 	for w := range o.watches {
 		w.end(err)
 	}
+	o.value, o.encoded = nil, nil
+	o.account.Close()
 }
 
 // patch encodes the changes of some parts, or returns nil when they have none.

@@ -50,6 +50,17 @@ func (p Part) encode() []byte {
 	return b.Bytes()
 }
 
+// bytes returns how many bytes the JSON of a value has.
+func (v *Value) bytes() (n int64) {
+	for _, p := range v.Parts {
+		n += int64(len(p.JSON))
+		for i := range p.Items {
+			n += int64(len(p.Items[i].JSON))
+		}
+	}
+	return n
+}
+
 // has reports whether a value has all these parts.
 func (v *Value) has(parts []string) bool {
 	return !slices.ContainsFunc(parts, func(p string) bool { _, ok := v.Parts[p]; return !ok })
