@@ -52,6 +52,25 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		Eventually(budget.Used).Should(BeZero())
 	})
 
+	It("is drawn for searches, whose pages end early when their messages are large", Label("THR-16"), func(ctx SpecContext) {
+		for range 12 {
+			_, err := st.Inject(ctx, message("word "+strings.Repeat("x", 1000<<10)))
+			Expect(err).NotTo(HaveOccurred())
+		}
+		const search = "/apis/runtime.skein.dev/v1alpha1/searches?q=word&limit=1000"
+		a := budget.Open("") // a search belongs to no namespace
+		Expect(a.TryDraw(30 << 20)).To(Succeed())
+		resp, body := e.do("GET", search, nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusTooManyRequests), body)
+		a.Close()
+		resp, body = e.do("GET", search, nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusOK))
+		Expect(len(body)).To(BeNumerically("<", 9<<20))
+		Expect(body).To(ContainSubstring(`"hasMore":true`))
+		Expect(strings.Count(body, `"snippet":`)).To(Equal(8))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
 	It("is drawn for bodies, by what their JSON takes once it is decoded", func(ctx SpecContext) {
 		bomb := `{"role":"user","content":"x","metadata":{"bomb":[` + strings.Repeat("{},", 100_000) + `{}]}}`
 		resp, body := e.do("POST", at("t", "/messages"), strings.NewReader(bomb), "Content-Type", "application/json")

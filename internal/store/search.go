@@ -29,6 +29,8 @@ type SearchQuery struct {
 	Role       Role     // all when empty
 	Limit      int      // 100 when 0
 	Offset     int
+	// MaxBytes ends the page before its messages take more bytes of memory, but not before its first one. 0 means no limit.
+	MaxBytes int64
 	// NamespaceUIDs leaves out the messages of threads that Thread.WithinAny does not report; nil for none of them.
 	NamespaceUIDs []string
 }

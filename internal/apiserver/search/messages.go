@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -19,6 +20,9 @@ import (
 
 // maxSearchOffset bounds the offset of a search, because the database sorts everything before it.
 const maxSearchOffset = 10_000
+
+// maxPageBytes bounds the messages of a page: a message may have a mebibyte, and a page a thousand of them.
+const maxPageBytes = 8 << 20
 
 // Engine is the part of the engine that searches the memory of an agent.
 type Engine interface {
@@ -45,7 +49,7 @@ func (h *Handler) Messages(c *call.Call) error {
 	}
 	limit := q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
 	offset := q.Number("offset", 0, 0, maxSearchOffset)
-	sq := store.SearchQuery{Text: q.Text("q"), Role: store.Role(q.Text("role")), Limit: limit, Offset: offset}
+	sq := store.SearchQuery{Text: q.Text("q"), Role: store.Role(q.Text("role")), Limit: limit, Offset: offset, MaxBytes: maxPageBytes}
 	namespace, name := q.Text("namespace"), q.Text("thread")
 	if err := q.Check(); err != nil {
 		return err
@@ -77,10 +81,19 @@ func (h *Handler) Messages(c *call.Call) error {
 			return status.Ambiguous(name, "")
 		}
 	}
+	settle, err := membudget.Reserve(ctx, maxPageBytes)
+	if err != nil {
+		return err
+	}
 	hits, more, err := h.Threads.SearchMessages(ctx, sq)
 	if err != nil {
 		return err
 	}
+	var size int64
+	for i := range hits {
+		size += hits[i].Message.Bytes()
+	}
+	settle(size)
 	list.HasMore = more
 	for i := range hits {
 		h := &hits[i]

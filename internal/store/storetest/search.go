@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -69,6 +70,36 @@ func describeSearch(e *env) {
 			_, more, err = e.store.Search(ctx, store.SearchQuery{Text: "word", Namespaces: []string{"a"}, Limit: 2, Offset: 3})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(more).To(BeFalse())
+		})
+
+		It("gives as many messages as a limit of bytes allows, and one at least", Label("K8S-12"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			for i := range 5 {
+				e.say(ctx, id, fmt.Sprintf("word %d %s", i, strings.Repeat("x", 100<<10)))
+			}
+			page := func(q store.SearchQuery) (n int, more bool) {
+				GinkgoHelper()
+				q.Text = "word"
+				hits, more, err := e.store.Search(ctx, q)
+				Expect(err).NotTo(HaveOccurred())
+				return len(hits), more
+			}
+			for _, c := range []struct {
+				q    store.SearchQuery
+				n    int
+				more bool
+			}{
+				{store.SearchQuery{MaxBytes: 250 << 10}, 2, true},
+				{store.SearchQuery{MaxBytes: 250 << 10, Offset: 2}, 2, true},
+				{store.SearchQuery{MaxBytes: 250 << 10, Offset: 4}, 1, false},
+				{store.SearchQuery{MaxBytes: 1}, 1, true},
+				{store.SearchQuery{MaxBytes: 1, Offset: 4}, 1, false},
+				{store.SearchQuery{MaxBytes: 1 << 20, Limit: 4}, 4, true},
+				{store.SearchQuery{MaxBytes: 1 << 20}, 5, false},
+			} {
+				n, more := page(c.q)
+				Expect([]any{n, more}).To(Equal([]any{c.n, c.more}), "%+v", c.q)
+			}
 		})
 
 		It("reflects edits and deletions of indexed messages", func(ctx SpecContext) {

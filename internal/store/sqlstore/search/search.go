@@ -3,6 +3,7 @@ package search
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -100,8 +101,25 @@ func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.Se
 		query += ` AND ` + cond
 	}
 	query += ` ORDER BY rank DESC, m.key DESC LIMIT ? OFFSET ?`
-	hits, err = sqldb.ReadList(sqldb.Long(ctx), s.DB.Readers, scanHit, query, append(args, q.Limit+1, max(q.Offset, 0))...)
-	if err != nil {
+	ctx, args = sqldb.Long(ctx), append(args, q.Limit+1, max(q.Offset, 0))
+	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		var size int64
+		hits, more = []store.SearchHit{}, false
+		return c.Rows(ctx, query, args, func(scan sqldb.Scanner) error {
+			hit, err := scanHit(scan)
+			if err != nil {
+				return err
+			}
+			size += hit.Message.Bytes()
+			if len(hits) == q.Limit || q.MaxBytes > 0 && size > q.MaxBytes && len(hits) > 0 {
+				more = true
+				return errEnough
+			}
+			hits = append(hits, *hit)
+			return nil
+		})
+	})
+	if err != nil && !errors.Is(err, errEnough) {
 		return nil, false, fmt.Errorf("search messages: %w", err)
 	}
 	for i := range hits {
@@ -109,11 +127,11 @@ func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.Se
 			hit.Snippet = store.Snippet(*hit.Message.Content, terms)
 		}
 	}
-	if more = len(hits) > q.Limit; more {
-		hits = hits[:q.Limit]
-	}
 	return hits, more, nil
 }
+
+// errEnough ends the reading of hits.
+var errEnough = errors.New("the page is full")
 
 func scanHit(scan sqldb.Scanner) (*store.SearchHit, error) {
 	var hit store.SearchHit
