@@ -304,8 +304,8 @@ const (
 	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value is the present time, perhaps with a slash and a key. A repeat with the same
 	// key, or with the same time when there is none, does not fire again. Several requests stand with commas between them.
 	AnnotationRunAt = "skein.dev/run-at"
-	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire. Several ranges stand with
-	// commas between them.
+	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire. A slash and a key may
+	// follow: a repeat with the same key does nothing. Several ranges stand with commas between them.
 	AnnotationBackfill = "skein.dev/backfill"
 	// Finalizer holds a Thread until its stored data is purged.
 	Finalizer = "skein.dev/purge"

@@ -257,6 +257,11 @@ type ScheduledEffectStatus struct {
 	// +optional
 	LastSkip *EffectSkip `json:"lastSkip,omitempty"`
 
+	// Requests are the newest requests by hand that were answered, the newest last, and what became of each.
+	// +listType=atomic
+	// +optional
+	Requests []EffectRequest `json:"requests,omitempty"`
+
 	// CompletionTime of the last firing.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
@@ -278,6 +283,54 @@ type EffectSkip struct {
 	Count int64 `json:"count"`
 	// Reason: Missed, Suspended, Forbidden, LimitReached, Paused or TooManyThreads.
 	Reason string `json:"reason"`
+}
+
+// EffectRequest is a request by hand, and what became of it.
+type EffectRequest struct {
+	// Request as it stood in the annotation: a time or a range, with its key if it has one.
+	Request string `json:"request"`
+	// AnsweredAt is when Skein answered it.
+	AnsweredAt metav1.Time `json:"answeredAt"`
+	// Repeated says that an earlier request with the same key was answered so, and that this one did nothing.
+	// +optional
+	Repeated bool `json:"repeated,omitempty"`
+	// Refused says why the request as a whole was refused. It has no results then.
+	// +optional
+	Refused string `json:"refused,omitempty"`
+	// Results say what became of the due times, in their order.
+	// +listType=atomic
+	// +optional
+	Results []EffectRequestResult `json:"results,omitempty"`
+}
+
+// Outcomes of the due times that a request by hand asked for.
+const (
+	// RequestFired: the firing is recorded. The history says how it ends.
+	RequestFired = "Fired"
+	// RequestQueued: the firing is recorded, and waits until an earlier one has ended.
+	RequestQueued = "Queued"
+	// RequestFiredBefore: the due time had fired already, and does not fire again.
+	RequestFiredBefore = "FiredBefore"
+	// RequestSkipped: nothing fires; the reason says why.
+	RequestSkipped = "Skipped"
+)
+
+// EffectRequestResult is what became of due times in a row. Where one due time fires for several threads, each counts.
+type EffectRequestResult struct {
+	// Time is the first due time.
+	Time metav1.MicroTime `json:"time"`
+	// Until is the last due time.
+	Until metav1.MicroTime `json:"until"`
+	// Count of the due times.
+	Count int64 `json:"count"`
+	// Outcome: Fired, Queued, FiredBefore or Skipped.
+	Outcome string `json:"outcome"`
+	// Reason why they were skipped: Forbidden, LimitReached or TooManyThreads.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message says more, for people.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // ScheduledEffect fires an effect, a message, a tool or a new Thread once or on schedules, for one thread, for many or

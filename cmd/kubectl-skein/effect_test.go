@@ -71,16 +71,84 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 	})
 
 	It("asks for firings with annotations", func(ctx SpecContext) {
-		got := c.run("effect", "run", "daily")
-		Expect(got.out).To(Equal("scheduledeffect/daily fires now\n"), got.err)
+		got := c.run("effect", "run", "daily", "--wait=false")
+		Expect(got.out).To(Equal("scheduledeffect/daily asked: kubectl skein effect history daily shows what becomes of it\n"), got.err)
 		at, err := time.Parse(time.RFC3339Nano, get(ctx, "daily").Annotations[skeinv1.AnnotationRunAt])
 		Expect(err).NotTo(HaveOccurred())
 		Expect(at).To(BeTemporally("~", time.Now(), patience))
-		got = c.run("effect", "backfill", "daily", "--from=2026-01-01T00:00:00+01:00", "--until=2026-01-02T00:00:00Z")
-		Expect(got.out).To(Equal("scheduledeffect/daily is backfilled\n"), got.err)
-		Expect(get(ctx, "daily").Annotations).To(HaveKeyWithValue(skeinv1.AnnotationBackfill, "2025-12-31T23:00:00Z/2026-01-02T00:00:00Z"))
+		got = c.run("effect", "backfill", "daily", "--from=2026-01-01T00:00:00+01:00", "--until=2026-01-02T00:00:00Z", "--idempotency-key=k", "--wait=false")
+		Expect(got.code).To(BeZero(), got.err)
+		Expect(get(ctx, "daily").Annotations).To(HaveKeyWithValue(skeinv1.AnnotationBackfill, "2025-12-31T23:00:00Z/2026-01-02T00:00:00Z/k"))
 		Expect(c.run("effect", "backfill", "daily").err).To(ContainSubstring("give --from a time such as"))
 		Expect(c.run("effect", "backfill", "daily", "--from=2026-01-02T00:00:00Z", "--until=2026-01-01T00:00:00Z").err).To(ContainSubstring("--until is before --from"))
+		Expect(c.run("effect", "run", "none").code).To(Equal(exitRefused))
+	})
+
+	// answer answers the request in an annotation as the controller does.
+	answer := func(ctx context.Context, annotation string, a skeinv1.EffectRequest) {
+		GinkgoHelper()
+		var o *skeinv1.ScheduledEffect
+		Eventually(ctx, func() string {
+			o = get(ctx, "daily")
+			a.Request = o.Annotations[annotation]
+			return a.Request
+		}).ShouldNot(BeEmpty())
+		a.AnsweredAt = metav1.Now()
+		o.Status.Requests = append(o.Status.Requests, a)
+		Expect(api.Status().Update(ctx, o)).To(Succeed())
+		delete(o.Annotations, annotation)
+		Expect(api.Update(ctx, o)).To(Succeed())
+	}
+	days := func(day, count int, outcome, reason, message string) skeinv1.EffectRequestResult {
+		at := time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)
+		return skeinv1.EffectRequestResult{Time: metav1.NewMicroTime(at), Until: metav1.NewMicroTime(at.AddDate(0, 0, count-1)), Count: int64(count), Outcome: outcome, Reason: reason, Message: message}
+	}
+
+	DescribeTable("says what became of each time", func(ctx SpecContext, code int, a skeinv1.EffectRequest, out, errOut string) {
+		got := make(chan []any, 1)
+		go func() {
+			defer GinkgoRecover()
+			r := c.run("effect", "backfill", "daily", "--from=2026-01-01T00:00:00Z")
+			got <- []any{r.code, r.out, r.err}
+		}()
+		answer(ctx, skeinv1.AnnotationBackfill, a)
+		Eventually(ctx, got).Should(Receive(Equal([]any{code, out, errOut})))
+	},
+		Entry("all fire, wait or had fired", 0,
+			skeinv1.EffectRequest{Results: []skeinv1.EffectRequestResult{days(1, 1, "Fired", "", ""), days(2, 3, "Queued", "", ""), days(5, 2, "FiredBefore", "", "")}},
+			"scheduledeffect/daily: 2026-01-01T00:00:00Z: fires\n"+
+				"scheduledeffect/daily: 2026-01-02T00:00:00Z to 2026-01-04T00:00:00Z, 3 firings: waits until an earlier firing has ended\n"+
+				"scheduledeffect/daily: 2026-01-05T00:00:00Z to 2026-01-06T00:00:00Z, 2 firings: had fired already\n", ""),
+		Entry("some are skipped", exitRefused,
+			skeinv1.EffectRequest{Results: []skeinv1.EffectRequestResult{days(1, 1, "Fired", "", ""), days(2, 1, "Skipped", "Forbidden", "an earlier firing was under way")}},
+			"scheduledeffect/daily: 2026-01-01T00:00:00Z: fires\n"+
+				"scheduledeffect/daily: 2026-01-02T00:00:00Z: does not fire: Forbidden (an earlier firing was under way)\n", "error: 1 of 2 firings were skipped\n"),
+		Entry("it is refused", exitRefused, skeinv1.EffectRequest{Refused: "the range has 2881 due times: choose one with at most 1000"},
+			"", "error: scheduledeffect/daily refused the request: the range has 2881 due times: choose one with at most 1000\n"),
+		Entry("it is a repeat", exitRefused, skeinv1.EffectRequest{Repeated: true, Results: []skeinv1.EffectRequestResult{days(1, 1, "Skipped", "Forbidden", "")}},
+			"scheduledeffect/daily: 2026-01-01T00:00:00Z: does not fire: Forbidden\n",
+			"This key was used before, so nothing was done. The answer was:\nerror: 1 of 1 firings were skipped\n"),
+		Entry("it is a repeat of what an earlier release answered", 0, skeinv1.EffectRequest{Repeated: true}, "",
+			"This key was used before, so nothing was done. The answer was:\nNot kept: see kubectl skein effect history daily\n"),
+	)
+
+	It("says that there is no answer, and why", func(ctx SpecContext) {
+		got := c.run("effect", "run", "daily", "--timeout=300ms")
+		Expect([]any{got.code, got.err}).To(Equal([]any{exitTimeout, "error: scheduledeffect/daily has not answered within 300ms; the request stays\n"}))
+		o := get(ctx, "daily")
+		o.Status.Conditions = []metav1.Condition{{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: "ReferenceNotFound", Message: "create the Effect e", LastTransitionTime: metav1.Now()}}
+		Expect(api.Status().Update(ctx, o)).To(Succeed())
+		got = c.run("effect", "run", "daily", "--timeout=300ms")
+		Expect([]any{got.code, got.err}).To(Equal([]any{exitWaits, "error: scheduledeffect/daily has not answered within 300ms; the request stays: ReferenceNotFound: create the Effect e\n"}))
+		ended := make(chan []any, 1)
+		go func() {
+			defer GinkgoRecover()
+			r := c.run("effect", "run", "daily")
+			ended <- []any{r.code, r.err}
+		}()
+		Eventually(ctx, func() int { return strings.Count(get(ctx, "daily").Annotations[skeinv1.AnnotationRunAt], ",") }).Should(Equal(2))
+		Expect(api.Delete(ctx, get(ctx, "daily"))).To(Succeed())
+		Eventually(ctx, ended).Should(Receive(Equal([]any{exitEnded, "error: scheduledeffect/daily was deleted before it answered\n"})))
 	})
 
 	It("loses no request of many at once", func(ctx SpecContext) {
@@ -88,14 +156,14 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		for range 20 {
 			all.Go(func() {
 				defer GinkgoRecover()
-				got := c.run("effect", "run", "daily")
+				got := c.run("effect", "run", "daily", "--wait=false")
 				Expect(got.code).To(BeZero(), got.err)
 			})
 		}
 		all.Wait()
 		Expect(strings.Split(get(ctx, "daily").Annotations[skeinv1.AnnotationRunAt], ",")).To(HaveLen(20))
 		Expect(c.run("effect", "run", "daily", "--idempotency-key=a,b").err).To(ContainSubstring("without commas"))
-		Expect(c.run("effect", "run", "daily", "--idempotency-key=a").code).To(BeZero())
+		Expect(c.run("effect", "run", "daily", "--idempotency-key=a", "--wait=false").code).To(BeZero())
 		Expect(get(ctx, "daily").Annotations[skeinv1.AnnotationRunAt]).To(HaveSuffix("Z/a"))
 	})
 

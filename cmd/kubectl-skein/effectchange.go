@@ -5,47 +5,47 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
 func newEffectRun(p *plugin) *cobra.Command {
-	var key string
+	var o askOptions
 	cmd := &cobra.Command{
 		Use:   "run EFFECT",
 		Short: "Fire now, in addition to the schedule",
 		Long: `Fire now, in addition to the schedule. Each call is a request of its own, also when many are made at once. While another firing is under
-way, spec.concurrencyPolicy decides what happens to the request: kubectl skein effect history shows it.`,
+way, spec.concurrencyPolicy decides what happens to the request.` + askHelp,
 		Args: exactly("EFFECT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			value := time.Now().UTC().Format(time.RFC3339Nano)
-			if key != "" {
-				if len(key) > skeinv1.MaxRequestKey || strings.ContainsAny(key, ",/ ") {
-					return fmt.Errorf("give --idempotency-key at most %d bytes, without commas, slashes and spaces", skeinv1.MaxRequestKey)
-				}
-				value += "/" + key
+			if err := o.check(); err != nil {
+				return err
 			}
-			return p.annotateEffect(cmd.Context(), args[0], skeinv1.AnnotationRunAt, value, "fires now")
+			value := time.Now().UTC().Format(time.RFC3339Nano)
+			if o.key != "" {
+				value += "/" + o.key
+			}
+			return p.ask(cmd.Context(), args[0], skeinv1.AnnotationRunAt, value, &o)
 		},
 	}
-	cmd.Flags().StringVar(&key, "idempotency-key", "", "A repeat with the same key within two days does not fire again.")
+	o.flags(cmd, "A repeat with the same key within two days does not fire again, and has the same answer.")
 	return cmd
 }
 
 func newEffectBackfill(p *plugin) *cobra.Command {
 	var from, until string
+	var o askOptions
 	cmd := &cobra.Command{
 		Use:   "backfill EFFECT",
 		Short: "Fire the due times of a past range that did not fire",
+		Long:  `Fire the due times of a past range that did not fire. A due time that fired already does not fire again.` + askHelp,
 		Example: `  # What was due in a night of downtime
   kubectl skein effect backfill daily --from=2027-01-31T00:00:00Z --until=2027-01-31T06:00:00Z`,
 		Args: exactly("EFFECT"),
@@ -61,12 +61,20 @@ func newEffectBackfill(p *plugin) *cobra.Command {
 			if b.Before(a) {
 				return errors.New("--until is before --from")
 			}
-			value := a.Format(time.RFC3339) + "/" + b.Format(time.RFC3339)
-			return p.annotateEffect(cmd.Context(), args[0], skeinv1.AnnotationBackfill, value, "is backfilled")
+			if err := o.check(); err != nil {
+				return err
+			}
+			key := o.key
+			if key == "" {
+				key = uuid.NewString() // by which its answer is known
+			}
+			value := a.Format(time.RFC3339) + "/" + b.Format(time.RFC3339) + "/" + key
+			return p.ask(cmd.Context(), args[0], skeinv1.AnnotationBackfill, value, &o)
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "First time of the range, such as 2027-01-31T00:00:00Z.")
 	cmd.Flags().StringVar(&until, "until", "", "Last time of the range. The default is now.")
+	o.flags(cmd, "A repeat with the same key within two days does nothing, and has the same answer.")
 	return cmd
 }
 
@@ -79,29 +87,6 @@ func rangeEnd(flag, text string) (time.Time, error) {
 		return t, fmt.Errorf("give %s a time such as 2027-01-31T00:00:00Z", flag)
 	}
 	return t.UTC(), nil
-}
-
-// annotateAgain is how often an annotation is set when others change the object at the same time.
-var annotateAgain = wait.Backoff{Steps: 100, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 1, Cap: time.Second}
-
-// annotateEffect adds to an annotation by which people ask for firings. Requests of others that wait there stay.
-func (p *plugin) annotateEffect(ctx context.Context, name, key, value, done string) error {
-	err := retry.RetryOnConflict(annotateAgain, func() error {
-		c, o, err := p.effect(ctx, name)
-		if err != nil {
-			return err
-		}
-		all := value
-		if waiting := o.Annotations[key]; waiting != "" {
-			all = waiting + "," + value
-		}
-		return mergeEffect(ctx, c, o, map[string]any{"metadata": map[string]any{"resourceVersion": o.ResourceVersion, "annotations": map[string]string{key: all}}})
-	})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(p.Out, "scheduledeffect/%s %s\n", name, done)
-	return nil
 }
 
 func mergeEffect(ctx context.Context, c client.Client, o *skeinv1.ScheduledEffect, patch any) error {

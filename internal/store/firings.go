@@ -146,7 +146,13 @@ type DueRecord struct {
 	Cancel        []FiringKey  // firings that the new ones replace, perhaps some of these too
 	// Requests are requests by hand that the record answers. Each is answered once: ErrConflict if one was already, or if a firing by hand
 	// exists.
-	Requests []string
+	Requests []FiringRequest
+}
+
+// FiringRequest is a request by hand, and what became of it.
+type FiringRequest struct {
+	ID     string
+	Answer json.RawMessage
 }
 
 // FiringQuery selects the firings of an effect, the newest due time first.
@@ -220,8 +226,11 @@ type FiringStore interface {
 	LastOutcome(ctx context.Context, effectID string) (*Firing, error)
 	// EffectSkips lists the newest records of due times that did not fire, the newest first.
 	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
-	// AnsweredRequests returns those of the requests by hand that were answered, within the last two days at least.
-	AnsweredRequests(ctx context.Context, effectID string, requests ...string) ([]string, error)
+	// AnsweredRequests returns the answers, by id, of those requests by hand that were answered, within the last two days at least. The
+	// answer is empty when an earlier release gave it.
+	AnsweredRequests(ctx context.Context, effectID string, ids ...string) (map[string]json.RawMessage, error)
+	// FiredTimes returns the due times that fired and that the history no longer has.
+	FiredTimes(ctx context.Context, effectID string) (FiredTimes, error)
 	// PruneFirings removes ended firings and records of skipped due times beyond the newest ones. It keeps which due times fired, and the
 	// newest record of skipped due times, because the next ones may belong to it.
 	PruneFirings(ctx context.Context, effectID string, keep HistoryLimits) error

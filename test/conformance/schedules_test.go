@@ -150,15 +150,19 @@ var _ = Describe("Schedules", func() {
 			}
 			return len(slices.DeleteFunc(texts(ms), func(s string) bool { return s != "user: by hand" }))
 		}
-		_, err := cluster.Plugin(ctx, "-n", ns, "effect", "run", "rare")
+		out, err := cluster.Plugin(ctx, "-n", ns, "effect", "run", "rare")
 		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(MatchRegexp(`^scheduledeffect/rare: \S+Z: fires\n$`))
 		Eventually(ctx, said).Should(Equal(1))
-		for range 2 { // the second time, both have fired already
-			_, err = cluster.Plugin(ctx, "-n", ns, "effect", "backfill", "rare", "--from=2020-01-01T00:00:00Z", "--until=2024-12-31T00:00:00Z")
+		for _, outcome := range []string{"fires", "had fired already"} {
+			out, err = cluster.Plugin(ctx, "-n", ns, "effect", "backfill", "rare", "--from=2020-01-01T00:00:00Z", "--until=2024-12-31T00:00:00Z")
 			Expect(err).NotTo(HaveOccurred())
+			Expect(out).To(MatchRegexp(`^scheduledeffect/rare: \S+Z to \S+Z, 2 firings: ` + outcome + `\n$`))
 			Eventually(ctx, said).Should(Equal(3))
 		}
 		Consistently(ctx, said).WithTimeout(2 * time.Second).Should(Equal(3))
+		_, err = cluster.Plugin(ctx, "-n", ns, "effect", "backfill", "rare", "--from=2021-01-01T00:00:00Z", "--until=2021-01-02T00:00:00Z")
+		Expect(err).To(MatchError(ContainSubstring("refused the request: the range has no past due time of this schedule")))
 	}, SpecTimeout(2*patience))
 
 	It("pause after failures in a row", Label("EFF-08", "EFF-07"), func(ctx SpecContext) {

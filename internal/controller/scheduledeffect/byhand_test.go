@@ -125,6 +125,29 @@ func (w *world) thread(ctx context.Context) *skeinv1.Thread {
 	return t
 }
 
+// answers returns what the status says of requests by hand.
+func (w *world) answers(requests ...string) (out []string) {
+	GinkgoHelper()
+	for _, request := range requests {
+		i := slices.IndexFunc(w.s.Status.Requests, func(q skeinv1.EffectRequest) bool { return q.Request == request })
+		Expect(i).To(BeNumerically(">=", 0), request)
+		q := w.s.Status.Requests[i]
+		var results []string
+		for _, r := range q.Results {
+			results = append(results, strings.TrimSpace(fmt.Sprintf("%d %s %s %s", r.Count, r.Outcome, r.Reason, r.Message)))
+		}
+		text := strings.Join(results, "; ")
+		if q.Repeated {
+			text = "again: " + text
+		}
+		if q.Refused != "" {
+			text = "refused: " + q.Refused
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
 var _ = Describe("An effect that code scheduled", func() {
 	It("keeps its arguments when it is suspended and resumed", Label("EFF-01", "EFF-03"), func(ctx SpecContext) {
 		w := newWorld(ctx)
@@ -303,6 +326,95 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		Entry("of an interval", "@every 1m"),
 		Entry("of a cron expression", "* * * * *"),
 	)
+
+	It("say in the status what became of each", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.ConcurrencyPolicy = skeinv1.ConcurrencyForbid })
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0)+"/a,"+at(time.Millisecond)+"/b,"+at(2*time.Millisecond)+"/b,"+at(48*time.Hour)+",soon")
+		w.settle(ctx)
+		Expect(w.answers(at(0)+"/a", at(time.Millisecond)+"/b", at(2*time.Millisecond)+"/b", at(48*time.Hour), "soon")).To(Equal([]string{
+			"1 Fired", "1 Skipped Forbidden an earlier firing was under way", "again: 1 Skipped Forbidden an earlier firing was under way",
+			"refused: 2026-03-03T12:00:00Z is not the present time, which it must be: it fires now",
+			`refused: "soon": write the present time such as 2027-01-31T09:00:00Z, and a slash and a key of at most 128 bytes after it if you want one`,
+		}))
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(3*time.Millisecond)+"/b")
+		w.settle(ctx)
+		Expect(w.answers(at(3*time.Millisecond) + "/b")).To(Equal([]string{"again: 1 Skipped Forbidden an earlier firing was under way"}))
+		Expect(w.s.Status.Requests).To(HaveLen(6))
+	})
+
+	It("say in the status what became of each due time of a backfill", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.SuccessfulHistoryLimit = ptr.To(int32(1)) })
+		for range 4 {
+			w.pass(ctx, time.Minute)
+			Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		}
+		span := func(from, until time.Duration, key string) string {
+			return Start.Add(from).Format(time.RFC3339) + "/" + Start.Add(until).Format(time.RFC3339) + key
+		}
+		some := span(-2*time.Minute, 3*time.Minute, "/k")
+		none, future, many := span(-90*time.Second, -61*time.Second, ""), span(time.Hour, 2*time.Hour, ""), span(-48*time.Hour, 0, "")
+		w.ask(ctx, skeinv1.AnnotationBackfill, strings.Join([]string{some, none, future, many, "x"}, ","))
+		w.settle(ctx)
+		Expect(w.answers(some, none, future, many, "x")).To(Equal([]string{
+			"3 Fired; 3 FiredBefore", "refused: the range has no past due time of this schedule", "refused: the range has no past due time of this schedule",
+			"refused: the range has more than 1000 due times: choose one with at most so many",
+			`refused: "x": write the first and the last time with a slash between them, such as 2027-01-01T00:00:00Z/2027-01-31T00:00:00Z`,
+		}))
+		Expect(w.s.Status.Requests[0].Results[0]).To(And(
+			HaveField("Time.Time", BeTemporally("==", Start.Add(-2*time.Minute))), HaveField("Until.Time", BeTemporally("==", Start))))
+		w.ask(ctx, skeinv1.AnnotationBackfill, some)
+		w.settle(ctx)
+		Expect(w.answers(some)).To(Equal([]string{"again: 3 Fired; 3 FiredBefore"}))
+		again := span(-2*time.Minute, 3*time.Minute, "/l")
+		w.ask(ctx, skeinv1.AnnotationBackfill, again)
+		w.settle(ctx)
+		Expect(w.answers(again)).To(Equal([]string{"6 FiredBefore"}))
+	})
+
+	It("say that a backfill waits in turn, and that nothing matches a selector", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.ConcurrencyPolicy = skeinv1.ConcurrencyForbid })
+		value := Start.Add(-3*time.Minute).Format(time.RFC3339) + "/" + Start.Format(time.RFC3339)
+		w.ask(ctx, skeinv1.AnnotationBackfill, value)
+		w.settle(ctx)
+		Expect(w.answers(value)).To(Equal([]string{"1 Fired; 3 Queued"}))
+
+		w = newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.ThreadSelector = &metav1.LabelSelector{} })
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0))
+		w.settle(ctx)
+		Expect(w.answers(at(0))).To(Equal([]string{"refused: no living Thread of the namespace matches spec.threadSelector"}))
+	})
+
+	It("have bounded answers, the newest", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx)
+		w.ask(ctx, skeinv1.AnnotationRunAt, requests(150))
+		w.settle(ctx)
+		Expect(w.s.Status.Requests).To(HaveLen(100))
+		Expect(w.answers(at(149 * time.Nanosecond))).To(Equal([]string{"1 Fired"}))
+	})
+
+	It("keep their answer when its status could not be written at first", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.ConcurrencyPolicy = skeinv1.ConcurrencyForbid })
+		w.settle(ctx)
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0)+"/a,"+at(time.Millisecond)+"/b")
+		failed := false
+		w.Fail(func(verb string, o client.Object) error {
+			if s, ok := o.(*skeinv1.ScheduledEffect); ok && strings.HasPrefix(verb, "patch") && !failed {
+				failed = true
+				return apierrors.NewConflict(schema.GroupResource{Resource: "scheduledeffects"}, s.Name, nil)
+			}
+			return nil
+		})
+		w.settle(ctx)
+		Expect(failed).To(BeTrue())
+		Expect(w.s.Annotations).To(BeEmpty())
+		Expect(w.answers(at(0)+"/a", at(time.Millisecond)+"/b")).To(Equal([]string{"again: 1 Fired", "again: 1 Skipped Forbidden an earlier firing was under way"}))
+	})
 
 	It("keep a request that is added while others are answered", func(ctx SpecContext) {
 		w := newWorld(ctx)

@@ -91,6 +91,7 @@ type batch struct {
 	at      time.Time
 	spent   map[string]float64 // the cost of ended firings by day
 	missed  time.Time          // due times up to it are beyond the limit of catching up
+	answer  *answer            // to the request by hand that is being worked on; nil for the schedule itself
 }
 
 // limit returns how many late due times All fires.
@@ -277,6 +278,7 @@ func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 		f.AvailableAt = b.at.Add(time.Duration(i) * b.pace()).UnixMicro()
 		if b.admit(&f) {
 			b.record.Firings = append(b.record.Firings, f)
+			b.answer.firing(&f)
 			fires = true
 		}
 	}

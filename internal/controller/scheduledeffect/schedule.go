@@ -88,6 +88,9 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 	if s.gone {
 		return ctrl.Result{}, failed
 	}
+	if failed == nil && d.canceled && asked(d.object) {
+		failed = r.refuseRequests(ctx, d, "nothing fires any more: the Thread was terminated, or the effect was removed")
+	}
 	if isConflict(failed) {
 		return ctrl.Result{RequeueAfter: 5 * time.Millisecond}, nil // read again
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -27,6 +28,7 @@ func (b *batch) skip(first, last time.Time, count int64, reason, detail string) 
 // skipThread records a due time that does not fire for one thread.
 func (b *batch) skipThread(due time.Time, threadID, reason, detail string) {
 	b.note(store.EffectSkip{EffectID: b.now.EffectID, Due: due.UnixMicro(), Until: due.UnixMicro(), ThreadID: threadID, Count: 1, Reason: reason, Detail: detail})
+	b.answer.result(due, skeinv1.RequestSkipped, reason, detail)
 }
 
 // note records due times that do not fire. What follows each other for the same reason is one record, over several reconciles too: a

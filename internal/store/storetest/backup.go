@@ -234,7 +234,7 @@ func (b *backups) everything(ctx context.Context) []string {
 		Skips: []store.EffectSkip{{EffectID: "e-daily", Due: 7, Until: 8, Count: 1, Reason: "Missed"}}})).To(Succeed())
 	removed := next
 	removed.Cursor = 11
-	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: removed, Was: &next, Requests: []string{"at:1"},
+	Expect(e.store.RecordDue(ctx, store.DueRecord{Schedule: removed, Was: &next, Requests: []store.FiringRequest{{ID: "at:1", Answer: json.RawMessage("[]")}},
 		Firings: []store.Firing{{EffectID: "e-daily", Due: 11, Namespace: "default", Name: "daily", Origin: store.OriginSchedule}}})).To(Succeed())
 	Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-daily", Due: 11})).To(Equal(1))
 	Expect(e.store.PruneFirings(ctx, "e-daily", store.HistoryLimits{})).To(Succeed())

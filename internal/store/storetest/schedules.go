@@ -275,6 +275,9 @@ func describeSchedules(e *env) {
 			}
 			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{})).To(Succeed())
 			Expect(dues(ctx, store.FiringQuery{})).To(BeEmpty())
+			fired, err := e.store.FiredTimes(ctx, "e")
+			Expect(err).NotTo(HaveOccurred())
+			Expect([]bool{fired.Has(1), fired.Has(2), fired.Has(3), fired.Has(4), fired.Has(5)}).To(Equal([]bool{true, true, false, true, false}))
 			backfill(1, 2, 3, 4, 5)
 			Expect(dues(ctx, store.FiringQuery{})).To(Equal([]int64{5, 3}))
 			e.claims(ctx, "a")
@@ -290,19 +293,19 @@ func describeSchedules(e *env) {
 
 		It("answers each request by hand once, also when it was removed", func(ctx SpecContext) {
 			was := begin(ctx)
-			record := store.DueRecord{Schedule: was, Was: &was, Requests: []string{"one", "two"}, Firings: []store.Firing{{EffectID: "e", Due: 1, Origin: store.OriginManual}}}
+			record := store.DueRecord{Schedule: was, Was: &was, Requests: []store.FiringRequest{{ID: "one", Answer: json.RawMessage(`{"fired":1}`)}, {ID: "two"}}, Firings: []store.Firing{{EffectID: "e", Due: 1, Origin: store.OriginManual}}}
 			due(ctx, record)
-			Expect(e.store.AnsweredRequests(ctx, "e", "two", "three", "one")).To(Equal([]string{"two", "one"}))
+			Expect(e.store.AnsweredRequests(ctx, "e", "two", "three", "one")).To(And(HaveLen(2), HaveKeyWithValue("one", json.RawMessage(`{"fired":1}`)), HaveKeyWithValue("two", BeEmpty())))
 			Expect(e.store.AnsweredRequests(ctx, "f", "one")).To(BeEmpty())
 			record.Firings[0].Due = 2
 			Expect(e.store.RecordDue(ctx, record)).To(MatchError(store.ErrConflict))
-			record.Requests, record.Firings[0].Due = []string{"three"}, 1
+			record.Requests, record.Firings[0].Due = []store.FiringRequest{{ID: "three"}}, 1
 			Expect(e.store.RecordDue(ctx, record)).To(MatchError(store.ErrConflict), "there is a firing at that time")
 			Expect(e.store.AnsweredRequests(ctx, "e", "three")).To(BeEmpty())
 			Expect(dues(ctx, store.FiringQuery{})).To(Equal([]int64{1}))
 			e.clock.Step(47 * time.Hour)
 			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{})).To(Succeed())
-			Expect(e.store.AnsweredRequests(ctx, "e", "one")).To(Equal([]string{"one"}))
+			Expect(e.store.AnsweredRequests(ctx, "e", "one")).To(HaveKey("one"))
 			e.clock.Step(2 * time.Hour)
 			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{})).To(Succeed())
 			Expect(e.store.AnsweredRequests(ctx, "e", "one")).To(BeEmpty())

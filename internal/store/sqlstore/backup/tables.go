@@ -86,7 +86,7 @@ var tables = []table{
 	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i`),
 	define("effect_skip", ofEffects, "", `effect_id:t due:i until:i thread_id:n count:i reason:t detail:t recorded_at:i`),
 	define("effect_fired", ofEffects, "", `effect_id:t times:t`),
-	define("effect_request", ofEffects, "", `effect_id:t request:t recorded_at:i`),
+	define("effect_request", ofEffects, "", `effect_id:t request:t recorded_at:i answer:T`),
 	define("effect_firing", ofEffects, "", `effect_id:t due:i thread_id:n namespace:t name:t effect:t args:T status:t attempts:i error:t fired_at:i ended_at:i owner:t
 		available_at:i hook_depth:i epoch:i origin:t target:T waiting:t started_at:i cost:f log:t keyed_by:t`),
 }

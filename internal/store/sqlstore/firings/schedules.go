@@ -83,24 +83,29 @@ func answer(t *txn.Tx, d *store.DueRecord) (fired store.FiredTimes, err error) {
 		return fired, err
 	}
 	for _, request := range d.Requests {
-		n, err := t.Exec(t.Ctx, queries.AddRequest, id, request, t.Now)
+		n, err := t.Exec(t.Ctx, queries.AddRequest, id, request.ID, t.Now, string(request.Answer))
 		if err == nil && n == 0 {
-			err = fmt.Errorf("request %q of effect %s was answered before: %w", request, id, store.ErrConflict)
+			err = fmt.Errorf("request %q of effect %s was answered before: %w", request.ID, id, store.ErrConflict)
 		}
 		if err != nil {
 			return fired, err
 		}
 	}
 	if backfills {
-		fired, err = firedTimes(t, id)
+		fired, err = firedTimes(t.Ctx, t, id)
 	}
 	return fired, err
 }
 
+// rower reads one row.
+type rower interface {
+	Row(ctx context.Context, query string, args []any, dst ...any) error
+}
+
 // firedTimes returns the due times of an effect that fired and that its history no longer has.
-func firedTimes(t *txn.Tx, effectID string) (fired store.FiredTimes, err error) {
+func firedTimes(ctx context.Context, c rower, effectID string) (fired store.FiredTimes, err error) {
 	var text string
-	if found, err := sqldb.Found(t.Row(t.Ctx, queries.FiredTimes, []any{effectID}, &text)); err != nil || !found {
+	if found, err := sqldb.Found(c.Row(ctx, queries.FiredTimes, []any{effectID}, &text)); err != nil || !found {
 		return fired, err
 	}
 	if err := json.Unmarshal([]byte(text), &fired); err != nil {
@@ -110,22 +115,31 @@ func firedTimes(t *txn.Tx, effectID string) (fired store.FiredTimes, err error) 
 }
 
 // AnsweredRequests implements store.FiringStore.
-func (s Store) AnsweredRequests(ctx context.Context, effectID string, requests ...string) (answered []string, err error) {
+func (s Store) AnsweredRequests(ctx context.Context, effectID string, ids ...string) (answered map[string]json.RawMessage, err error) {
 	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		answered = nil
-		for _, request := range requests {
-			var one int64
-			found, err := sqldb.Found(c.Row(ctx, queries.AnsweredRequest, []any{effectID, request}, &one))
+		answered = map[string]json.RawMessage{}
+		for _, id := range ids {
+			var answer string
+			found, err := sqldb.Found(c.Row(ctx, queries.AnsweredRequest, []any{effectID, id}, &answer))
 			if err != nil {
 				return err
 			}
 			if found {
-				answered = append(answered, request)
+				answered[id] = json.RawMessage(answer)
 			}
 		}
 		return nil
 	})
 	return answered, err
+}
+
+// FiredTimes implements store.FiringStore.
+func (s Store) FiredTimes(ctx context.Context, effectID string) (fired store.FiredTimes, err error) {
+	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		fired, err = firedTimes(ctx, c, effectID)
+		return err
+	})
+	return fired, err
 }
 
 // move replaces what is stored of how far the schedule has come, on condition that it is what the caller expects.
@@ -209,7 +223,7 @@ func keepFired(t *txn.Tx, effectID string, dues []int64) error {
 	if len(dues) == 0 {
 		return nil
 	}
-	fired, err := firedTimes(t, effectID)
+	fired, err := firedTimes(t.Ctx, t, effectID)
 	if err != nil {
 		return err
 	}

@@ -65,8 +65,8 @@ const (
 	FiredTimes     = `SELECT times FROM effect_fired WHERE effect_id = ?`
 	PutFiredTimes  = `INSERT INTO effect_fired (effect_id, times) VALUES (?, ?) ON CONFLICT (effect_id) DO UPDATE SET times = excluded.times`
 
-	AddRequest      = `INSERT INTO effect_request (effect_id, request, recorded_at) VALUES (?, ?, ?) ON CONFLICT (effect_id, request) DO NOTHING`
-	AnsweredRequest = `SELECT recorded_at FROM effect_request WHERE effect_id = ? AND request = ?`
+	AddRequest      = `INSERT INTO effect_request (effect_id, request, recorded_at, answer) VALUES (?, ?, ?, ?) ON CONFLICT (effect_id, request) DO NOTHING`
+	AnsweredRequest = `SELECT COALESCE(answer, '') FROM effect_request WHERE effect_id = ? AND request = ?`
 	PruneRequests   = `DELETE FROM effect_request WHERE effect_id = ? AND recorded_at < ?`
 
 	DeleteFirings = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> ''`
