@@ -54,12 +54,6 @@ type clientsOfOthers struct {
 // startClients starts a program of test/fixtures/clients with its settings.
 func startClients(ctx context.Context, program string, settings map[string]any) *clientsOfOthers {
 	GinkgoHelper()
-	install := exec.CommandContext(ctx, filepath.Join(harness.Root(), "hack", "npm.sh"), "install", "streams")
-	install.Stderr = GinkgoWriter
-	dir, err := install.Output()
-	Expect(err).NotTo(HaveOccurred())
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "test", "fixtures", "clients", program))
-	Expect(err).NotTo(HaveOccurred())
 	set, err := json.Marshal(settings)
 	Expect(err).NotTo(HaveOccurred())
 	trusted := rest.CopyConfig(cluster.Config)
@@ -67,9 +61,33 @@ func startClients(ctx context.Context, program string, settings map[string]any) 
 	ca := filepath.Join(GinkgoT().TempDir(), "ca.crt")
 	Expect(os.WriteFile(ca, trusted.CAData, 0o600)).To(Succeed())
 
-	run := exec.CommandContext(ctx, "node", "--input-type=module", "-e", string(text), string(set))
-	run.Dir = strings.TrimSpace(string(dir))
+	run := exec.CommandContext(ctx, "node", "--input-type=module", "-e", clientProgram(program), string(set))
+	run.Dir = npmPackages(ctx, "streams")
 	run.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+ca)
+	return startProgram(run)
+}
+
+// npmPackages returns the folder with the packages that hack/npm/NAME pins.
+func npmPackages(ctx context.Context, name string) string {
+	GinkgoHelper()
+	install := exec.CommandContext(ctx, filepath.Join(harness.Root(), "hack", "npm.sh"), "install", name)
+	install.Stderr = GinkgoWriter
+	dir, err := install.Output()
+	Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(string(dir))
+}
+
+// clientProgram returns the text of a program of test/fixtures/clients.
+func clientProgram(name string) string {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "test", "fixtures", "clients", name))
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// startProgram starts a program and reads what it prints. It is ended with the spec.
+func startProgram(run *exec.Cmd) *clientsOfOthers {
+	GinkgoHelper()
 	run.Stderr = GinkgoWriter
 	out, err := run.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())

@@ -196,9 +196,31 @@ var _ = Describe("A request", Label("IDS-03", "IDS-04"), func() {
 		Expect(of(true, request("", escaped(signed(someID)), escaped(signed(someID))))).To(Equal(ids.Found{ID: someID}))
 	})
 
-	It("takes a cookie that is signed as web frameworks do", func() {
-		Expect(of(true, request("", escaped(strings.Replace(signed(someID), ";", ".", 1))))).To(Equal(ids.Found{ID: someID}))
+	dotted := func(id string) string { return strings.Replace(signed(id), ";", ".", 1) }
+
+	It("takes a cookie that is signed as web frameworks do, or as the header", func() {
+		Expect(of(true, request("", escaped(dotted(someID))))).To(Equal(ids.Found{ID: someID}))
+		Expect(of(true, request("", escaped(signed(someID))))).To(Equal(ids.Found{ID: someID}))
 	})
+
+	DescribeTable("with a form that nobody sets has no id", func(r func() *http.Request) {
+		isNew(of(false, r()))
+		Expect(of(true, r()).Refused).To(HaveOccurred())
+	},
+		Entry("a header with a point", func() *http.Request { return request(dotted(someID)) }),
+		Entry("a header that is escaped", func() *http.Request { return request(escaped(signed(someID))) }),
+		Entry("a cookie that is escaped twice", func() *http.Request { return request("", escaped(escaped(dotted(someID)))) }),
+		Entry("a cookie with both separators", func() *http.Request { return request("", escaped(strings.Replace(signed(someID), ";", ";.", 1))) }),
+		Entry("a cookie with them the other way round", func() *http.Request { return request("", escaped(strings.Replace(signed(someID), ";", ".;", 1))) }),
+		Entry("a cookie with a second signature after the other separator", func() *http.Request {
+			_, signature, _ := strings.Cut(signed(someID), ";")
+			return request("", escaped(dotted(someID)+";"+signature))
+		}),
+		Entry("a cookie that is doubled", func() *http.Request { return request("", escaped(dotted(someID)+"."+dotted(someID))) }),
+		Entry("a cookie that is cut", func() *http.Request { return request("", escaped(dotted(someID)[:len(dotted(someID))-1])) }),
+		Entry("a cookie that is forged", func() *http.Request { return request("", escaped(strings.Replace(forged(someID), ";", ".", 1))) }),
+		Entry("a cookie without a separator", func() *http.Request { return request("", escaped(strings.Replace(signed(someID), ";", "", 1))) }),
+	)
 
 	It("is answered with header and cookie", func() {
 		for _, secure := range []bool{false, true} {
@@ -210,7 +232,7 @@ var _ = Describe("A request", Label("IDS-03", "IDS-04"), func() {
 			Expect(got).To(HaveLen(1))
 			c := got[0]
 			Expect([]any{c.Name, c.HttpOnly, c.SameSite, c.Path, c.Secure, c.MaxAge, c.Domain}).To(Equal([]any{"atid", true, http.SameSiteLaxMode, "/", secure, 7 * 24 * 60 * 60, ""}))
-			Expect(url.QueryUnescape(c.Value)).To(Equal(signed(someID)))
+			Expect(url.QueryUnescape(c.Value)).To(Equal(dotted(someID)), "as frameworks sign cookies")
 			r := request("")
 			r.AddCookie(c)
 			Expect(source.Of(r)).To(Equal(ids.Found{ID: someID}))

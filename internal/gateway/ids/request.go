@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -82,14 +83,11 @@ func (s *Source) fromCookie(r *http.Request) (string, error) {
 	if err != nil {
 		return "", errForged
 	}
-	id, err := s.Keys.verify(text, ";")
-	if err != nil {
-		// Frameworks that sign cookies themselves put a point between value and signature.
-		if dotted, e := s.Keys.verify(text, "."); e == nil {
-			return dotted, nil
-		}
+	separator := inCookie
+	if strings.Contains(text, inHeader) { // set by an earlier version, or by a client that knows the header only
+		separator = inHeader
 	}
-	return id, err
+	return s.Keys.verify(text, separator)
 }
 
 func (s *Source) name() string {
@@ -99,13 +97,12 @@ func (s *Source) name() string {
 	return DefaultCookie
 }
 
-// Set puts the signed id into an answer, as header and as cookie. secure tells that the client speaks https.
+// Set puts the signed id into an answer, as the header "id;signature" and as the cookie "id.signature". secure tells that the client speaks https.
 func (s *Source) Set(h http.Header, id string, secure bool) {
-	signed := s.Keys.Sign(id)
-	h.Set(Header, signed)
+	h.Set(Header, s.Keys.Sign(id))
 	h.Add("Set-Cookie", (&http.Cookie{
-		// A semicolon ends the value of a cookie, so that it is escaped.
-		Name: s.name(), Value: url.QueryEscape(signed), Path: "/", MaxAge: int(cookieAge / time.Second),
+		// + and / of base64 are escaped, as by frameworks that sign cookies.
+		Name: s.name(), Value: url.QueryEscape(s.Keys.sign(id, inCookie)), Path: "/", MaxAge: int(cookieAge / time.Second),
 		HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
 	}).String())
 }

@@ -34,8 +34,17 @@ func NewKeyring(keys ...[]byte) (*Keyring, error) {
 	return &Keyring{keys: keys}, nil
 }
 
+// What stands between an id and its signature. The two are those of Agentuity's runtime, which signs its header by itself, and leaves
+// its cookie to hono. A server of that runtime with the same key takes what a gateway has set, and the other way round.
+const (
+	inHeader = ";"
+	inCookie = "."
+)
+
 // Sign returns "id;signature", where the signature is the base64 of the id's HMAC-SHA256 (IDS-03).
-func (r *Keyring) Sign(id string) string { return id + ";" + signature(r.keys[0], id) }
+func (r *Keyring) Sign(id string) string { return r.sign(id, inHeader) }
+
+func (r *Keyring) sign(id, separator string) string { return id + separator + signature(r.keys[0], id) }
 
 func signature(key []byte, id string) string {
 	mac := hmac.New(sha256.New, key)
@@ -50,7 +59,7 @@ var (
 )
 
 // Verify returns the id of "id;signature". It compares signatures in constant time and looks at all keys.
-func (r *Keyring) Verify(signed string) (id string, err error) { return r.verify(signed, ";") }
+func (r *Keyring) Verify(signed string) (id string, err error) { return r.verify(signed, inHeader) }
 
 func (r *Keyring) verify(signed, separator string) (string, error) {
 	if len(signed) > maxSigned {
