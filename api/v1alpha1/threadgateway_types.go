@@ -11,6 +11,14 @@ type ThreadGatewaySpec struct {
 	// AgentRef names the Agent that answers. Conversations that have begun stay with the agent that they have.
 	AgentRef LocalRef `json:"agentRef"`
 
+	// EndpointRefs name the ThreadEndpoints that people may use in their own conversations, below v1/endpoints/. Others look as
+	// if they did not exist.
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	EndpointRefs []LocalRef `json:"endpointRefs,omitempty"`
+
 	// SigningKeys are keys of Secrets, each of 16 bytes or more, that sign the ids of conversations. The first signs, and
 	// all verify. To rotate, put a new key first and remove the old one once browsers have had a week to come back.
 	// +kubebuilder:validation:MinItems=1
@@ -148,7 +156,7 @@ type GatewayHTTPIDs struct {
 
 // GatewayLimits bound the use of a gateway. A request beyond one of them is answered with 429.
 type GatewayLimits struct {
-	// MessageBytes is the largest size of the body of a message.
+	// MessageBytes is the largest size of the body of a message, and of a request to an endpoint.
 	// +kubebuilder:validation:Minimum=256
 	// +kubebuilder:validation:Maximum=524288
 	// +kubebuilder:default=65536

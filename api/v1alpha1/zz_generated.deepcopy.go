@@ -2621,6 +2621,11 @@ func (in *ThreadGatewayList) DeepCopyObject() runtime.Object {
 func (in *ThreadGatewaySpec) DeepCopyInto(out *ThreadGatewaySpec) {
 	*out = *in
 	out.AgentRef = in.AgentRef
+	if in.EndpointRefs != nil {
+		in, out := &in.EndpointRefs, &out.EndpointRefs
+		*out = make([]LocalRef, len(*in))
+		copy(*out, *in)
+	}
 	if in.SigningKeys != nil {
 		in, out := &in.SigningKeys, &out.SigningKeys
 		*out = make([]corev1.SecretKeySelector, len(*in))

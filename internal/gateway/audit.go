@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/telemetry"
@@ -35,11 +36,8 @@ func (s *Server) enter(who, namespace string, lasting bool) (done func(), err er
 // meanwhile.
 func (s *Server) audit(w http.ResponseWriter, r *http.Request, session string) (a *audible, record func()) {
 	a = &audible{ResponseWriter: w, log: s.opts.Logger, entry: audited.Entry{
-		ID: session, Who: "skein:gateway", Received: time.Now(), Verb: "get", Path: r.URL.Path, From: s.address(r).String(), UserAgent: r.UserAgent(),
+		ID: session, Who: "skein:gateway", Received: time.Now(), Verb: verbOf(r.Method), Path: r.URL.Path, From: s.address(r).String(), UserAgent: r.UserAgent(),
 	}}
-	if r.Method == http.MethodPost {
-		a.entry.Verb = "create"
-	}
 	return a, func() {
 		failed := recover()
 		switch {
@@ -103,12 +101,30 @@ func (a *audible) WriteHeader(code int) {
 // Unwrap is what http.ResponseController looks for.
 func (a *audible) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
+// verbOf returns the verb of Kubernetes for a method.
+func verbOf(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return "get"
+}
+
 // subresources are what requests are about, in the words of the runtime API. Others are about the thread as a whole.
 var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions": "queue", webhookPath: "queue", socketPath: "queue", "v1/messages": "messages"}
 
 // of names whose request it is.
 func (a *audible) of(kind, namespace, name, path string) {
 	a.entry.Who, a.entry.Namespace, a.entry.Subresource = who(kind, namespace, name), namespace, subresources[path]
+	if isEndpoint(path) {
+		a.entry.Subresource = string(runtimev1.SubresourceEndpoints)
+	}
 	a.kind, a.name = kinds[kind], name
 }
 

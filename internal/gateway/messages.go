@@ -217,6 +217,11 @@ func readBody(q *request, most int32, tooLarge *problem) ([]byte, error) {
 	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, errMedia
 	}
+	return readUpTo(q, most, tooLarge, value.JSONCost)
+}
+
+// readUpTo reads a body of at most some bytes. What it takes, and what is read from it by cost, counts until q.body is released.
+func readUpTo(q *request, most int32, tooLarge *problem, cost func([]byte) int64) ([]byte, error) {
 	part, _ := membudget.Part(q.Context()) // release closes it
 	q.body = &metered{Reader: http.MaxBytesReader(q.answer, q.Body, int64(most)), own: q.limiter.bodies, memory: membudget.From(part)}
 	body, err := membudget.ReadAll(part, q.body.memory, q.body)
@@ -233,7 +238,10 @@ func readBody(q *request, most int32, tooLarge *problem) ([]byte, error) {
 	}
 	// The time of a request ends with its body. The answer has a time of its own.
 	_ = http.NewResponseController(q.answer).SetReadDeadline(time.Time{})
-	return body, q.body.memory.Draw(part, value.JSONCost(body))
+	if cost == nil {
+		return body, nil
+	}
+	return body, q.body.memory.Draw(part, cost(body))
 }
 
 // readMessage reads the body of POST v1/message.

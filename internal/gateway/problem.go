@@ -30,7 +30,7 @@ func (p *problem) Error() string { return p.reason + ": " + p.message }
 
 var (
 	errNoGateway    = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: ask whoever runs this page for the address"}
-	errNoPath       = &problem{status: http.StatusNotFound, reason: "NotFound", message: "this address does not exist: use POST v1/message, GET v1/messages, GET v1/socket, POST v1/new, or POST v1/chat/completions and GET v1/models"}
+	errNoPath       = &problem{status: http.StatusNotFound, reason: "NotFound", message: "this address does not exist: use POST v1/message, GET v1/messages, GET v1/socket, POST v1/new, v1/endpoints where the gateway has some, or POST v1/chat/completions and GET v1/models"}
 	errChatTooLarge = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", param: "messages", message: "the messages are too long: leave the oldest out"}
 	errBodies       = &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many large messages arrive at once: send this one again in a moment", retry: 1}
 	errNoMemory     = &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too much is under way here at once: send this again in a moment", retry: 1}

@@ -113,7 +113,7 @@ func (s *Server) ask(q *request, ask *idQuestion) (string, error) {
 
 // urlOf returns the address of a request, as far as the gateway knows it.
 func urlOf(q *request) string {
-	u := url.URL{Scheme: "http", Host: q.Host, Path: q.URL.Path, RawQuery: q.URL.RawQuery}
+	u := url.URL{Scheme: "http", Host: q.Host, Path: q.URL.Path, RawPath: q.URL.RawPath, RawQuery: q.URL.RawQuery}
 	if secure(q.Request) {
 		u.Scheme = "https"
 	}

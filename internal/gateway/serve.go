@@ -102,7 +102,7 @@ func protect(h http.Header) {
 
 // gated answers a request to a gateway that exists.
 func (s *Server) gated(q *request, path string) error {
-	answered, err := cross(q)
+	answered, err := cross(q, path)
 	if err != nil {
 		proved(q)
 	}
@@ -126,11 +126,20 @@ func (s *Server) gated(q *request, path string) error {
 	if refused != nil {
 		return refused
 	}
-	lasting := q.Method == http.MethodPost || path == socketPath
+	lasting := q.Method == http.MethodPost || path == socketPath || isEndpoint(path)
 	done, err := s.enter(who("gateway", q.gateway.Namespace, q.gateway.Name), q.gateway.Namespace, lasting)
 	defer done()
 	if err != nil {
 		return err
+	}
+	return s.route(q, path)
+}
+
+// route answers a request that is taken.
+func (s *Server) route(q *request, path string) error {
+	if isEndpoint(path) {
+		q.Request = traced(q.answer, q.Request, "gateway", endpointsPath)
+		return s.endpoint(q, path)
 	}
 	if name, ok := strings.CutPrefix(path, modelsPath); ok && (name == "" || name[0] == '/') {
 		q.Request = traced(q.answer, q.Request, "gateway", modelsPath)
@@ -210,7 +219,7 @@ func proved(q *request) {
 const maxUser = 253
 
 // cross answers the questions that browsers ask for pages of other origins, and refuses what such pages may not do.
-func cross(q *request) (answered bool, err error) {
+func cross(q *request, path string) (answered bool, err error) {
 	origin := q.Header.Get("Origin")
 	allowed := origin != "" && slices.Contains(q.gateway.Origins, origin)
 	h := q.answer.Header()
@@ -227,7 +236,11 @@ func cross(q *request) (answered bool, err error) {
 		if !allowed {
 			return true, errOrigin
 		}
-		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		methods := "GET, POST"
+		if isEndpoint(path) {
+			methods = "DELETE, GET, HEAD, PATCH, POST, PUT"
+		}
+		h.Set("Access-Control-Allow-Methods", methods)
 		h.Set("Access-Control-Allow-Headers", allowedHeaders)
 		h.Set("Access-Control-Max-Age", "600")
 		q.answer.WriteHeader(http.StatusNoContent)

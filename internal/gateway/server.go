@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/audited"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
@@ -31,6 +32,8 @@ import (
 type Engine interface {
 	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
 	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+	// ServeEndpoint answers a request with the code of a ThreadEndpoint.
+	ServeEndpoint(ctx context.Context, threadID string, req endpoints.Request, to endpoints.Answer) error
 	// ThreadID asks the code of a ThreadGateway which conversation a request means. Its answer must be checked.
 	ThreadID(ctx context.Context, c *definition.IDCode, request map[string]any) (string, error)
 }

@@ -15,6 +15,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/endpoint/headers"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -49,7 +50,7 @@ func (h *Handler) Serve(c *call.Call) error {
 	}
 	ctx := c.Context()
 	req := endpoints.Request{
-		Method: c.Request.Method, Path: c.Path, URL: endpointURL(c.Request), Headers: requestHeaders(c.Request.Header),
+		Method: c.Request.Method, Path: c.Path, URL: endpointURL(c.Request), Headers: headers.OfRequest(c.Request.Header),
 		Key: c.Request.Header.Get(runtimev1.HeaderIdempotencyKey), Reads: readMethods[c.Request.Method],
 	}
 	if user, ok := apirequest.UserFrom(ctx); ok {
@@ -102,11 +103,11 @@ type endpointAnswer struct {
 }
 
 // Head implements endpoints.Answer.
-func (a *endpointAnswer) Head(endpoint string, status int, headers [][2]string) error {
+func (a *endpointAnswer) Head(endpoint string, status int, list [][2]string) error {
 	c := a.call
 	h := c.Response.Header()
-	for _, pair := range headers {
-		if answerHeader(pair[0]) {
+	for _, pair := range list {
+		if headers.InAnswer(pair[0]) {
 			h.Set(pair[0], c.Secrets.Text(c.Namespace, pair[1]))
 		}
 	}
@@ -114,7 +115,7 @@ func (a *endpointAnswer) Head(endpoint string, status int, headers [][2]string) 
 	if h.Get("Content-Type") == "" && !a.mute {
 		h.Set("Content-Type", "application/octet-stream")
 	}
-	guardAnswer(h)
+	headers.Guard(h)
 	h.Set(runtimev1.HeaderEndpoint, endpoint)
 	a.started = true
 	a.out.WriteHeader(status)

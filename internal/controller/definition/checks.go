@@ -93,7 +93,25 @@ func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
 	if err := c.defs.Gateways.CheckAddress(ctx, g); err != nil {
 		return err
 	}
+	for i, ref := range g.Spec.EndpointRefs {
+		if err := c.readyEndpoint(ctx, g, ref.Name, fmt.Sprintf("spec.endpointRefs[%d].name", i)); err != nil {
+			return err
+		}
+	}
 	return c.served()
+}
+
+// readyEndpoint checks a ThreadEndpoint that a gateway serves.
+func (c *checker) readyEndpoint(ctx context.Context, g *skeinv1.ThreadGateway, name, field string) error {
+	var e skeinv1.ThreadEndpoint
+	if err := c.ready(ctx, "ThreadEndpoint", g.Namespace, name, field, &e, func() []metav1.Condition { return e.Status.Conditions }); err != nil {
+		return err
+	}
+	if of := e.Spec.AgentRef; of != nil && of.Name != g.Spec.AgentRef.Name {
+		return notReady(skeinv1.ReasonInvalidSpec, "%s: ThreadEndpoint %q is for threads of Agent %q alone, and those of this gateway have Agent %q: leave it out here, or change its spec.agentRef",
+			field, name, of.Name, g.Spec.AgentRef.Name)
+	}
+	return nil
 }
 
 // served checks that the manager serves what people and servers outside reach.

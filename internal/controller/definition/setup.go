@@ -121,6 +121,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap), anyPool(),
 				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}},
 				{object: &skeinv1.Agent{}, index: objects.IndexAgent, predicate: watches.ReadyTurned()},
+				{object: &skeinv1.ThreadEndpoint{}, index: objects.IndexEndpoint, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
 			},
 			again: func(g *skeinv1.ThreadGateway) time.Duration {
 				return lookAgain(g.Spec.IDProvider != nil && g.Spec.IDProvider.HTTP != nil)

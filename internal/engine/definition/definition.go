@@ -154,6 +154,15 @@ type Endpoint struct {
 	Params     map[string]string // the parameters in the path
 }
 
+// EndpointQuery is a request for which the ThreadEndpoint is looked for that answers it.
+type EndpointQuery struct {
+	Namespace, Agent string // of the thread
+	Method           string
+	Path             []string // its segments
+	// Only are the names of the ThreadEndpoints that count. nil: all of the namespace.
+	Only []string
+}
+
 // IDCode is the code of a ThreadGateway that says which conversation a request means, compiled (IDS-06).
 type IDCode struct {
 	Namespace, Gateway, UID string

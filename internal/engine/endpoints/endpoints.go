@@ -45,6 +45,8 @@ type Request struct {
 	User string
 	// Key makes a repeat of the request have the same effects once. With an empty key the request gets a new one.
 	Key string
+	// Only are the names of the ThreadEndpoints that may answer. nil: all.
+	Only []string
 	// Reads reports that a terminated thread answers this request too (THR-05).
 	Reads bool
 }
@@ -78,8 +80,8 @@ type Options struct {
 
 // Definitions resolves ThreadEndpoints.
 type Definitions interface {
-	// Endpoint returns the ThreadEndpoint that answers a request to threads of an agent. path has the segments of the path.
-	Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error)
+	// Endpoint returns the ThreadEndpoint that answers a request to a thread.
+	Endpoint(ctx context.Context, q definition.EndpointQuery) (*definition.Endpoint, error)
 }
 
 // Executions opens executions for the code of endpoints.
@@ -152,7 +154,7 @@ func (e *Service) prepare(ctx context.Context, t *store.Thread, req *Request) (*
 	case t.RetainedAt != 0:
 		return nil, nil, store.ErrRetained
 	}
-	ep, err := e.Definitions.Endpoint(ctx, t.Namespace, t.Agent, req.Method, req.Path)
+	ep, err := e.Definitions.Endpoint(ctx, definition.EndpointQuery{Namespace: t.Namespace, Agent: t.Agent, Method: req.Method, Path: req.Path, Only: req.Only})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -181,11 +181,11 @@ func (d *Definitions) Configure(platform map[string]any) {
 }
 
 // Endpoint implements ports.Definitions, for paths without patterns.
-func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []string) (*definition.Endpoint, error) {
+func (d *Definitions) Endpoint(_ context.Context, q definition.EndpointQuery) (*definition.Endpoint, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at := " /" + strings.Join(path, "/")
-	if e := d.endpoints[method+at]; e != nil {
+	at := " /" + strings.Join(q.Path, "/")
+	if e := d.endpoints[q.Method+at]; e != nil {
 		return e, nil
 	}
 	var allow []string
@@ -195,7 +195,7 @@ func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []st
 		}
 	}
 	if slices.Sort(allow); len(allow) > 0 {
-		return nil, &definition.MethodError{Method: method, Allow: allow}
+		return nil, &definition.MethodError{Method: q.Method, Allow: allow}
 	}
 	return nil, &definition.UnknownError{Message: "no endpoint has the path" + at}
 }

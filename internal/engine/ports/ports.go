@@ -31,10 +31,9 @@ type Definitions interface {
 	Tool(ctx context.Context, namespace, name string) (*definition.Tool, error)
 	// EffectEnv resolves the variables of an effect that runs without a thread.
 	EffectEnv(ctx context.Context, namespace string, env []skeinv1.EnvVar) ([]thread.SpecEnv, error)
-	// Endpoint returns the ThreadEndpoint that answers a request to threads of an agent (END-01). path has the segments of
-	// the path. The error is a *definition.UnknownError if no path matches, and a *definition.MethodError if one matches with
-	// other methods only.
-	Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error)
+	// Endpoint returns the ThreadEndpoint that answers a request to a thread (END-01). The error is a *definition.UnknownError
+	// if no path matches, and a *definition.MethodError if one matches with other methods only.
+	Endpoint(ctx context.Context, q definition.EndpointQuery) (*definition.Endpoint, error)
 	// Rules returns what a Thread object and its agent set for the thread's runs. Objects that do not exist set nothing.
 	Rules(ctx context.Context, namespace, thread, agent string) (definition.Rules, error)
 	// RuntimeContext returns what the platform team configured for code in the sandboxes of a pool, or nil (TOL-04).

@@ -26,21 +26,22 @@ type Endpoints struct {
 }
 
 // Endpoint implements ports.Definitions.
-func (d *Resolver) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
-	return d.Endpoints.find(ctx, namespace, agent, method, path)
+func (d *Resolver) Endpoint(ctx context.Context, q definition.EndpointQuery) (*definition.Endpoint, error) {
+	return d.Endpoints.find(ctx, q)
 }
 
-// find returns the ThreadEndpoint that answers a request to threads of an agent.
-func (es *Endpoints) find(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
+// find returns the ThreadEndpoint that answers a request to a thread.
+func (es *Endpoints) find(ctx context.Context, q definition.EndpointQuery) (*definition.Endpoint, error) {
 	var list skeinv1.ThreadEndpointList
-	if err := es.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := es.reader.List(ctx, &list, client.InNamespace(q.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ThreadEndpoints: %w", err)
 	}
 	var best *candidate
 	var others, there []string
 	for i := range list.Items {
 		o := &list.Items[i]
-		if endpointAgent(o) != "" && endpointAgent(o) != agent || !o.DeletionTimestamp.IsZero() {
+		if endpointAgent(o) != "" && endpointAgent(o) != q.Agent || !o.DeletionTimestamp.IsZero() ||
+			q.Only != nil && !slices.Contains(q.Only, o.Name) {
 			continue
 		}
 		pattern, err := endpoint.Parse(o.Spec.Path)
@@ -48,24 +49,24 @@ func (es *Endpoints) find(ctx context.Context, namespace, agent, method string, 
 			continue // its condition reports the mistake
 		}
 		there = append(there, o.Spec.Path)
-		params, ok := pattern.Match(path)
+		params, ok := pattern.Match(q.Path)
 		if !ok {
 			continue
 		}
-		if !endpoint.Serves(o.Spec.MethodNames(), method) {
+		if !endpoint.Serves(o.Spec.MethodNames(), q.Method) {
 			others = append(others, o.Spec.MethodNames()...)
 			continue
 		}
-		c := &candidate{object: o, pattern: pattern, params: params, exact: slices.Contains(o.Spec.MethodNames(), method)}
+		c := &candidate{object: o, pattern: pattern, params: params, exact: slices.Contains(o.Spec.MethodNames(), q.Method)}
 		if best == nil || c.before(best) {
 			best = c
 		}
 	}
 	switch {
 	case best == nil && len(others) > 0:
-		return nil, &definition.MethodError{Method: method, Allow: endpoint.Allow(others)}
+		return nil, &definition.MethodError{Method: q.Method, Allow: endpoint.Allow(others)}
 	case best == nil:
-		return nil, &definition.UnknownError{Message: noEndpoint(namespace, path, there)}
+		return nil, &definition.UnknownError{Message: noEndpoint(q.Namespace, q.Path, there)}
 	}
 	resolved, err := es.Resolve(ctx, best.object)
 	if err != nil {

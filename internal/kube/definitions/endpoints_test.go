@@ -43,7 +43,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 			}
 			c := kubetest.Cluster(shuffled, all...)
 			for range 20 { // each like a manager that starts
-				got, err := resolver(c).Endpoint(ctx, kubetest.Namespace, "a", "GET", []string{"a"})
+				got, err := resolver(c).Endpoint(ctx, definition.EndpointQuery{Namespace: kubetest.Namespace, Agent: "a", Method: "GET", Path: []string{"a"}})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(got.ObjectName).To(Equal(first))
 			}
@@ -69,6 +69,34 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 			}
 		}),
 	)
+})
+
+var _ = Describe("Of the endpoints that a gateway names", Label("END-01"), func() {
+	It("one answers, and the others neither answer nor are told of", func(ctx SpecContext) {
+		endpoint := func(name, path string, methods ...skeinv1.EndpointMethod) *skeinv1.ThreadEndpoint {
+			return &skeinv1.ThreadEndpoint{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.ThreadEndpointSpec{Path: path, Methods: methods, Code: skeinv1.CodeSource{Inline: "export default () => ''"}}}
+		}
+		c := kubetest.Cluster(interceptor.Funcs{}, endpoint("any", "/a/[id]", "GET"), endpoint("exact", "/a/b", "GET", "POST"), endpoint("other", "/c", "GET"))
+		find := func(only []string, method string, path ...string) (string, error) {
+			e, err := resolver(c).Endpoint(ctx, definition.EndpointQuery{Namespace: kubetest.Namespace, Agent: "a", Method: method, Path: path, Only: only})
+			if err != nil {
+				return "", err
+			}
+			return e.ObjectName, nil
+		}
+		Expect(find(nil, "GET", "a", "b")).To(Equal("exact"))
+		Expect(find([]string{"any"}, "GET", "a", "b")).To(Equal("any"))
+		_, err := find([]string{"any"}, "POST", "a", "b")
+		var method *definition.MethodError
+		Expect(errors.As(err, &method)).To(BeTrue(), "%v", err)
+		Expect(method.Allow).To(Equal([]string{"GET", "HEAD", "OPTIONS"}))
+		_, err = find([]string{"any"}, "GET", "c")
+		var unknown *definition.UnknownError
+		Expect(errors.As(err, &unknown)).To(BeTrue(), "%v", err)
+		Expect(unknown.Message).To(HaveSuffix("existing paths: /a/[id]"))
+		_, err = find([]string{}, "GET", "c")
+		Expect(err).To(HaveOccurred(), "none counts")
+	})
 })
 
 var _ = Describe("An agent", func() {

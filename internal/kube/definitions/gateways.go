@@ -43,6 +43,8 @@ type Gateway struct {
 	Provider *IDProvider
 	// APIKeys are what requests must have one of, unless there are none.
 	APIKeys [][]byte
+	// Endpoints are the names of the ThreadEndpoints that people may use.
+	Endpoints []string
 	// Created is when the gateway was declared.
 	Created time.Time
 
@@ -89,6 +91,9 @@ func (gs *Gateways) Resolve(ctx context.Context, g *skeinv1.ThreadGateway) (*Gat
 		IDs:     ids.Source{Cookie: g.Spec.CookieName, Strict: g.Spec.Strict},
 		Origins: g.Spec.AllowedOrigins, AnswerTimeout: defaultAnswerTimeout, Limits: DefaultGatewayLimits(),
 		Created: g.CreationTimestamp.Time,
+	}
+	for _, ref := range g.Spec.EndpointRefs {
+		out.Endpoints = append(out.Endpoints, ref.Name)
 	}
 	if d := g.Spec.AnswerTimeout; d != nil {
 		out.AnswerTimeout = d.Duration

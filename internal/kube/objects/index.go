@@ -35,6 +35,8 @@ const (
 	// IndexAgent finds Agents by the agents of their subagents, Prompts by the agents that they call as tools, and
 	// Threads, Subagents, ThreadEndpoints, ThreadGateways, Webhooks, WebhookReceivers and ScheduledEffects by their Agent.
 	IndexAgent = "skein.agent"
+	// IndexEndpoint finds ThreadGateways by the ThreadEndpoints that they serve.
+	IndexEndpoint = "skein.endpoint"
 	// IndexShape finds ThreadEndpoints by the shape of their path; see EndpointShape.
 	IndexShape = "skein.shape"
 	// IndexPool finds Agents by the SandboxPool that they name, or by the default pool.
@@ -132,6 +134,12 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.ThreadGateway{}, IndexAgent, func(o client.Object) []string {
 			return []string{o.(*skeinv1.ThreadGateway).Spec.AgentRef.Name}
+		}},
+		{&skeinv1.ThreadGateway{}, IndexEndpoint, func(o client.Object) (names []string) {
+			for _, ref := range o.(*skeinv1.ThreadGateway).Spec.EndpointRefs {
+				names = append(names, ref.Name)
+			}
+			return names
 		}},
 		{&skeinv1.WebhookReceiver{}, IndexAgent, func(o client.Object) []string {
 			if ref := o.(*skeinv1.WebhookReceiver).Spec.AgentRef; ref != nil {

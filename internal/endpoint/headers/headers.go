@@ -1,4 +1,6 @@
-package endpoints
+// Package headers says which headers of a request the code of a ThreadEndpoint sees, and which it may set in its answer (END-01). The
+// doors to endpoints share it.
+package headers
 
 import (
 	"net/http"
@@ -21,8 +23,8 @@ var privateHeaders = map[string]bool{
 
 var privatePrefixes = []string{"Proxy-", "X-Remote-", "Impersonate-", "X-Forwarded-", "Sec-Websocket-"}
 
-// requestHeaders returns the headers of a request that code may see.
-func requestHeaders(in http.Header) [][2]string {
+// OfRequest returns the headers of a request that code may see.
+func OfRequest(in http.Header) [][2]string {
 	drop := map[string]bool{}
 	for _, list := range in["Connection"] { // it may name further headers of the connection
 		for name := range strings.SplitSeq(list, ",") {
@@ -53,8 +55,8 @@ var ownHeaders = map[string]bool{
 
 var ownPrefixes = []string{"Access-Control-", "X-Kubernetes-", "X-Remote-"}
 
-// answerHeader reports whether code may set a header of its answer.
-func answerHeader(name string) bool {
+// InAnswer reports whether code may set a header of its answer.
+func InAnswer(name string) bool {
 	name = http.CanonicalHeaderKey(name)
 	return isToken(name) && !hopByHop[name] && !ownHeaders[name] && !hasPrefix(name, ownPrefixes)
 }
@@ -67,8 +69,8 @@ func isToken(s string) bool {
 	})
 }
 
-// guardAnswer keeps a browser from treating the output of code as a page of the API itself.
-func guardAnswer(h http.Header) {
+// Guard keeps a browser from treating the output of code as a page of the API itself.
+func Guard(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Add("Content-Security-Policy", "sandbox")
 }
