@@ -161,7 +161,11 @@ func newKVList(p *plugin) *cobra.Command {
 
 func newKVGet(p *plugin) *cobra.Command {
 	var o valuesOptions
-	return o.command(p, "get", "Print a value as JSON", []string{"KEY"}, func(ctx context.Context, v values, args []string) error {
+	var output string
+	cmd := o.command(p, "get", "Print a value as JSON", []string{"KEY"}, func(ctx context.Context, v values, args []string) error {
+		if err := checkListOutput(output); err != nil {
+			return err
+		}
 		value, ok, err := v.get(ctx, args[0])
 		if err == nil && !ok {
 			err = fmt.Errorf("there is no value %q", args[0])
@@ -169,8 +173,10 @@ func newKVGet(p *plugin) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return encode(p.Out, "json", value)
+		return p.printValue(output, value, args)
 	})
+	outputFlag(cmd, &output)
+	return cmd
 }
 
 func newKVSet(p *plugin) *cobra.Command {

@@ -22,6 +22,9 @@ func newLogs(p *plugin) *cobra.Command {
 		Long: `Show what the code of a thread logged: the console and the logger of tools, hooks, effects, endpoints and handlers.
 Work after an answer that failed and hooks that failed are included.
 
+With -o json there is one event on each line, and with yaml one document for each event. -o wide adds the number of the event and its run,
+and -o name prints the numbers alone.
+
 A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how many lines were dropped.`,
 		Example: `  # All lines that are kept
   kubectl skein logs orders
@@ -33,8 +36,8 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
   kubectl skein logs orders --run sess_4f1c54b8a9c44f7d8f2f6f1b1c0f0a11`,
 		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "" && output != "json" {
-				return fmt.Errorf("--output=%s: it must be json, which prints one event per line", output)
+			if err := checkListOutput(output); err != nil {
+				return err
 			}
 			if o.Tail < 0 || o.Tail > runtimev1.MaxPageSize {
 				return fmt.Errorf("--tail=%d: it must be a number from 0, which means all, to %d", o.Tail, runtimev1.MaxPageSize)
@@ -48,14 +51,14 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 				return err
 			}
 			defer cancel()
-			enc := p.eventLines()
+			each := p.each(output)
 			for e, err := range t.Logs(ctx, o) {
 				if err != nil {
 					return endedStream(err)
 				}
-				if output == "" {
-					p.logLine(&e)
-				} else if err := enc.Encode(e); err != nil {
+				if output == "" || output == outputWide {
+					p.logLine(&e, output)
+				} else if err := each(e, fmt.Sprintf("event/%d", e.Seq)); err != nil {
 					return err
 				}
 			}
@@ -66,12 +69,12 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 	f.BoolVarP(&o.Follow, "follow", "f", false, "Wait for more lines.")
 	f.StringVar(&o.RunID, "run", "", "Show only the lines of this run. The command kubectl skein runs lists the runs.")
 	f.IntVar(&o.Tail, "tail", 0, "Begin with this number of newest lines; 0 for all.")
-	f.StringVarP(&output, "output", "o", "", "Output format: json, one event per line.")
+	outputFlag(cmd, &output)
 	return cmd
 }
 
-// logLine prints one line as text: time, level, source, message.
-func (p *plugin) logLine(e *runtimev1.Event) {
+// logLine prints one line as text: time, level, source, message. The format wide adds the number of the event and the run.
+func (p *plugin) logLine(e *runtimev1.Event, output string) {
 	var l struct {
 		runtimev1.LogLine
 		Data  json.RawMessage `json:"data"`
@@ -107,5 +110,9 @@ func (p *plugin) logLine(e *runtimev1.Event) {
 	if l.Source != "" {
 		source = p.style.cyan(safe(l.Source)) + ": "
 	}
-	fmt.Fprintf(p.Out, "%s %s %s%s\n", p.style.dim(time.UnixMicro(at).Format(time.RFC3339)), level, source, strings.TrimRight(text, "\n"))
+	more := ""
+	if output == outputWide {
+		more = fmt.Sprintf("%d %s ", e.Seq, orDash(safe(e.RunID)))
+	}
+	fmt.Fprintf(p.Out, "%s%s %s %s%s\n", more, p.style.dim(time.UnixMicro(at).Format(time.RFC3339)), level, source, strings.TrimRight(text, "\n"))
 }

@@ -15,6 +15,7 @@ import (
 func newObserve(p *plugin) *cobra.Command {
 	var o runtimeclient.ObserveOptions
 	var once, values bool
+	var output string
 	parts := []string{runtimev1.ObserveMessages, runtimev1.ObserveState, runtimev1.ObserveValues}
 	cmd := &cobra.Command{
 		Use:   "observe THREAD",
@@ -22,7 +23,10 @@ func newObserve(p *plugin) *cobra.Command {
 		Long: `Print the value of a thread and then what changes in it, one JSON object per line.
 
 The first line has the value: the record, the newest messages and the state. Each further line has a JSON Patch (RFC
-6902) that changes the value before it, or the whole value with --values. There is at most one line per 100 ms.`,
+6902) that changes the value before it, or the whole value with --values. There is at most one line per 100 ms.
+
+With -o yaml there are documents in place of lines. -o name prints the name of the thread in place of each. These lines have no columns, so that
+-o wide prints them as -o json does.`,
 		Example: `  # The value, then patches
   kubectl skein observe orders
 
@@ -38,6 +42,9 @@ The first line has the value: the record, the newest messages and the state. Eac
 					return fmt.Errorf("--include=%s: it must be one or more of %s, with commas between them", part, strings.Join(parts, ", "))
 				}
 			}
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			o.NoFollow = once
 			t, err := p.thread(args[0])
 			if err != nil {
@@ -48,7 +55,7 @@ The first line has the value: the record, the newest messages and the state. Eac
 				return err
 			}
 			defer cancel()
-			enc := p.eventLines()
+			each := p.each(output)
 			for seen, err := range t.Observe(ctx, o) {
 				if err != nil {
 					return endedStream(err)
@@ -57,7 +64,7 @@ The first line has the value: the record, the newest messages and the state. Eac
 				if values {
 					line.Value, line.Patch = seen.Now, nil
 				}
-				if err := enc.Encode(line); err != nil {
+				if err := each(line, "thread.skein.dev/"+args[0]); err != nil {
 					return err
 				}
 			}
@@ -68,5 +75,6 @@ The first line has the value: the record, the newest messages and the state. Eac
 	f.StringSliceVar(&o.Include, "include", parts[:2], "What the value has besides the record: "+strings.Join(parts, ", ")+".")
 	f.BoolVar(&values, "values", false, "Print the whole value after each change, not a patch.")
 	f.BoolVar(&once, "once", false, "End after the present value.")
+	outputFlag(cmd, &output)
 	return cmd
 }

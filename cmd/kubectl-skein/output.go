@@ -103,11 +103,32 @@ func encode(w io.Writer, format string, v any) error {
 	return enc.Encode(v)
 }
 
-// eventLines prints values as JSON, one a line.
-func (p *plugin) eventLines() *json.Encoder {
-	enc := json.NewEncoder(p.Out)
-	enc.SetEscapeHTML(false)
-	return enc
+// printValue prints a value, which has no columns: as JSON, as YAML, or the names of what is in it.
+func (p *plugin) printValue(output string, v any, names []string) error {
+	if output == "" || output == outputWide {
+		output = outputJSON
+	}
+	_, err := p.structured(output, v, names)
+	return err
+}
+
+// each returns a function that prints one of many values as they come: as JSON on a line, as a document of YAML, or its name.
+func (p *plugin) each(output string) func(v any, name string) error {
+	lines := json.NewEncoder(p.Out)
+	lines.SetEscapeHTML(false)
+	return func(v any, name string) error {
+		switch output {
+		case outputYAML:
+			if _, err := fmt.Fprintln(p.Out, "---"); err != nil {
+				return err
+			}
+			return encode(p.Out, outputYAML, v)
+		case outputName:
+			_, err := fmt.Fprintln(p.Out, safe(name))
+			return err
+		}
+		return lines.Encode(v)
+	}
 }
 
 // formatsOf returns the formats that the usage of a flag --output names.

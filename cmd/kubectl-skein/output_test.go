@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 // otherOutput has the commands without -o json|yaml|wide|name, and why.
@@ -22,7 +23,7 @@ var otherOutput = map[string]string{
 	// -o is where they write to.
 	"build": "-o is the folder", "backup": "-o is the file", "export": "-o is the file",
 	// They print something that has a form already.
-	"kv get": "a value, which is JSON", "state get": "values, which are JSON", "observe": "lines of JSON", "logs": "lines, or with json events", "map": "a drawing",
+	"map":   "a drawing",
 	"types": "TypeScript", "endpoint": "what the endpoint answers", "effect logs": "text", "effect next": "times", "env user-label": "labels for a manifest", "status": "a text",
 	// They follow or talk.
 	"chat": "a conversation", "watch": "a conversation", "send": "an answer", "dev": "a conversation",
@@ -66,7 +67,7 @@ var _ = Describe("--output", func() {
 	It("prints lists in each format", func(ctx SpecContext) {
 		ns, err := env.Namespace(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		obj, _, err := env.Thread(ctx, ns, "hello")
+		obj, st, err := env.Thread(ctx, ns, "hello")
 		Expect(err).NotTo(HaveOccurred())
 		tree(ctx, ns, obj)
 		quota := &skeinv1.ThreadQuota{}
@@ -119,6 +120,36 @@ var _ = Describe("--output", func() {
 			if one.wide != "" {
 				Expect(wide.out).To(ContainSubstring(one.wide), one.args)
 				Expect(usual.out).NotTo(ContainSubstring(one.wide), one.args)
+			}
+			Expect(c.run(append(args, "-o", "nonsense")...).err).To(ContainSubstring("--output=nonsense: give json, yaml, wide or name"), one.args)
+		}
+		By("values, whatever they are")
+		Expect(c.run("state", "set", "hello", "total", `{"deep":[1]}`).err).To(BeEmpty())
+		for _, one := range []struct{ args, text, yaml, names string }{
+			{"kv get hello region", `"north"` + "\n", "north\n", "region\n"},
+			{"state get hello total", "{\n  \"deep\": [\n    1\n  ]\n}\n", "deep:\n- 1\n", "total\n"},
+			{"state get hello", "{\n  \"total\": {\n    \"deep\": [\n      1\n    ]\n  }\n}\n", "total:\n  deep:\n  - 1\n", "total\n"},
+		} {
+			args := strings.Fields(one.args)
+			for output, want := range map[string]string{"": one.text, "json": one.text, "wide": one.text, "yaml": one.yaml, "name": one.names} {
+				Expect(c.run(append(args, "-o", output)...).out).To(Equal(want), "%s -o %s", one.args, output)
+			}
+			Expect(c.run(append(args, "-o", "nonsense")...).err).To(ContainSubstring("--output=nonsense: give json, yaml, wide or name"), one.args)
+		}
+
+		By("what comes one after the other")
+		for _, text := range []string{"first", "second"} {
+			Expect(env.Threads.Store().Apply(ctx, st.ID(), nil, &store.AppendEvent{Event: store.Event{Type: store.EventCodeLog, Data: []byte(`{"level":"info","message":"` + text + `"}`)}})).To(Succeed())
+		}
+		for _, one := range []struct{ args, json, yaml, wide, names string }{
+			{"observe hello --once", `^\{.*"value":.*\}\n$`, `(?s)^---\n.*\nvalue:\n`, `^\{.*"value":.*\}\n$`, `^thread.skein.dev/hello\n$`},
+			{"logs hello", `^(\{"seq":.*\}\n){2}$`, `(?s)^---\n.*type: code.log.*\n---\n`, `^(\d+ - \S+ .*\n){2}$`, `^(event/\d+\n){2}$`},
+		} {
+			args := strings.Fields(one.args)
+			for output, want := range map[string]string{"json": one.json, "wide": one.wide, "yaml": one.yaml, "name": one.names} {
+				got := c.run(append(args, "-o", output)...)
+				Expect(got.code).To(BeZero(), got.err)
+				Expect(got.out).To(MatchRegexp(want), "%s -o %s", one.args, output)
 			}
 			Expect(c.run(append(args, "-o", "nonsense")...).err).To(ContainSubstring("--output=nonsense: give json, yaml, wide or name"), one.args)
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,11 +22,15 @@ func newState(p *plugin) *cobra.Command {
 }
 
 func newStateGet(p *plugin) *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "get THREAD [KEY]",
 		Short: "Print the state as a JSON object, or the value of a key",
 		Args:  upTo(1, "THREAD", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListOutput(output); err != nil {
+				return err
+			}
 			t, err := p.thread(args[0])
 			if err != nil {
 				return err
@@ -37,7 +43,7 @@ func newStateGet(p *plugin) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return encode(p.Out, "json", value)
+				return p.printValue(output, value, args[1:])
 			}
 			all := map[string]json.RawMessage{}
 			for more := true; more; {
@@ -50,9 +56,11 @@ func newStateGet(p *plugin) *cobra.Command {
 				}
 				more = l.HasMore
 			}
-			return encode(p.Out, "json", all)
+			return p.printValue(output, all, slices.Sorted(maps.Keys(all)))
 		},
 	}
+	outputFlag(cmd, &output)
+	return cmd
 }
 
 func newStateSet(p *plugin) *cobra.Command {
