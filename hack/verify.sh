@@ -26,7 +26,7 @@ for crd in config/crd/bases/*.yaml; do
 	grep -q "bases/${crd##*/}" config/crd/kustomization.yaml || complain "$crd is missing in config/crd/kustomization.yaml"
 done
 
-for dir in . hack/tools hack/tools/golangci-lint hack/tools/versitygw hack/monitoring; do
+for dir in . hack/tools hack/tools/golangci-lint hack/tools/krew hack/tools/versitygw hack/monitoring; do
 	if ! go -C "$dir" mod tidy -diff; then
 		complain "$dir/go.mod is not tidy: run 'go -C $dir mod tidy' and commit"
 	fi

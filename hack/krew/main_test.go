@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,6 +82,46 @@ func TestManifest(t *testing.T) {
 		if got.URI != "https://downloads.example/v0.1.0/"+filepath.Base(want.path) || got.Bin != want.bin || got.Files[0].From != want.bin || got.Files[1].From != licence ||
 			got.Selector.MatchLabels["os"] != want.os || got.Selector.MatchLabels["arch"] != want.arch {
 			t.Errorf("a platform of %+v", got)
+		}
+	}
+}
+
+// TestKrewTakesIt shows the manifest to krew's own validation, which its index of plugins runs, and shows it what it must refuse.
+func TestKrewTakesIt(t *testing.T) {
+	install := exec.Command(filepath.Join("..", "tool.sh"), "validate-krew-manifest")
+	install.Stderr = os.Stderr
+	program, err := install.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	paths := []string{archive(t, "kubectl-skein_linux_amd64.tar.gz", whole), archive(t, "kubectl-skein_darwin_arm64.tar.gz", whole),
+		archive(t, "kubectl-skein_windows_amd64.tar.gz", map[string]int64{"kubectl-skein.exe": 0o755, "LICENSE": 0o644})}
+	if err := run(&out, "v0.1.0", "https://downloads.example/v0.1.0", paths); err != nil {
+		t.Fatal(err)
+	}
+	validate := func(manifest string) (string, error) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "skein.yaml")
+		if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// Without an installation, which would fetch the archives.
+		said, err := exec.Command(strings.TrimSpace(string(program)), "-manifest", file, "-skip-install").CombinedOutput()
+		return string(said), err
+	}
+	if said, err := validate(out.String()); err != nil {
+		t.Errorf("krew refuses it: %v: %s", err, said)
+	}
+	for from, to := range map[string]string{
+		"version: v0.1.0": "version: 0.1.0", "name: skein": "name: Skein", "kind: Plugin": "kind: Program", "bin: kubectl-skein\n": "", "os: linux": "os: amiga",
+	} {
+		wrong := strings.Replace(out.String(), from, to, 1)
+		if wrong == out.String() {
+			t.Errorf("the manifest has no %q", from)
+		}
+		if said, err := validate(wrong); err == nil {
+			t.Errorf("krew takes %q: %s", to, said)
 		}
 	}
 }
