@@ -88,7 +88,9 @@ func check(t *testing.T, where, query string, known map[string][]string) {
 	}
 }
 
-func TestAlerts(t *testing.T) {
+// groupsOf returns the alerts in config/monitoring.
+func groupsOf(t *testing.T) *rulefmt.RuleGroups {
+	t.Helper()
 	var object struct {
 		Kind string
 		Spec yaml.Node
@@ -107,6 +109,11 @@ func TestAlerts(t *testing.T) {
 	if groups == nil {
 		t.FailNow()
 	}
+	return groups
+}
+
+func TestAlerts(t *testing.T) {
+	groups := groupsOf(t)
 	known, page, alerts := metrics(t), string(read(t, "docs", "metrics.md")), 0
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
