@@ -183,6 +183,19 @@ var _ = Describe("ThreadState in the isolate", func() {
 		Expect(result(ctx, makeThread(ctx, w, "a"))).To(Equal(`success: [0,[["helper","One","string",true]]]`))
 	})
 
+	It("shows no children that have ended, however many there were", Label("TOL-03", "SUB-01"), func(ctx SpecContext) {
+		once(`export default async (state) => {
+			for (let i = 0; i < 20; i++) await state.invokeTool('subagent_create', { agent: 'helper', message: 'begin', name: 'c' + i });
+			for (const c of state.children.slice(1)) await (await state.getChildThread(c.reference)).terminate();
+			await state.invokeTool('subagent_list', {});
+			return state.children.map((c) => c.title);
+		}`, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
+			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Resumable: true}}
+		})
+		w.Definitions.Put("b", enginetest.Script(enginetest.Say("done")))
+		Expect(result(ctx, makeThread(ctx, w, "a"))).To(Equal(`success: ["c0"]`))
+	})
+
 	It("sends what is not awaited, and fails by what then goes wrong", Label("TOL-03", "TOL-01"), func(ctx SpecContext) {
 		once(`export default async (state) => { const d = { n: 1 }; state.emit('one', d); state.emit('two', d); d.n = 2; return 'sent' }`)
 		id := makeThread(ctx, w, "a")

@@ -154,8 +154,17 @@ func (c *Children) existing(ctx context.Context, parent *store.Thread, want *ske
 
 // List implements ports.Children.
 func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
+	return c.list(ctx, parent, objects.IndexThread)
+}
+
+// Resumable implements ports.Children.
+func (c *Children) Resumable(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
+	return c.list(ctx, parent, objects.IndexResumable)
+}
+
+func (c *Children) list(ctx context.Context, parent *store.Thread, index string) ([]skeinv1.ChildStatus, error) {
 	var list skeinv1.SubagentList
-	if err := c.client.List(ctx, &list, client.InNamespace(parent.Namespace), client.MatchingFields{objects.IndexThread: parent.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.client.List(ctx, &list, client.InNamespace(parent.Namespace), client.MatchingFields{index: parent.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Subagents of Thread %q: %w", parent.Name, err)
 	}
 	return Entries(list.Items), nil

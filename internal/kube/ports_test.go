@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -76,6 +77,34 @@ var _ = Describe("Children", func() {
 		Expect(port.Entry(ctx, parent, first.Reference)).To(Equal(first))
 		Expect(port.Entry(ctx, parent, "none")).Error().To(MatchError(store.ErrNotFound))
 		Expect(port.Entry(ctx, stranger, first.Reference)).Error().To(MatchError(store.ErrNotFound), "it is somebody else's")
+	})
+
+	It("are found among many that have ended without a look at those", Label("SUB-01"), func(ctx SpecContext) {
+		child := func(name string, resumable bool, parent, status string) *skeinv1.Subagent {
+			s := &skeinv1.Subagent{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: parent}, Name: "helper", Resumable: resumable},
+				Status: skeinv1.SubagentStatus{Entry: &skeinv1.ChildStatus{Reference: name, Resumable: resumable, Status: status}}}
+			if status == kube.ChildTerminated {
+				s.Status.Conditions = []metav1.Condition{{Type: skeinv1.ConditionTerminated, Status: metav1.ConditionTrue}}
+			}
+			return s
+		}
+		objs := []client.Object{
+			child("rests", true, "thread", kube.ChildCompleted), child("works", true, "thread", kube.ChildRunning), child("new", true, "thread", kube.ChildPending),
+			child("once", false, "thread", kube.ChildRunning), child("other", true, "somebody", kube.ChildRunning),
+		}
+		for i := range 1000 {
+			objs = append(objs, child(fmt.Sprint("over-", i), i%2 == 0, "thread", kube.ChildTerminated))
+		}
+		looked := 0
+		c := kubetest.Cluster(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, l, opts...)
+			looked += len(l.(*skeinv1.SubagentList).Items)
+			return err
+		}}, objs...)
+		found, err := kube.NewChildren(c, c, childStore(ctx)).Resumable(ctx, parent)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found).To(ConsistOf(HaveField("Reference", "rests"), HaveField("Reference", "works"), HaveField("Reference", "new")))
+		Expect(looked).To(Equal(3))
 	})
 
 	It("never take over what somebody else made", func(ctx SpecContext) {

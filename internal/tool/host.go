@@ -109,6 +109,8 @@ type Children interface {
 	Living(ctx context.Context) (map[string]int, error)
 	// List returns the registry, oldest first.
 	List(ctx context.Context) ([]skeinv1.ChildStatus, error)
+	// Resumable returns those of them that go on after their result and have not ended.
+	Resumable(ctx context.Context) ([]skeinv1.ChildStatus, error)
 	// Message queues a message for a living child of the thread and returns the child's entry.
 	Message(ctx context.Context, req ChildMessage) (*skeinv1.ChildStatus, error)
 }

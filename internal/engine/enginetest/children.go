@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
 )
 
 // Children implements ports.Children in memory. It creates a child's thread at once.
@@ -96,6 +97,12 @@ func (c *Children) Exists(_ context.Context, parent *store.Thread, reference str
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.entries[parent.ID], func(e *child) bool { return e.entry.Reference == reference }), nil
+}
+
+// Resumable implements ports.Children.
+func (c *Children) Resumable(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
+	entries, err := c.List(ctx, parent)
+	return slices.DeleteFunc(entries, func(e skeinv1.ChildStatus) bool { return !e.Resumable || e.Status == tool.ChildTerminated }), err
 }
 
 // List implements ports.Children. The entries have the statuses that the store has.

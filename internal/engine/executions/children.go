@@ -54,6 +54,10 @@ func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {
 	return c.service.opts.Children.List(ctx, c.thread)
 }
 
+func (c *childrenOf) Resumable(ctx context.Context) ([]skeinv1.ChildStatus, error) {
+	return c.service.opts.Children.Resumable(ctx, c.thread)
+}
+
 func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv1.ChildStatus, error) {
 	if limits := c.service.opts.Limits; c.thread.Depth+1 > limits.Depth {
 		return nil, fmt.Errorf("subagents may nest %d levels deep, and this conversation is at level %d: do this task yourself", limits.Depth, c.thread.Depth)

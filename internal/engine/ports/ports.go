@@ -67,6 +67,9 @@ type Children interface {
 	Create(ctx context.Context, parent *store.Thread, req ChildRequest) (*skeinv1.ChildStatus, error)
 	// List returns the children in a thread's registry, oldest first.
 	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
+	// Resumable returns those of them that go on after their result and have not ended. Its cost does not grow with the
+	// number of the others.
+	Resumable(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
 	// Exists reports whether a child is declared, not being deleted, and has not ended. It does not trust a cache.
 	Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error)
 }

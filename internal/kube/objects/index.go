@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -45,6 +46,8 @@ const (
 	IndexAdopted = "skein.adopted"
 	// IndexThread finds Subagents and ScheduledEffects by the Thread that they belong to.
 	IndexThread = "skein.thread"
+	// IndexResumable finds Subagents that go on after their result, and have not ended, by the Thread that they belong to.
+	IndexResumable = "skein.resumable"
 	// IndexReceivingThread finds WebhookReceivers by the Thread that gets their messages.
 	IndexReceivingThread = "skein.receivingThread"
 	// IndexOrigin finds Threads by the Thread that they are forked from.
@@ -232,6 +235,13 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.Subagent{}, IndexThread, func(o client.Object) []string {
 			return []string{o.(*skeinv1.Subagent).Spec.ParentRef.Name}
+		}},
+		{&skeinv1.Subagent{}, IndexResumable, func(o client.Object) []string {
+			s := o.(*skeinv1.Subagent)
+			if !s.Spec.Resumable || meta.IsStatusConditionTrue(s.Status.Conditions, skeinv1.ConditionTerminated) {
+				return nil
+			}
+			return []string{s.Spec.ParentRef.Name}
 		}},
 		{&skeinv1.Subagent{}, IndexAdopted, func(o client.Object) []string {
 			if ref := o.(*skeinv1.Subagent).Spec.ThreadRef; ref != nil {

@@ -15,7 +15,7 @@ declare module '@standardagents/builder' {
     readonly createdAt: number;
     /** The arguments that the thread was created with; {} without any. */
     readonly arguments: Record<string, unknown>;
-    /** The children that continue after their result. */
+    /** The children that continue after their result and have not ended, oldest first. */
     readonly children: SubagentRegistryEntry[];
     /** When the thread was terminated. */
     readonly terminated: number | null;

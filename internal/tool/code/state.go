@@ -58,15 +58,13 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 			return nil, fmt.Errorf("the thread's arguments are not valid JSON: %w", err)
 		}
 	}
-	registry, err := s.host.Children.List(ctx)
+	resumable, err := s.host.Children.Resumable(ctx)
 	if err != nil {
 		return nil, err
 	}
-	children := []any{}
-	for _, c := range registry {
-		if c.Resumable {
-			children = append(children, c)
-		}
+	children := make([]any, 0, len(resumable))
+	for _, c := range resumable {
+		children = append(children, c)
 	}
 	static := map[string]any{
 		"threadId": t.ID, "agentId": t.Agent, "userId": orNull(t.UserID), "createdAt": t.CreatedAt,
