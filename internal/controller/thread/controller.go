@@ -82,6 +82,7 @@ type Reconciler struct {
 	lost          lostCalls
 	released      *lru.Cache // of UIDs
 	families      families
+	parting       parting
 }
 
 // New returns a reconciler.
@@ -152,6 +153,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		r.families.forget(req)
+		r.parting.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error

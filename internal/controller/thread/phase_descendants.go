@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -37,6 +40,9 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 	if controllerutil.ContainsFinalizer(s.object, metav1.FinalizerOrphanDependents) {
 		return false, nil
 	}
+	if wait, err := r.waitsStill(ctx, s); wait || err != nil {
+		return wait, err
+	}
 	names, err := r.owned(ctx, s.object)
 	if err != nil {
 		return false, err
@@ -54,22 +60,81 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 	if err := r.deleteChildren(ctx, s.object, names); err != nil {
 		return false, err
 	}
+	// Whichever goes last, few of those that it waits for one after the other go before most of the others.
+	first := rand.IntN(max(len(rows), 1))
 	for i := range rows {
-		goes, err := r.goes(ctx, s.object, &rows[i])
+		child := &rows[(first+i)%len(rows)]
+		goes, err := r.goes(ctx, s.object, child)
 		if err != nil {
 			return false, err
 		}
 		if !goes {
 			continue
 		}
-		r.notifications.Track(rows[i].ID, s.req)
-		if _, err := r.Threads.Store().Thread(ctx, rows[i].ID); errors.Is(err, store.ErrNotFound) {
+		r.notifications.Track(child.ID, s.req)
+		if _, err := r.Threads.Store().Thread(ctx, child.ID); errors.Is(err, store.ErrNotFound) {
 			continue // it was purged before its notifications were tracked
 		}
 		s.again = lostNotification
+		if len(rows) > fewChildren {
+			r.parting.wait(s.req, child.ID, r.Clock.Now())
+		}
 		return true, nil
 	}
 	return false, nil
+}
+
+// waitsStill reports whether a thread with many children that was found to wait for one of them a moment ago waits for it still.
+// Then the others are not looked at: each of them tells the thread of its end, and the work for one would grow with their number.
+func (r *Reconciler) waitsStill(ctx context.Context, s *scope) (bool, error) {
+	child, left := r.parting.waits(s.req, r.Clock.Now())
+	if child == "" {
+		return false, nil
+	}
+	row, err := r.Threads.Store().Thread(ctx, child)
+	if err != nil || row.RetainedAt != 0 {
+		return false, store.IgnoreNotFound(err)
+	}
+	s.again = left
+	return true, nil
+}
+
+// parting remembers for which child a thread that is being deleted waits. It is safe for concurrent use.
+type parting struct {
+	mu sync.Mutex
+	of map[ctrl.Request]awaited
+}
+
+type awaited struct {
+	child string
+	until time.Time
+}
+
+func (p *parting) wait(parent ctrl.Request, child string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[ctrl.Request]awaited{}
+	}
+	p.of[parent] = awaited{child, at.Add(listAfter)}
+}
+
+// waits returns the child, and when all are to be looked at again. It returns "" when that is now.
+func (p *parting) waits(parent ctrl.Request, at time.Time) (child string, left time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, ok := p.of[parent]
+	if left = w.until.Sub(at); !ok || left <= 0 {
+		delete(p.of, parent)
+		return "", 0
+	}
+	return w.child, left
+}
+
+func (p *parting) forget(parent ctrl.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.of, parent)
 }
 
 // halt keeps a thread that waits for its children from doing more work, in other replicas too. Its data stays.

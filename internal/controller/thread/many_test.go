@@ -1,0 +1,77 @@
+package thread_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/thread"
+	"github.com/skein-dev/skein/internal/kube/objects"
+	"github.com/skein-dev/skein/internal/store"
+	domain "github.com/skein-dev/skein/internal/thread"
+)
+
+// childLists counts the lists of children that are read from a store.
+type childLists struct {
+	store.Store
+	n int
+}
+
+func (c *childLists) Children(ctx context.Context, id string) ([]store.Thread, error) {
+	c.n++
+	return c.Store.Children(ctx, id)
+}
+
+var _ = Describe("The deletion of a thread with many children", Label("SUB-08"), func() {
+	It("costs as much for each, however many there are", func(ctx SpecContext) {
+		const many = 110
+		e := New(ctx)
+		e.ReadyAgent(ctx, "a")
+		counted := &childLists{Store: e.Store}
+		lists := 0
+		reader := interceptor.NewClient(e.Client, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				lists++
+				return c.List(ctx, l, opts...)
+			},
+		})
+		r := thread.New(thread.Options{Client: reader, Live: reader, Threads: domain.NewService(domain.Options{Store: counted}),
+			Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+		parent := &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+		e.Create(ctx, parent)
+		Reconcile(ctx, r, parent)
+		var children []*skeinv1.Thread
+		for i := range many {
+			s := &skeinv1.Subagent{ObjectMeta: Meta(fmt.Sprint("child-", i)), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper"}}
+			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
+			e.Create(ctx, s)
+			t := &skeinv1.Thread{ObjectMeta: Meta(s.Name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+			t.Finalizers = []string{skeinv1.Finalizer}
+			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: s.Name, UID: s.UID, Controller: ptr.To(true)}}
+			e.Create(ctx, t)
+			Reconcile(ctx, r, t)
+			children = append(children, t)
+		}
+		Expect(e.Client.Delete(ctx, Get(ctx, e, parent))).To(Succeed())
+		Expect(Reconcile(ctx, r, parent).RequeueAfter).To(BeNumerically(">", 0))
+		lists, counted.n = 0, 0
+		for _, t := range children { // each tells its parent that it goes
+			Reconcile(ctx, r, parent)
+			Reconcile(ctx, r, t)
+		}
+		passes := counted.n - len(children) // each child looks once for children of its own
+		Expect(passes).To(And(BeNumerically(">", 0), BeNumerically("<", many/3)), "lists of the children")
+		Expect(lists).To(BeNumerically("<=", many+passes), "lists of Subagents")
+		Reconcile(ctx, r, parent)
+		Expect(e.Store.Thread(ctx, string(parent.UID))).Error().To(MatchError(store.ErrNotFound))
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(parent), parent)).NotTo(Succeed())
+	})
+})
