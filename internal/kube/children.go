@@ -3,7 +3,9 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,7 +103,7 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req ports.C
 		return nil, err
 	}
 	err = c.client.Create(ctx, s)
-	if apierrors.IsAlreadyExists(err) {
+	if apierrors.IsAlreadyExists(err) && !Denied(err) {
 		return c.existing(ctx, parent, s)
 	}
 	if err == nil {
@@ -120,8 +122,19 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req ports.C
 // or its name. To try again would not help.
 func Refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
-		apierrors.IsRequestEntityTooLargeError(err)
+		apierrors.IsRequestEntityTooLargeError(err) || Denied(err)
 }
+
+// Denied reports whether an admission webhook refused an object. A webhook chooses the status of its refusal, also one that
+// the API server gives for a conflict, an object that exists, or a failure of its own. Only the text tells them apart.
+func Denied(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && denial.MatchString(status.Status().Message)
+}
+
+// denial is how the API server begins the message of a refusal by a webhook. The message of a webhook that it could not call
+// begins with "failed calling webhook".
+var denial = regexp.MustCompile(`^admission webhook ".+" denied the request`)
 
 // Exists implements ports.Children. A Subagent whose child was deleted exists no more.
 func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error) {

@@ -142,6 +142,22 @@ var _ = Describe("Children", func() {
 		Expect(port.List(ctx, parent)).To(HaveLen(1))
 	})
 
+	It("are refused by a webhook that answers with the status of another error, and taken for no other object", Label("SUB-03"), func(ctx SpecContext) {
+		for _, reason := range []metav1.StatusReason{metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonInternalError, ""} {
+			answer := func(message string) error {
+				return fmt.Errorf("create: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: reason, Message: message}})
+			}
+			message := `admission webhook "no.example.com" denied the request: no`
+			Expect(kube.Refused(answer(message))).To(BeTrue(), string(reason))
+			Expect(kube.Refused(answer(`failed calling webhook "no.example.com": timeout`))).To(BeFalse(), string(reason))
+			db := childStore(ctx)
+			c := kubetest.Cluster(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer(message) }})
+			_, err := kube.NewChildren(c, c, db).Create(ctx, parent, request)
+			Expect(err).To(MatchError(And(HavePrefix("the cluster refuses the subagent: "), ContainSubstring("denied the request: no"))), string(reason))
+			Expect(db.LivingChildren(ctx, parent.ID)).To(BeEmpty(), "it takes no place")
+		}
+	})
+
 	It("have names that fit labels, whatever their parent is called", func(ctx SpecContext) {
 		long := *parent
 		long.Name = strings.Repeat("n", 200)

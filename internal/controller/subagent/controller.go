@@ -20,6 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -139,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if failed == nil && s.leaves {
 		return ctrl.Result{}, nil
 	}
-	if apierrors.IsConflict(failed) {
+	if apierrors.IsConflict(failed) && !kube.Denied(failed) {
 		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)

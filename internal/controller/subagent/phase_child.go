@@ -48,7 +48,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 			return err
 		}
 		child = *childThread(s)
-		if err = r.Client.Create(ctx, &child); apierrors.IsAlreadyExists(err) {
+		if err = r.Client.Create(ctx, &child); apierrors.IsAlreadyExists(err) && !kube.Denied(err) {
 			err = r.Client.Get(ctx, name, &child)
 		}
 		if kube.Refused(err) && byRun(s.object) {
