@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -67,11 +69,15 @@ func newHistory(p *plugin) *cobra.Command {
 
 func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace bool, output string) {
 	w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-	head := wideRow(output, "NAME\tTITLE\tAGENT\tMESSAGES\tFILES\tACTIVE\tID", "USER", "TASK", "CREATED")
+	head := wideRow(output, "NAME\tTITLE\tAGENT\tMESSAGES\tFILES\tACTIVE\tID", "USER", "TASK", "CREATED", "RELATIONSHIPS")
 	if withNamespace {
 		head = "NAMESPACE\t" + head
 	}
 	fmt.Fprintln(w, head)
+	names := map[string]string{}
+	for _, i := range list.Items {
+		names[i.ThreadID] = i.Name
+	}
 	for _, i := range list.Items {
 		if withNamespace {
 			fmt.Fprintf(w, "%s\t", i.Namespace)
@@ -89,7 +95,29 @@ func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace b
 			user = *i.UserID
 		}
 		fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%d\t+%d ~%d -%d\t%s\t%s", i.Name, title, i.AgentID, i.SummaryStats.MessageCount,
-			d.Added, d.Changed, d.Removed, duration.HumanDuration(time.Since(time.UnixMicro(i.LastActivityAt))), i.ThreadID), user, i.TaskID, dueText(i.Created)))
+			d.Added, d.Changed, d.Removed, duration.HumanDuration(time.Since(time.UnixMicro(i.LastActivityAt))), i.ThreadID), user, i.TaskID, dueText(i.Created), related(&i, names)))
 	}
 	_ = w.Flush() // ignored, as other write errors of the output
+}
+
+// related returns the relationships that made a thread, and the outermost thread of its family. Threads have the names that are known,
+// and otherwise their ids.
+func related(i *runtimev1.ThreadHistory, names map[string]string) string {
+	name := func(id string) string { return cmp.Or(names[id], id) }
+	var all []string
+	if i.MainThreadID != "" {
+		all = append(all, "below "+name(i.MainThreadID))
+	}
+	for _, r := range i.ParentRelationships {
+		how := r.Type + " of"
+		if r.Type == edgeMention {
+			how = "mentioned by"
+		}
+		text := how + " " + name(r.ThreadID)
+		if r.MessageIndex != nil {
+			text += fmt.Sprintf(" at %d", *r.MessageIndex)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }

@@ -78,6 +78,7 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(o.Status).To(And(HaveField("OriginThreadID", string(object.UID)), HaveField("ForkPointIndex", HaveValue(BeEquivalentTo(1))), HaveField("RelationshipCount", int64(1)),
 			HaveField("Relationships", ConsistOf(And(HaveField("ThreadName", "thread"), HaveField("Type", "fork"), HaveField("Role", "child"), HaveField("MessageIndex", HaveValue(BeEquivalentTo(1))))))))
+		Expect(cluster.Plugin(ctx, "-n", ns, "history", "-o", "wide")).To(MatchRegexp(`(?m)^NAME .* RELATIONSHIPS$[^$]*^fork .* fork of thread at 1$`))
 		Eventually(ctx, func(g Gomega) {
 			object, err = raw.Object(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
