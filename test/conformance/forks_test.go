@@ -78,7 +78,6 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(o.Status).To(And(HaveField("OriginThreadID", string(object.UID)), HaveField("ForkPointIndex", HaveValue(BeEquivalentTo(1))), HaveField("RelationshipCount", int64(1)),
 			HaveField("Relationships", ConsistOf(And(HaveField("ThreadName", "thread"), HaveField("Type", "fork"), HaveField("Role", "child"), HaveField("MessageIndex", HaveValue(BeEquivalentTo(1))))))))
-		Expect(cluster.Plugin(ctx, "-n", ns, "history", "-o", "wide")).To(MatchRegexp(`(?m)^NAME .* RELATIONSHIPS$[^$]*^fork .* fork of thread at 1$`))
 		Eventually(ctx, func(g Gomega) {
 			object, err = raw.Object(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -326,6 +325,7 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		Expect(item()).To(And(HaveField("OriginThreadID", string(object.UID)), HaveField("Title", HaveValue(Equal("Forked: Untitled"))), HaveField("MainThreadID", ""),
 			HaveField("SummaryStats", runtimev1.SummaryStats{MessageCount: 2}),
 			HaveField("ParentRelationships", ConsistOf(And(HaveField("ThreadID", string(object.UID)), HaveField("Type", "fork"), HaveField("Role", "child"), HaveField("MessageIndex", HaveValue(BeEquivalentTo(1))))))))
+		Expect(cluster.Plugin(ctx, "-n", ns, "history", "-o", "wide")).To(MatchRegexp(`(?m)^NAME .* RELATIONSHIPS$[^$]*^fork .* fork of thread at 1$`))
 		Expect(fork.WriteFile(ctx, "/a.txt", "text/plain", []byte("2"))).To(Succeed())
 		Expect(fork.WriteFile(ctx, "/c.txt", "text/plain", []byte("3"))).To(Succeed())
 		Expect(conversation(fork).DeleteFile(ctx, "/b.txt")).To(Succeed())
