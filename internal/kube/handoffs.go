@@ -36,7 +36,7 @@ func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 		Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: t.Agent}, UserID: t.UserID, TaskID: t.TaskID, ThreadID: t.ID},
 	}
 	err := k.client.Create(ctx, o)
-	if !apierrors.IsAlreadyExists(err) {
+	if !apierrors.IsAlreadyExists(err) || Denied(err) {
 		if Refused(err) {
 			return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("the cluster refuses the Thread %q: %v", o.Name, err)}
 		}
