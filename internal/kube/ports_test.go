@@ -151,7 +151,9 @@ var _ = Describe("Children", func() {
 			Expect(kube.Refused(answer(message))).To(BeTrue(), string(reason))
 			Expect(kube.Refused(answer(`failed calling webhook "no.example.com": timeout`))).To(BeFalse(), string(reason))
 			db := childStore(ctx)
-			c := kubetest.Cluster(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer(message) }})
+			c := kubetest.Cluster(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return answer(message)
+			}})
 			_, err := kube.NewChildren(c, c, db).Create(ctx, parent, request)
 			Expect(err).To(MatchError(And(HavePrefix("the cluster refuses the subagent: "), ContainSubstring("denied the request: no"))), string(reason))
 			Expect(db.LivingChildren(ctx, parent.ID)).To(BeEmpty(), "it takes no place")
