@@ -140,17 +140,29 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 		approved := harness.Prompt(ns, "asks", "asks", "builtin:kv")
 		approved.Spec.Tools[0].RequiresApproval = true
 		agents := map[string][]skeinv1.ScriptStep{
-			"works": {harness.Slow(time.Hour, harness.Answer("late"))},
-			"rests": {always("done")},
-			"fails": {{Error: "no", Status: 400}},
-			"asks":  {harness.Calls("set_value", map[string]any{"key": "k", "value": 1})},
+			"works":     {harness.Slow(time.Hour, harness.Answer("late"))},
+			"rests":     {always("done")},
+			"fails":     {{Error: "no", Status: 400}},
+			"asks":      {harness.Calls("set_value", map[string]any{"key": "k", "value": 1})},
+			"needs":     {always("done")},
+			"delegates": {harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "work"})},
 		}
 		for name, steps := range agents {
 			prompt := harness.Prompt(ns, name, name)
-			if name == "asks" {
+			switch name {
+			case "asks":
 				prompt = approved
+			case "delegates":
+				prompt = harness.Prompt(ns, name, name, "builtin:subagents")
 			}
-			create(ctx, harness.Scripted(ns, name, steps...), prompt, harness.Agent(ns, name, name))
+			create(ctx, harness.Scripted(ns, name, steps...), prompt, harness.Agent(ns, name, name, func(s *skeinv1.AgentSpec) {
+				switch name {
+				case "needs":
+					s.Env = []skeinv1.EnvVar{{Name: "KEY", Scoped: true, Required: true}}
+				case "delegates":
+					s.Subagents = []skeinv1.AgentSubagent{helper(func(s *skeinv1.AgentSubagent) { s.AgentRef.Name, s.Blocking = "works", true })}
+				}
+			}))
 		}
 		run := func(status string) func(Gomega, *runtimeclient.Thread) {
 			return func(g Gomega, child *runtimeclient.Thread) {
@@ -187,6 +199,22 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 			}},
 			"held": {"rests", func(g Gomega, child *runtimeclient.Thread) {
 				g.Expect(child.Acquire(ctx, 10*time.Minute)).Error().NotTo(HaveOccurred())
+			}},
+			"destroyed": {"rests", func(g Gomega, child *runtimeclient.Thread) {
+				run("succeeded")(g, child)
+				g.Expect(child.Destroy(ctx)).Error().NotTo(HaveOccurred())
+			}},
+			"forked": {"rests", func(g Gomega, child *runtimeclient.Thread) {
+				run("succeeded")(g, child)
+				fork, err := child.Fork(ctx, runtimev1.NewFork{IdempotencyKey: "fork"})
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(cluster.Thread(ns, fork.Name).Delete(ctx)).To(Succeed())
+			}},
+			"without-variable": {"needs", run("waiting")},
+			"parent-too":       {"delegates", run("waiting")},
+			"queued": {"works", func(g Gomega, child *runtimeclient.Thread) {
+				run("running")(g, child)
+				g.Expect(child.Queue(ctx, runtimev1.NewMessage{Content: "more", IdempotencyKey: "more"})).Error().NotTo(HaveOccurred())
 			}},
 			"deleted": {"works", func(g Gomega, child *runtimeclient.Thread) {
 				run("running")(g, child)
