@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,7 @@ func (w *trees) clear(ctx context.Context, rows func(context.Context) []string) 
 	GinkgoHelper()
 	Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(w.ns))).To(Succeed())
 	Eventually(ctx, func(ctx context.Context) (p problems, err error) {
-		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}} {
+		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}, &corev1.PodList{}} {
 			if err := cluster.Client.List(ctx, l, client.InNamespace(w.ns)); err != nil {
 				return nil, err
 			}
@@ -62,6 +63,10 @@ func objectsOf(l client.ObjectList) (out []client.Object) {
 			out = append(out, &l.Items[i])
 		}
 	case *skeinv1.SubagentList:
+		for i := range l.Items {
+			out = append(out, &l.Items[i])
+		}
+	case *corev1.PodList:
 		for i := range l.Items {
 			out = append(out, &l.Items[i])
 		}

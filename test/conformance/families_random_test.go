@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -318,85 +315,3 @@ func (w *trees) dismiss(ctx context.Context, rng *rand.Rand, _ *tree) {
 	}
 	w.until(ctx, "dismiss", func(ctx context.Context) error { return cluster.Client.Delete(ctx, s) })
 }
-
-var _ = Describe("Families under random operations", Serial, outages, Label("SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
-	// live has clients work, with so many disturbances evenly among their operations, and checks the families that are left.
-	live := func(ctx SpecContext, ns string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
-		GinkgoHelper()
-		GinkgoWriter.Printf("trees: seed %d, namespace %s\n", seed(), ns)
-		steps, most := treeSteps()
-		w := grow(ctx, ns, most, growth{})
-		var one sync.Mutex
-		var step, disturbed atomic.Int64
-		chance := rand.New(rand.NewPCG(seed(), 100))
-		began := time.Now()
-		var clients sync.WaitGroup
-		for i := range 6 {
-			clients.Go(func() {
-				defer GinkgoRecover()
-				w.work(ctx, rand.New(rand.NewPCG(seed(), uint64(i))), func() bool {
-					n := step.Add(1)
-					if n > int64(steps) {
-						return false
-					}
-					if !one.TryLock() {
-						return true // the others go on meanwhile
-					}
-					defer one.Unlock()
-					if n*(disturbances+1)/int64(steps) > disturbed.Load() && disturbed.Load() < disturbances {
-						disturbed.Add(1)
-						disturb(ctx, chance)
-					}
-					return true
-				})
-			})
-		}
-		clients.Wait()
-		if CurrentSpecReport().Failed() {
-			return
-		}
-		w.part(ctx)
-		AddReportEntry("disturbances", disturbed.Load())
-		GinkgoWriter.Printf("trees: %d operations with %d disturbances in %s: %v\n", steps, disturbed.Load(), time.Since(began), w.done)
-		w.settle(ctx)
-		w.clear(ctx, rows)
-		GinkgoWriter.Printf("trees: settled after %s\n", time.Since(began))
-	}
-
-	It("while the manager is killed, on SQLite, end as they were asked to, and leave nothing over", func(ctx SpecContext) {
-		ns := namespace(ctx)
-		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns}})
-		live(ctx, ns, 5, func(ctx context.Context, _ *rand.Rand) {
-			m.Kill()
-			Expect(m.Start(ctx)).To(Succeed())
-		}, func(ctx context.Context) []string { return rowsOfSQLite(ctx, filepath.Join(m.Dir, "skein.db")) })
-	}, NodeTimeout(30*time.Minute))
-
-	It("while two replicas are killed and PostgreSQL is cut off, end as they were asked to, and leave nothing over", Label("K8S-05"), func(ctx SpecContext) {
-		ns := namespace(ctx)
-		server, database, options := postgresFor(ctx, ns)
-		var all []*harness.Manager
-		for range 2 {
-			m, err := cluster.NewManager(options())
-			Expect(err).NotTo(HaveOccurred())
-			Expect(m.Start(ctx)).To(Succeed())
-			DeferCleanup(m.Stop)
-			all = append(all, m)
-		}
-		served(ctx)
-		live(ctx, ns, 8, func(ctx context.Context, rng *rand.Rand) {
-			switch rng.IntN(4) {
-			case 0:
-				Expect(server.Disconnect(ctx, database)).To(Succeed())
-			case 1:
-				Expect(server.Down()).To(Succeed())
-				Expect(server.Up(ctx)).To(Succeed())
-			default:
-				m := all[rng.IntN(len(all))]
-				m.Kill()
-				vacate(ctx) // so that the other one need not wait until the lease has run out
-				Expect(m.Start(ctx)).To(Succeed())
-			}
-		}, func(ctx context.Context) []string { return rowsOfPostgres(ctx, server.URL(database)) })
-	}, NodeTimeout(30*time.Minute))
-})

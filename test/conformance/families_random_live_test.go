@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+var _ = Describe("Families under random operations", Serial, outages, Label("SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
+	// live has clients work, with so many disturbances evenly among their operations, and checks the families that are left.
+	live := func(ctx SpecContext, ns string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
+		GinkgoHelper()
+		GinkgoWriter.Printf("trees: seed %d, namespace %s\n", seed(), ns)
+		steps, most := treeSteps()
+		w := grow(ctx, ns, most, growth{})
+		var one sync.Mutex
+		var step, disturbed atomic.Int64
+		chance := rand.New(rand.NewPCG(seed(), 100))
+		began := time.Now()
+		var clients sync.WaitGroup
+		for i := range 6 {
+			clients.Go(func() {
+				defer GinkgoRecover()
+				w.work(ctx, rand.New(rand.NewPCG(seed(), uint64(i))), func() bool {
+					n := step.Add(1)
+					if n > int64(steps) {
+						return false
+					}
+					if !one.TryLock() {
+						return true // the others go on meanwhile
+					}
+					defer one.Unlock()
+					if n*(disturbances+1)/int64(steps) > disturbed.Load() && disturbed.Load() < disturbances {
+						disturbed.Add(1)
+						disturb(ctx, chance)
+					}
+					return true
+				})
+			})
+		}
+		clients.Wait()
+		if CurrentSpecReport().Failed() {
+			return
+		}
+		w.part(ctx)
+		AddReportEntry("disturbances", disturbed.Load())
+		GinkgoWriter.Printf("trees: %d operations with %d disturbances in %s: %v\n", steps, disturbed.Load(), time.Since(began), w.done)
+		w.settle(ctx)
+		w.clear(ctx, rows)
+		GinkgoWriter.Printf("trees: settled after %s\n", time.Since(began))
+	}
+
+	It("while the manager is killed and its database cut off, on SQLite, end as they were asked to, and leave nothing over", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns}})
+		cut := false
+		live(ctx, ns, 6, func(ctx context.Context, _ *rand.Rand) {
+			if cut = !cut; cut {
+				cutSQLite(ctx, m)
+				return
+			}
+			m.Kill()
+			Expect(m.Start(ctx)).To(Succeed())
+		}, func(ctx context.Context) []string { return rowsOfSQLite(ctx, filepath.Join(m.Dir, "skein.db")) })
+		m.Stop()
+		emptyBucket(ctx, filepath.Join(m.Dir, "blobs"), func(clock *testingclock.FakeClock) store.Store {
+			st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: m.Dir, Clock: clock})
+			Expect(err).NotTo(HaveOccurred())
+			return st
+		})
+	}, NodeTimeout(30*time.Minute))
+
+	It("while two replicas are killed and PostgreSQL is cut off, end as they were asked to, and leave nothing over", Label("K8S-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		server, database, options := postgresFor(ctx, ns)
+		bucket := ""
+		var all []*harness.Manager
+		for range 2 {
+			o := options()
+			for _, arg := range o.Args { // the replicas share one
+				if url, ok := strings.CutPrefix(arg, "--blob-url=file://"); ok {
+					bucket = url
+				}
+			}
+			m, err := cluster.NewManager(o)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(m.Start(ctx)).To(Succeed())
+			DeferCleanup(m.Stop)
+			all = append(all, m)
+		}
+		served(ctx)
+		live(ctx, ns, 8, func(ctx context.Context, rng *rand.Rand) {
+			switch rng.IntN(4) {
+			case 0:
+				Expect(server.Disconnect(ctx, database)).To(Succeed())
+			case 1:
+				Expect(server.Down()).To(Succeed())
+				Expect(server.Up(ctx)).To(Succeed())
+			default:
+				m := all[rng.IntN(len(all))]
+				m.Kill()
+				vacate(ctx) // so that the other one need not wait until the lease has run out
+				Expect(m.Start(ctx)).To(Succeed())
+			}
+		}, func(ctx context.Context) []string { return rowsOfPostgres(ctx, server.URL(database)) })
+		for _, m := range all {
+			m.Stop()
+		}
+		emptyBucket(ctx, bucket, func(clock *testingclock.FakeClock) store.Store {
+			st, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: server.URL(database), Clock: clock})
+			Expect(err).NotTo(HaveOccurred())
+			return st
+		})
+	}, NodeTimeout(30*time.Minute))
+})
