@@ -24,6 +24,14 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// agents returns the Agents that tests name. What becomes of a fork depends on its agent.
+func agents() (all []client.Object) {
+	for _, name := range []string{"helper", "earlier", "missing", "late", "full", "slow", "deleted"} {
+		all = append(all, &skeinv1.Agent{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})
+	}
+	return all
+}
+
 // storing creates Thread objects as the manager does, and stores their threads as the controller does.
 type storing struct{ e *testEnv }
 
@@ -125,6 +133,20 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 		Expect(list.Items).To(HaveLen(2))
 	})
 
+	It("returns the fork of an agent that was deleted since, and makes another of it no more", func(ctx SpecContext) {
+		e := newEnv()
+		origin(ctx, e, 3)
+		c := e.client().Thread("ns", "origin")
+		fork, err := c.Fork(ctx, runtimev1.NewFork{AgentID: "earlier", IdempotencyKey: "k"})
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range []string{"earlier", "helper"} {
+			Expect(e.kube.Delete(ctx, &skeinv1.Agent{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})).To(Succeed())
+		}
+		Expect(c.Fork(ctx, runtimev1.NewFork{AgentID: "earlier", IdempotencyKey: "k"})).To(HaveField("Name", fork.Name))
+		Expect(c.Fork(ctx, runtimev1.NewFork{AgentID: "earlier"})).Error().To(Satisfy(apierrors.IsInvalid))
+		Expect(c.Fork(ctx, runtimev1.NewFork{})).To(HaveField("AgentID", "helper"), "it is what its origin is")
+	})
+
 	It("says what is wrong before it creates anything", func(ctx SpecContext) {
 		e := newEnv()
 		st := origin(ctx, e, 3)
@@ -135,6 +157,7 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 			`no message "none"`:                 {MessageID: "none"},
 			"set messageIndex or messageId":     {MessageID: "m1", MessageIndex: ptr.To(int64(1))},
 			"write a long text to a file":       {Message: strings.Repeat("x", runtimev1.MaxContentBytes+1)},
+			`there is no Agent "nope" in namespace "ns": create it first; existing Agents: deleted, earlier, full, helper, late, missing, slow`: {AgentID: "nope"},
 		} {
 			_, err := c.Fork(ctx, n)
 			Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring(want))))

@@ -93,7 +93,7 @@ func newEnv(change ...func(*Options)) *testEnv {
 	s := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(s)).To(Succeed())
 	Expect(corev1.AddToScheme(s)).To(Succeed())
-	e.kube = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&skeinv1.Thread{}).Build()
+	e.kube = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&skeinv1.Thread{}).WithObjects(agents()...).Build()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())

@@ -147,7 +147,7 @@ func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.S
 	return nil
 }
 
-// shownNames bounds how many names of Effects an error lists.
+// shownNames bounds how many names an error lists.
 const shownNames = 20
 
 // known returns an *definition.UnknownError unless the namespace has an Effect of this name.
@@ -165,15 +165,23 @@ func (e *Effects) known(ctx context.Context, namespace, name string) error {
 	}
 	text := fmt.Sprintf("there is no Effect %q in namespace %q: create it first", key.Name, namespace)
 	var list skeinv1.EffectList
-	if err := e.client.List(ctx, &list, client.InNamespace(namespace)); err == nil && len(list.Items) > 0 {
-		var names []string
-		for _, o := range list.Items {
-			names = append(names, o.Name)
-		}
-		slices.Sort(names)
-		text += "; existing Effects: " + strings.Join(names[:min(len(names), shownNames)], ", ")
+	if err := e.client.List(ctx, &list, client.InNamespace(namespace)); err == nil {
+		text += existing("Effects", list.Items, func(o *skeinv1.Effect) string { return o.Name })
 	}
 	return &definition.UnknownError{Message: text}
+}
+
+// existing lists the names of objects, for an error about one that does not exist; "" if there are none.
+func existing[T any](kind string, items []T, name func(*T) string) string {
+	if len(items) == 0 {
+		return ""
+	}
+	var names []string
+	for i := range items {
+		names = append(names, name(&items[i]))
+	}
+	slices.Sort(names)
+	return "; existing " + kind + ": " + strings.Join(names[:min(len(names), shownNames)], ", ")
 }
 
 // existing returns the id of the effect that an earlier attempt of the same call scheduled.

@@ -10,6 +10,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
+	domain "github.com/skein-dev/skein/internal/thread"
 )
 
 // The policy of config/admission asks whether the one who creates a fork may read its origin. The runtime API creates forks
@@ -36,19 +37,65 @@ func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skein
 		t.Annotations = map[string]string{}
 	}
 	t.Annotations[skeinv1.AnnotationIdempotencyKey] = cause
-	err := k.client.Create(ctx, t)
+	// A fork of its origin's agent is made in any case: it is what its origin is. Another agent was asked for.
+	var unknown, err error
+	if name := t.Spec.AgentRef.Name; name != origin.Agent {
+		if unknown, err = k.unknownAgent(ctx, t.Namespace, name); err != nil {
+			return nil, err
+		}
+	}
+	if unknown != nil {
+		if have, err := k.madeBy(ctx, t, cause); err == nil && have != nil {
+			return have, nil // the agent was deleted since
+		}
+		return nil, unknown
+	}
+	err = k.client.Create(ctx, t)
 	if !apierrors.IsAlreadyExists(err) {
 		return t, err
 	}
+	have, failed := k.madeBy(ctx, t, cause)
+	switch {
+	case failed != nil:
+		return nil, failed
+	case have == nil:
+		return nil, err // the name is taken
+	}
+	return have, nil
+}
+
+// madeBy returns the fork that an earlier attempt with the same cause made; nil if the Thread of its name is another one.
+func (k *Threads) madeBy(ctx context.Context, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error) {
 	var have skeinv1.Thread
 	if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err != nil {
 		return nil, fmt.Errorf("read Thread %q: %w", t.Name, err)
 	}
 	from := have.Spec.ForkFrom
 	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != cause || from == nil || from.ThreadRef != t.Spec.ForkFrom.ThreadRef || !have.DeletionTimestamp.IsZero() {
-		return nil, err // the name is taken
+		return nil, nil
 	}
 	return &have, nil
+}
+
+// unknownAgent returns what is wrong with the name of an Agent that the namespace does not have; nil if it has one.
+func (k *Threads) unknownAgent(ctx context.Context, namespace, name string) (unknown, err error) {
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	err = k.client.Get(ctx, key, &skeinv1.Agent{})
+	if apierrors.IsNotFound(err) {
+		err = k.live.Get(ctx, key, &skeinv1.Agent{}) // the cache may not have a new Agent yet
+	}
+	if err == nil {
+		return nil, nil
+	}
+	if !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+		return nil, fmt.Errorf("read Agent %q: %w", name, err)
+	}
+	text := fmt.Sprintf("there is no Agent %q in namespace %q: create it first", name, namespace)
+	var list skeinv1.AgentList
+	if err := k.client.List(ctx, &list, client.InNamespace(namespace)); err == nil {
+		text += existing("Agents", list.Items, func(a *skeinv1.Agent) string { return a.Name })
+	}
+	return &domain.InvalidError{Field: "agentId", Message: text}, nil
 }
 
 // RemoveRefused deletes the object of a Thread that is not stored, when the request for the Thread is refused. The error is a
