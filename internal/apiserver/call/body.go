@@ -1,6 +1,7 @@
 package call
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -136,6 +137,28 @@ func (c *Call) IdempotencyKey(inBody string) string {
 		return inBody
 	}
 	return c.Request.Header.Get(runtimev1.HeaderIdempotencyKey)
+}
+
+// Claim records what is sent under the idempotency key of a body, and refuses another body under a used key. kind tells apart what keys of
+// their own. body is the request without its key; how its JSON is written makes no difference. Without a key it does nothing.
+func (c *Call) Claim(kind, key string, body any) error {
+	if key == "" {
+		return nil
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	var plain any // a JSON field of the body keeps the order and the spaces of the caller
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&plain); err != nil {
+		return err
+	}
+	if data, err = json.Marshal(plain); err != nil {
+		return err
+	}
+	return c.Thread.Claim(c.Context(), kind+":"+key, Digest(data))
 }
 
 // Digest returns the digest of what is sent under an idempotency key.

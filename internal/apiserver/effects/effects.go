@@ -60,6 +60,9 @@ func (h *Handler) Schedule(c *call.Call) error {
 	// The cause determines the name of the object, so that a repeat with the same key schedules nothing new.
 	cause := "api:" + uuid.NewString()
 	if key := c.IdempotencyKey(n.IdempotencyKey); key != "" {
+		if err := c.Claim("effect", key, []any{n.Name, n.Args, n.Delay}); err != nil {
+			return err
+		}
 		cause = "api-key:" + key
 	}
 	id, err := h.Effects.Schedule(c.Context(), c.Row, ports.EffectRequest{

@@ -120,10 +120,8 @@ func (h *Handler) NotifyParent(c *call.Call) error {
 		return err
 	}
 	key := c.IdempotencyKey(in.IdempotencyKey)
-	if key != "" {
-		if err := c.Thread.Claim(c.Context(), "notify:"+key, call.Digest([]byte(in.Content))); err != nil {
-			return err
-		}
+	if err := c.Claim("notify", key, in.Content); err != nil {
+		return err
 	}
 	if err := h.Engine.NotifyParent(c.Context(), c.Row.ID, key, in.Content); err != nil {
 		return err

@@ -57,6 +57,11 @@ func (h *Forks) Fork(c *call.Call) error {
 	if err != nil {
 		return err
 	}
+	body := n
+	body.IdempotencyKey = "" // it may stand in the header
+	if err := claim(c, "fork", n.IdempotencyKey, body); err != nil {
+		return err
+	}
 	_, row, err := h.make(c, n, at)
 	if err != nil {
 		return err
@@ -75,6 +80,11 @@ func checkFork(c *call.Call, n *runtimev1.NewFork) error {
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(n.Message), runtimev1.MaxContentBytes))
 	}
 	return nil
+}
+
+// claim refuses a key that another fork or rerun of the thread has used: the two share the Threads that they make.
+func claim(c *call.Call, what, inBody string, body any) error {
+	return c.Claim("fork", c.IdempotencyKey(inBody), []any{what, c.Path, body})
 }
 
 func deref(n *int64) int64 {

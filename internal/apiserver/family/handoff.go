@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,6 +44,9 @@ func (h *Handoffs) Create(c *call.Call) error {
 		return err
 	}
 	ctx, key := c.Context(), c.IdempotencyKey(body.IdempotencyKey)
+	if err := c.Claim("handoff", key, []any{body.Goal, body.Agent, sorted(body.Files), body.Comment, body.Title}); err != nil {
+		return err
+	}
 	if key == "" {
 		key = uuid.NewString()
 	} else {
@@ -67,6 +71,13 @@ func (h *Handoffs) Create(c *call.Call) error {
 		code = http.StatusOK
 	}
 	return c.WriteJSON(code, runtimev1.HandedOff{Name: made.Name, ThreadID: made.Thread.ID, AgentID: made.Thread.OriginAgent})
+}
+
+// sorted returns texts in their order, each once.
+func sorted(texts []string) []string {
+	texts = slices.Clone(texts)
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }
 
 func (h *Handoffs) authorize(c *call.Call, files bool) error {

@@ -45,6 +45,11 @@ func (h *Forks) Rerun(c *call.Call) error {
 	if fork.AgentID == "" {
 		fork.AgentID = step.Run.Agent
 	}
+	body := n
+	body.IdempotencyKey = ""
+	if err := claim(c, "rerun", n.IdempotencyKey, body); err != nil {
+		return err
+	}
 	st, row, err := h.make(c, fork, step.Last)
 	if err != nil {
 		return err

@@ -13,7 +13,11 @@ func (h *Handler) Compact(c *call.Call) error {
 	if err := c.Decode(&body, true); err != nil {
 		return err
 	}
-	request, err := h.Engine.Compact(c.Context(), c.Row.ID, c.IdempotencyKey(body.IdempotencyKey), body.Side)
+	key := c.IdempotencyKey(body.IdempotencyKey)
+	if err := c.Claim("compact", key, body.Side); err != nil {
+		return err
+	}
+	request, err := h.Engine.Compact(c.Context(), c.Row.ID, key, body.Side)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,11 @@ func (h *Handler) Call(c *call.Call) error {
 		return err
 	}
 	ctx, key := c.Context(), c.IdempotencyKey(in.IdempotencyKey)
+	if in.Mode == runtimev1.ToolQueue || in.Mode == runtimev1.ToolInvoke || in.Mode == "" {
+		if err := c.Claim("tool", key, []any{c.Path[0], in.Mode == runtimev1.ToolQueue, args}); err != nil {
+			return err
+		}
+	}
 	out := runtimev1.ToolResult{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindToolResult)}
 	switch in.Mode {
 	case runtimev1.ToolQueue:
