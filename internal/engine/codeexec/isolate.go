@@ -92,11 +92,11 @@ func (c *Host) open(ctx context.Context, static map[string]any) (sandbox.Isolate
 	return iso, sbx, nil
 }
 
-// Opened reports whether there is an isolate.
+// Opened reports whether there is an isolate that still lives.
 func (c *Host) Opened() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.iso != nil
+	return c.iso != nil && c.life.Err() == nil
 }
 
 // drop closes an isolate that can no longer be used, and forgets it.

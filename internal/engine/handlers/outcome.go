@@ -73,7 +73,7 @@ func Completes(x *codeexec.Execution, side *definition.Side, runID string) {
 	x.Completing[side.Name] = true
 	x.Host.Session.OnCompleted(func(ctx context.Context, _ *scopes.Session) {
 		if !x.Code.Opened() {
-			return // no code ran, so there are no listeners
+			return // no code ran, or it ended with a run that failed or was stopped: there are no listeners
 		}
 		ctx, cancel := context.WithTimeout(ctx, handlerListeners)
 		defer cancel()
