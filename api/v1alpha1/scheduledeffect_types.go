@@ -60,8 +60,8 @@ type ScheduledEffectSpec struct {
 	// +optional
 	Message *EffectMessage `json:"message,omitempty"`
 
-	// ThreadTemplate creates a Thread. Its name is that of this object, followed by the due time in minutes since 1970. The
-	// firing ends when the thread's first run ends.
+	// ThreadTemplate creates a Thread. Its name is that of this object, followed by the due time: the minutes since 1970 when it is a whole
+	// minute, else the microseconds, as for each firing by hand. The firing ends when the thread's first run ends.
 	// +optional
 	ThreadTemplate *ThreadTemplate `json:"threadTemplate,omitempty"`
 

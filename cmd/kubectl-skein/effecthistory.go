@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,7 +40,7 @@ func newEffectHistory(p *plugin) *cobra.Command {
 			fmt.Fprintln(w, wideRow(output, "DUE\tSTATUS\tORIGIN\tATTEMPTS\tTOOK\tTHREAD\tMESSAGE", "FIRED", "COST"))
 			for i := range list.Firings {
 				f := &list.Firings[i]
-				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", dueText(f.Due), f.Status, orDash(f.Origin), f.Attempts, firingTook(f), orDash(f.ThreadID), oneLine(f.Error, f.Waiting)), dueText(f.FiredAt), cost(f.Cost)))
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", dueText(f.Due), f.Status, orDash(f.Origin), f.Attempts, firingTook(f), orDash(cmp.Or(f.ThreadID, f.Thread)), oneLine(f.Error, f.Waiting)), dueText(f.FiredAt), cost(f.Cost)))
 			}
 			for _, k := range list.Skipped {
 				text := k.Reason
@@ -88,8 +89,9 @@ What code wrote for a thread is in the thread's log: kubectl skein logs THREAD.`
 			if len(list.Firings) == 0 || (due != "" && list.Firings[0].Due != before-1) {
 				return errors.New("there is no such firing: see kubectl skein effect history " + args[0])
 			}
-			if f := &list.Firings[0]; f.Log == "" && f.ThreadID != "" {
-				fmt.Fprintf(p.ErrOut, "The firing has a thread, which has its log: kubectl skein logs %s\n", f.ThreadID)
+			f := &list.Firings[0]
+			if thread := cmp.Or(f.ThreadID, f.Thread); f.Log == "" && thread != "" {
+				fmt.Fprintf(p.ErrOut, "The firing has a thread, which has its log: kubectl skein logs %s\n", thread)
 			}
 			fmt.Fprint(p.Out, safe(list.Firings[0].Log))
 			return nil

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -43,6 +44,32 @@ var _ = Describe("GET firings", Label("EFF-07"), func() {
 		Expect(list.Firings).To(ConsistOf(And(HaveField("Due", int64(1)), HaveField("Error", "no tea"), HaveField("Log", "tried"), HaveField("Attempts", 1))))
 		_, err = c.Firings(ctx, "team", "none", client.FiringPage{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	})
+
+	It("names the Thread that a template has made", func(ctx SpecContext) {
+		e := newEnv()
+		firings := e.svc.Store()
+		template := json.RawMessage(`{"spec":{"agentRef":{"name":"analyst"},"message":"go"}}`)
+		firing := func(due int64, status store.FiringStatus, target json.RawMessage) store.Firing {
+			return store.Firing{EffectID: "effect-daily", Name: "daily", Due: due, Namespace: "team", Status: status, Target: target, Origin: store.OriginManual}
+		}
+		minute := time.Minute.Microseconds()
+		all := []store.Firing{firing(minute, store.FiringRunning, template), firing(minute+1, store.FiringRunning, template), firing(2*minute, store.FiringRunning, template),
+			firing(3*minute, store.FiringPending, json.RawMessage(`{"tool":{"name":"rates"}}`))}
+		Expect(firings.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "effect-daily"}, Firings: all})).To(Succeed())
+		Expect(firings.StartRunning(ctx, all[0].Key())).To(Succeed())
+		Expect(firings.StartRunning(ctx, all[1].Key())).To(Succeed())
+		_, err := firings.ClaimFirings(ctx, "w", time.Minute, map[string]int{"team": 1})
+		Expect(err).NotTo(HaveOccurred())
+		c, err := client.New(e.config)
+		Expect(err).NotTo(HaveOccurred())
+		list, err := c.Firings(ctx, "team", "daily", client.FiringPage{})
+		Expect(err).NotTo(HaveOccurred())
+		var names []string
+		for _, f := range list.Firings {
+			names = append(names, f.Thread)
+		}
+		Expect(names).To(Equal([]string{"", "", "daily-60000001", "daily-1"}))
 	})
 
 	It("loses none of many threads of one due time between its pages", func(ctx SpecContext) {

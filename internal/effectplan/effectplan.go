@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -75,4 +76,13 @@ func Jitter(o *skeinv1.ScheduledEffect) time.Duration {
 		return 0
 	}
 	return recurrence.Jitter(string(o.UID), o.Spec.Jitter.Duration)
+}
+
+// ThreadName returns the name of the Thread that a template makes for a due time: that of the ScheduledEffect, and the minutes since 1970 of a
+// due time that is a whole minute, or else the microseconds.
+func ThreadName(effect string, due int64) string {
+	if minute := time.Minute.Microseconds(); due%minute == 0 {
+		due /= minute
+	}
+	return effect[:min(len(effect), 200)] + "-" + strconv.FormatInt(due, 10)
 }

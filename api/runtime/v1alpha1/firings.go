@@ -24,6 +24,8 @@ type Firing struct {
 	Due int64 `json:"due"`
 	// ThreadID is the thread for which it fired.
 	ThreadID string `json:"threadId,omitempty"`
+	// Thread is the name of the Thread that a threadTemplate made, which may be deleted since.
+	Thread string `json:"thread,omitempty"`
 	// Origin is schedule, catch-up, creation, manual or backfill; absent for one-time effects.
 	Origin string `json:"origin,omitempty"`
 	// Status is pending, queued, running, succeeded, failed or canceled.

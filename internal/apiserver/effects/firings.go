@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -8,8 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -74,9 +77,18 @@ func parseToken(token string) (due int64, threadID string, err error) {
 	return due, threadID, err
 }
 
+// madeBy returns the name of the Thread that a firing of a template has made; "" if it has made none.
+func madeBy(f *store.Firing) string {
+	var template skeinv1.ThreadTemplate
+	if f.StartedAt == 0 || f.Effect != "" || json.Unmarshal(f.Target, &template) != nil || template.Spec.AgentRef.Name == "" {
+		return ""
+	}
+	return effectplan.ThreadName(f.Name, f.Due)
+}
+
 func firingOf(f *store.Firing) runtimev1.Firing {
 	return runtimev1.Firing{
-		Due: f.Due, ThreadID: f.ThreadID, Origin: string(f.Origin), Status: string(f.Status), Attempts: f.Attempts, Error: f.Error, Waiting: f.Waiting,
+		Due: f.Due, ThreadID: f.ThreadID, Thread: madeBy(f), Origin: string(f.Origin), Status: string(f.Status), Attempts: f.Attempts, Error: f.Error, Waiting: f.Waiting,
 		FiredAt: f.FiredAt, StartedAt: f.StartedAt, EndedAt: f.EndedAt, Cost: f.Cost, Log: f.Log,
 	}
 }

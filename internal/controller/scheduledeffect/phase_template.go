@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -91,12 +91,12 @@ func (r *Reconciler) endReplaced(ctx context.Context, d *schedule) (bool, error)
 // deleteThread deletes the Thread of a firing, if there is one.
 func (r *Reconciler) deleteThread(ctx context.Context, d *schedule, f *store.Firing) error {
 	t := &skeinv1.Thread{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: threadName(f)}, t)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: effectplan.ThreadName(f.Name, f.Due)}, t)
 	if err == nil && t.DeletionTimestamp.IsZero() && metav1.IsControlledBy(t, d.object) {
 		err = r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID})
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete Thread %q of an earlier firing: %w", threadName(f), err)
+		return fmt.Errorf("delete Thread %q of an earlier firing: %w", effectplan.ThreadName(f.Name, f.Due), err)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (r *Reconciler) deleteThread(ctx context.Context, d *schedule, f *store.Fir
 func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing) error {
 	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Counts: true}
 	t := &skeinv1.Thread{}
-	key := client.ObjectKey{Namespace: f.Namespace, Name: threadName(f)}
+	key := client.ObjectKey{Namespace: f.Namespace, Name: effectplan.ThreadName(f.Name, f.Due)}
 	err := r.Client.Get(ctx, key, t)
 	if apierrors.IsNotFound(err) && f.StartedAt != 0 {
 		err = r.live().Get(ctx, key, t) // the cache may lag behind another leader, or a watch that broke
@@ -116,7 +116,7 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 	case apierrors.IsNotFound(err):
 		return r.createThread(ctx, d, f)
 	case err != nil:
-		return fmt.Errorf("read Thread %q: %w", threadName(f), err)
+		return fmt.Errorf("read Thread %q: %w", effectplan.ThreadName(f.Name, f.Due), err)
 	case !metav1.IsControlledBy(t, d.object):
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("a Thread %q exists already and was not made by this ScheduledEffect", t.Name)
 		return r.end(ctx, d, f, end)
@@ -161,7 +161,7 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 	}
 	t := &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace, Name: threadName(f), Labels: template.Labels, Annotations: template.Annotations,
+			Namespace: f.Namespace, Name: effectplan.ThreadName(f.Name, f.Due), Labels: template.Labels, Annotations: template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: skeinv1.GroupVersion.String(), Kind: "ScheduledEffect", Name: d.object.Name, UID: d.object.UID,
 				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
@@ -174,7 +174,7 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the Thread was refused: " + err.Error(), Counts: true})
 	case err != nil && !apierrors.IsAlreadyExists(err):
-		return r.wait(ctx, d, f, fmt.Sprintf("Thread %q was refused: %v", threadName(f), err)) // a quota, say, which may be raised
+		return r.wait(ctx, d, f, fmt.Sprintf("Thread %q was refused: %v", effectplan.ThreadName(f.Name, f.Due), err)) // a quota, say, which may be raised
 	}
 	return r.Store.StartRunning(ctx, f.Key())
 }
@@ -202,16 +202,6 @@ func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why
 	waited := d.at.Sub(time.UnixMicro(f.FiredAt))
 	d.retry = earlier(d.retry, min(max(firstWait, waited/4), longestWait))
 	return nil
-}
-
-// threadName returns the name of the Thread of a firing: the minutes since 1970 of a due time that is a whole minute, else
-// the microseconds.
-func threadName(f *store.Firing) string {
-	at := f.Due
-	if minute := time.Minute.Microseconds(); at%minute == 0 {
-		at /= minute
-	}
-	return f.Name[:min(len(f.Name), 200)] + "-" + strconv.FormatInt(at, 10)
 }
 
 // prune keeps the history of firings within its limits, and deletes the Threads of firings beyond them. It does so
