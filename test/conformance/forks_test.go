@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -165,6 +166,10 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		_, err = t.Archive(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(raw.Terminate(ctx)).To(Succeed())
+		create(ctx, forkOf(ns, "declared", "thread"), forkOf(ns, "past", "thread", 9))
+		Expect(texts(say(ctx, ready(ctx, cluster.Thread(ns, "declared")), 1, "on"))).To(Equal([]string{"user: one", "assistant: echo: one", "user: on", "assistant: echo: on"}))
+		Expect(conversation(cluster.Thread(ns, "declared")).Get(ctx)).To(And(HaveField("Archived", false), HaveField("Terminated", BeNil())))
+		unforked(ctx, cluster.Thread(ns, "past"), skeinv1.ReasonInvalidSpec, `Thread "thread", which spec.forkFrom names, was terminated and has messages with the indexes 0 to 1`)
 		deep, err := t.Fork(ctx, runtimev1.NewFork{Name: "d1"})
 		Expect(err).NotTo(HaveOccurred())
 		for i := 2; i <= 100; i++ {
@@ -174,6 +179,31 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		Expect(*deep).To(And(HaveField("Title", "Forked(100): Untitled"), HaveField("MessageCount", int64(2)), HaveField("Relationships", HaveLen(1)), HaveField("Archived", false)))
 		Expect(texts(say(ctx, cluster.Thread(ns, "d100"), 1, "end"))).To(Equal([]string{"user: one", "assistant: echo: one", "user: end", "assistant: echo: end"}))
 	}, SpecTimeout(4*time.Minute))
+
+	It("leaves with its origin what waits there, and the run that works there", Label("MSG-07"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		model := newGate(func(w http.ResponseWriter, req harness.ChatRequest, last string) {
+			harness.Say(w, req.Model, "to "+last)
+		})
+		raw := converseWith(ctx, ns, model.model(ns, "model"), nil)
+		model.open()
+		say(ctx, raw, 1, "one")
+		model.shut()
+		Expect(raw.Say(ctx, "two")).To(Succeed())
+		Eventually(model.asked.Load).Should(BeEquivalentTo(1))
+		Expect(raw.Say(ctx, "three")).To(Succeed()) // it waits while "two" is worked on
+		create(ctx, forkOf(ns, "declared", "thread", 1))
+		Expect(conversation(raw).Fork(ctx, runtimev1.NewFork{Name: "asked"})).To(And(HaveField("QueuedCount", BeZero()), HaveField("MessageCount", int64(3))))
+		for name, said := range map[string][]string{"declared": {"user: one", "assistant: to user one"}, "asked": {"user: one", "assistant: to user one", "user: two"}} {
+			fork := ready(ctx, cluster.Thread(ns, name))
+			Expect(fork.Messages(ctx)).To(WithTransform(texts, Equal(said)), name)
+			Expect(conversation(fork).Get(ctx)).To(HaveField("QueuedCount", BeZero()), name)
+			Expect(fork.Runs(ctx)).To(BeEmpty(), "a fork does nothing until it is told")
+		}
+		Expect(conversation(raw).Get(ctx)).To(HaveField("QueuedCount", int64(1)))
+		model.open()
+		Expect(last(settled(ctx, raw, 2))).To(Equal("to user three"))
+	}, SpecTimeout(2*time.Minute))
 
 	It("waits for its origin and its message, and says for what", func(ctx SpecContext) {
 		ns := namespace(ctx)
