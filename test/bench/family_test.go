@@ -210,4 +210,42 @@ var _ = Describe("A family", Ordered, func() {
 		figure("deletion of a parent with 1,000 children", "%s; the deletion of 2,000 plain objects %s, %.1f times that",
 			took.Round(10*time.Millisecond), floor.Round(10*time.Millisecond), float64(took)/float64(floor))
 	}, SpecTimeout(10*time.Minute))
+
+	It("costs no more for a child after 1,000 others than for the first ones", func(ctx SpecContext) {
+		const step = 32 // as many calls as a step of a script has
+		var few skeinv1.ScriptStep
+		for range step {
+			few.ToolCalls = append(few.ToolCalls, call)
+		}
+		ns := family(ctx, 0, func(s *skeinv1.AgentSubagent) {
+			s.ParentCommunication, s.MaxInstances = skeinv1.CommunicationExplicit, 2000
+		}, helps, harness.On("^few$", few), skeinv1.ScriptStep{Content: "done", Times: ptr.To[int32](0)})
+		t := start(ctx, ns, "parent", "parent")
+		children := int32(0)
+		// more has the parent start children, and returns what each cost: the time of the manager's processors, and writes to the API.
+		more := func(messages int32) (cpu time.Duration, writes float64) {
+			GinkgoHelper()
+			before, since := timesWith(filepath.Dir(cluster.Kubeconfig)), time.Now()
+			for range messages {
+				children += step
+				Expect(cluster.Thread(ns, t.Name).Say(ctx, "few")).To(Succeed())
+				until(ctx, t, func(s *skeinv1.ThreadStatus) bool { return s.ChildCounts != nil && s.ChildCounts.Completed >= children })
+			}
+			time.Sleep(2 * time.Second) // what is gathered for a second
+			after := timesWith(filepath.Dir(cluster.Kubeconfig))
+			n := 0
+			for _, written := range writesOf(cluster, ns, "parent-", since) {
+				n += written
+			}
+			each := time.Duration(messages * step)
+			return (after["manager"] - before["manager"]) / each, float64(n) / float64(each)
+		}
+		more(1) // what is compiled and cached by the first
+		cpu, writes := more(4)
+		more(1000 / step)
+		cpuThen, writesThen := more(4)
+		figure("a child after 1,000 others", "%.2f times the manager's processor time of the first ones (%s, %s), %.2f times their API writes (%.2f, %.2f)",
+			float64(cpuThen)/float64(cpu), cpuThen, cpu, writesThen/writes, writesThen, writes)
+		Expect(writesThen).To(BeNumerically("<", 1.2*writes))
+	}, SpecTimeout(10*time.Minute))
 })
