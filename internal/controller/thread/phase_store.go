@@ -104,6 +104,9 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return false, settle(s, err)
 	}
+	if n.NamespaceUID, err = objects.NamespaceUID(ctx, r.Live, n.Namespace); err != nil {
+		return false, settle(s, fmt.Errorf("read namespace %s: %w", n.Namespace, err))
+	}
 	if err := r.firstEnv(ctx, s, n); err != nil {
 		return false, settle(s, err)
 	}
@@ -155,20 +158,15 @@ func (r *Reconciler) parentName(ctx context.Context, s *scope) (string, error) {
 
 // describe returns the initial state of a new thread.
 func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.NewThread, error) {
-	uid, err := objects.NamespaceUID(ctx, r.Live, o.Namespace)
-	if err != nil {
-		return nil, err
-	}
 	n := &thread.NewThread{
 		Thread: store.Thread{
-			ID:           o.ThreadID(),
-			Namespace:    o.Namespace,
-			NamespaceUID: uid,
-			Name:         o.Name,
-			Agent:        o.Spec.AgentRef.Name,
-			UserID:       o.Spec.UserID,
-			TaskID:       o.Spec.TaskID,
-			Title:        o.Spec.Title,
+			ID:        o.ThreadID(),
+			Namespace: o.Namespace,
+			Name:      o.Name,
+			Agent:     o.Spec.AgentRef.Name,
+			UserID:    o.Spec.UserID,
+			TaskID:    o.Spec.TaskID,
+			Title:     o.Spec.Title,
 		},
 		Message: o.Spec.Message,
 	}
