@@ -1,9 +1,26 @@
 package store
 
+import "context"
+
 // Namespace is a namespace of the cluster. What is kept under its name belongs to the namespace with this UID, and to no later
 // one of the same name.
 type Namespace struct {
 	Name string
 	// UID is "" where it is not known. Such a namespace has what any namespace of the name has.
 	UID string
+}
+
+// OwnerStore knows which namespaces rows belong to that go by a name. Rows of an earlier release belong to none: their namespace has no UID.
+type OwnerStore interface {
+	// Cluster returns the UID that SetCluster has set; "" when it was never called.
+	Cluster(ctx context.Context) (string, error)
+	// SetCluster says which cluster's namespaces the rows belong to.
+	SetCluster(ctx context.Context, uid string) error
+	// Owners returns the namespaces that rows belong to.
+	Owners(ctx context.Context) ([]Namespace, error)
+	// GiveRows gives a bounded number of rows of a namespace to the one of its name with a UID; "" takes them away. It returns how many, 0 when
+	// none are left.
+	GiveRows(ctx context.Context, from Namespace, uid string) (int64, error)
+	// RemoveRows removes a bounded number of rows of a namespace, which has a UID. It returns how many, 0 when none are left.
+	RemoveRows(ctx context.Context, ns Namespace) (int64, error)
 }

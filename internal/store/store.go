@@ -206,6 +206,7 @@ type Store interface {
 	QuotaStore
 	MemoryStore
 	BackupStore
+	OwnerStore
 	WebhookStore
 	StatisticsStore
 

@@ -2,6 +2,7 @@ package thread
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -26,4 +27,87 @@ func (s *Service) Known(ctx context.Context, ns store.Namespace) (store.Namespac
 	}
 	ns.UID = uid
 	return ns, nil
+}
+
+// clusterNamespace is a namespace that every cluster has from its first moment to its last, so that its UID stands for the cluster.
+const clusterNamespace = "kube-system"
+
+// SettleNamespaces gives rows that nobody owns, as of an earlier release, to the namespace that has their name now, and removes rows of
+// namespaces that are gone. It removes only what the API server has said is gone: with any error, rows stay. In another cluster than
+// before, as after the cluster was made anew, no namespace is the one that it was. Then rows go by their names once more.
+func (s *Service) SettleNamespaces(ctx context.Context) (removed int64, err error) {
+	if s.namespaceUID == nil {
+		return 0, nil
+	}
+	if err := s.settleCluster(ctx); err != nil {
+		return 0, err
+	}
+	owners, err := s.store.Owners(ctx)
+	if err != nil {
+		return 0, err
+	}
+	uids := map[string]string{}
+	for _, ns := range owners {
+		uid, known := uids[ns.Name]
+		if !known {
+			if uid, err = s.namespaceUID(ctx, ns.Name); err != nil {
+				return removed, fmt.Errorf("read namespace %s: %w", ns.Name, err)
+			}
+			uids[ns.Name] = uid
+		}
+		switch {
+		case ns.UID == uid:
+		case ns.UID != "":
+			n, err := inSlices(func() (int64, error) { return s.store.RemoveRows(ctx, ns) })
+			if removed += n; err != nil {
+				return removed, err
+			}
+		default:
+			if _, err := inSlices(func() (int64, error) { return s.store.GiveRows(ctx, ns, uid) }); err != nil {
+				return removed, err
+			}
+		}
+	}
+	return removed, nil
+}
+
+// settleCluster takes rows away from the namespaces of another cluster.
+func (s *Service) settleCluster(ctx context.Context) error {
+	now, err := s.namespaceUID(ctx, clusterNamespace)
+	if err != nil {
+		return fmt.Errorf("read namespace %s: %w", clusterNamespace, err)
+	}
+	if now == "" {
+		return errors.New("there is no namespace " + clusterNamespace + ", so nobody knows which cluster this is")
+	}
+	was, err := s.store.Cluster(ctx)
+	if err != nil || was == now {
+		return err
+	}
+	if was != "" {
+		owners, err := s.store.Owners(ctx)
+		if err != nil {
+			return err
+		}
+		for _, ns := range owners {
+			if ns.UID == "" {
+				continue
+			}
+			if _, err := inSlices(func() (int64, error) { return s.store.GiveRows(ctx, ns, "") }); err != nil {
+				return err
+			}
+		}
+	}
+	return s.store.SetCluster(ctx, now)
+}
+
+// inSlices repeats work on a bounded number of rows until none are left.
+func inSlices(work func() (int64, error)) (sum int64, err error) {
+	for {
+		n, err := work()
+		sum += n
+		if err != nil || n == 0 {
+			return sum, err
+		}
+	}
 }

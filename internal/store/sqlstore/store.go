@@ -20,6 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/leases"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 	"github.com/skein-dev/skein/internal/store/sqlstore/notify"
+	"github.com/skein-dev/skein/internal/store/sqlstore/owners"
 	"github.com/skein-dev/skein/internal/store/sqlstore/permits"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
@@ -50,6 +51,7 @@ type (
 	firingStore   = firings.Store
 	quotaStore    = quotas.Store
 	backupStore   = backup.Store
+	ownerStore    = owners.Store
 	webhookStore  = webhooks.Store
 )
 
@@ -70,6 +72,7 @@ type Store struct {
 	firingStore
 	quotaStore
 	backupStore
+	ownerStore
 	webhookStore
 
 	db          *txn.DB
@@ -106,6 +109,7 @@ func newStore(d *sqldb.Dialect, c clock.PassiveClock) (*Store, error) {
 		firingStore:   firings.Store{DB: db},
 		quotaStore:    quotas.Store{DB: db},
 		backupStore:   backup.Store{DB: db},
+		ownerStore:    owners.Store{DB: db},
 		webhookStore:  webhooks.Store{DB: db},
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/owners"
 )
 
 // describeNamesakes describes what goes by the name of a namespace when another namespace has had the name before.
@@ -70,6 +71,58 @@ func describeNamesakes(e *env) {
 				Expect(used(ctx, anyone)).To(Equal("111111 in 6"))
 				purge(ctx, "unknown")
 			}
+		})
+
+		It("are found, given rows that nobody owned, and lose them, some at a time", Label("STA-07", "LOG-03"), func(ctx SpecContext) {
+			Expect(e.store.Cluster(ctx)).To(BeEmpty())
+			for _, uid := range []string{"c1", "c2"} {
+				Expect(e.store.SetCluster(ctx, uid)).To(Succeed())
+				Expect(e.store.Cluster(ctx)).To(Equal(uid))
+			}
+			put := func(ns store.Namespace, n int) {
+				GinkgoHelper()
+				for i := range n {
+					Expect(e.store.SetKV(ctx, ns, "s", store.KVEntry{Key: fmt.Sprint(ns.UID, i), Value: json.RawMessage(`1`)})).To(Succeed())
+				}
+			}
+			defer func(n int64) { owners.Slice = n }(owners.Slice)
+			owners.Slice = 2
+			all := func(step func() (int64, error)) (sum int64) {
+				GinkgoHelper()
+				for {
+					n, err := step()
+					Expect(err).NotTo(HaveOccurred())
+					Expect(n).To(BeNumerically("<=", owners.Slice))
+					if sum += n; n == 0 {
+						return sum
+					}
+				}
+			}
+			put(anyone, 3)
+			put(first, 3)
+			put(store.Namespace{Name: "other", UID: "uid-3"}, 1)
+			ran(ctx, threadOf(ctx, anyone, "unknown", ""), 1)
+			ran(ctx, threadOf(ctx, first, "first", ""), 10)
+			kept := threadOf(ctx, anyone, "kept", "")
+			e.apply(ctx, kept, &store.Retain{})
+			Expect(e.store.Owners(ctx)).To(ConsistOf(anyone, first, store.Namespace{Name: "other", UID: "uid-3"}))
+			Expect(all(func() (int64, error) { return e.store.RemoveRows(ctx, anyone) })).To(BeZero(), "nobody knows whose they are")
+
+			Expect(all(func() (int64, error) { return e.store.GiveRows(ctx, anyone, second.UID) })).To(BeEquivalentTo(3 + 1 + 1))
+			Expect(e.info(ctx, "unknown").NamespaceUID).To(Equal(second.UID))
+			Expect(e.info(ctx, "first").NamespaceUID).To(Equal(first.UID))
+			Expect(e.info(ctx, kept).NamespaceUID).To(BeEmpty(), "retained data that anyone may adopt stays so")
+			Expect(used(ctx, second)).To(Equal("1 in 1"))
+			Expect(e.store.Owners(ctx)).To(ConsistOf(second, first, store.Namespace{Name: "other", UID: "uid-3"}))
+
+			Expect(all(func() (int64, error) { return e.store.RemoveRows(ctx, first) })).To(BeEquivalentTo(3 + 1))
+			Expect(used(ctx, first)).To(Equal("0 in 0"))
+			Expect(e.store.KVKeys(ctx, anyone, "s", store.KeyQuery{})).To(HaveField("Keys", HaveLen(3)))
+			Expect(e.store.KVKeys(ctx, second, "s", store.KeyQuery{})).To(HaveField("Keys", HaveLen(3)))
+			Expect(e.store.KVKeys(ctx, store.Namespace{Name: "other"}, "s", store.KeyQuery{})).To(HaveField("Keys", HaveLen(1)))
+
+			Expect(all(func() (int64, error) { return e.store.GiveRows(ctx, second, "") })).To(BeEquivalentTo(3 + 1))
+			Expect(e.store.Owners(ctx)).To(ConsistOf(anyone, store.Namespace{Name: "other", UID: "uid-3"}))
 		})
 
 		It("have lifecycle events of their own", Label("STA-06"), func(ctx SpecContext) {

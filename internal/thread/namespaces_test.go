@@ -1,0 +1,90 @@
+package thread_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10"), func() {
+	var e *env
+	var uids map[string]string // of the namespaces in the cluster
+	var away map[string]bool   // namespaces that cannot be read
+	errAway := errors.New("connection refused")
+
+	put := func(ctx context.Context, ns store.Namespace, key string) {
+		GinkgoHelper()
+		Expect(e.store.SetKV(ctx, ns, "s", store.KVEntry{Key: key, Value: json.RawMessage(`1`)})).To(Succeed())
+	}
+	settle := func(ctx context.Context) int64 {
+		GinkgoHelper()
+		removed, err := e.SettleNamespaces(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		return removed
+	}
+	owners := func(ctx context.Context) []store.Namespace {
+		GinkgoHelper()
+		all, err := e.store.Owners(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		return all
+	}
+	named := func(name, uid string) store.Namespace { return store.Namespace{Name: name, UID: uid} }
+
+	BeforeEach(func(ctx SpecContext) {
+		e = newEnv(ctx)
+		uids, away = map[string]string{"kube-system": "cluster-1", "door": "uid-2"}, map[string]bool{}
+		e.ServeNamespaces(func(_ context.Context, name string) (string, error) {
+			if away[name] {
+				return "", errAway
+			}
+			return uids[name], nil
+		})
+		put(ctx, named("door", ""), "of an earlier release")
+		put(ctx, named("door", "uid-1"), "of a deleted namespace")
+		put(ctx, named("door", "uid-2"), "mine")
+		put(ctx, named("gone", "uid-3"), "of a name that is free")
+		put(ctx, named("free", ""), "of an earlier release")
+	})
+
+	It("is removed with the namespace, and what nobody owned belongs to the namespace that has the name", func(ctx SpecContext) {
+		for _, removed := range []int64{2, 0} {
+			Expect(settle(ctx)).To(Equal(removed))
+			Expect(owners(ctx)).To(ConsistOf(named("door", "uid-2"), named("free", "")))
+		}
+		Expect(e.KV(named("door", "")).Keys(ctx, "s", store.KeyQuery{})).To(HaveField("Keys", []string{"mine", "of an earlier release"}))
+	})
+
+	It("stays while the API server is away, and when nobody knows which cluster this is", func(ctx SpecContext) {
+		old := map[string]store.Namespace{"kube-system": named("door", "uid-1"), "door": named("door", "uid-1"), "gone": named("gone", "uid-3")}
+		for _, name := range []string{"kube-system", "gone", "door"} {
+			put(ctx, old[name], "once more")
+			away = map[string]bool{name: true}
+			_, err := e.SettleNamespaces(ctx)
+			Expect(err).To(MatchError(errAway))
+			Expect(owners(ctx)).To(ContainElement(old[name]), name)
+		}
+		_, err := e.KV(named("door", "")).Get(ctx, "s", "mine")
+		Expect(err).To(MatchError(store.ErrUnavailable), "nobody knows whose values to show")
+		Expect(e.KV(named("door", "uid-2")).Get(ctx, "s", "mine")).To(HaveField("Exists", true), "of a thread, whose namespace is known")
+		away = nil
+		delete(uids, "kube-system")
+		_, err = e.SettleNamespaces(ctx)
+		Expect(err).To(MatchError(ContainSubstring("there is no namespace kube-system")))
+		Expect(owners(ctx)).To(ContainElement(old["door"]))
+	})
+
+	It("goes by the name again after the cluster was made anew", func(ctx SpecContext) {
+		Expect(settle(ctx)).To(BeEquivalentTo(2))
+		uids = map[string]string{"kube-system": "cluster-2"}
+		Expect(settle(ctx)).To(BeZero(), "no namespace is there yet")
+		uids["door"] = "uid-9"
+		Expect(settle(ctx)).To(BeZero())
+		Expect(owners(ctx)).To(ConsistOf(named("door", "uid-9"), named("free", "")))
+		Expect(e.KV(named("door", "")).Get(ctx, "s", "mine")).To(HaveField("Exists", true))
+	})
+})
