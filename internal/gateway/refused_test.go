@@ -70,8 +70,11 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 		st store.Store
 		s  *Server
 		g  *definitions.Gateway
+
+		deleting func(context.Context, client.Object) // is called before an object is deleted
 	)
 	BeforeEach(func(ctx SpecContext) {
+		deleting = nil
 		scheme := runtime.NewScheme()
 		Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 		c = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&skeinv1.Thread{}).WithInterceptorFuncs(interceptor.Funcs{
@@ -82,6 +85,9 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 				if err := ctx.Err(); err != nil {
 					return err // as from a real API server
+				}
+				if deleting != nil {
+					deleting(ctx, o)
 				}
 				return c.Delete(ctx, o, opts...)
 			},
@@ -142,6 +148,22 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 		row, err := ensure(ctx, "thrd_a")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(left(ctx)).To(ConsistOf(HaveField("UID", BeEquivalentTo(row.ID))))
+	})
+
+	It("is refused for good when room appears while its Thread is deleted: nothing is stored of it", func(ctx SpecContext) {
+		refuse(skeinv1.ReasonQuotaExceeded, nil)
+		var stored []error
+		deleting = func(ctx context.Context, o client.Object) {
+			now := &skeinv1.Thread{}
+			Expect(c.Get(ctx, client.ObjectKeyFromObject(o), now)).To(Succeed())
+			_, _, err := st.CreateThread(ctx, store.Thread{ID: now.ThreadID(), Namespace: now.Namespace, Name: now.Name, Agent: "agent"})
+			stored = append(stored, err)
+		}
+		_, err := ensure(ctx, "thrd_a")
+		Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+		Expect(left(ctx)).To(BeEmpty())
+		Expect(stored).To(ConsistOf(MatchError(store.ErrObjectDeleted)))
+		Expect(st.Threads(ctx, store.ThreadQuery{})).To(BeEmpty())
 	})
 
 	It("keeps a Thread that has changed since it was found to be refused", func(ctx SpecContext) {

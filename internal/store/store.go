@@ -102,6 +102,11 @@ type Store interface {
 	MarkDeleted(ctx context.Context, uid, threadID string, also ...string) error
 	// MarkedDeleted reports whether MarkDeleted has recorded a UID.
 	MarkedDeleted(ctx context.Context, uid string) (bool, error)
+	// Refuse keeps a thread from being stored for a minute, while the object that it has the id of is deleted. CreateThread fails with
+	// ErrObjectDeleted meanwhile. It reports false, and does nothing, when the thread is stored already.
+	Refuse(ctx context.Context, threadID string) (refused bool, err error)
+	// Readmit ends what Refuse has begun, because the object stays.
+	Readmit(ctx context.Context, threadID string) error
 	// SweepDeleted removes what MarkDeleted recorded before a time, at most limit entries. It returns how many it removed.
 	SweepDeleted(ctx context.Context, before int64, limit int) (removed int64, err error)
 

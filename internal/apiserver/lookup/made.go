@@ -81,11 +81,18 @@ func (l *Finder) OpenMade(
 		if ready == nil || ready.Status != metav1.ConditionFalse || !slices.Contains(reasons, ready.Reason) {
 			return nil, nil, err
 		}
+		refused, refuseErr := l.Threads.Store().Refuse(ctx, now.ThreadID())
+		if refuseErr != nil {
+			break
+		}
+		if !refused {
+			continue // it was stored meanwhile
+		}
 		removeErr := remove(ctx, now)
 		if removeErr == nil {
 			return nil, nil, &RefusedError{Reason: ready.Reason, Message: ready.Message, cause: err}
 		}
-		if !apierrors.IsConflict(removeErr) {
+		if readmitErr := l.Threads.Store().Readmit(ctx, now.ThreadID()); readmitErr != nil || !apierrors.IsConflict(removeErr) {
 			break
 		}
 	}

@@ -74,6 +74,30 @@ func describePurge(e *env) {
 			Expect(err).To(MatchError(store.ErrObjectDeleted))
 		})
 
+		It("stores no thread that is refused, until it is readmitted or a minute has passed", Label("K8S-11"), func(ctx SpecContext) {
+			create := func(id string) error {
+				_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"})
+				return err
+			}
+			Expect(e.store.Refuse(ctx, "one")).To(BeTrue())
+			Expect(e.store.Refuse(ctx, "two")).To(BeTrue())
+			Expect(create("one")).To(MatchError(store.ErrObjectDeleted))
+			Expect(e.store.MarkedDeleted(ctx, "one")).To(BeFalse())
+			Expect(e.store.Readmit(ctx, "one")).To(Succeed())
+			Expect(create("one")).To(Succeed())
+			Expect(e.store.Refuse(ctx, "one")).To(BeFalse(), "it is stored")
+			Expect(e.info(ctx, "one").Deleting).To(BeFalse())
+			e.clock.Step(30 * time.Second)
+			Expect(e.store.Refuse(ctx, "two")).To(BeTrue(), "a repeat begins anew")
+			e.clock.Step(59 * time.Second)
+			Expect(create("two")).To(MatchError(store.ErrObjectDeleted))
+			e.clock.Step(2 * time.Second)
+			Expect(create("two")).To(Succeed())
+			Expect(e.store.MarkDeleted(ctx, "three", "three")).To(Succeed())
+			Expect(e.store.Readmit(ctx, "three")).To(Succeed())
+			Expect(create("three")).To(MatchError(store.ErrObjectDeleted), "its object is deleted")
+		})
+
 		It("lets nobody work on a thread whose object is deleted, until it is adopted by another", Label("K8S-05"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("q", "waits"), &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})
 			f, err := e.store.Acquire(ctx, id, "me", time.Minute)

@@ -24,9 +24,13 @@ const (
 	SetArchived  = `UPDATE thread_head SET archived = ? WHERE thread = ?`
 	Terminate    = `UPDATE thread SET terminated_at = ?, terminated_reason = ? WHERE key = ?`
 	// MarkDeleted changes nothing when it is repeated.
-	MarkDeleted  = `INSERT INTO deleted_object (uid, deleted_at) VALUES (?, ?) ON CONFLICT (uid) DO NOTHING`
-	Deleted      = `SELECT 1 FROM deleted_object WHERE uid = ?`
-	DeleteThread = `DELETE FROM thread WHERE key = ?`
+	MarkDeleted = `INSERT INTO deleted_object (uid, deleted_at) VALUES (?, ?) ON CONFLICT (uid) DO NOTHING`
+	Deleted     = `SELECT 1 FROM deleted_object WHERE uid = ?`
+	// DeletedOrRefused takes the UID, the mark of a refusal, and the time from which on refusals hold.
+	DeletedOrRefused = `SELECT 1 FROM deleted_object WHERE uid = ? OR (uid = ? AND deleted_at > ?)`
+	MarkRefused      = `INSERT INTO deleted_object (uid, deleted_at) VALUES (?, ?) ON CONFLICT (uid) DO UPDATE SET deleted_at = excluded.deleted_at`
+	Readmit          = `DELETE FROM deleted_object WHERE uid = ?`
+	DeleteThread     = `DELETE FROM thread WHERE key = ?`
 
 	HeadColumns = `t.id, t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,
 		h.work_since, h.activity_second, h.appended, h.user_activity_at, h.base, h.asleep, h.idle_expiry, h.expires_at, t.parent_id`

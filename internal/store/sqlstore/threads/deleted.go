@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -60,6 +61,36 @@ func leave(t *txn.Tx, uid, threadID string) error {
 	return t.Suspend(h, txn.AsleepDeleting)
 }
 
+// refusedFor is how long a refusal holds. It ends by itself, so that a crash does not keep a thread from being stored for good.
+const refusedFor = time.Minute
+
+// refusal is the mark of an object whose thread was refused. No UID has a slash.
+func refusal(uid string) string { return "refused/" + uid }
+
+// Refuse implements store.Store. Whoever stores the thread has done so before, or finds the mark.
+func (s Store) Refuse(ctx context.Context, threadID string) (refused bool, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		if err := t.Lock(threadID); err != nil {
+			return err
+		}
+		var key int64
+		stored, err := sqldb.Found(t.Row(t.Ctx, queries.ThreadKey, []any{threadID}, &key))
+		if refused = !stored; err != nil || stored {
+			return err
+		}
+		return t.Write(t.Ctx, queries.MarkRefused, refusal(threadID), t.Now)
+	}, threadID)
+	return refused && err == nil, err
+}
+
+// Readmit implements store.Store.
+func (s Store) Readmit(ctx context.Context, threadID string) error {
+	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		_, err := t.Exec(t.Ctx, queries.Readmit, refusal(threadID))
+		return err
+	}, threadID)
+}
+
 // MarkedDeleted implements store.Store.
 func (s Store) MarkedDeleted(ctx context.Context, uid string) (bool, error) {
 	found, err := sqldb.ReadColumn[int](ctx, s.DB.Readers, queries.Deleted, uid)
@@ -73,7 +104,7 @@ func CheckObject(t *txn.Tx, uid string) error {
 		return err
 	}
 	var one int
-	deleted, err := sqldb.Found(t.Row(t.Ctx, queries.Deleted, []any{uid}, &one))
+	deleted, err := sqldb.Found(t.Row(t.Ctx, queries.DeletedOrRefused, []any{uid, refusal(uid), t.Now - refusedFor.Microseconds()}, &one))
 	if err != nil {
 		return err
 	}
