@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"gocloud.dev/blob/memblob"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -98,5 +99,23 @@ var _ = Describe("A Thread whose database is away for a while", Label("THR-03"),
 		Reconcile(ctx, r, heir)
 		Expect(Get(ctx, e, heir).Status.ThreadID).To(Equal(string(t.UID)))
 		Expect(e.Store.FileUsage(ctx, string(t.UID))).To(HaveField("MaxBytes", HaveValue(BeEquivalentTo(5<<20))))
+	})
+
+	It("shows what it showed before, and why it is not Ready", Label("K8S-01"), func(ctx SpecContext) {
+		Reconcile(ctx, r, t)
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.PutRun{Run: store.Run{ID: "r", ThreadID: string(t.UID), Agent: "a", Status: store.RunSucceeded, StartedAt: 1, EndedAt: 2}},
+			&store.Terminate{Reason: skeinv1.ReasonTerminatedByRequest})).To(Succeed())
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, t)
+		before := Get(ctx, e, t).Status.DeepCopy()
+		Expect(before.Phase).To(Equal("Terminated"))
+		e.Clock.Step(time.Second)
+		away.reads = true
+		fails(ctx)
+		Expect(meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(HaveField("Reason", skeinv1.ReasonInternalError)))
+		for _, status := range []*skeinv1.ThreadStatus{before, &t.Status} {
+			meta.RemoveStatusCondition(&status.Conditions, skeinv1.ConditionReady)
+		}
+		Expect(&t.Status).To(Equal(before))
 	})
 })

@@ -105,6 +105,11 @@ func (r *Reconciler) afterEnd(ctx context.Context, s *scope, run *store.Run) err
 // compute is the only function that makes a Thread's status.
 func (s *scope) compute(run *store.Run, children family, failed error, at time.Time) {
 	o, status := s.object, &s.object.Status
+	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: at}
+	s.computeReady(w, failed)
+	if failed != nil && s.row == nil && status.Phase != "" {
+		return // nothing was read, so nothing else is known to have changed
+	}
 	if failed == nil { // otherwise the stored thread may not be as the spec says yet: see followed
 		status.ObservedGeneration = o.Generation
 	}
@@ -126,8 +131,6 @@ func (s *scope) compute(run *store.Run, children family, failed error, at time.T
 		status.LastActivityTime = timeOf(row.LastActivityAt)
 		status.Parent = s.parent
 	}
-	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: at}
-	s.computeReady(w, failed)
 	computeExecuting(w, s.row, run)
 	computeTerminated(w, s.row)
 }
