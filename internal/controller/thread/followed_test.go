@@ -3,6 +3,7 @@ package thread_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +11,7 @@ import (
 	"gocloud.dev/blob/memblob"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +19,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/thread"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
@@ -25,12 +28,13 @@ import (
 type outage struct {
 	store.Store
 	reads, writes bool
+	of            string // the thread that cannot be read
 }
 
 var errAway = errors.Join(store.ErrUnavailable, errors.New("the database is away"))
 
 func (o *outage) Thread(ctx context.Context, id string) (*store.Thread, error) {
-	if o.reads {
+	if o.reads || o.of == id {
 		return nil, errAway
 	}
 	return o.Store.Thread(ctx, id)
@@ -117,5 +121,60 @@ var _ = Describe("A Thread whose database is away for a while", Label("THR-03"),
 			meta.RemoveStatusCondition(&status.Conditions, skeinv1.ConditionReady)
 		}
 		Expect(&t.Status).To(Equal(before))
+	})
+
+	// refused makes a child that was refused, of which the parent was told.
+	refused := func(ctx context.Context) *skeinv1.Thread {
+		GinkgoHelper()
+		Reconcile(ctx, r, t)
+		sub := &skeinv1.Subagent{ObjectMeta: Meta("child"), Spec: skeinv1.SubagentSpec{
+			ParentRef: skeinv1.LocalRef{Name: "t"}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper", Blocking: true, ToolCallID: "call_1", Attachments: []string{"/none.csv"}}}
+		sub.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", string(t.UID))}
+		e.Create(ctx, sub)
+		child := &skeinv1.Thread{ObjectMeta: Meta("child"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}, Message: "do"}}
+		child.Finalizers = []string{skeinv1.Finalizer}
+		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: sub.Name, UID: sub.UID, Controller: ptr.To(true)}}
+		e.Create(ctx, child)
+		return child
+	}
+	told := func(ctx context.Context) (n int) {
+		GinkgoHelper()
+		items, err := e.Store.Inbox(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		for _, i := range items {
+			if i.Kind == store.InboxChildResult {
+				n++
+			}
+		}
+		return n
+	}
+
+	It("is not made after all when its parent was told that it cannot be", Label("SUB-03"), func(ctx SpecContext) {
+		parent, child := t, refused(ctx)
+		Reconcile(ctx, r, child)
+		Expect(told(ctx)).To(Equal(1))
+		e.Clock.Step(time.Second)
+		away.reads, t = true, child
+		fails(ctx)
+		away.reads, t = false, parent
+		own, err := e.Threads.Open(ctx, string(parent.UID))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = own.WriteFile(ctx, "/none.csv", strings.NewReader("too late"), domain.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Reconcile(ctx, r, child)
+		_, err = e.Store.Thread(ctx, string(child.UID))
+		Expect(err).To(MatchError(store.ErrNotFound))
+	})
+
+	It("tells the parent of a refused child once the database is back", Label("SUB-03"), func(ctx SpecContext) {
+		parent, child := t, refused(ctx)
+		away.writes, t = true, child
+		fails(ctx) // the refusal is on record, and the parent does not know
+		away.writes, away.of = false, string(parent.UID)
+		fails(ctx) // the parent cannot be read
+		away.of, t = "", parent
+		Expect(told(ctx)).To(BeZero())
+		Reconcile(ctx, r, child)
+		Expect(told(ctx)).To(Equal(1))
 	})
 })

@@ -93,6 +93,9 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	}
 	n, err := r.describe(ctx, s.object)
 	if wasRefused(s.object) { // that is final, because the parent knows it
+		if unknown(err) {
+			return false, err // it may not know it yet
+		}
 		s.problem, s.refused = &problem{skeinv1.ReasonChildRefused, conditions.Ready(s.object.Status.Conditions).Message}, n
 		return false, r.refuse(ctx, s)
 	}
@@ -139,6 +142,13 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		return false, err
 	}
 	return false, r.endWithParent(ctx, s)
+}
+
+// unknown reports whether an error of describe says nothing about the object.
+func unknown(err error) bool {
+	var p *problem
+	var missing *noTask
+	return err != nil && !errors.As(err, &p) && !errors.As(err, &missing)
 }
 
 // parentName returns the name of a child's parent. It uses the status where that has it.

@@ -137,6 +137,7 @@ func (s *scope) compute(run *store.Run, children family, failed error, at time.T
 
 func (s *scope) computeReady(w conditions.Writer, failed error) {
 	switch {
+	case failed != nil && wasRefused(s.object): // the record that the parent was told, which no error takes back
 	case failed != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
 	case s.problem != nil:
