@@ -162,6 +162,8 @@ func (s *scope) computeTerminated(w conditions.Writer) {
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonTerminatedByRequest, "the child Thread was deleted")
 	case s.childless:
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonParentTerminated, "the parent was terminated before the child Thread was created")
+	case s.row == nil && meta.IsStatusConditionTrue(s.object.Status.Conditions, skeinv1.ConditionTerminated):
+		// The end of a child is final, and nothing that was read says otherwise. A refusal is on record here alone.
 	default:
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionFalse, skeinv1.ReasonActive, "")
 	}
