@@ -99,7 +99,9 @@ func earlier(a, b time.Duration) time.Duration {
 // compute is the only function that makes a ScheduledEffect's status.
 func (s *scope) compute(failed error) {
 	o, status := s.object, &s.object.Status
-	status.ObservedGeneration = o.Generation
+	if failed == nil { // otherwise an edit may not have been looked at: see expires
+		status.ObservedGeneration = o.Generation
+	}
 	if !s.due.IsZero() {
 		status.ScheduledAt = s.due.UnixMicro()
 	}
@@ -110,6 +112,7 @@ func (s *scope) compute(failed error) {
 	switch {
 	case s.schedule != nil && !s.canceled:
 		s.schedule.compute(w)
+	case failed != nil && s.firing == nil && status.FiredAt != 0: // it has fired, and its firing could not be read
 	case status.CompletionTime == nil:
 		s.computeState(w)
 	}
