@@ -105,7 +105,7 @@ func (p *plugin) backup(ctx context.Context, o backupOptions) error {
 			o.file = filepath.Join(o.file, fmt.Sprintf("skein-%s-%s.tar.gz", b.manifest.CreatedAt.Format("20060102T150405Z"), b.manifest.ID))
 		}
 		g := p.progress("backup", 0)
-		err = writeWith(o.file, func(w io.Writer) error { return b.write(ctx, g.writer(w), namespaces, keys) })
+		err = writeFile(o.file, true, func(w io.Writer) error { return b.write(ctx, g.writer(w), namespaces, keys) })
 		g.stop()
 	}
 	if err != nil {
@@ -131,27 +131,6 @@ func namespaceExists(ctx context.Context, cfg *rest.Config, ns string) error {
 		return fmt.Errorf("there is no namespace %q, and no backup was written: check -n", ns)
 	}
 	return nil
-}
-
-// writeWith writes a file that is there whole or not at all, and that only its owner may read.
-func writeWith(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".skein-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }
 
 // wrappedKeys returns the keys that seal variables, encrypted.

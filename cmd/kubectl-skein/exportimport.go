@@ -46,7 +46,7 @@ func newExport(p *plugin) *cobra.Command {
 			}
 			g := p.progress(args[0], 0)
 			defer g.stop()
-			return writeWhole(file, g.reader(lines))
+			return writeFile(file, false, copyOf(g.reader(lines)))
 		},
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "The file to write. The default is standard output.")

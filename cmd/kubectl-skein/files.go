@@ -194,7 +194,7 @@ func (p *plugin) download(ctx context.Context, from location, local string) erro
 	if info, err := os.Stat(local); err == nil && info.IsDir() {
 		local = filepath.Join(local, path.Base(from.path))
 	}
-	return writeWhole(local, g.reader(in))
+	return writeFile(local, false, copyOf(g.reader(in)))
 }
 
 // remoteSize returns the size of a file of a thread, or 0 when nobody sees it or the server does not say.
@@ -207,27 +207,6 @@ func (p *plugin) remoteSize(ctx context.Context, t *runtimeclient.Thread, path s
 		return 0
 	}
 	return rec.Size
-}
-
-// writeWhole writes a file atomically: afterwards it is complete, or does not exist.
-func writeWhole(name string, in io.Reader) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".skein-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = io.Copy(f, in)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Chmod(f.Name(), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }
 
 func newFilesRemove(p *plugin) *cobra.Command {

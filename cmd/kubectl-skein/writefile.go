@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+)
+
+// writeFile writes a file that is there whole or not at all. One that exists keeps its permissions, and a new one has those that the umask
+// leaves. Nobody but its owner can read a private file. A link stays, and so does a device or a pipe, which gets what is written as it
+// comes.
+func writeFile(name string, private bool, write func(io.Writer) error) (err error) {
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	info, err := os.Stat(name)
+	exists := err == nil
+	switch {
+	case exists && info.IsDir():
+		return fmt.Errorf("%s is a folder: name a file", name)
+	case exists && !info.Mode().IsRegular():
+		return writeThrough(name, write)
+	}
+	mode := os.FileMode(0o666)
+	if private {
+		mode = 0o600
+	}
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(name), ".skein-"+uuid.NewString()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if exists && !private {
+		err = f.Chmod(info.Mode().Perm())
+	}
+	if err == nil {
+		err = write(f)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// writeThrough writes to what is not a regular file, such as /dev/stdout.
+func writeThrough(name string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// copyOf returns what writes all that a reader has.
+func copyOf(in io.Reader) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	}
+}
