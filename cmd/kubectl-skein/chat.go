@@ -71,7 +71,7 @@ command ends at the first file that cannot be attached. It exits as kubectl skei
 			interrupts := make(chan os.Signal, 2)
 			signal.Notify(interrupts, os.Interrupt)
 			defer signal.Stop(interrupts)
-			return p.converse(ctx, args[0], chatOptions{tail: tail, timeout: timeout}, interrupts, nil)
+			return ownInterrupts(p.converse(ctx, args[0], chatOptions{tail: tail, timeout: timeout}, interrupts, nil))
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "If the input is not a terminal: how long to wait for each answer; 0 means no limit. If only --request-timeout is set, that is the time.")

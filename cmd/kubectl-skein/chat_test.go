@@ -93,6 +93,15 @@ var _ = Describe("kubectl skein chat", func() {
 		Expect(c.run("chat", "hello").code).To(Equal(exitStopped))
 	})
 
+	It("tells how it ended also after an interrupt, which may have stopped a run only", func() {
+		interrupted, interrupt := context.WithCancel(context.Background())
+		interrupt()
+		c.ctx, c.stdin = interrupted, "fail\n"
+		got := c.run("chat", "hello")
+		Expect(got.code).To(Equal(exitFailed))
+		Expect(got.err).To(ContainSubstring("the model took too long"))
+	})
+
 	It("leaves with /quit and sends nothing after it", func() {
 		c.stdin = "/quit\nlater\n"
 		Expect(c.run("chat", "hello").code).To(BeZero())

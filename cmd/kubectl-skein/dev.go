@@ -87,7 +87,10 @@ func (p *plugin) dev(ctx context.Context, o devOptions) (err error) {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()
 		s.out.Store(p)
-		err = errors.Join(err, s.scratch.remove(end, o.keep))
+		err = ownInterrupts(err)
+		if left := s.scratch.remove(end, o.keep); left != nil { // to be told also where a signal has ended the session
+			err = errors.Join(err, &ownInterruptsError{left})
+		}
 	}()
 
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx)) // an interrupt stops a run, not the builds
@@ -132,7 +135,7 @@ func (p *plugin) dev(ctx context.Context, o devOptions) (err error) {
 	if err := p.converse(chatting, obj.Name, chatOptions{timeout: defaultSendTimeout}, interrupts, func(q *plugin) { s.out.Store(q) }); !errors.Is(err, errLeft) {
 		return err
 	}
-	return coded(exitInterrupted, errors.New("interrupted")) // the thread is removed with what else was made, unless it is kept
+	return coded(exitInterrupted, errInterrupted) // the thread is removed with what else was made, unless it is kept
 }
 
 // again builds and applies. Mistakes are shown.

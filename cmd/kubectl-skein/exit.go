@@ -40,6 +40,20 @@ func coded(code int, err error) error {
 	return &codedError{code, err}
 }
 
+// ownInterruptsError is an error of a command that takes interrupts itself. That there was one does not mean that it ended the command.
+type ownInterruptsError struct{ error }
+
+// Unwrap returns the error.
+func (e *ownInterruptsError) Unwrap() error { return e.error }
+
+// ownInterrupts marks the error of such a command, unless a signal is all that it tells of.
+func ownInterrupts(err error) error {
+	if err == nil || errors.Is(err, errLeft) || errors.Is(err, errInterrupted) || errors.Is(err, errTerminated) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &ownInterruptsError{err}
+}
+
 // exitCode returns the exit code of the command for an error.
 func exitCode(err error) int {
 	var c *codedError

@@ -19,6 +19,9 @@ func main() {
 // errTerminated is the cause of a context that SIGTERM has ended.
 var errTerminated = errors.New("terminated")
 
+// errInterrupted means that an interrupt has ended a session of development.
+var errInterrupted = errors.New("interrupted")
+
 // errLeft means that an interrupt has ended a chat.
 var errLeft = errors.New("interrupted; the thread goes on")
 

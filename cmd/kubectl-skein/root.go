@@ -33,7 +33,7 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	if err == nil {
 		return 0
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.As(err, new(*ownInterruptsError)) {
 		return exitInterrupted
 	}
 	printError(streams.ErrOut, err)
