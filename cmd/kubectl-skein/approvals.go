@@ -49,7 +49,7 @@ func newApprovals(p *plugin) *cobra.Command {
 				if a.ExpiresAt != 0 {
 					expires = "in " + duration.HumanDuration(time.Until(time.UnixMicro(a.ExpiresAt)))
 				}
-				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", a.ToolCallID, a.Name, a.Arguments, decision, expires,
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", oneLine(a.ToolCallID), oneLine(a.Name), oneLine(a.Arguments), oneLine(decision), expires,
 					duration.HumanDuration(time.Since(time.UnixMicro(a.RequestedAt)))), a.RunID))
 			}
 			return w.Flush()
@@ -114,7 +114,7 @@ func (p *plugin) decide(ctx context.Context, args []string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "call/%s of %s %s\n", a.ToolCallID, a.Name, decided(a.Decision))
+	fmt.Fprintf(p.Out, "call/%s of %s %s\n", safe(a.ToolCallID), safe(a.Name), safe(decided(a.Decision)))
 	return nil
 }
 

@@ -64,7 +64,7 @@ An interrupt (Ctrl-C) ends the code.`,
 func (p *plugin) runCode(ctx context.Context, t *runtimeclient.Thread, source string, o runtimeclient.CodeOptions, output string) error {
 	if output == "" {
 		o.Log = func(l runtimev1.CodeLog) { fmt.Fprintf(p.ErrOut, "%s: %s\n", l.Level, safe(l.Message)) }
-		o.Report = func(v json.RawMessage) { fmt.Fprintf(p.ErrOut, "report: %s\n", v) }
+		o.Report = func(v json.RawMessage) { fmt.Fprintf(p.ErrOut, "report: %s\n", safe(string(v))) }
 	}
 	ctx, cancel, err := p.bounded(ctx)
 	if err != nil {

@@ -80,7 +80,7 @@ different values, the list has one line for each side, and a column with the sid
 			for _, v := range all.Variables {
 				value, source := "(secret)", v.Source
 				if v.Value != nil {
-					value = *v.Value
+					value = safe(*v.Value)
 				}
 				if v.Origin != "" {
 					source += " (" + v.Origin + ")"
@@ -180,7 +180,7 @@ func newEnvPending(p *plugin) *cobra.Command {
 				fmt.Fprintln(p.ErrOut, "The thread waits for no variables.")
 			}
 			for _, v := range req.Variables {
-				fmt.Fprintln(p.Out, strings.TrimRight(v.Name+"\t"+v.Type+"\t"+v.Description, "\t"))
+				fmt.Fprintln(p.Out, strings.TrimRight(v.Name+"\t"+v.Type+"\t"+safe(v.Description), "\t"))
 			}
 			return nil
 		},

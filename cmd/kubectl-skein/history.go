@@ -84,7 +84,7 @@ func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace b
 		}
 		title := "-"
 		if i.Title != nil {
-			title = *i.Title
+			title = oneLine(*i.Title)
 		}
 		if i.Archived {
 			title += " (archived)"

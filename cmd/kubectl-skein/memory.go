@@ -59,7 +59,7 @@ The agent needs spec.memory. The command shows only messages of threads that you
 				if runes := []rune(text); len(runes) > maxRecalled {
 					text = string(runes[:maxRecalled]) + "…"
 				}
-				fmt.Fprintf(p.Out, "%.3f\t%s\t%s\t%s\n", h.Score, h.Thread, h.Message.Role, text)
+				fmt.Fprintf(p.Out, "%.3f\t%s\t%s\t%s\n", h.Score, h.Thread, h.Message.Role, safe(text))
 			}
 			return nil
 		},

@@ -106,19 +106,19 @@ func (p *plugin) thread(name string) (*runtimeclient.Thread, error) {
 	return c.Thread(ns, name), nil
 }
 
-// printError prints an error in the form that kubectl uses.
+// printError prints an error in the form that kubectl uses, with what the command has to say besides the server's message.
 func printError(w io.Writer, err error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		fmt.Fprintf(w, "error: %v\n", err)
+		fmt.Fprintf(w, "error: %s\n", safe(err.Error()))
 		return
 	}
 	s := status.Status()
 	if s.Reason == metav1.StatusReasonUnknown {
-		fmt.Fprintf(w, "Error from server: %s\n", s.Message)
+		fmt.Fprintf(w, "Error from server: %s\n", safe(err.Error()))
 		return
 	}
-	fmt.Fprintf(w, "Error from server (%s): %s\n", s.Reason, s.Message)
+	fmt.Fprintf(w, "Error from server (%s): %s\n", safe(string(s.Reason)), safe(err.Error()))
 	if text := advice(s); text != "" {
 		fmt.Fprintln(w, text)
 	}

@@ -43,7 +43,7 @@ func newRuns(p *plugin) *cobra.Command {
 			for i := range l.Runs {
 				r := &l.Runs[i]
 				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", r.ID, r.Status, orDash(r.Reason), r.Steps, tookSoFar(r),
-					duration.HumanDuration(time.Since(time.UnixMicro(r.StartedAt))), orDash(r.Message)), r.Agent, dueText(r.StartedAt)))
+					duration.HumanDuration(time.Since(time.UnixMicro(r.StartedAt))), oneLine(r.Message)), r.Agent, dueText(r.StartedAt)))
 			}
 			if l.HasMore {
 				fmt.Fprintf(p.ErrOut, "There are more: --offset %d\n", page.Offset+len(l.Runs))

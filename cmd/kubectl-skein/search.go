@@ -62,7 +62,7 @@ from.`,
 				if all {
 					name = h.Namespace + "/" + name
 				}
-				fmt.Fprintf(p.Out, "%s\t%s\t%s\n", name, h.Message.Role, h.Snippet)
+				fmt.Fprintf(p.Out, "%s\t%s\t%s\n", name, h.Message.Role, safe(h.Snippet))
 			}
 			if list.HasMore {
 				fmt.Fprintln(p.ErrOut, "(there is more: --limit shows it)")
