@@ -18,6 +18,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/apiserver/code"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
@@ -108,6 +109,31 @@ var _ = Describe("the WebSocket of code", func() {
 			"result":[{"$set":[8]},"RangeError: sold out",0.5,{"$bigint":"3"}]}}`))
 		Expect(x.closed(ctx).Code).To(Equal(websocket.StatusNormalClosure))
 	})
+
+	It("takes memory for a reply only until the code has it, however many there are", Label("COD-03", "K8S-12"), func(ctx SpecContext) {
+		budget := membudget.New(16<<20, time.Millisecond)
+		e := newEnv(func(o *Options) { o.Memory = budget })
+		e.thread("hello")
+		const calls = 40 // which take five times as much as there is
+		e.code(func(ctx context.Context, req sandbox.CodeRequest) any {
+			for range calls {
+				if _, err := req.Globals["list"].Func(ctx, nil); err != nil {
+					return err.Error()
+				}
+			}
+			return "done"
+		})
+		x := e.codeSocket(ctx)
+		x.say(ctx, `{"type":"run","run":{"source":"export default 1","functions":[{"name":"list"}]}}`)
+		reply := "[" + strings.Repeat("{},", 3000) + "{}]"
+		for n := range calls {
+			Expect(x.hear(ctx)).To(ContainSubstring(fmt.Sprintf(`"id":%d`, n+1)))
+			x.say(ctx, fmt.Sprintf(`{"type":"return","id":%d,"value":%s}`, n+1, reply))
+		}
+		Expect(x.hear(ctx)).To(ContainSubstring(`"result":"done"`))
+		Expect(x.closed(ctx).Code).To(Equal(websocket.StatusNormalClosure))
+		Eventually(budget.Used).Should(BeZero())
+	}, SpecTimeout(patience))
 
 	DescribeTable("gives mistakes in the options as link_error", Label("COD-02"), func(ctx SpecContext, run, message string) {
 		e := newEnv()

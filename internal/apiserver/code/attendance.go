@@ -62,10 +62,11 @@ type attendance struct {
 	waiting map[int64]chan reply
 }
 
-// reply is the client's answer to a call.
+// reply is the client's answer to a call. cost is what was drawn for it.
 type reply struct {
 	value any
 	err   error
+	cost  int64
 }
 
 // EndedError says why something other than the code ended it.
@@ -122,7 +123,7 @@ func (a *attendance) run() {
 func (a *attendance) first() (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, a.handler.TransferTimeout)
 	defer cancel()
-	m, err := a.receive(ctx)
+	m, _, err := a.receive(ctx) // what the request takes is kept as long as the code may use it
 	if err != nil {
 		return nil, err
 	}
@@ -159,38 +160,43 @@ func outOfMemory(err error) error {
 	return err
 }
 
-// receive reads a message.
-func (a *attendance) receive(ctx context.Context) (*runtimev1.CodeClientMessage, error) {
+// receive reads a message. cost is what was drawn for it. release returns that once the message is needed no more; otherwise it is
+// returned when the execution ends.
+func (a *attendance) receive(ctx context.Context) (m *runtimev1.CodeClientMessage, cost int64, err error) {
 	kind, in, err := a.conn.Reader(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	work, done := membudget.Part(ctx)
 	defer done()
 	data, err := membudget.ReadAll(work, membudget.From(work), in)
 	if err != nil {
-		return nil, outOfMemory(err)
+		return nil, 0, outOfMemory(err)
 	}
 	if kind != websocket.MessageText {
-		return nil, violated("a message is binary: send text")
+		return nil, 0, violated("a message is binary: send text")
 	}
-	var m runtimev1.CodeClientMessage
-	// What a value takes once it is decoded is kept until the code has taken it, at most until the execution ends.
-	if err := membudget.From(ctx).Draw(ctx, value.JSONCost(data)); err != nil {
-		return nil, outOfMemory(err)
+	cost = value.JSONCost(data)
+	if err := membudget.From(ctx).Draw(ctx, cost); err != nil {
+		return nil, 0, outOfMemory(err)
 	}
-	if err := call.DecodeStrict(a.call.Name, data, &m); err != nil {
-		return nil, violated("a message cannot be read: %w", err)
+	m = new(runtimev1.CodeClientMessage)
+	if err := call.DecodeStrict(a.call.Name, data, m); err != nil {
+		a.release(cost)
+		return nil, 0, violated("a message cannot be read: %w", err)
 	}
-	return &m, nil
+	return m, cost, nil
 }
+
+// release returns what was drawn for a message.
+func (a *attendance) release(cost int64) { membudget.From(a.call.Context()).Return(cost) }
 
 // read handles the client's messages until the connection ends.
 func (a *attendance) read() {
 	for {
-		m, err := a.receive(a.call.Context())
+		m, cost, err := a.receive(a.call.Context())
 		if err == nil {
-			err = a.take(m)
+			err = a.take(m, cost)
 		}
 		if err == nil {
 			continue
@@ -204,8 +210,8 @@ func (a *attendance) read() {
 	}
 }
 
-// take acts on one message.
-func (a *attendance) take(m *runtimev1.CodeClientMessage) error {
+// take acts on one message, for which cost was drawn.
+func (a *attendance) take(m *runtimev1.CodeClientMessage, cost int64) error {
 	switch m.Type {
 	case runtimev1.CodeMessageTerminate:
 		reason := m.Reason
@@ -219,7 +225,7 @@ func (a *attendance) take(m *runtimev1.CodeClientMessage) error {
 		if err != nil {
 			err = &sandbox.Error{Name: "TypeError", Message: "the value that the function returned cannot be read: " + err.Error()}
 		}
-		return a.settle(m.ID, reply{v, err})
+		return a.settle(m.ID, reply{v, err, cost})
 	case runtimev1.CodeMessageThrow:
 		thrown := &sandbox.Error{Name: "Error"}
 		if m.Error != nil {
@@ -228,22 +234,24 @@ func (a *attendance) take(m *runtimev1.CodeClientMessage) error {
 				thrown.Name = m.Error.Name
 			}
 		}
-		return a.settle(m.ID, reply{nil, thrown})
+		return a.settle(m.ID, reply{nil, thrown, cost})
 	}
 	return violated("a message is of type %.20q: after run they are return, throw and terminate", m.Type)
 }
 
+// settle gives a call its reply. It does so under the lock, so that a call that is no longer waited for leaves no reply behind.
 func (a *attendance) settle(id int64, with reply) error {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	waiter := a.waiting[id]
 	delete(a.waiting, id)
-	known := id > 0 && id <= a.lastID
-	a.mu.Unlock()
-	if !known {
-		return violated("there was no call %d to answer", id)
-	}
 	if waiter != nil {
-		waiter <- with
+		waiter <- with // it has room for one
+		return nil
+	}
+	a.release(with.cost)
+	if id <= 0 || id > a.lastID {
+		return violated("there was no call %d to answer", id)
 	}
 	return nil
 }

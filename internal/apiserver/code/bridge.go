@@ -85,12 +85,18 @@ func (a *attendance) ask(ctx context.Context, f runtimev1.CodeFunction, args []a
 		a.mu.Lock()
 		delete(a.waiting, m.ID)
 		a.mu.Unlock()
+		select {
+		case unread := <-waiter:
+			a.release(unread.cost)
+		default:
+		}
 	}()
 	if err := a.send(m); err != nil {
 		return nil, err
 	}
 	select {
 	case got := <-waiter:
+		a.release(got.cost) // the sandbox's client encodes the value at once, and draws what that takes
 		return got.value, got.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

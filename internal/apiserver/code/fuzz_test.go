@@ -52,7 +52,7 @@ func FuzzMessages(f *testing.F) {
 			checkRefused(t, err)
 			return
 		}
-		err := a.take(&m)
+		err := a.take(&m, 0)
 		if err != nil {
 			var v *violation
 			if !errors.As(err, &v) || err.Error() == "" {
