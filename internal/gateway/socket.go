@@ -140,6 +140,8 @@ func (c *conversation) serve(ctx context.Context, read <-chan error) (websocket.
 				c.refusals.Store(0)
 			case p.status == http.StatusNotFound, p == errStopping:
 				return websocket.StatusGoingAway, p.reason
+			case p.status == http.StatusUnauthorized, p == errOrigin:
+				return websocket.StatusPolicyViolation, p.reason + ": what the WebSocket was opened with is not taken any more"
 			case p.status < http.StatusInternalServerError && c.refusals.Add(1) >= maxRefusals: // else it is not the client's fault
 				return websocket.StatusPolicyViolation, p.reason + ": too many messages were refused, heed what their errors say"
 			}
@@ -265,10 +267,14 @@ func (c *conversation) say(q *request, body []byte) error {
 		return err
 	}
 	q.gateway, q.limiter = g, s.limits.of(g)
+	refused := s.withdrawn(q, c.opened)
 	if whose := q.limiter.request(q.id, s.address(q.Request)); whose != "" {
 		return tooMany(whose)
 	}
 	q.means()
+	if refused != nil {
+		return refused
+	}
 	done, err := s.enter(who("gateway", g.Namespace, g.Name), g.Namespace, true)
 	defer done()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/membudget"
 )
@@ -143,6 +145,49 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 		Expect(refused).To(Equal(maxRefusals))
 		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
 	}, SpecTimeout(time.Minute))
+
+	DescribeTable("are closed with the next message once what they were opened with is withdrawn", Label("IDS-04", "IDS-06"), func(ctx SpecContext, before, after func(*definitions.Gateway), reason string) {
+		const user = "X-User"
+		s, url := served(func(g *definitions.Gateway) {
+			g.APIKeys = [][]byte{[]byte("the first api key"), []byte("the second api key")}
+			g.Origins = []string{"https://shop.example.com"}
+			if before != nil {
+				before(g)
+			}
+		})
+		s.opts.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{
+			"Authorization": {"Bearer the first api key"}, "Origin": {"https://shop.example.com"}, user: {"ada"},
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { _ = c.CloseNow() })
+		_, _, err = c.Read(ctx) // open
+		Expect(err).NotTo(HaveOccurred())
+		now := *s.opts.Gateways.(declared)["ns/chat"]
+		after(&now)
+		s.opts.Gateways.(declared)["ns/chat"] = &now
+		Expect(c.Write(ctx, websocket.MessageText, []byte(`{"content":"hello"}`))).To(Succeed())
+		_, data, err := c.Read(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(data)).To(And(ContainSubstring(`"event":"error"`), ContainSubstring(reason)))
+		Expect(until(ctx, c)).To(Equal(websocket.StatusPolicyViolation))
+		Expect(s.opts.Objects.(*counting).created.Load()).To(BeZero())
+	},
+		Entry("the API key", nil, func(g *definitions.Gateway) { g.APIKeys = g.APIKeys[1:] }, "send a key that is valid here"),
+		Entry("the key that signed the id", nil, func(g *definitions.Gateway) {
+			keys, err := ids.NewKeyring([]byte("another key of 32 bytes, or so.."))
+			Expect(err).NotTo(HaveOccurred())
+			g.IDs.Keys = keys
+		}, "its key is no longer in use"),
+		Entry("the origin of the page", nil, func(g *definitions.Gateway) { g.Origins = nil }, "pages of other sites"),
+		Entry("the key that makes ids of users", func(g *definitions.Gateway) {
+			g.UserHeader, g.UserKey = "X-User", []byte("a key for users, of 32 bytes")
+		},
+			func(g *definitions.Gateway) { g.UserKey = []byte("another key for users, of 32") }, "open another one"),
+		Entry("the way to conversations", nil, func(g *definitions.Gateway) {
+			g.UserHeader, g.UserKey = "X-User", []byte("a key for users, of 32 bytes")
+		}, "open another one"),
+	)
 
 	It("are closed when the server stops, and when limits refuse them again and again", func(ctx SpecContext) {
 		s, url := served(func(g *definitions.Gateway) { g.Limits.PerThread = 1 })
