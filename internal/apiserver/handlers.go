@@ -95,7 +95,7 @@ func (s *Server) handlers() *handlers {
 		approvals:     &approvals.Handler{Engine: o.Engine, Recorder: o.Recorder},
 		effects:       &effects.Handler{Effects: o.Effects, Threads: o.Threads},
 		family:        &family.Handler{Threads: o.Threads, Engine: o.Engine, Children: o.Children},
-		relationships: &family.Relationships{Find: s.lookup},
+		relationships: &family.Relationships{Find: s.lookup, Access: reviews},
 		handoffs:      &family.Handoffs{Engine: o.Engine, Access: reviews},
 		forks:         &family.Forks{Threads: o.Threads, Find: s.lookup, Access: reviews, Objects: o.Objects},
 	}

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/access"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
@@ -15,7 +16,8 @@ import (
 
 // Relationships serves the links between threads.
 type Relationships struct {
-	Find *lookup.Finder
+	Find   *lookup.Finder
+	Access *access.Reviews
 }
 
 // List answers GET relationships (REL-01).
@@ -38,19 +40,26 @@ func (h *Relationships) List(c *call.Call) error {
 	})
 }
 
-// Add answers POST relationships: it links two threads of the namespace, and stores the link at both
-// ends.
+// Add answers POST relationships: it links two threads of the namespace, and stores the link at both ends. So the caller needs the right
+// for both of them.
 func (h *Relationships) Add(c *call.Call) error {
 	var body runtimev1.Relationship
 	if err := c.Decode(&body, false); err != nil {
 		return err
 	}
 	ctx := c.Context()
-	_, peer, err := h.Find.Open(ctx, c.Namespace, body.ThreadID) // rights are granted by namespace, so the caller has them for this thread too
+	_, peer, err := h.Find.Open(ctx, c.Namespace, body.ThreadID)
 	if err != nil {
 		if status.Of(ctx, c.Name, err).ErrStatus.Code == http.StatusNotFound {
 			return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
 		}
+		return err
+	}
+	err = h.Access.Require(ctx, peer.Name, access.Right{
+		Verb: "create", Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource, Subresource: runtimev1.SubresourceRelationships,
+		Namespace: c.Namespace, Name: peer.Name,
+	})
+	if err != nil {
 		return err
 	}
 	r := store.Relationship{ThreadID: peer.ID, Type: store.RelationshipType(body.Type), Role: body.Role, MessageIndex: -1, Comment: body.Comment}
