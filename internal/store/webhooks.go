@@ -91,8 +91,9 @@ type WebhookStore interface {
 	SetWebhooks(ctx context.Context, all []Webhook) error
 	// NextDelivery returns when the next pending delivery can be claimed, in microseconds, or 0 when none is pending.
 	NextDelivery(ctx context.Context) (at int64, err error)
-	// ClaimDeliveries claims pending deliveries that nobody holds, for ttl, the oldest first, and counts an attempt of each:
-	// at most limit, and of one webhook at most each, less those that busy says are under way.
+	// ClaimDeliveries claims pending deliveries that nobody holds, for ttl, and counts an attempt of each: at most limit, and of one
+	// webhook at most each, less those that busy says are under way. Those of the namespace with the fewest claims come first, and
+	// within a namespace the oldest.
 	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, limit, each int, busy map[string]int) ([]Delivery, error)
 	// FinishDelivery records the outcome of an attempt. It returns ErrDeliveryLost when the claim is lost.
 	FinishDelivery(ctx context.Context, end DeliveryEnd) error

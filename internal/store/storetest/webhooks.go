@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -100,6 +101,40 @@ func describeWebhooks(e *env) {
 			Expect(again[0].Attempts).To(Equal(2))
 			Expect(e.store.ReleaseDeliveries(ctx, "b")).To(Succeed())
 			Expect(claim(ctx, "c", nil)[0].Attempts).To(Equal(2), "the attempt did not count")
+		})
+
+		It("are claimed of each namespace in turn, however many webhooks and deliveries one has", Label("K8S-12"), func(ctx SpecContext) {
+			crowded, calm := e.threadIn(ctx, "crowded"), e.threadIn(ctx, "calm")
+			all := []store.Webhook{{ID: "calm", Namespace: "calm", Name: "calm", Events: []string{store.WebhookRunEnded}}}
+			for i := range 5 {
+				id := fmt.Sprint("crowded-", i)
+				all = append(all, store.Webhook{ID: id, Namespace: "crowded", Name: id, Events: []string{store.WebhookRunEnded}})
+			}
+			Expect(e.store.SetWebhooks(ctx, all)).To(Succeed())
+			ended := func(thread string, runs int) {
+				GinkgoHelper()
+				for i := range runs {
+					run := store.Run{ID: fmt.Sprint("r", i), Agent: "helper", Status: store.RunRunning}
+					e.apply(ctx, thread, &store.PutRun{Run: run})
+					run.Status = store.RunSucceeded
+					e.apply(ctx, thread, &store.PutRun{Run: run})
+				}
+			}
+			ended(crowded, 4)
+			e.clock.Step(time.Second)
+			ended(calm, 4)
+			claimed := func(limit int) (namespaces []string) {
+				GinkgoHelper()
+				got, err := e.store.ClaimDeliveries(ctx, "a", time.Minute, limit, 2, nil)
+				Expect(err).NotTo(HaveOccurred())
+				for _, d := range got {
+					namespaces = append(namespaces, d.Namespace)
+				}
+				return namespaces
+			}
+			Expect(claimed(3)).To(Equal([]string{"crowded", "calm", "crowded"}), "the oldest first, where nothing is under way")
+			Expect(claimed(1)).To(Equal([]string{"calm"}), "which has fewer under way")
+			Expect(claimed(100)).To(HaveLen(12), "no more than two of each webhook, while there is room")
 		})
 
 		It("wait between attempts, are given up, redelivered and pruned", func(ctx SpecContext) {

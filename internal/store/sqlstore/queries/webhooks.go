@@ -25,7 +25,8 @@ const (
 			FROM thread WHERE id = ?) t ON w.namespace = CAST(? AS TEXT)` + queueWhere
 
 	NextDelivery      = `SELECT COALESCE(min(available_at), 0) FROM webhook_delivery WHERE status = 'pending'`
-	WaitingWebhooks   = `SELECT webhook, min(available_at) AS since FROM webhook_delivery WHERE status = 'pending' AND available_at <= ? GROUP BY webhook ORDER BY since`
+	WaitingWebhooks   = `SELECT webhook, namespace, min(available_at) AS since FROM webhook_delivery WHERE status = 'pending' AND available_at <= ? GROUP BY webhook, namespace ORDER BY since`
+	ClaimedDeliveries = `SELECT namespace, count(*) FROM webhook_delivery WHERE status = 'pending' AND owner <> '' AND available_at > ? GROUP BY namespace`
 	ClaimDelivery     = `UPDATE webhook_delivery SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1 WHERE id = ?`
 	ReleaseDeliveries = `UPDATE webhook_delivery SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1
 		WHERE status = 'pending' AND owner = ?`

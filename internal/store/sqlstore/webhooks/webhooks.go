@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,31 +127,38 @@ func (s Store) NextDelivery(ctx context.Context) (at int64, err error) {
 func (s Store) ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, limit, each int, busy map[string]int) (claimed []store.Delivery, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		claimed = nil
-		var waiting []string
-		if err := t.Rows(t.Ctx, queries.WaitingWebhooks, []any{t.Now}, func(scan sqldb.Scanner) error {
-			var id string
-			var since int64
-			err := scan(&id, &since)
-			waiting = append(waiting, id)
-			return err
-		}); err != nil {
+		waiting, err := waitingWebhooks(t)
+		if err != nil {
 			return err
 		}
-		for _, id := range waiting {
-			n := min(each-busy[id], limit-len(claimed))
-			if n <= 0 {
+		underWay, err := claimedOf(t)
+		if err != nil {
+			return err
+		}
+		of := maps.Clone(busy)
+		if of == nil {
+			of = map[string]int{}
+		}
+		for len(claimed) < limit && len(waiting) > 0 {
+			next := fairest(waiting, underWay)
+			w, before := waiting[next], len(claimed)
+			if of[w.id] < each {
+				if err := s.claimable(t, w.id, 1, &claimed); err != nil {
+					return err
+				}
+			}
+			if len(claimed) == before {
+				waiting = slices.Delete(waiting, next, next+1)
 				continue
 			}
-			if err := s.claimable(t, id, n, &claimed); err != nil {
+			d := &claimed[before]
+			d.Attempts++
+			d.Epoch++
+			if err := t.Write(t.Ctx, queries.ClaimDelivery, owner, t.Now+ttl.Microseconds(), d.ID); err != nil {
 				return err
 			}
-		}
-		for i := range claimed {
-			claimed[i].Attempts++
-			claimed[i].Epoch++
-			if err := t.Write(t.Ctx, queries.ClaimDelivery, owner, t.Now+ttl.Microseconds(), claimed[i].ID); err != nil {
-				return err
-			}
+			of[w.id]++
+			underWay[w.namespace]++
 		}
 		return nil
 	})
@@ -157,6 +166,45 @@ func (s Store) ClaimDeliveries(ctx context.Context, owner string, ttl time.Durat
 		return nil, fmt.Errorf("claim deliveries of webhooks: %w", err)
 	}
 	return claimed, nil
+}
+
+// waitingWebhook is a webhook with a delivery that is due.
+type waitingWebhook struct{ id, namespace string }
+
+// waitingWebhooks returns the webhooks with deliveries that are due, the longest due first.
+func waitingWebhooks(t *txn.Tx) (waiting []waitingWebhook, err error) {
+	err = t.Rows(t.Ctx, queries.WaitingWebhooks, []any{t.Now}, func(scan sqldb.Scanner) error {
+		var w waitingWebhook
+		var since int64
+		err := scan(&w.id, &w.namespace, &since)
+		waiting = append(waiting, w)
+		return err
+	})
+	return waiting, err
+}
+
+// claimedOf returns how many deliveries of each namespace are under way, on all replicas.
+func claimedOf(t *txn.Tx) (claimed map[string]int, err error) {
+	claimed = map[string]int{}
+	err = t.Rows(t.Ctx, queries.ClaimedDeliveries, []any{t.Now}, func(scan sqldb.Scanner) error {
+		var namespace string
+		var n int
+		err := scan(&namespace, &n)
+		claimed[namespace] = n
+		return err
+	})
+	return claimed, err
+}
+
+// fairest returns the place of the webhook whose turn it is: the first one of the namespace with the fewest deliveries under way. So a
+// namespace whose webhooks are slow, however many they are, holds up no other one for longer than an attempt takes.
+func fairest(waiting []waitingWebhook, underWay map[string]int) (place int) {
+	for i, w := range waiting {
+		if underWay[w.namespace] < underWay[waiting[place].namespace] {
+			place = i
+		}
+	}
+	return place
 }
 
 func (s Store) claimable(t *txn.Tx, webhook string, n int, into *[]store.Delivery) error {
