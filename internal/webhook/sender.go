@@ -52,6 +52,7 @@ const (
 	atOnce       = 8                // requests of a replica under way
 	atOnceOfOne  = 2                // of them to one Webhook, so that a slow one does not hold up others
 	attemptTime  = 15 * time.Second // one request
+	recordTime   = 5 * time.Second  // to record what arrived
 	claimTime    = time.Minute      // after which others may take a delivery
 	lookAnyway   = 30 * time.Second // without a notification, because notifications may be lost
 	firstWait    = 5 * time.Second  // before the second attempt
@@ -196,7 +197,7 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 	} else { // it heals by an edit; when the Webhook is gone, its deliveries go with it
 		most, end.RetryAfter = d.Attempts+1, backoff(d.Attempts)
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && err != nil {
 		return // at a shutdown: the claim is given up, and the attempt does not count
 	}
 	if err != nil {
@@ -208,7 +209,13 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 			end.Status = store.DeliveryDead
 		}
 	}
-	if err := s.Store.FinishDelivery(ctx, end); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrDeliveryLost) {
+	record := ctx
+	if err == nil { // what arrived is recorded also at a shutdown: otherwise it would be sent again
+		var cancel context.CancelFunc
+		record, cancel = context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+		defer cancel()
+	}
+	if err := s.Store.FinishDelivery(record, end); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrDeliveryLost) {
 		s.Log.Error(err, "The end of a delivery was not recorded, so it is sent again", "delivery", d.ID)
 	}
 	sent.WithLabelValues(d.Event, string(end.Status)).Inc()

@@ -160,6 +160,21 @@ func (o *outbox) ended() []store.DeliveryEnd {
 	return append([]store.DeliveryEnd{}, o.ends...)
 }
 
+// patientOutbox says that an end is about to be recorded, and records it once the sender was stopped.
+type patientOutbox struct {
+	outbox
+	finishing, stopped chan struct{}
+}
+
+func (o *patientOutbox) FinishDelivery(ctx context.Context, end store.DeliveryEnd) error {
+	close(o.finishing)
+	<-o.stopped
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return o.outbox.FinishDelivery(ctx, end)
+}
+
 type oneTarget struct {
 	target *Target
 	err    error
@@ -225,6 +240,31 @@ var _ = Describe("the sender", Label("EVT-05"), func() {
 		Expect(end.Status).To(Equal(store.DeliveryPending))
 		Expect(end.Error).To(ContainSubstring("not public"))
 		Expect(called).To(BeFalse())
+	}, SpecTimeout(2*time.Minute))
+
+	It("records what arrived also when it is stopped meanwhile, so that it is not sent again", func(ctx SpecContext) {
+		server := httptest.NewServer(answer(204))
+		defer server.Close()
+		u, err := url.Parse(server.URL)
+		Expect(err).NotTo(HaveOccurred())
+		open, err := outbound.ParseHosts([]string{"127.0.0.1"})
+		Expect(err).NotTo(HaveOccurred())
+		network := outbound.New(outbound.Policy{Private: open})
+		defer network.Close()
+		o := &patientOutbox{finishing: make(chan struct{}), stopped: make(chan struct{})}
+		o.pending = []store.Delivery{{ID: "w.1", WebhookID: "w", Namespace: "ns", Event: "run.ended", Data: json.RawMessage(`{}`), Attempts: 1, Epoch: 1}}
+		sender := NewSender(Options{
+			Store: o, Targets: oneTarget{&Target{URL: u, Keys: [][]byte{key}, MaxAttempts: 3}, nil}, Network: network,
+			Clock: clocktesting.NewFakeClock(time.Now()), Log: logr.Discard(), Owner: "a",
+		})
+		running, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- sender.Start(running) }()
+		Eventually(o.finishing).Should(BeClosed())
+		stop()
+		close(o.stopped)
+		Eventually(done).Should(Receive(BeNil()))
+		Expect(o.ended()).To(ConsistOf(HaveField("Status", store.DeliveryDelivered)))
 	}, SpecTimeout(2*time.Minute))
 
 	It("waits longer after each attempt, up to six hours", func() {
