@@ -1,6 +1,7 @@
 package recurrence
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -8,8 +9,11 @@ import (
 	"time"
 )
 
-// MinInterval is the shortest interval of @every.
-const MinInterval = time.Second
+// MinInterval and MaxInterval are the shortest and the longest interval of @every.
+const (
+	MinInterval = time.Second
+	MaxInterval = 87600 * time.Hour // ten years
+)
 
 // Schedule is a set of instants.
 type Schedule interface {
@@ -52,15 +56,38 @@ func parseEvery(text, rest string) (Schedule, error) {
 	interval, offset, found := strings.Cut(strings.TrimSpace(rest), "/")
 	e := every{}
 	var err error
-	if e.interval, err = time.ParseDuration(strings.TrimSpace(interval)); err != nil || e.interval < MinInterval {
-		return nil, fmt.Errorf("schedule %q: write an interval of at least %s such as \"@every 10m\", with an offset after a slash if you want one, as in \"@every 1h/15m\"", text, MinInterval)
+	if e.interval, err = parseDuration(interval); err != nil {
+		return nil, fmt.Errorf("schedule %q: %w, such as \"@every 10m\", with an offset after a slash if you want one, as in \"@every 1h/15m\"", text, err)
+	}
+	if e.interval < MinInterval || e.interval > MaxInterval {
+		return nil, fmt.Errorf("schedule %q: write an interval of at least %s and at most %dh, which is ten years", text, MinInterval, int(MaxInterval.Hours()))
 	}
 	if found {
-		if e.offset, err = time.ParseDuration(strings.TrimSpace(offset)); err != nil || e.offset < 0 || e.offset >= e.interval {
+		if e.offset, err = parseDuration(offset); err != nil {
+			return nil, fmt.Errorf("schedule %q: the offset after the slash: %w", text, err)
+		}
+		if e.offset < 0 || e.offset >= e.interval {
 			return nil, fmt.Errorf("schedule %q: the offset after the slash must be a duration shorter than the interval, as in \"@every 1h/15m\"", text)
 		}
 	}
 	return e, nil
+}
+
+// parseDuration reads a duration. Its error says which units there are: people write days, which are not always 24 hours.
+func parseDuration(text string) (time.Duration, error) {
+	text = strings.TrimSpace(text)
+	d, err := time.ParseDuration(text)
+	switch {
+	case err == nil:
+		return d, nil
+	case text == "":
+		return 0, errors.New("write a duration")
+	case strings.HasPrefix(strings.TrimLeft(text, "+-0123456789.hmsuµn"), "d"):
+		return 0, fmt.Errorf("%q is no duration: its units are h, m and s; for days write hours, as in 24h, or a cron expression", text)
+	case strings.TrimLeft(text, "0123456789.hmsuµn") == "" && strings.ContainsAny(text, "hmsun"):
+		return MaxInterval + 1, nil // more than a duration can hold
+	}
+	return 0, fmt.Errorf("%q is no duration: write hours, minutes and seconds, with the units h, m and s", text)
 }
 
 // Next implements Schedule.
