@@ -169,7 +169,7 @@ type FiringQuery struct {
 type HistoryLimits struct {
 	Succeeded int
 	Failed    int // canceled ones included
-	// Outcome says that the firing that LastOutcome returns stays in any case.
+	// Outcome says that the firing that FiringStore.Outcome returns stays in any case.
 	Outcome bool
 }
 
@@ -222,8 +222,9 @@ type FiringStore interface {
 	Firing(ctx context.Context, key FiringKey) (*Firing, error)
 	// Firings lists firings of an effect.
 	Firings(ctx context.Context, q FiringQuery) ([]Firing, error)
-	// LastOutcome returns the firing of a due time that ended last, or ErrNotFound. Firings that a person asked for by hand do not count.
-	LastOutcome(ctx context.Context, effectID string) (*Firing, error)
+	// Outcome returns the firing that says how an effect of one time ended, or ErrNotFound: of its threads one for which it failed, else one
+	// for which it succeeded, else one whose firing was canceled. Firings that a person asked for by hand do not count.
+	Outcome(ctx context.Context, effectID string) (*Firing, error)
 	// EffectSkips lists the newest records of due times that did not fire, the newest first.
 	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
 	// AnsweredRequests returns the answers, by id, of those requests by hand that were answered, within the last two days at least. The

@@ -2,6 +2,7 @@ package scheduledeffect_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -192,4 +193,41 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 		Expect(w.s.Status.Phase).To(Equal("Finished"))
 		Expect(w.gone(ctx)).To(BeFalse())
 	})
+})
+
+var _ = Describe("An effect of one time for several threads", Label("EFF-03", "EFF-07"), func() {
+	DescribeTable("has succeeded only if it has for each of them", func(ctx SpecContext, reason string, ends ...store.FiringStatus) {
+		w := newWorld(ctx)
+		for i := range ends {
+			t := &skeinv1.Thread{ObjectMeta: Meta(fmt.Sprint("t", i))}
+			w.Create(ctx, t)
+			t.Status.ThreadID = string(t.UID)
+			Expect(w.Client.Status().Update(ctx, t)).To(Succeed())
+		}
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Schedules, s.Spec.ThreadSelector, s.Spec.At = nil, &metav1.LabelSelector{}, ptr.To(skeinv1.NewTimestamp(Start.Add(time.Minute)))
+			s.Spec.SuccessfulHistoryLimit, s.Spec.FailedHistoryLimit = ptr.To[int32](0), ptr.To[int32](0)
+		})
+		w.pass(ctx, 2*time.Minute)
+		all, err := w.Store.ClaimFirings(ctx, "w", time.Minute, map[string]int{Namespace: len(ends)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(all).To(HaveLen(len(ends)))
+		for i, f := range all {
+			w.Clock.Step(time.Second)
+			if ends[i] == store.FiringCanceled {
+				Expect(w.Store.CancelFirings(ctx, "the thread was terminated", f.Key())).To(Equal(1))
+				continue
+			}
+			Expect(w.Store.FinishFiring(ctx, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: ends[i]})).To(Succeed())
+		}
+		w.pass(ctx, time.Second)
+		Expect(w.s.Status.Phase).To(Equal("Finished"))
+		Expect(w.s.Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionComplete), HaveField("Reason", reason))))
+	},
+		Entry("the first failed", skeinv1.ReasonFailed, store.FiringFailed, store.FiringSucceeded),
+		Entry("the last failed", skeinv1.ReasonFailed, store.FiringSucceeded, store.FiringFailed),
+		Entry("one failed, and one was canceled later", skeinv1.ReasonFailed, store.FiringFailed, store.FiringSucceeded, store.FiringCanceled),
+		Entry("one thread was terminated", skeinv1.ReasonSucceeded, store.FiringSucceeded, store.FiringCanceled),
+		Entry("all threads were terminated", skeinv1.ReasonCanceled, store.FiringCanceled, store.FiringCanceled),
+	)
 })

@@ -177,7 +177,7 @@ func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error)
 		return true, fmt.Errorf("read what did not fire: %w", err)
 	}
 	if len(d.object.Spec.Schedules) == 0 {
-		d.outcome, err = r.Store.LastOutcome(ctx, id)
+		d.outcome, err = r.Store.Outcome(ctx, id)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return true, fmt.Errorf("read how it ended: %w", err)
 		}

@@ -150,7 +150,7 @@ func (d *schedule) completionTime(before *metav1.Time, ended *store.Firing) *met
 }
 
 // computeComplete sets how it ended. A schedule has done what it says when no due time is left; an effect of one time when that firing
-// succeeded. If its due time did not fire, the reason is that of the skip. A run by hand, before or after it, changes nothing about that.
+// succeeded, for each of its threads. If its due time did not fire, the reason is that of the skip. A run by hand, before or after it, changes nothing about that.
 func (d *schedule) computeComplete(w conditions.Writer) {
 	reason, message := skeinv1.ReasonSucceeded, "no due time is left"
 	if d.outcome != nil {
@@ -158,6 +158,9 @@ func (d *schedule) computeComplete(w conditions.Writer) {
 		switch d.outcome.Status {
 		case store.FiringFailed:
 			reason, message = skeinv1.ReasonFailed, "the firing failed: "+history
+			if d.object.Spec.ThreadSelector != nil {
+				message = "the firing failed for some of its threads, or all: " + history
+			}
 		case store.FiringCanceled:
 			reason, message = skeinv1.ReasonCanceled, "the firing was canceled before it had ended: "+history
 		}

@@ -168,11 +168,11 @@ func (s Store) EffectSkips(ctx context.Context, effectID string, limit int) ([]s
 	return sqldb.ReadList(ctx, s.DB.Readers, scanSkip, queries.Skips, effectID, sqldb.PageSize(limit))
 }
 
-// LastOutcome implements store.FiringStore.
-func (s Store) LastOutcome(ctx context.Context, effectID string) (*store.Firing, error) {
-	f, err := sqldb.ReadOne(ctx, s.DB.Readers, scan, queries.LastOutcome, effectID)
+// Outcome implements store.FiringStore.
+func (s Store) Outcome(ctx context.Context, effectID string) (*store.Firing, error) {
+	f, err := sqldb.ReadOne(ctx, s.DB.Readers, scan, queries.Outcome, effectID)
 	if err != nil {
-		return nil, fmt.Errorf("last outcome of effect %s: %w", effectID, err)
+		return nil, fmt.Errorf("outcome of effect %s: %w", effectID, err)
 	}
 	return f, nil
 }

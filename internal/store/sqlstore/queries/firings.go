@@ -50,11 +50,12 @@ const (
 	WaitRunning  = `UPDATE effect_firing SET waiting = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
 	StartRunning = `UPDATE effect_firing SET started_at = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
 	EndRunning   = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
-	LastOutcome  = `SELECT ` + FiringColumns + ` FROM effect_firing` + lastOutcome + `1`
-	lastOutcome  = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') ORDER BY ended_at DESC, due DESC, thread_id LIMIT `
+	Outcome      = `SELECT ` + FiringColumns + ` FROM effect_firing` + outcome + `1`
+	outcome      = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') 
+		ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 1 ELSE 2 END, ended_at DESC, due DESC, thread_id LIMIT `
 	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND (due, thread_id) NOT IN (
 		SELECT o.due, o.thread_id FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC, o.due DESC, o.thread_id LIMIT ?)
-		AND (due, thread_id) NOT IN (SELECT due, thread_id FROM effect_firing` + lastOutcome + `?) RETURNING due, origin`
+		AND (due, thread_id) NOT IN (SELECT due, thread_id FROM effect_firing` + outcome + `?) RETURNING due, origin`
 	PruneSkips = `DELETE FROM effect_skip WHERE effect_id = ? AND (due, thread_id, reason) NOT IN (
 		SELECT o.due, o.thread_id, o.reason FROM effect_skip o WHERE o.effect_id = ? ORDER BY o.recorded_at DESC, o.due DESC, o.thread_id, o.reason LIMIT ?)`
 	ForgetFirings  = `DELETE FROM effect_firing WHERE effect_id = ?`
