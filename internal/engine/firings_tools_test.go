@@ -43,6 +43,16 @@ var _ = Describe("Firings that queue a tool", Label("EFF-03", "TOL-01"), func() 
 		Expect(told(ctx, w, id)).To(BeEmpty())
 	})
 
+	It("say of an agent with two sides which tools either has", Label("AGT-09"), func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(enginetest.Say("a")),
+			enginetest.Dual(enginetest.Script(enginetest.Say("b")), enginetest.Builtin(skeinv1.BuiltinFiles)))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		Expect(endedFiring(ctx, w, queue(ctx, id, "no_such_tool", nil))).To(And(HaveField("Status", store.FiringFailed),
+			HaveField("Error", And(ContainSubstring("set_value"), ContainSubstring("read_file")))))
+		Expect(endedFiring(ctx, w, queue(ctx, id, "raed_file", nil))).To(HaveField("Error", ContainSubstring("did you mean read_file")))
+	})
+
 	It("wait for an agent that is not ready", func(ctx SpecContext) {
 		start(w)
 		id := makeThread(ctx, w, "later")

@@ -17,6 +17,8 @@ type Set struct {
 	// partial means that tools may be missing.
 	partial bool
 	skills  []string
+	// beside is another set whose tools the same callers may call; nil if there is none.
+	beside *Set
 }
 
 type entry struct {
@@ -105,10 +107,13 @@ const (
 
 // NamesFor returns which tools exist, for an error about one that does not. Those with similar names come first.
 func (s *Set) NamesFor(wrong string) string {
-	definitions := s.Definitions()
-	names := make([]string, 0, len(definitions))
-	for _, d := range definitions {
-		names = append(names, d.Name)
+	names := s.names()
+	if s.beside != nil {
+		for _, name := range s.beside.names() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
 	}
 	var text string
 	switch alike := closest(wrong[:min(len(wrong), maxAsked)], names); {
@@ -129,6 +134,16 @@ func (s *Set) NamesFor(wrong string) string {
 	return text
 }
 
+// names returns the names of the tools that a model sees.
+func (s *Set) names() []string {
+	definitions := s.Definitions()
+	names := make([]string, 0, len(definitions))
+	for _, d := range definitions {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // MadeFor records which skills were active when the set was made. They decide which tools are locked.
 func (s *Set) MadeFor(skills []string) { s.skills = skills }
 
@@ -141,8 +156,10 @@ func (s *Set) Note(text string) { s.notes = append(s.notes, text) }
 // MarkPartial records that tools may be missing, because a server that has some did not answer.
 func (s *Set) MarkPartial() { s.partial = true }
 
-// MayMiss records that what may be missing from another set may be missing here.
-func (s *Set) MayMiss(other *Set) {
+// Beside records that callers of this set may call the tools of another one too: NamesFor lists them, and what may be missing from it may be
+// missing here.
+func (s *Set) Beside(other *Set) {
+	s.beside = other
 	s.partial = s.partial || other.partial
 	for _, note := range other.notes {
 		if !slices.Contains(s.notes, note) {

@@ -31,7 +31,7 @@ func (x *Execution) Knows(ctx context.Context, name string) (*definition.Side, e
 
 // offering returns the tools of the side that has a tool of that name. In a run that is the side whose turn it is.
 // Outside of a run it is the first side with the tool, side a before side b. When no side has it, the tools are those
-// of the side that was asked first, with a note of what may be missing from the other side's.
+// of the side that was asked first, beside the other side's.
 func (x *Execution) offering(ctx context.Context, name string) (*tool.Set, *definition.Side, error) {
 	if c := x.callerIn(ctx); c != nil {
 		set, err := x.builtFor(ctx, c.Broker)
@@ -49,6 +49,6 @@ func (x *Execution) offering(ctx context.Context, name string) (*tool.Set, *defi
 		return theirs, other, err
 	}
 	x.Use(side)
-	set.MayMiss(theirs)
+	set.Beside(theirs)
 	return set, side, nil
 }
