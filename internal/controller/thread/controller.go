@@ -154,6 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.notifications.Forget(req)
 		r.families.forget(req)
 		r.parting.forget(req)
+		r.lost.mark(req) // for another Thread of this name
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error
