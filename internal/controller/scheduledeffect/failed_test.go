@@ -84,7 +84,8 @@ var _ = Describe("A reconcile that fails", Label("EFF-04"), func() {
 			s.Spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
 		})
 		w.pass(ctx, time.Hour)
-		away := &failingStore{Store: w.Store, startRunning: func(int) error { return failed }}
+		w.endThreads(ctx)
+		away := &failingStore{Store: w.Store, endRunning: func(int) error { return failed }}
 		o := w.r.Options
 		o.Store = away
 		w.r = scheduledeffect.New(o)
@@ -113,19 +114,19 @@ var _ = Describe("A reconcile that fails", Label("EFF-04"), func() {
 	})
 })
 
-// failingStore is a store in which what startRunning says happens.
+// failingStore is a store in which what endRunning says happens.
 type failingStore struct {
 	scheduledeffect.Store
-	calls        int
-	startRunning func(call int) error
+	calls      int
+	endRunning func(call int) error
 }
 
-func (s *failingStore) StartRunning(ctx context.Context, key store.FiringKey) error {
+func (s *failingStore) EndRunning(ctx context.Context, end store.FiringEnd) error {
 	s.calls++
-	if err := s.startRunning(s.calls); err != nil {
+	if err := s.endRunning(s.calls); err != nil {
 		return err
 	}
-	return s.Store.StartRunning(ctx, key)
+	return s.Store.EndRunning(ctx, end)
 }
 
 var _ = Describe("Errors with the Threads of a schedule", Label("EFF-04"), func() {
@@ -139,10 +140,11 @@ var _ = Describe("Errors with the Threads of a schedule", Label("EFF-04"), func(
 		})
 		w.pass(ctx, underWay*time.Second)
 		Expect(w.firings(ctx)).To(HaveLen(underWay))
+		w.endThreads(ctx)
 	})
 	// reconcile reconciles with a store that fails, and returns how many firings it came to.
 	reconcile := func(ctx context.Context, fail func(call int) error) (int, error) {
-		failing, o := &failingStore{Store: w.Store, startRunning: fail}, w.r.Options
+		failing, o := &failingStore{Store: w.Store, endRunning: fail}, w.r.Options
 		o.Store = failing
 		_, err := scheduledeffect.New(o).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.s)})
 		return failing.calls, err
@@ -150,8 +152,8 @@ var _ = Describe("Errors with the Threads of a schedule", Label("EFF-04"), func(
 
 	It("are few enough to read", func(ctx SpecContext) {
 		calls, err := reconcile(ctx, func(call int) error { return fmt.Errorf("not now (%d)", call) })
-		Expect(calls).To(Equal(underWay), "an error with one Thread keeps no other from being created")
-		Expect(err).To(MatchError(And(HavePrefix("not now (1)\n"), HaveSuffix("not now (5)\nand 15 more errors with Threads of this ScheduledEffect"))))
+		Expect(calls).To(Equal(underWay), "an error with one Thread keeps no other from being looked at")
+		Expect(err).To(MatchError(And(HavePrefix("record the end of a firing: not now (1)\n"), HaveSuffix("not now (5)\nand 15 more errors with Threads of this ScheduledEffect"))))
 	})
 
 	It("end the work on others while the store is away", func(ctx SpecContext) {
@@ -175,7 +177,7 @@ var _ = Describe("Errors with the Threads of a schedule", Label("EFF-04"), func(
 			return store.ErrConflict
 		})
 		Expect(calls).To(Equal(underWay))
-		Expect(err).To(MatchError("not now"))
+		Expect(err).To(MatchError("record the end of a firing: not now"))
 		_, err = reconcile(ctx, func(int) error { return store.ErrConflict })
 		Expect(err).NotTo(HaveOccurred(), "everything is read again")
 	})
