@@ -30,6 +30,7 @@ import (
 type backupOptions struct {
 	file       string
 	all        bool
+	force      bool
 	passphrase string // a file
 	keys       keysOptions
 }
@@ -55,6 +56,7 @@ The conversations in the file are not encrypted. Variables are sealed under keys
 	cmd.Flags().StringVarP(&o.file, "output", "o", "", "The file to write, which is there whole or not at all; in a folder, one with the time in its name; - for standard output.")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "Back up every namespace that has objects of skein.dev.")
 	cmd.Flags().StringVar(&o.passphrase, "passphrase-file", "", "Put the keys of variables into the backup, encrypted under the passphrase in this file.")
+	cmd.Flags().BoolVar(&o.force, "force", false, "Replace the file if it exists.")
 	o.keys.add(cmd)
 	return cmd
 }
@@ -72,6 +74,9 @@ func readPassphrase(file string) ([]byte, error) {
 func (p *plugin) backup(ctx context.Context, o backupOptions) error {
 	if o.file == "" {
 		return errors.New("say where the backup goes: -o FILE, or -o FOLDER")
+	}
+	if info, err := os.Stat(o.file); err == nil && info.Mode().IsRegular() && !o.force {
+		return fmt.Errorf("%s exists, and may be the only backup of something: name another file, or replace it with --force", o.file)
 	}
 	cfg, ns, err := p.config()
 	if err != nil {
