@@ -46,9 +46,11 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 			if err != nil {
 				return err
 			}
-			ctx, cancel, err := p.bounded(cmd.Context())
-			if err != nil {
-				return err
+			ctx, cancel := cmd.Context(), func() {}
+			if !o.Follow { // a follow is meant to last
+				if ctx, cancel, err = p.bounded(ctx); err != nil {
+					return err
+				}
 			}
 			defer cancel()
 			each := p.each(output)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -207,6 +208,13 @@ var _ = Describe("kubectl skein logs", Label("LOG-03"), func() {
 		log(r.ID, store.EventCodeLog, `{"level":"info","message":"last","source":"tool/t"}`)
 		Eventually(s.out.String).Should(HaveSuffix("tool/t: last\n"))
 		Expect(strings.Count(s.out.String(), "\n")).To(Equal(3))
+
+		begin := time.Now()
+		s = c.start("logs", "hello", "--follow", "--tail=1", "--request-timeout=500ms")
+		Eventually(s.out.String).Should(HaveSuffix("tool/t: last\n"))
+		Eventually(func() time.Duration { return time.Since(begin) }).Should(BeNumerically(">", time.Second))
+		log(r.ID, store.EventCodeLog, `{"level":"info","message":"still there","source":"tool/t"}`)
+		Eventually(s.out.String).Should(HaveSuffix("tool/t: still there\n"), "a follow has no time limit")
 
 		got = c.run("tool", "hello", "good", "-o", "json")
 		Expect(got.out).To(ContainSubstring(`"message": "called"`))
