@@ -9,7 +9,7 @@ type EffectToolCall struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Method is the tool of the MCP server, for a Tool of kind mcp.
+	// Method is the tool of the MCP server, for a Tool of kind mcp. A firing that names one for a Tool of kind http fails.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Method string `json:"method,omitempty"`

@@ -25,6 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/httptool"
 )
 
 // lateRenewals is a store that takes no renewal of a claim in time, and counts how often claims are asked for.
@@ -394,6 +395,11 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 			start(w)
 			Expect(without(ctx, store.Firing{}, effects.Target{Tool: &effects.ToolCall{Name: "coded"}})).To(And(HaveField("Status", store.FiringFailed),
 				HaveField("Error", ContainSubstring(`Tool "coded" is code, which needs a thread`))))
+			request, err := httptool.Compile(&skeinv1.HTTPTool{Method: "POST", URL: "http://127.0.0.1:1"}, httptool.Secrets{})
+			Expect(err).NotTo(HaveOccurred())
+			w.Definitions.PutTool("service", definition.Tool{ObjectName: "service", Name: "service", HTTP: request})
+			Expect(without(ctx, store.Firing{}, effects.Target{Tool: &effects.ToolCall{Name: "service", Method: "GET"}})).To(And(HaveField("Status", store.FiringFailed), HaveField("Attempts", 1),
+				HaveField("Error", ContainSubstring(`Tool "service" is an HTTP request: remove callTool.method`))))
 		})
 	})
 })

@@ -118,6 +118,8 @@ const maxToolAnswer = 4 << 10
 // tool returns the tool of a Tool object, or the tool of its MCP server that method names.
 func (c *Runner) tool(ctx context.Context, t *definition.Tool, method string, host *tool.Host) (tool.Tool, error) {
 	switch {
+	case t.HTTP != nil && method != "":
+		return nil, &effects.FinalError{Text: fmt.Sprintf("callTool.method is for tools of MCP servers, and Tool %q is an HTTP request: remove callTool.method; the Tool says with spec.http.method how it is made", t.ObjectName)}
 	case t.HTTP != nil:
 		return httptool.New(httptool.Spec{
 			Name: t.Name, Description: t.Spec.Description, Parameters: codeexec.Raw(t.Spec.Parameters), Timeout: codeexec.TimeoutOf(&t.Spec), Request: t.HTTP,
