@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	if apierrors.IsConflict(failed) {
-		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
+		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return watches.Outcome(result, failed, err)

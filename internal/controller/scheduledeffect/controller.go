@@ -185,7 +185,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		return ctrl.Result{}, failed
 	}
 	if apierrors.IsConflict(failed) {
-		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
+		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}
 	r.underWay.set(req, s.firing != nil && !s.firing.Status.Over())
 	s.busy = r.underWay.many()

@@ -141,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if apierrors.IsConflict(failed) && !kube.Denied(failed) {
-		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
+		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	if err == nil && failed == nil && result.RequeueAfter == 0 && s.refused != "" {

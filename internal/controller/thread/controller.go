@@ -184,7 +184,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // the copy of the object is old: its deletion, once it is seen here too, reconciles again
 	}
 	if apierrors.IsConflict(failed) {
-		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
+		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}
 	// Only this place writes the status, whatever the result of the phases.
 	result, err := r.writeStatus(ctx, s, failed)

@@ -4,8 +4,11 @@ package watches
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +29,8 @@ import (
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 30 * time.Second
+	// afterConflict is when an object is read again that somebody else has changed. The cache needs about so long to have the change.
+	afterConflict = 20 * time.Millisecond
 )
 
 // Options returns the options of a controller with this number of workers.
@@ -38,12 +43,32 @@ func Options(workers int) controller.Options {
 
 // Outcome returns how a reconcile ended. An error is retried with the backoff of Options, so a time to reconcile again is left out
 // beside one.
+//
+// Two errors are part of ordinary work, so they are no errors in the log: another write was first, and a namespace is being deleted. The
+// object is reconciled again all the same.
 func Outcome(result ctrl.Result, errs ...error) (ctrl.Result, error) {
 	err := errors.Join(errs...)
-	if err != nil {
+	switch {
+	case err == nil:
+	case every(apierrors.IsConflict, errs):
+		result.RequeueAfter = afterConflict
+		return result, nil
+	case every(inTerminatingNamespace, errs):
+		result.RequeueAfter = lastRetry
+		return result, nil
+	default:
 		result.RequeueAfter = 0
 	}
 	return result, err
+}
+
+// every reports whether all errors that are not nil are of a kind.
+func every(is func(error) bool, errs []error) bool {
+	return !slices.ContainsFunc(errs, func(err error) bool { return err != nil && !is(err) })
+}
+
+func inTerminatingNamespace(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // ByIndex enqueues the objects of a list whose index names the object of the event.
