@@ -84,7 +84,7 @@ func serverOf(edit func(*definitions.Gateway), proxies ...string) *Server {
 	scheme := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 	s := &Server{
-		opts: Options{Gateways: declared{"ns/chat": g}}, limits: newLimiters(), headerTime: headerTime, requestTime: requestTime,
+		opts: Options{Gateways: declared{"ns/chat": g}}, limits: newLimiters(), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
 		finder: &lookup.Finder{Reader: fake.NewClientBuilder().WithScheme(scheme).Build()},
 	}
 	for _, p := range proxies {
@@ -286,7 +286,7 @@ var _ = Describe("A listener", func() {
 	It("has a bounded number of connections open", func() {
 		inner, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
-		l := limitListener(inner, 1).(*limited)
+		l := limitListener(inner, 1, func(netip.Addr) bool { return false }).(*limited)
 		for range 2 {
 			c, err := net.Dial("tcp", inner.Addr().String())
 			Expect(err).NotTo(HaveOccurred())

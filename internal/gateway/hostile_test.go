@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,6 +156,57 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 		Entry("half a body", "POST /ns/chat/v1/message HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", ContainSubstring("did not arrive whole")),
 		Entry("half a chat completion", "POST /ns/chat/v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", ContainSubstring("did not arrive whole")),
 	)
+
+	It("that open all the connections there are from one address leave room for others, and what they took is free again", func(ctx SpecContext) {
+		s := serverOf(nil, "127.0.0.1/32")
+		s.connections = 8 * partOfAddress
+		address := listening(ctx, s)
+		dial := func(from string) net.Conn {
+			GinkgoHelper()
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+			c, err := d.DialContext(ctx, "tcp", address)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func() { _ = c.Close() }) // where the spec has not
+			return c
+		}
+		ended := func(c net.Conn) bool { // or it stays open for as long as the test reads
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			_, err := c.Read(make([]byte, 1))
+			return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		var all []net.Conn
+		for range 10 * partOfAddress {
+			c := dial("127.0.0.9")
+			_, _ = io.WriteString(c, "GET /ns/chat/v1/messages HTTP/1.1\r\n") // it may be closed already
+			all = append(all, c)
+		}
+		open := func() (n int) {
+			for _, c := range all {
+				if !ended(c) {
+					n++
+				}
+			}
+			return n
+		}
+		Eventually(ctx, open).Should(Equal(8), "one address has an eighth")
+		answer := func(from string) string {
+			c := dial(from)
+			_, _ = io.WriteString(c, "GET /ns/chat/v1/messages HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			got, _ := io.ReadAll(c)
+			return string(got)
+		}
+		for range 20 {
+			Expect(answer("127.0.0.8")).To(HavePrefix("HTTP/1.1 200"))
+		}
+		for range 20 { // a proxy has as many as it needs
+			all = append(all, dial("127.0.0.1"))
+		}
+		Eventually(ctx, open).Should(Equal(28))
+		for _, c := range all {
+			_ = c.Close()
+		}
+		Eventually(ctx, func() string { return answer("127.0.0.9") }).Should(HavePrefix("HTTP/1.1 200"))
+	}, SpecTimeout(time.Minute))
 
 	It("that begin no handshake lose their connection at a listener with a certificate", func(ctx SpecContext) {
 		s := serverOf(nil)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -109,6 +108,7 @@ type Server struct {
 	stopping chan struct{}
 
 	headerTime, requestTime time.Duration
+	connections             int
 }
 
 // New returns a server. Start makes it answer.
@@ -120,7 +120,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
 		limits:   newLimiters(),
-		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime,
+		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
 	}, nil
 }
 
@@ -140,7 +140,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() {
-		l := limitListener(s.opts.Listener, maxConnections)
+		l := limitListener(s.opts.Listener, s.connections, s.trusted)
 		if s.opts.TLS != nil {
 			h.TLSConfig = s.opts.TLS
 			served <- h.ServeTLS(l, "", "")
@@ -167,51 +167,5 @@ func errIgnoreDeadline(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
-	return err
-}
-
-// limitListener returns a listener that has at most n connections open. Further ones wait in the kernel's queue.
-func limitListener(l net.Listener, n int) net.Listener {
-	return &limited{Listener: l, free: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-type limited struct {
-	net.Listener
-	free   chan struct{}
-	once   sync.Once
-	closed chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.free <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
-	}
-	return &limitedConn{Conn: c, of: l}, nil
-}
-
-// Close implements net.Listener.
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	of   *limited
-	once sync.Once
-}
-
-// Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.of.free })
 	return err
 }

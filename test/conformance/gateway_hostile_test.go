@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -97,6 +98,36 @@ var _ = Describe("Hostile clients of the gateway", Label("IDS-04"), func() {
 			r := knock(ctx, http.DefaultClient, "GET", ns, "second/v1/messages", "", "x-thread-id", first.id())
 			o.Expect([]any{r.status, r.body}).To(Equal([]any{200, `{"messages":[]}` + "\n"}))
 		}).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
+
+	It("that open more connections than an address may, and send slowly, lose those beyond, and another tenant is served meanwhile", func(ctx SpecContext) {
+		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
+		calm, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
+		const most, further = 512, 200 // of one address, see docs/gateway.md
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+		var lost atomic.Int32
+		var reading sync.WaitGroup
+		var conns []net.Conn
+		for range most + further {
+			c, err := dialer.DialContext(ctx, "tcp", door)
+			Expect(err).NotTo(HaveOccurred())
+			conns = append(conns, c)
+			reading.Go(func() { // it gets nothing, until the connection ends
+				_, _ = io.WriteString(c, "POST /"+ns+"/chat/v1/message HTTP/1.1\r\nHost: a\r\n")
+				_, _ = io.Copy(io.Discard, c)
+				lost.Add(1)
+			})
+		}
+		for range 20 {
+			tell(ctx, browser(), calm, "I am here too")
+		}
+		Eventually(ctx, lost.Load).Should(BeNumerically(">=", further))
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		reading.Wait()
+		tell(ctx, browser(), ns, "and nobody is kept out afterwards")
+		Expect(madeThreads(ctx, ns)).To(HaveLen(1))
 	}, SpecTimeout(5*time.Minute))
 
 	It("with headers of 10 MB are refused, and others are served", func(ctx SpecContext) {
