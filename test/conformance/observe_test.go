@@ -75,6 +75,54 @@ var _ = Describe("Observing threads", func() {
 		Expect(out).To(ContainSubstring("--include=everything: it must be one or more of messages, state, values"))
 	}, SpecTimeout(5*time.Minute))
 
+	It("begins with the value of a thread that no process has loaded, after a crash and a restart, for twenty watchers at once", Label("EVT-02", "THR-04"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.On("go", harness.Answer("gone"))})
+		say(ctx, t, 1, "go")
+		Expect(t.SetValue(ctx, "color", `"red"`)).To(Succeed())
+		manager.Kill()
+		Expect(manager.Start(ctx)).To(Succeed())
+		c, err := runtimeclient.New(cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		thread := c.Thread(ns, t.Name)
+		begun := make(chan struct{}, 20)
+		var watching sync.WaitGroup
+		for range 20 {
+			watching.Go(func() {
+				defer GinkgoRecover()
+				first := true
+				for {
+					for seen, err := range thread.Observe(ctx, runtimeclient.ObserveOptions{Include: []string{"messages", "values"}}) {
+						if first && apierrors.IsServiceUnavailable(err) {
+							break // the API server has not found the new process yet
+						}
+						Expect(err).NotTo(HaveOccurred())
+						value, err := seen.Thread()
+						Expect(err).NotTo(HaveOccurred())
+						if first {
+							Expect(texts(value.Messages)).To(Equal([]string{"user: go", "assistant: gone"}))
+							Expect(string(value.Values["color"])).To(Equal(`"red"`))
+							first = false
+							begun <- struct{}{}
+						}
+						if len(value.Messages) == 4 && value.Thread.LastRun.Status == runtimev1.RunSucceeded {
+							return
+						}
+					}
+					Expect(ctx.Err()).NotTo(HaveOccurred())
+				}
+			})
+		}
+		for range 20 {
+			Eventually(ctx, begun).Should(Receive())
+		}
+		say(ctx, t, 2, "go") // it is followed, too
+		watching.Wait()
+		for _, err := range c.Thread(ns, "absent").Observe(ctx, runtimeclient.ObserveOptions{}) {
+			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		}
+	}, SpecTimeout(5*time.Minute))
+
 	It("serves WebSockets, behind the right of its own", Label("EVT-02", "K8S-04"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.On("go", harness.Answer("gone"))})
