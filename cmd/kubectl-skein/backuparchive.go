@@ -12,6 +12,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,11 +107,14 @@ func openBackup(path, digest string) (*openedBackup, error) {
 		}
 		if name == manifestFile {
 			seen = true
-			data, err := io.ReadAll(r)
+			data, err := io.ReadAll(io.LimitReader(r, maxSmallFile))
 			if err != nil {
 				return err
 			}
 			if err := json.Unmarshal(data, &b.manifest); err != nil {
+				return errNotWhole
+			}
+			if slices.ContainsFunc(b.manifest.Namespaces, func(n backupNamespace) bool { return n.Summary == nil }) {
 				return errNotWhole
 			}
 			return nil
