@@ -39,8 +39,8 @@ var _ = Describe("what others wrote", func() {
 		for rows, args := range map[string][]string{
 			`^CALL.*\ncall_1 +pay +\{"to":"\[1A\[2K2Kquietly ?", "amount":120\} .*\n$`: {"approvals", "hello"},
 			`^hello\tuser\tinvoice \[1A\[2K2Kquietly ?\n$`:                             {"search", "invoice"},
-			`^NAME.*\nhello +title \[1A\[2K2Kquietly .*\n$`:                          {"history"},
-			`^RUN.*\nsess_.* the model said \[1A\[2K2Kquietly *\n$`:                  {"runs", "hello"},
+			`^NAME.*\nhello +title \[1A\[2K2Kquietly .*\n$`:                            {"history"},
+			`^RUN.*\nsess_.* the model said \[1A\[2K2Kquietly *\n$`:                    {"runs", "hello"},
 		} {
 			got := c.run(args...)
 			Expect(got.code).To(BeZero(), got.err)
