@@ -40,7 +40,10 @@ func (x Exclusion) covers(t time.Time) (until time.Time, covered bool) {
 	if x.expression == nil {
 		return x.end, !t.Before(x.start) && t.Before(x.end)
 	}
-	return x.expression.coveredUntil(t), x.expression.names(t)
+	if !x.expression.names(t) {
+		return until, false
+	}
+	return x.expression.coveredUntil(t), true
 }
 
 // Bounds of a search for a due time that is not excluded. A plan that excludes all of itself has none, and the search has to end.
@@ -51,6 +54,9 @@ const (
 	// maxYears is how far Next looks for more than fewExcluded times. Within it, each date falls on each day of the week, 29 February too.
 	maxYears    = 40
 	fewExcluded = 1000
+	// maxWork is how many schedules and exclusions Next looks at, for all excluded times together. It takes about a second of a slow
+	// processor, so that one object with many of both cannot hold up the schedules of others.
+	maxWork = 1_000_000
 )
 
 // Next returns the first due time after an instant, or the zero time if there is none.
@@ -58,10 +64,23 @@ func (p *Plan) Next(after time.Time) time.Time {
 	if !p.Start.IsZero() && after.Before(p.Start) {
 		after = p.Start.Add(-time.Nanosecond)
 	}
-	begin := after
-	for n := range maxExcluded {
+	next, other := p.next(after, true), p.next(after, false)
+	if next.IsZero() || !other.IsZero() && other.Before(next) {
+		return other
+	}
+	return next
+}
+
+// next is Next for the cron expressions among the schedules, or for the others. The former may pass whole days.
+func (p *Plan) next(after time.Time, cron bool) time.Time {
+	begin, looks := after, len(p.Schedules)+len(p.Exclusions)
+	var day time.Time // until when emptyUntil need not be asked again
+	for n := range min(maxExcluded, maxWork/max(looks, 1)) {
 		var next time.Time
 		for _, s := range p.Schedules {
+			if _, is := s.(*expression); is != cron {
+				continue
+			}
 			if t := s.Next(after); !t.IsZero() && (next.IsZero() || t.Before(next)) {
 				next = t
 			}
@@ -73,9 +92,66 @@ func (p *Plan) Next(after time.Time) time.Time {
 		if !covered {
 			return next.UTC()
 		}
+		if cron && !next.Before(day) {
+			if day = p.emptyUntil(next); day.IsZero() {
+				day = next.Add(24 * time.Hour)
+			} else {
+				until = later(until, day)
+			}
+		}
 		after = until.Add(-time.Nanosecond)
 	}
 	return time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// emptyUntil returns the end of the day of an instant when the exclusions that are cron expressions name each minute of that day that the
+// schedules name. Else it returns the zero time, as on a day on which clocks change. Without it, a plan that excludes all of itself
+// would be searched minute by minute.
+func (p *Plan) emptyUntil(t time.Time) (end time.Time) {
+	const minutes = 1<<60 - 1
+	var loc *time.Location
+	var due, out [24]uint64 // the minutes of each hour
+	name := func(e *expression, in *[24]uint64) (same bool) {
+		if loc == nil {
+			loc = e.loc
+		}
+		if d := dateOf(t.In(loc)); e.matches(d) {
+			for hour := range in {
+				if has(e.Hour, hour) {
+					in[hour] |= e.Minute
+				}
+			}
+		}
+		return e.loc == loc
+	}
+	for _, s := range p.Schedules {
+		if e, ok := s.(*expression); ok && !name(e, &due) {
+			return end
+		}
+	}
+	for _, x := range p.Exclusions {
+		if x.expression != nil && !name(x.expression, &out) {
+			return end
+		}
+	}
+	for hour := range due {
+		if due[hour]&^out[hour]&minutes != 0 {
+			return end
+		}
+	}
+	d := dateOf(t.In(loc))
+	first, last := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, loc), time.Date(d.year, d.month, d.day+1, 0, 0, 0, 0, loc)
+	if from, to := first.ZoneBounds(); !from.IsZero() && !from.Before(first) || !to.IsZero() && to.Before(last) {
+		return end
+	}
+	return last
 }
 
 // excluded reports whether an instant is excluded, and until when.

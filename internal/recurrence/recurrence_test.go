@@ -1,6 +1,7 @@
 package recurrence_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -50,6 +51,59 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 		Expect(texts(p.Upcoming(at("2026-11-01T00:00:00Z"), 2))).To(Equal([]string{"2500-01-01T00:00:00Z", "2500-01-01T01:00:00Z"}))
 		Expect(p.Since(at("2026-11-01T00:00:00Z"), at("2026-11-02T00:00:00Z"), 10)).To(Equal(recurrence.Passed{}))
 	})
+
+	// excluding returns a plan of New York.
+	excluding := func(schedules, exclusions []string) *recurrence.Plan {
+		GinkgoHelper()
+		loc, err := recurrence.Location("America/New_York")
+		Expect(err).NotTo(HaveOccurred())
+		p := &recurrence.Plan{}
+		for _, text := range schedules {
+			s, err := recurrence.Parse(text, loc)
+			Expect(err).NotTo(HaveOccurred())
+			p.Schedules = append(p.Schedules, s)
+		}
+		for _, text := range exclusions {
+			x, err := recurrence.Except(text, loc)
+			Expect(err).NotTo(HaveOccurred())
+			p.Exclusions = append(p.Exclusions, x)
+		}
+		return p
+	}
+
+	It("that exclude all of themselves are searched for days, not for minutes", func() {
+		var schedules, exclusions []string
+		for minute := range 20 {
+			schedules = append(schedules, fmt.Sprintf("%d-59 * * * *", minute))
+		}
+		for minute := range 49 {
+			exclusions = append(exclusions, fmt.Sprintf("%d * * * *", minute))
+		}
+		exclusions = append(exclusions, "49-59 * * * *")
+		Expect(excluding(schedules, exclusions).Next(at("2026-11-01T00:00:00Z"))).To(BeZero())
+		Expect(excluding(schedules, exclusions[1:]).Next(at("2026-11-01T00:30:00Z"))).To(Equal(at("2026-11-01T01:00:00Z")))
+	})
+
+	DescribeTable("pass no due time with the days that they exclude", func(begin string) {
+		// Only Sundays, on which clocks change, and Mondays after 21:00 have times that are not excluded. Some are due at the end of a gap.
+		schedules := []string{"*/20 * * * *", "30 2 * * *", "10 22 * * MON"}
+		exclusions := []string{"*/20 * * * MON-SAT", "30 * * * MON-SAT", "0 * * * SUN"}
+		loc, err := recurrence.Location("America/New_York")
+		Expect(err).NotTo(HaveOccurred())
+		var want []time.Time
+		for _, t := range excluding(schedules, nil).Upcoming(at(begin), 1500) {
+			local := t.In(loc)
+			sunday := local.Weekday() == time.Sunday
+			if sunday && local.Minute() != 0 || !sunday && local.Minute()%20 != 0 && local.Minute() != 30 {
+				want = append(want, t)
+			}
+		}
+		Expect(len(want)).To(BeNumerically(">", 100))
+		Expect(excluding(schedules, exclusions).Upcoming(at(begin), len(want))).To(Equal(want))
+	},
+		Entry("when clocks go forward", "2027-03-05T12:00:00Z"),
+		Entry("when clocks go back", "2026-10-28T12:00:00Z"),
+	)
 
 	It("end with the last year that can be written", func() {
 		Expect(texts(plan("", "@every 1h").Upcoming(at("9999-12-31T22:30:00Z"), 5))).To(Equal([]string{"9999-12-31T23:00:00Z"}))
