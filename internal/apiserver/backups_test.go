@@ -114,7 +114,7 @@ var _ = Describe("backups", Label("K8S-09"), func() {
 		for _, rows := range b.rows {
 			err := r.Rows(ctx, rows)
 			Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
-			Expect(err).To(MatchError(ContainSubstring("was restored into the namespace meanwhile")))
+			Expect(err).To(MatchError(ContainSubstring("has restored this backup into the namespace meanwhile")))
 		}
 		effect := func(namespace, uid string) {
 			Expect(to.kube.Create(ctx, &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e", UID: types.UID(uid)}})).To(Succeed())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,7 +35,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, then []byte) {
 		answered, other := make(chan reply, 1), make(chan reply, 1)
-		a := &attendance{call: &call.Call{Name: "thread"}, waiting: map[int64]chan reply{1: answered, 2: other}, lastID: 2}
+		a := &attendance{call: &call.Call{Name: "thread", Request: httptest.NewRequest(http.MethodGet, "/", nil)}, waiting: map[int64]chan reply{1: answered, 2: other}, lastID: 2}
 		a.ctx, a.end = context.WithCancelCause(context.Background())
 		defer a.end(nil)
 		var m runtimev1.CodeClientMessage
