@@ -59,8 +59,8 @@ type source struct {
 	refused string
 }
 
-// follow starts to follow a thread; stop ends that. name is the name of the Thread object.
-func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name string) (r *blockers, stop func(), err error) {
+// watchBlockers starts to follow a thread; stop ends that. name is the name of the Thread object.
+func (p *plugin) watchBlockers(ctx context.Context, t *runtimeclient.Thread, name string) (r *blockers, stop func(), err error) {
 	c, r, err := p.blockers(t)
 	if err != nil {
 		return nil, nil, err

@@ -132,7 +132,7 @@ func (c *chat) run(ctx context.Context, o chatOptions) error {
 			return err
 		}
 	}
-	why, stop, err := c.follow(ctx, c.t, rec.ObjectMeta.Name)
+	why, stop, err := c.watchBlockers(ctx, c.t, rec.ObjectMeta.Name)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (s *scratch) takeNamespace(ctx context.Context, given string) error {
 	who := devUser()
 	s.namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: given, Labels: map[string]string{labelDev: who}}}
 	if given == "" {
-		s.tellEarlier(ctx, who)
+		s.listEarlier(ctx, who)
 		s.namespace.Name = "skein-dev-" + who
 	}
 	err := s.Create(ctx, s.namespace)
@@ -92,8 +92,8 @@ func (s *scratch) takeNamespace(ctx context.Context, given string) error {
 	return err
 }
 
-// tellEarlier names the namespaces that earlier sessions have left.
-func (s *scratch) tellEarlier(ctx context.Context, who string) {
+// listEarlier names the namespaces that earlier sessions have left.
+func (s *scratch) listEarlier(ctx context.Context, who string) {
 	var list corev1.NamespaceList
 	if s.List(ctx, &list, client.MatchingLabels{labelDev: who}) != nil {
 		return // who may not list namespaces does without

@@ -131,7 +131,7 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string,
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 		defer cancel()
 	}
-	why, stop, err := p.follow(ctx, t, rec.ObjectMeta.Name)
+	why, stop, err := p.watchBlockers(ctx, t, rec.ObjectMeta.Name)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func newTree(p *plugin) *cobra.Command {
 					return err
 				}
 				defer cancel()
-				return p.followTree(ctx, c, ns, draw)
+				return p.watchTree(ctx, c, ns, draw)
 			}
 			text, err := draw(cmd.Context())
 			if err != nil {

@@ -21,9 +21,9 @@ const (
 	reopenAfter = time.Second
 )
 
-// followTree draws the tree now and whenever something that can be part of it has changed, until ctx ends. On a terminal
+// watchTree draws the tree now and whenever something that can be part of it has changed, until ctx ends. On a terminal
 // each drawing takes the place of the one before.
-func (p *plugin) followTree(ctx context.Context, c client.WithWatch, ns string, draw func(context.Context) (string, error)) error {
+func (p *plugin) watchTree(ctx context.Context, c client.WithWatch, ns string, draw func(context.Context) (string, error)) error {
 	changed := make(chan struct{}, 1)
 	in := client.InNamespace(ns)
 	for _, watched := range []struct {

@@ -127,7 +127,7 @@ func (w *everything) done(ctx context.Context) bool {
 	if err != nil || f.Status == store.FiringPending {
 		return false
 	}
-	left, err := w.Store.Unsettled(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
+	left, err := w.Store.PostRunPending(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
 	return err == nil && len(left) == 0
 }
 
@@ -229,6 +229,6 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 // muchLater is a store by whose clock nobody can be at the tasks after any run any more. The store has a clock of its own, as databases do.
 type muchLater struct{ store.Store }
 
-func (s muchLater) TakeUnsettled(ctx context.Context, _ time.Duration, limit int) ([]store.RunRef, error) {
-	return s.Store.TakeUnsettled(ctx, 0, limit)
+func (s muchLater) ClaimPostRun(ctx context.Context, _ time.Duration, limit int) ([]store.RunRef, error) {
+	return s.Store.ClaimPostRun(ctx, 0, limit)
 }

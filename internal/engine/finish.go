@@ -25,7 +25,7 @@ func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) er
 	if err != nil {
 		return err
 	}
-	if m, err = r.settleWork(ctx, m); err != nil {
+	if m, err = r.finishWork(ctx, m); err != nil {
 		return err
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunSucceeded, "", ""
@@ -125,7 +125,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
 		}
 		if point != "stop" {
-			r.tellLast(ctx)
+			r.callFinalHooks(ctx)
 		}
 	}
 	if postrun.Marked(&record) {
@@ -183,15 +183,15 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 			return m, err
 		}
 	}
-	return nil, r.hooks.Tell(ctx)
+	return nil, r.hooks.CallDue(ctx)
 }
 
-// tellLast calls the hooks for the final messages of a thread that ends with them.
-func (r *run) tellLast(ctx context.Context) {
+// callFinalHooks calls the hooks for the final messages of a thread that ends with them.
+func (r *run) callFinalHooks(ctx context.Context) {
 	if len(r.hooks.Pending()) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), cancelcause.ErrTerminal) {
 		return
 	}
 	ctx, cancel := cancelcause.PastTermination(ctx, r.engine.life)
 	defer cancel()
-	r.hooks.TellLast(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
+	r.hooks.CallFinal(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
 }

@@ -13,9 +13,9 @@ import (
 // steps. The agent that asked for the calls of a step also makes them. The run keeps the name of that agent until all of
 // the calls have their results, so that a run that was cut off knows whose calls they are.
 
-// follow continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
+// continueWithAgent continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
 // true if that agent needs variables first: the run is parked then.
-func (r *run) follow(ctx context.Context) (waits bool, err error) {
+func (r *run) continueWithAgent(ctx context.Context) (waits bool, err error) {
 	t, err := r.engine.store.Thread(ctx, r.Thread.ID)
 	if err != nil {
 		return false, err

@@ -28,7 +28,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 	}
 	unsettled := func(ctx context.Context) []store.RunRef {
 		GinkgoHelper()
-		runs, err := w.Store.Unsettled(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
+		runs, err := w.Store.PostRunPending(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
 		Expect(err).NotTo(HaveOccurred())
 		return runs
 	}

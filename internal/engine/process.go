@@ -72,7 +72,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
 		due, rest := hooks.Split(items)
 		if len(due) > 0 && !e.hooks.AreHeld(due) && !dispatch.PassOver(active, due, t, last, rest, e.now()) {
-			return true, e.hooks.TellAtRest(ctx, t, fence, active.WhenDirty, due)
+			return true, e.hooks.CallAtRest(ctx, t, fence, active.WhenDirty, due)
 		}
 		held, items = due, rest
 	}

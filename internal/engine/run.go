@@ -161,7 +161,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
 			return err
 		}
-		if err := r.hooks.Tell(ctx); err != nil {
+		if err := r.hooks.CallDue(ctx); err != nil {
 			return err
 		}
 		// What hooks have requested for the turn reaches the log with the row of the run, which is written before the run acts on
@@ -183,7 +183,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			continue
 		case plan.Ask:
 			if r.IsHanded() {
-				if waits, err := r.follow(ctx); waits || err != nil {
+				if waits, err := r.continueWithAgent(ctx); waits || err != nil {
 					return err
 				}
 				continue
@@ -259,7 +259,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		return news, err
 	}
 	if len(items) == 0 && !r.Checkpoint.IsDue(r.engine.now()) {
-		return news || r.hooks.CanTell(), nil
+		return news || r.hooks.CanCall(), nil
 	}
 	return true, r.takeIn(ctx, items)
 }

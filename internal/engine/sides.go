@@ -14,7 +14,7 @@ import (
 // endTurn ends the turn. The session then ends, or continues with the next turn, whose start is in the log together
 // with the end of this one (AGT-02). m is the answer when it is not in the log yet.
 func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (ended bool, err error) {
-	next := r.Following()
+	next := r.NextSide()
 	if limit := r.MaxTurns(); next != nil && r.Checkpoint.Turn.Over+1 >= limit {
 		next, end.Turns = nil, limit
 	}

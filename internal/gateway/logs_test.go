@@ -98,7 +98,7 @@ var _ = Describe("Log lines of a request", Label("K8S-06"), Serial, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = c.CloseNow() })
 		Expect(c.Write(ctx, websocket.MessageText, []byte(`{"content":"hello"}`))).To(Succeed())
-		var failed told
+		var failed outgoing
 		for failed.Event != "error" {
 			_, data, err := c.Read(ctx)
 			Expect(err).NotTo(HaveOccurred())

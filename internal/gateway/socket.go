@@ -47,8 +47,8 @@ type said struct {
 	Key string `json:"key,omitempty"`
 }
 
-// told is what a client gets.
-type told struct {
+// outgoing is what a client gets.
+type outgoing struct {
 	Event string          `json:"event"` // open, delta, message, done or error
 	Data  json.RawMessage `json:"data"`
 }
@@ -306,7 +306,7 @@ func (c *conversation) say(q *request, body []byte) error {
 
 // write sends something to the client, in the time that one piece of an answer has.
 func (c *conversation) write(ctx context.Context, event string, data []byte) error {
-	body, err := json.Marshal(told{Event: event, Data: data})
+	body, err := json.Marshal(outgoing{Event: event, Data: data})
 	if err != nil {
 		return err
 	}

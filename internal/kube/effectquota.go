@@ -46,8 +46,8 @@ func NewEffectQuota(perThread, perNamespace int) *EffectQuota {
 	return &EffectQuota{PerThread: perThread, PerNamespace: perNamespace, counts: map[client.ObjectKey]int{}, known: map[string]map[string]struct{}{}, unseen: map[client.ObjectKey]map[string]time.Time{}}
 }
 
-// Follow counts the ScheduledEffects of a cache.
-func (q *EffectQuota) Follow(ctx context.Context, informers cache.Informers) error {
+// Watch counts the ScheduledEffects of a cache.
+func (q *EffectQuota) Watch(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &skeinv1.ScheduledEffect{})
 	if err != nil {
 		return fmt.Errorf("count ScheduledEffects: %w", err)

@@ -80,7 +80,7 @@ func (k *EnvKeys) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, envKeyPatience)
 	defer cancel()
 	k.looked = k.Clock.Now()
-	k.tell(k.load(ctx))
+	k.logNew(k.load(ctx))
 }
 
 func (k *EnvKeys) load(ctx context.Context) error {
@@ -135,8 +135,8 @@ func (k *EnvKeys) create(ctx context.Context) error {
 	})
 }
 
-// tell logs an error, unless it is the one that was logged last.
-func (k *EnvKeys) tell(err error) {
+// logNew logs an error, unless it is the one that was logged last.
+func (k *EnvKeys) logNew(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()

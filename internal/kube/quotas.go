@@ -30,8 +30,8 @@ func NewQuotas(defaults store.Quotas) *Quotas {
 	return &Quotas{defaults: defaults, of: map[string]map[string]store.Quotas{}}
 }
 
-// Follow follows the ThreadQuotas of a cache.
-func (q *Quotas) Follow(ctx context.Context, informers cache.Informers) error {
+// Watch follows the ThreadQuotas of a cache.
+func (q *Quotas) Watch(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &skeinv1.ThreadQuota{})
 	if err == nil {
 		_, err = informer.AddEventHandler(q)

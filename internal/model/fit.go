@@ -71,7 +71,7 @@ func (f *fitted) fit(req Request) Request {
 		req.Reasoning = nil
 	}
 	if !c.CallsTools() {
-		req.Tools, req.ToolChoice, req.ParallelToolCalls = nil, "", nil // Told describes the calls already made
+		req.Tools, req.ToolChoice, req.ParallelToolCalls = nil, "", nil // WithoutTools describes the calls already made
 	}
 	if !c.CallsAtOnce() {
 		req.ParallelToolCalls = nil
@@ -92,25 +92,25 @@ func (f *fitted) fit(req Request) Request {
 	return req
 }
 
-// Told returns a client that describes earlier tool calls and their results in words, for a model without tools. Wrap
+// WithoutTools returns a client that describes earlier tool calls and their results in words, for a model without tools. Wrap
 // it with window.Within, not the other way round: the described results are user turns and no longer tool results.
-func Told(c Client, spec skeinv1.ModelSpec) Client {
+func WithoutTools(c Client, spec skeinv1.ModelSpec) Client {
 	if spec.Capabilities.CallsTools() {
 		return c
 	}
-	return &told{client: c}
+	return &withoutTools{client: c}
 }
 
-type told struct{ client Client }
+type withoutTools struct{ client Client }
 
 // Stream implements Client.
-func (t *told) Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error) {
-	req.Messages = toldCalls(req.Messages)
+func (t *withoutTools) Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error) {
+	req.Messages = describeCalls(req.Messages)
 	return t.client.Stream(ctx, req, emit)
 }
 
 // Embed implements Embedder if the client does.
-func (t *told) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
+func (t *withoutTools) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
 	e, err := EmbedderOf(t.client, "")
 	if err != nil {
 		return nil, err
@@ -118,8 +118,8 @@ func (t *told) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
 	return e.Embed(ctx, texts)
 }
 
-// toldCalls replaces tool calls and their results with words, for models without tools.
-func toldCalls(messages []Message) []Message {
+// describeCalls replaces tool calls and their results with words, for models without tools.
+func describeCalls(messages []Message) []Message {
 	out := slices.Clone(messages)
 	for i := range out {
 		m := &out[i]

@@ -43,9 +43,9 @@ const MostAhead = 24 * time.Hour
 // look is how often the file is read that says how far the clock is moved.
 const look = 50 * time.Millisecond
 
-// Follow moves the clock by the duration in a file, such as -40s, whenever that changes, until ctx ends. It returns an error when
+// Track moves the clock by the duration in a file, such as -40s, whenever that changes, until ctx ends. It returns an error when
 // the file has no duration. What it has later that is no duration leaves the clock where it is. Only tests call it.
-func Follow(ctx context.Context, file string) error {
+func Track(ctx context.Context, file string) error {
 	by, err := read(file)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ var _ = Describe("The clock of a process", Label("K8S-05"), func() {
 		Expect(os.WriteFile(file, []byte("2h\n"), 0o600)).To(Succeed())
 		moving, end := context.WithCancel(ctx)
 		defer end()
-		Expect(ownclock.Follow(moving, file)).To(Succeed())
+		Expect(ownclock.Track(moving, file)).To(Succeed())
 		Expect(ahead()).To(Equal(2 * time.Hour))
 		Expect(ownclock.Clock{}.Since(time.Now()).Round(time.Minute)).To(Equal(2 * time.Hour))
 		Expect(ownclock.Until(time.Now()).Round(time.Minute)).To(Equal(-2 * time.Hour))
@@ -39,7 +39,7 @@ var _ = Describe("The clock of a process", Label("K8S-05"), func() {
 	DescribeTable("is not moved by a file that says nothing of use", func(ctx SpecContext, text string) {
 		file := filepath.Join(GinkgoT().TempDir(), "clock")
 		Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
-		Expect(ownclock.Follow(ctx, file)).To(MatchError(ContainSubstring("write how far the clock is to be ahead, such as -40s")))
+		Expect(ownclock.Track(ctx, file)).To(MatchError(ContainSubstring("write how far the clock is to be ahead, such as -40s")))
 		Expect(time.Until(ownclock.Now()).Round(time.Minute)).To(BeZero())
 	}, Entry("nothing", ""), Entry("a number", "40"), Entry("more than a day", "25h"))
 })

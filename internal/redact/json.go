@@ -8,7 +8,7 @@ import (
 
 // JSON returns a JSON text without the secrets of a namespace. Valid JSON stays valid.
 func (r *Registry) JSON(namespace string, data []byte) []byte {
-	if !r.Holds(namespace) {
+	if !r.HasSecrets(namespace) {
 		return data
 	}
 	text := string(data)

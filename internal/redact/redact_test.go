@@ -99,7 +99,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 	It("ignores values that are too short, and no others", func() {
 		r.Register("ns", "PIN", "1234")
 		Expect(r.Text("ns", "pin 1234")).To(Equal("pin 1234"))
-		Expect(r.Holds("ns")).To(BeFalse())
+		Expect(r.HasSecrets("ns")).To(BeFalse())
 		r.Register("ns", "SIX", " 123456\n")
 		Expect(r.Text("ns", "123456")).To(Equal("[redacted]"))
 	})
@@ -209,7 +209,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		Expect(r.Text("ns", "old-value new-value")).To(Equal("old-value [redacted]"))
 		clock.Step(48 * time.Hour)
 		r.Register("other", "X", "something")
-		Expect(r.Holds("ns")).To(BeFalse())
+		Expect(r.HasSecrets("ns")).To(BeFalse())
 	})
 
 	It("does nothing when it is nil", func() {

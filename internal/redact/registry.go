@@ -138,8 +138,8 @@ func (r *Registry) AnyText(s string) string {
 	return r.all.replace(s)
 }
 
-// Holds reports whether a namespace has registered secrets.
-func (r *Registry) Holds(namespace string) bool {
+// HasSecrets reports whether a namespace has registered secrets.
+func (r *Registry) HasSecrets(namespace string) bool {
 	if r == nil || r.known.Load() == 0 {
 		return false
 	}

@@ -45,19 +45,19 @@ func (s *Store) namespace(ctx context.Context, threadID string) (namespace strin
 		return "", false
 	}
 	if ns, known := s.spaces.Get(threadID); known {
-		return ns.(string), s.secrets.Holds(ns.(string))
+		return ns.(string), s.secrets.HasSecrets(ns.(string))
 	}
 	t, err := s.Store.Thread(ctx, threadID)
 	if err != nil {
 		return "", false // the following operation will report this
 	}
 	s.spaces.Add(threadID, t.Namespace)
-	return t.Namespace, s.secrets.Holds(t.Namespace)
+	return t.Namespace, s.secrets.HasSecrets(t.Namespace)
 }
 
 // CreateThread implements store.Store.
 func (s *Store) CreateThread(ctx context.Context, t store.Thread, ops ...store.Op) (*store.Thread, bool, error) {
-	if s.secrets.Holds(t.Namespace) {
+	if s.secrets.HasSecrets(t.Namespace) {
 		s.secrets.Value(t.Namespace, &t)
 		for _, op := range ops {
 			s.op(t.Namespace, t.ID, op)
@@ -214,7 +214,7 @@ func (s *Store) EndRunning(ctx context.Context, end store.FiringEnd) error {
 
 // PutEffectArgs implements store.Store.
 func (s *Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
-	if s.secrets.Holds(a.Namespace) {
+	if s.secrets.HasSecrets(a.Namespace) {
 		a.Args = s.secrets.JSON(a.Namespace, a.Args) // the id stays, because it is looked up
 	}
 	return s.Store.PutEffectArgs(ctx, a)
@@ -222,7 +222,7 @@ func (s *Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
 
 // ReserveChild implements store.Store.
 func (s *Store) ReserveChild(ctx context.Context, t store.ChildTask, limits []store.ChildLimit) (string, error) {
-	if s.secrets.Holds(t.Namespace) {
+	if s.secrets.HasSecrets(t.Namespace) {
 		t.Task = s.secrets.JSON(t.Namespace, t.Task) // the rest is looked up
 	}
 	return s.Store.ReserveChild(ctx, t, limits)

@@ -29,7 +29,7 @@ var (
 // never changed in place, so that other holders see no change. Elements of slices and structs behind pointers are
 // changed in place. Strings of a named type have one of a fixed set of values and stay.
 func (r *Registry) Value(namespace string, p any) {
-	if !r.Holds(namespace) {
+	if !r.HasSecrets(namespace) {
 		return
 	}
 	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && !v.IsNil() {

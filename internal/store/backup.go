@@ -78,9 +78,9 @@ type BackupStore interface {
 	// Backup calls emit for each row of a namespace, and none of another one of the same name. All are read at one moment. Threads that are being purged are left out.
 	// It fails with ErrRemoving, before it emits anything, while messages are being removed.
 	Backup(ctx context.Context, ns Namespace, emit func(BackupRow) error) (*BackupSummary, error)
-	// HoldContents keeps objects that nothing refers to any more in the bucket for a while, because a backup reads them. A ttl of 0
+	// PinContents keeps objects that nothing refers to any more in the bucket for a while, because a backup reads them. A ttl of 0
 	// ends the hold.
-	HoldContents(ctx context.Context, id string, ttl time.Duration) error
+	PinContents(ctx context.Context, id string, ttl time.Duration) error
 	// ContentsHeld reports whether a backup reads objects that nothing may refer to any more.
 	ContentsHeld(ctx context.Context) (bool, error)
 	// SchemaVersion returns the version of the database's schema.

@@ -154,20 +154,20 @@ type Store interface {
 	// Wakes lists the parked runs that wait for a time and the threads with held inbox items, the earliest first, at
 	// most limit (100 when 0).
 	Wakes(ctx context.Context, limit, offset int) ([]Wake, error)
-	// Unsettled lists runs whose State is RunUnsettled and that ended before a time in microseconds, the oldest end
+	// PostRunPending lists runs whose State is RunPostRunPending and that ended before a time in microseconds, the oldest end
 	// first, at most limit (100 when 0).
-	Unsettled(ctx context.Context, before int64, limit int) ([]RunRef, error)
+	PostRunPending(ctx context.Context, before int64, limit int) ([]RunRef, error)
 	// TakeTasks takes the tasks after a run for ttl, unless they are done or another replica has taken them.
 	TakeTasks(ctx context.Context, run RunRef, ttl time.Duration) (taken bool, err error)
-	// TakeUnsettled claims runs whose tasks a replica has left undone, at most limit, and returns them: those that were handed over, and
+	// ClaimPostRun claims runs whose tasks a replica has left undone, at most limit, and returns them: those that were handed over, and
 	// those that ended, or were claimed, longer than ttl ago. No other caller gets them within ttl. Runs of threads that are retained or
 	// about to be purged are left alone.
-	TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) ([]RunRef, error)
+	ClaimPostRun(ctx context.Context, ttl time.Duration, limit int) ([]RunRef, error)
 	// HandOver lets other replicas take these runs at once, where their tasks are not done, and sends them ChangedTasks.
 	HandOver(ctx context.Context, runs []RunRef) error
-	// Settle removes RunUnsettled from a run. It does not change the version of the thread. A run that is already
+	// FinishPostRun removes RunPostRunPending from a run. It does not change the version of the thread. A run that is already
 	// settled is no error.
-	Settle(ctx context.Context, run RunRef) error
+	FinishPostRun(ctx context.Context, run RunRef) error
 
 	// Value returns a value of the key-value store as JSON, or ErrNotFound (KVS-01).
 	Value(ctx context.Context, threadID, key string) ([]byte, error)

@@ -37,7 +37,7 @@ type Backup struct {
 // BeginBackup begins a backup: until Close, contents of files that are removed stay in the bucket.
 func (s *Service) BeginBackup(ctx context.Context) (*Backup, error) {
 	b := &Backup{svc: s, hold: uuid.NewString(), done: make(chan struct{})}
-	if err := s.store.HoldContents(ctx, b.hold, holdFor); err != nil {
+	if err := s.store.PinContents(ctx, b.hold, holdFor); err != nil {
 		return nil, err
 	}
 	ctx, b.stop = context.WithCancel(ctx)
@@ -50,7 +50,7 @@ func (s *Service) BeginBackup(ctx context.Context) (*Backup, error) {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				_ = s.store.HoldContents(ctx, b.hold, holdFor) // tried again in a minute; what is missing then is an error of Contents
+				_ = s.store.PinContents(ctx, b.hold, holdFor) // tried again in a minute; what is missing then is an error of Contents
 			}
 		}
 	}()
@@ -61,7 +61,7 @@ func (s *Service) BeginBackup(ctx context.Context) (*Backup, error) {
 func (b *Backup) Close() {
 	b.stop()
 	<-b.done
-	_ = b.svc.store.HoldContents(context.Background(), b.hold, 0) // it expires by itself
+	_ = b.svc.store.PinContents(context.Background(), b.hold, 0) // it expires by itself
 }
 
 // Rows calls emit for each row of the namespace, all read at one moment.

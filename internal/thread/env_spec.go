@@ -16,9 +16,9 @@ type SpecEnv struct {
 	Entry, Version string
 }
 
-// FollowEnv applies the env entries of a thread's object. A variable that was set since stays until its entry changes.
+// ApplySpecEnv applies the env entries of a thread's object. A variable that was set since stays until its entry changes.
 // A variable whose entry was removed is removed, unless it was set since.
-func (s *Service) FollowEnv(ctx context.Context, t *store.Thread, spec []SpecEnv) error {
+func (s *Service) ApplySpecEnv(ctx context.Context, t *store.Thread, spec []SpecEnv) error {
 	own, err := s.store.Env(ctx, t.ID)
 	if err != nil {
 		return err

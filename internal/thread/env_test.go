@@ -219,7 +219,7 @@ var _ = Describe("Variables", func() {
 			GinkgoHelper()
 			t, err := st.Info(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(e.FollowEnv(ctx, t, spec)).To(Succeed())
+			Expect(e.ApplySpecEnv(ctx, t, spec)).To(Succeed())
 		}
 		Expect(value(ctx, st, "A")).To(Equal("first secret thread"))
 		Expect(value(ctx, st, "B")).To(Equal("b text thread"))

@@ -243,7 +243,7 @@ var _ = Describe("A backup", Label("K8S-09"), Serial, outages, func() {
 		restored := 0
 		for range commands {
 			if err := <-ended; err != nil {
-				Expect(err).To(MatchError(And(ContainSubstring("was restored into the namespace meanwhile"), ContainSubstring("repeat the restore"))))
+				Expect(err).To(MatchError(And(ContainSubstring("has restored this backup into the namespace meanwhile"), ContainSubstring("repeat the restore"))))
 			} else {
 				restored++
 			}

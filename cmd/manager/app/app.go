@@ -36,7 +36,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	if err := o.followClock(ctx); err != nil {
+	if err := o.watchClock(ctx); err != nil {
 		return err
 	}
 	cfg, err := o.restConfig()
@@ -132,7 +132,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	models := providers.NewFactory(ownclock.Clock{}).WithLimits(modellimit.New(data.store, ownclock.Clock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	resolver := definitions.New(mgr.GetCache(), contents, o.compile, models)
-	resolver.TellSecrets(o.secrets)
+	resolver.RegisterSecrets(o.secrets)
 	if o.Sandbox == SandboxPods {
 		resolver.RequirePools()
 	}
@@ -159,10 +159,10 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
 	children := kube.NewChildren(written, mgr.GetAPIReader(), data.store)
 	quota := kube.NewEffectQuota(o.ThreadEffects, o.NamespaceEffects)
-	if err := quota.Follow(ctx, mgr.GetCache()); err != nil {
+	if err := quota.Watch(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
-	quotas, err := o.followQuotas(ctx, mgr, data)
+	quotas, err := o.watchQuotas(ctx, mgr, data)
 	if err != nil {
 		return nil, err
 	}

@@ -31,14 +31,14 @@ func (o *Options) fileQuota() (q store.FileQuota, err error) {
 	return q, nil
 }
 
-// followQuotas holds namespaces to their quotas (K8S-11): what ThreadQuotas say, and else the flag.
-func (o *Options) followQuotas(ctx context.Context, mgr ctrl.Manager, data *data) (*kube.Quotas, error) {
+// watchQuotas holds namespaces to their quotas (K8S-11): what ThreadQuotas say, and else the flag.
+func (o *Options) watchQuotas(ctx context.Context, mgr ctrl.Manager, data *data) (*kube.Quotas, error) {
 	defaults, err := kube.ParseQuotas(o.NamespaceQuota)
 	if err != nil {
 		return nil, err
 	}
 	quotas := kube.NewQuotas(defaults)
-	if err := quotas.Follow(ctx, mgr.GetCache()); err != nil {
+	if err := quotas.Watch(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
 	data.store.LimitNamespaces(quotas.Limits)

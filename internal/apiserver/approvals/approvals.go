@@ -83,16 +83,16 @@ func (h *Handler) Decide(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	h.tellDecision(c.Row, a)
+	h.recordDecision(c.Row, a)
 	out := approvalOf(a)
 	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindApproval)
 	return c.WriteJSON(http.StatusOK, out)
 }
 
-// tellDecision records an Event on the Thread that says who decided what, for people who watch the cluster rather
+// recordDecision records an Event on the Thread that says who decided what, for people who watch the cluster rather
 // than the conversation. The log of the thread keeps the decision for good, with its reason. The content of the call
 // stays in the log.
-func (h *Handler) tellDecision(t *store.Thread, a *approval.Call) {
+func (h *Handler) recordDecision(t *store.Thread, a *approval.Call) {
 	if h.Recorder == nil || a.Decision == nil || a.RunID == "" { // a RunID of "" means that it was decided before
 		return
 	}

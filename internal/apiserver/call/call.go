@@ -59,7 +59,7 @@ func (c *Call) Clean(body []byte) []byte { return c.Secrets.JSON(c.Namespace, bo
 // CleanItem removes the secrets of an item's own namespace. An answer over all namespaces needs it for each item: with the secrets
 // of other namespaces removed too, it would confirm guesses at them.
 func (c *Call) CleanItem(namespace string, item any) error {
-	if !c.Secrets.Holds(namespace) {
+	if !c.Secrets.HasSecrets(namespace) {
 		return nil
 	}
 	body, err := json.Marshal(item)

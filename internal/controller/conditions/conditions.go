@@ -67,8 +67,8 @@ func Ready(list []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Type: skeinv1.ConditionReady, Status: metav1.ConditionUnknown}
 }
 
-// TellInvalid records an Event when an object has become InvalidSpec. recorder may be nil.
-func TellInvalid(recorder events.EventRecorder, o runtime.Object, before, after []metav1.Condition) {
+// RecordInvalid records an Event when an object has become InvalidSpec. recorder may be nil.
+func RecordInvalid(recorder events.EventRecorder, o runtime.Object, before, after []metav1.Condition) {
 	was, is := Ready(before), Ready(after)
 	if recorder != nil && is.Reason == skeinv1.ReasonInvalidSpec && was.Reason != is.Reason {
 		recorder.Eventf(o, nil, corev1.EventTypeWarning, is.Reason, "Check", "%s", is.Message)

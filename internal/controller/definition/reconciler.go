@@ -76,7 +76,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		result.RequeueAfter = retryAfter // a failure of Skein, not a mistake of the user: no watched object heals it
 	}
 	before := obj.DeepCopyObject().(P)
-	r.settle(ctx, obj, mistake)
+	r.computeStatus(ctx, obj, mistake)
 	if cmp.Equal(*r.status(before), *r.status(obj)) {
 		return result, nil
 	}
@@ -87,12 +87,12 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		// The object was deleted meanwhile, so there is nothing to report.
 		return ctrl.Result{}, ignoreGone(err)
 	}
-	r.tell(before, obj)
+	r.recordEvent(before, obj)
 	return result, nil
 }
 
-// settle computes the whole status.
-func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *definition.NotReadyError) {
+// computeStatus computes the whole status.
+func (r *reconciler[T, P]) computeStatus(ctx context.Context, obj P, mistake *definition.NotReadyError) {
 	status := r.status(obj)
 	status.ObservedGeneration = obj.GetGeneration()
 	w := conditions.Writer{List: &status.Conditions, Generation: obj.GetGeneration(), Now: r.clock.Now()}
@@ -106,8 +106,8 @@ func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *definitio
 	w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, mistake.Reason, mistake.Message)
 }
 
-// tell records an Event when the Ready condition changed.
-func (r *reconciler[T, P]) tell(before, after P) {
+// recordEvent records an Event when the Ready condition changed.
+func (r *reconciler[T, P]) recordEvent(before, after P) {
 	was, is := conditions.Ready(r.status(before).Conditions), conditions.Ready(r.status(after).Conditions)
 	switch {
 	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):

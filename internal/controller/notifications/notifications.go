@@ -103,8 +103,8 @@ func (s *Source) Begin(req reconcile.Request) {
 	delete(s.pending, req)
 }
 
-// Hold drops notifications for a request until its next reconcile, which the caller has already scheduled.
-func (s *Source) Hold(req reconcile.Request) {
+// Suppress drops notifications for a request until its next reconcile, which the caller has already scheduled.
+func (s *Source) Suppress(req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[req] = struct{}{}

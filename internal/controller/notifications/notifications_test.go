@@ -58,7 +58,7 @@ func TestSource(t *testing.T) {
 	notify("t", store.ChangedThread)
 	g.Expect(drain()).To(Equal(1))
 	s.Begin(a)
-	s.Hold(a)
+	s.Suppress(a)
 	notify("t", store.ChangedThread)
 	g.Expect(drain()).To(Equal(0), "held")
 	s.Begin(a)

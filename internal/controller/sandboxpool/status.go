@@ -29,7 +29,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	before := s.object.DeepCopy()
 	s.compute(r.ProcessMode, failed)
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
-		r.statusLimit.Settled(s.req)
+		r.statusLimit.Done(s.req)
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
 	wait, write := r.statusLimit.Decide(s.req, gather(before.Status.Conditions, s.object.Status.Conditions), s.at)
@@ -43,8 +43,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.statusLimit.Settled(s.req)
-	r.tell(before, s.object)
+	r.statusLimit.Done(s.req)
+	r.recordEvent(before, s.object)
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }
 
@@ -105,8 +105,8 @@ func troubled(c metav1.Condition) bool {
 	return false
 }
 
-// tell records an Event when the pool's state changed.
-func (r *Reconciler) tell(before, after *skeinv1.SandboxPool) {
+// recordEvent records an Event when the pool's state changed.
+func (r *Reconciler) recordEvent(before, after *skeinv1.SandboxPool) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
 	case troubled(is) && was.Reason != is.Reason:

@@ -63,7 +63,7 @@ func (r *Reconciler) byHand(ctx context.Context, d *schedule) (bool, error) {
 func (r *Reconciler) tellRefused(d *schedule, annotation string, answers []*answer) {
 	for _, a := range answers {
 		if a.Refused != "" {
-			r.tell(d.object, skeinv1.ReasonInvalidRequest, fmt.Sprintf("annotation %s: %s", annotation, a.Refused))
+			r.warn(d.object, skeinv1.ReasonInvalidRequest, fmt.Sprintf("annotation %s: %s", annotation, a.Refused))
 		}
 	}
 }

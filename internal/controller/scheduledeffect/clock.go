@@ -26,12 +26,12 @@ const (
 func (r *Reconciler) ClockSource() source.Source {
 	return source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		r.queue.use(q)
-		go r.followClock(ctx, q)
+		go r.watchClock(ctx, q)
 		return nil
 	})
 }
 
-func (r *Reconciler) followClock(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+func (r *Reconciler) watchClock(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	ticker := time.NewTicker(lookAtClock)
 	defer ticker.Stop()
 	since := time.Now()

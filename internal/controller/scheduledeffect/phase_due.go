@@ -76,7 +76,7 @@ func (r *Reconciler) write(ctx context.Context, b *batch) error {
 		d.active = append([]store.Firing{*f}, d.active...)
 		d.recent = append([]store.Firing{*f}, d.recent...)
 	}
-	r.tellSkips(b)
+	r.recordSkips(b)
 	if len(record.Firings) > 0 {
 		r.Engine.WakeEffects()
 	}

@@ -56,15 +56,15 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	f := &all[0]
 	s.firing, s.due = f, time.UnixMicro(f.Due)
 	if f.Status == store.FiringPending {
-		return true, r.follow(ctx, s)
+		return true, r.trackFiring(ctx, s)
 	}
 	s.next = ttl(s.object)
 	return true, nil
 }
 
-// follow makes the end of the handler cause a reconcile. It reads the firing again, because the handler may have
+// trackFiring makes the end of the handler cause a reconcile. It reads the firing again, because the handler may have
 // ended before notifications were tracked.
-func (r *Reconciler) follow(ctx context.Context, s *scope) error {
+func (r *Reconciler) trackFiring(ctx context.Context, s *scope) error {
 	r.notifications.Track(s.firing.EffectID, s.req)
 	f, err := r.Store.Firing(ctx, s.firing.Key())
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 		lateness.Observe(r.Clock.Since(s.due).Seconds())
 	}
 	s.firing = &f
-	return true, r.follow(ctx, s)
+	return true, r.trackFiring(ctx, s)
 }
 
 // notItsArgs is the problem of an effect that names arguments of another one.

@@ -25,8 +25,8 @@ const (
 
 var schedulePhases = []string{phaseActive, phaseSuspended, phasePaused, phaseFinished}
 
-// tell records a warning Event.
-func (r *Reconciler) tell(o *skeinv1.ScheduledEffect, reason, message string) {
+// warn records a warning Event.
+func (r *Reconciler) warn(o *skeinv1.ScheduledEffect, reason, message string) {
 	if r.Recorder != nil {
 		r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, reason, "Fire", "%s", message)
 	}

@@ -37,7 +37,7 @@ func (b *batch) note(k store.EffectSkip) {
 	b.now.Skipped += k.Count
 	for i := range slices.Backward(b.skipped) {
 		if r := &b.skipped[i]; r.ThreadID == k.ThreadID {
-			if follows(&r.EffectSkip, &k) && !b.firedAfter(b.record.Firings, &r.EffectSkip) {
+			if joins(&r.EffectSkip, &k) && !b.firedAfter(b.record.Firings, &r.EffectSkip) {
 				r.Until, r.Count, r.added = k.Until, r.Count+k.Count, r.added+k.Count
 				return
 			}
@@ -45,7 +45,7 @@ func (b *batch) note(k store.EffectSkip) {
 			return
 		}
 	}
-	if r := b.newestSkip(k.ThreadID); r != nil && follows(r, &k) && !b.firedAfter(b.record.Firings, r) && !b.firedAfter(b.recent, r) && !b.unclear(r) {
+	if r := b.newestSkip(k.ThreadID); r != nil && joins(r, &k) && !b.firedAfter(b.record.Firings, r) && !b.firedAfter(b.recent, r) && !b.unclear(r) {
 		longer := *r
 		longer.Until, longer.Count = k.Until, r.Count+k.Count
 		b.skipped = append(b.skipped, skipRecord{EffectSkip: longer, continues: true, added: k.Count})
@@ -64,9 +64,9 @@ func (b *batch) newestSkip(threadID string) (newest *store.EffectSkip) {
 	return newest
 }
 
-// follows reports whether due times may go on a record: they come later, for the same reason, and nobody asked for them by hand. Each
+// joins reports whether due times may go on a record: they come later, for the same reason, and nobody asked for them by hand. Each
 // request by hand has a record of its own. Its time is never a whole second.
-func follows(r, k *store.EffectSkip) bool {
+func joins(r, k *store.EffectSkip) bool {
 	byHand := r.Due%time.Second.Microseconds() != 0 || k.Due%time.Second.Microseconds() != 0
 	return r.Reason == k.Reason && r.Detail == k.Detail && k.Due > r.Until && !byHand
 }
@@ -103,14 +103,14 @@ func (b *batch) unclear(r *store.EffectSkip) bool {
 	return n >= recentFirings && b.recent[n-1].Due > r.Until
 }
 
-// tellSkips counts what did not fire, and tells of each new record.
-func (r *Reconciler) tellSkips(b *batch) {
+// recordSkips counts what did not fire, and tells of each new record.
+func (r *Reconciler) recordSkips(b *batch) {
 	d := b.schedule
 	for i := range b.skipped {
 		k := &b.skipped[i]
 		skipped.WithLabelValues(d.object.Namespace, k.Reason).Add(float64(k.added))
 		if !k.continues {
-			r.tell(d.object, k.Reason, describe(k.EffectSkip))
+			r.warn(d.object, k.Reason, describe(k.EffectSkip))
 		}
 		d.skips = slices.DeleteFunc(d.skips, func(old store.EffectSkip) bool {
 			return old.Due == k.Due && old.ThreadID == k.ThreadID && old.Reason == k.Reason

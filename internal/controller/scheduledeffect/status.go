@@ -26,13 +26,13 @@ const underWayFor = 10 * time.Second
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	if failed == nil && s.onlyWaits() {
-		r.statusLimit.Settled(s.req)
+		r.statusLimit.Done(s.req)
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
 	before := s.object.DeepCopy()
 	s.compute(failed)
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
-		r.statusLimit.Settled(s.req)
+		r.statusLimit.Done(s.req)
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
 	var gather time.Duration
@@ -56,8 +56,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.statusLimit.Settled(s.req)
-	conditions.TellInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
+	r.statusLimit.Done(s.req)
+	conditions.RecordInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	if s.again {
 		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil
 	}

@@ -60,8 +60,8 @@ func (p *Limiter) Decide(req ctrl.Request, gather time.Duration, at time.Time) (
 	return Wait{}, true
 }
 
-// Settled records that no change waits any more.
-func (p *Limiter) Settled(req ctrl.Request) {
+// Done records that no change waits any more.
+func (p *Limiter) Done(req ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o := p.objects[req]; o != nil {

@@ -26,7 +26,7 @@ func TestPacer(t *testing.T) {
 	g.Expect(wait.After).To(Equal(time.Second), "one that is more urgent comes first")
 	_, write = p.Decide(req, 0, at)
 	g.Expect(write).To(BeTrue())
-	p.Settled(req)
+	p.Done(req)
 	_, write = p.Decide(req, 0, at)
 	g.Expect(write).To(BeTrue(), "the burst")
 	wait, write = p.Decide(req, 0, at)
@@ -44,7 +44,7 @@ func TestPacerForgetsWhatRests(t *testing.T) {
 		req := ctrl.Request{NamespacedName: client.ObjectKey{Name: fmt.Sprint(i)}}
 		_, write := p.Decide(req, 0, at)
 		g.Expect(write).To(BeTrue())
-		p.Settled(req)
+		p.Done(req)
 		at = at.Add(time.Second)
 	}
 	g.Expect(len(p.objects)).To(BeNumerically("<=", sweepAt+1))

@@ -128,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.decoded,    // do not act on a spec that could not be decoded
 		r.findParent, // a Subagent needs its parent Thread,
 		r.own,        // and is deleted with it
-		r.tellLost,   // tell the parent of a child that was refused
+		r.reportLost, // tell the parent of a child that was refused
 		r.makeChild,  // create the child Thread, once
 		r.endChild,   // terminate it with its parent
 		r.observe,    // read how far it has come
@@ -145,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	if err == nil && failed == nil && result.RequeueAfter == 0 && s.refused != "" {
-		failed = r.tellLost(ctx, s) // the refusal is on record now, so that the child is not created any more
+		failed = r.reportLost(ctx, s) // the refusal is on record now, so that the child is not created any more
 	}
 	if err == nil && failed == nil && result.RequeueAfter == 0 {
 		var expiry ctrl.Result

@@ -14,9 +14,9 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// tellLost tells the parent of a child that was refused, so that its call ends with an error. The status is the record of
+// reportLost tells the parent of a child that was refused, so that its call ends with an error. The status is the record of
 // the refusal: it is written before the parent is told, and after a crash the parent is told again, which changes nothing.
-func (r *Reconciler) tellLost(ctx context.Context, s *scope) error {
+func (r *Reconciler) reportLost(ctx context.Context, s *scope) error {
 	c := meta.FindStatusCondition(s.object.Status.Conditions, skeinv1.ConditionTerminated)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != skeinv1.ReasonChildRefused || made(s.object) {
 		return nil // a child Thread that was refused tells the parent itself

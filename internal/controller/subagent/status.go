@@ -32,7 +32,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		later.RequeueAfter = showProgressAfter
 	}
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
-		r.statusLimit.Settled(s.req)
+		r.statusLimit.Done(s.req)
 		return later, nil
 	}
 	var gather time.Duration
@@ -47,7 +47,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	wait, write := r.statusLimit.Decide(s.req, gather, at)
 	if !write {
 		if wait.Hold {
-			r.notifications.Hold(s.req)
+			r.notifications.Suppress(s.req)
 		}
 		return ctrl.Result{RequeueAfter: wait.After}, nil
 	}
@@ -57,8 +57,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.statusLimit.Settled(s.req)
-	conditions.TellInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
+	r.statusLimit.Done(s.req)
+	conditions.RecordInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	return later, nil
 }
 

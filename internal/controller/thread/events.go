@@ -14,10 +14,10 @@ import (
 // maxEventNote bounds the note of an Event. The API server accepts 1,024 bytes.
 const maxEventNote = 1000
 
-// tell records Events for changes in a thread's life. Of runs it reports only failed ones, and of those only the
+// recordEvents records Events for changes in a thread's life. Of runs it reports only failed ones, and of those only the
 // newest when a status is written: an Event is a write to the API server, and a busy thread would flood it. That a child
 // ended with its result is no news either, because each delegation ends so.
-func (r *Reconciler) tell(before, after *skeinv1.Thread) {
+func (r *Reconciler) recordEvents(before, after *skeinv1.Thread) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
 	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):
@@ -25,7 +25,7 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "the thread can be served now")
 	}
-	r.tellRun(before.Status.LastRun, after)
+	r.recordFailedRun(before.Status.LastRun, after)
 	if was, is := before.Status.Agent, after.Status.Agent; was != is && was != "" && is != "" {
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonHandedOver, "HandOver", "the conversation passed from Agent %s to Agent %s", was, is)
 	}
@@ -44,8 +44,8 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	}
 }
 
-// tellRun records an Event when the last run of a thread has failed.
-func (r *Reconciler) tellRun(before *skeinv1.RunStatus, after *skeinv1.Thread) {
+// recordFailedRun records an Event when the last run of a thread has failed.
+func (r *Reconciler) recordFailedRun(before *skeinv1.RunStatus, after *skeinv1.Thread) {
 	run := after.Status.LastRun
 	if run == nil || run.Outcome != skeinv1.RunFailed || before != nil && before.ID == run.ID && before.Outcome == run.Outcome {
 		return

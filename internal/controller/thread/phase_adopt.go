@@ -14,10 +14,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// hold makes sure that the stored thread belongs to the object: it does already, or it is retained and the object
+// ensureOwned makes sure that the stored thread belongs to the object: it does already, or it is retained and the object
 // adopts it (THR-09). A thread of another object is not examined, so that its existence in another namespace stays
 // hidden.
-func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (held bool, err error) {
+func (r *Reconciler) ensureOwned(ctx context.Context, s *scope, row *store.Thread) (held bool, err error) {
 	o := s.object
 	switch {
 	case row.HeldBy(string(o.UID)):

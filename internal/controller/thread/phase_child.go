@@ -137,7 +137,7 @@ func (r *Reconciler) refuse(ctx context.Context, s *scope) error {
 	if err := r.Threads.Store().ReleaseChild(ctx, n.ParentID, n.Reference); err != nil {
 		return fmt.Errorf("give up the place of the child: %w", err)
 	}
-	return r.tellParent(ctx, n.ParentID, thread.ChildLostOps(&n.Thread, kube.ChildFailed, "the child thread could not be created: "+cmp.Or(s.why, s.problem.message), thread.FirstReplies(n.Child)))
+	return r.applyToParent(ctx, n.ParentID, thread.ChildLostOps(&n.Thread, kube.ChildFailed, "the child thread could not be created: "+cmp.Or(s.why, s.problem.message), thread.FirstReplies(n.Child)))
 }
 
 // wasRefused reports whether the status has on record that the thread cannot be created.
@@ -145,8 +145,8 @@ func wasRefused(o *skeinv1.Thread) bool {
 	return conditions.Ready(o.Status.Conditions).Reason == skeinv1.ReasonChildRefused
 }
 
-// tellLost answers a parent that waits for this child, because the child will not return a result any more.
-func (r *Reconciler) tellLost(ctx context.Context, row *store.Thread) error {
+// reportLost answers a parent that waits for this child, because the child will not return a result any more.
+func (r *Reconciler) reportLost(ctx context.Context, row *store.Thread) error {
 	if row.ParentID == "" || row.Child == nil || row.TerminatedAt != 0 {
 		return nil // the parent knows already
 	}
@@ -155,11 +155,11 @@ func (r *Reconciler) tellLost(ctx context.Context, row *store.Thread) error {
 	if err != nil {
 		return fmt.Errorf("find the calls of the parent that wait: %w", err)
 	}
-	return r.tellParent(ctx, row.ParentID, thread.ChildLostOps(row, kube.ChildTerminated, "the child thread was deleted before it returned a result", calls))
+	return r.applyToParent(ctx, row.ParentID, thread.ChildLostOps(row, kube.ChildTerminated, "the child thread was deleted before it returned a result", calls))
 }
 
-// tellParent applies ops to a parent. A parent that is gone needs to know nothing.
-func (r *Reconciler) tellParent(ctx context.Context, parentID string, ops []store.Op) error {
+// applyToParent applies ops to a parent. A parent that is gone needs to know nothing.
+func (r *Reconciler) applyToParent(ctx context.Context, parentID string, ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}

@@ -59,7 +59,7 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wai
 	if !retains(s.object) {
 		abort()
 	}
-	if err := r.tellLost(ctx, row); err != nil {
+	if err := r.reportLost(ctx, row); err != nil {
 		return false, err
 	}
 	if retains(s.object) {

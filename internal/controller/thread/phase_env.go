@@ -47,9 +47,9 @@ func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
 	}
 	spec, err := r.Env.ThreadEnv(ctx, s.object)
 	if err != nil {
-		return false, settle(s, envProblem(err))
+		return false, recordProblem(s, envProblem(err))
 	}
-	if err := r.Threads.FollowEnv(ctx, s.row, spec); err != nil {
+	if err := r.Threads.ApplySpecEnv(ctx, s.row, spec); err != nil {
 		return false, fmt.Errorf("bring the variables up with the spec: %w", err)
 	}
 	return false, nil

@@ -23,8 +23,8 @@ func fileQuota(spec *skeinv1.ThreadSpec) (bytes, files *int64) {
 	return bytes, q.Files
 }
 
-// followQuota updates the stored limits to the spec.
-func (r *Reconciler) followQuota(ctx context.Context, s *scope) error {
+// updateQuota updates the stored limits to the spec.
+func (r *Reconciler) updateQuota(ctx context.Context, s *scope) error {
 	bytes, files := fileQuota(&s.object.Spec)
 	u, err := r.Threads.Store().FileUsage(ctx, s.row.ID)
 	if err != nil {

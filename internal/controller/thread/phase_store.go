@@ -77,13 +77,13 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	}
 	switch {
 	case err == nil:
-		if held, err := r.hold(ctx, s, row); err != nil || !held {
+		if held, err := r.ensureOwned(ctx, s, row); err != nil || !held {
 			return false, err
 		}
 		if s.parent, err = r.parentName(ctx, s); err != nil {
 			return false, err
 		}
-		return false, r.follow(ctx, s)
+		return false, r.updateRow(ctx, s)
 	case !errors.Is(err, store.ErrNotFound):
 		return false, err
 	}
@@ -105,13 +105,13 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, settle(s, err)
+		return false, recordProblem(s, err)
 	}
 	if n.NamespaceUID, err = objects.NamespaceUID(ctx, r.Live, n.Namespace); err != nil {
-		return false, settle(s, fmt.Errorf("read namespace %s: %w", n.Namespace, err))
+		return false, recordProblem(s, fmt.Errorf("read namespace %s: %w", n.Namespace, err))
 	}
 	if err := r.firstEnv(ctx, s, n); err != nil {
-		return false, settle(s, err)
+		return false, recordProblem(s, err)
 	}
 	n.Told = r.Engine.ThreadCreated(ctx, n.Namespace, n.Agent)
 	if s.object.Spec.ForkFrom != nil {
@@ -135,7 +135,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, settle(s, fmt.Errorf("store the thread: %w", err))
+		return false, recordProblem(s, fmt.Errorf("store the thread: %w", err))
 	}
 	s.row = row
 	if s.parent, err = r.parentName(ctx, s); err != nil {
@@ -194,12 +194,12 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 	return n, r.describeChild(ctx, o.Namespace, owner, n)
 }
 
-// follow updates the row to a spec that has changed since the last reconcile. phase_handoff.go handles its agent.
-func (r *Reconciler) follow(ctx context.Context, s *scope) error {
+// updateRow updates the row to a spec that has changed since the last reconcile. phase_handoff.go handles its agent.
+func (r *Reconciler) updateRow(ctx context.Context, s *scope) error {
 	if s.followed() {
 		return nil
 	}
-	if err := r.followQuota(ctx, s); err != nil {
+	if err := r.updateQuota(ctx, s); err != nil {
 		return err
 	}
 	var u store.UpdateThread
@@ -230,8 +230,8 @@ func (r *Reconciler) reload(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// settle turns a problem into the state of the thread and returns other errors.
-func settle(s *scope, err error) error {
+// recordProblem turns a problem into the state of the thread and returns other errors.
+func recordProblem(s *scope, err error) error {
 	var p *problem
 	if errors.As(err, &p) {
 		s.problem = p

@@ -57,13 +57,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	u := classify(&before.Status, &s.object.Status)
 	if u == none {
-		r.statusLimit.Settled(s.req)
+		r.statusLimit.Done(s.req)
 		return ctrl.Result{RequeueAfter: stale}, nil
 	}
 	wait, write := r.statusLimit.Decide(s.req, gather(u, run, at), at)
 	if !write {
 		if wait.Hold {
-			r.notifications.Hold(s.req)
+			r.notifications.Suppress(s.req)
 		}
 		return ctrl.Result{RequeueAfter: wait.After}, nil
 	}
@@ -73,9 +73,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.statusLimit.Settled(s.req)
+	r.statusLimit.Done(s.req)
 	written.Inc()
-	r.tell(before, s.object)
+	r.recordEvents(before, s.object)
 	return ctrl.Result{RequeueAfter: stale}, nil
 }
 

@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	conditions.TellInvalid(r.Recorder, &q, before.Status.Conditions, q.Status.Conditions)
+	conditions.RecordInvalid(r.Recorder, &q, before.Status.Conditions, q.Status.Conditions)
 	return again, nil
 }
 

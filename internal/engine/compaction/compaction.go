@@ -325,7 +325,7 @@ func (k *attempt) requestOf(ctx context.Context, before *store.Message, cut tran
 	if err != nil {
 		return model.Request{}, err
 	}
-	text := transcript.Told(read[1:], most)
+	text := transcript.AsText(read[1:], most)
 	if before != nil {
 		text = "The summary so far:\n\n" + transcript.ContentOf(before) + "\n\nWhat was said and done since:\n\n" + text
 	}

@@ -179,12 +179,12 @@ func (g *Gate) HandOver(ctx context.Context, runs []store.RunRef) error {
 	return g.wrote(g.Store.HandOver(ctx, runs))
 }
 
-// Settle implements store.Store.
-func (g *Gate) Settle(ctx context.Context, run store.RunRef) error {
+// FinishPostRun implements store.Store.
+func (g *Gate) FinishPostRun(ctx context.Context, run store.RunRef) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	return g.wrote(g.Store.Settle(ctx, run))
+	return g.wrote(g.Store.FinishPostRun(ctx, run))
 }
 
 // Inbox implements store.Store. It fails once the gate is closed, because a process that has crashed reads nothing either.

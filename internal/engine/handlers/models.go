@@ -222,7 +222,7 @@ func (m *ModelCalls) serve(ctx context.Context, call *modelCall, client model.Cl
 	} else {
 		call.answer = answerOf(res, named)
 	}
-	call.tell()
+	call.wake()
 }
 
 // stream asks a model. A panic is the failure of this call: nothing else on its goroutine would recover it, and the manager would end.
@@ -307,11 +307,11 @@ func (c *modelCall) emit(d model.Delta) {
 	}
 	c.text.WriteString(d.Text)
 	c.reasoning.WriteString(d.Reasoning)
-	c.tell()
+	c.wake()
 }
 
-// tell wakes the code that waits for the answer. The caller holds mu.
-func (c *modelCall) tell() {
+// wake wakes the code that waits for the answer. The caller holds mu.
+func (c *modelCall) wake() {
 	select {
 	case <-c.changed:
 	default:

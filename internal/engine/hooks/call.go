@@ -163,7 +163,7 @@ func hookItem(key string, call store.HookCall) store.InboxItem {
 }
 
 // tell calls the hook that an inbox item names, of the agent as it is now. It does nothing when the agent no longer
-// has that hook, or when the message is gone. failed is an entry for the log. err is an *untoldError, or says that
+// has that hook, or when the message is gone. failed is an entry for the log. err is a *notCalledError, or says that
 // ctx ended or the store failed.
 func (c *Caller) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
 	var call store.HookCall
@@ -196,7 +196,7 @@ func (c *Caller) tell(ctx context.Context, cause string, payload json.RawMessage
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case codeexec.NothingRan(err):
-		return nil, &untoldError{codeexec.Explain(err)}
+		return nil, &notCalledError{codeexec.Explain(err)}
 	}
 	return c.failedHook(h, about, codeexec.Explain(err)), nil
 }

@@ -24,10 +24,10 @@ const (
 	RetryWait = 5 * time.Second
 )
 
-// untoldError reports that no code of a hook has run, because there was no sandbox to run it in.
-type untoldError struct{ text string }
+// notCalledError reports that no code of a hook has run, because there was no sandbox to run it in.
+type notCalledError struct{ text string }
 
-func (e *untoldError) Error() string { return e.text }
+func (e *notCalledError) Error() string { return e.text }
 
 // AreHeld reports whether all pending hooks are held and the first one is not due yet.
 func (s *Service) AreHeld(hooks []store.InboxItem) bool {
@@ -54,13 +54,13 @@ func (c *Caller) hold(hooks []store.InboxItem, why string) (ops []store.Op, left
 			ops = append(ops, &store.Dequeue{Seqs: []int64{item.Seq}})
 			text = fmt.Sprintf("gave up after %d tries: %s", item.Tries, why)
 		}
-		ops = append(ops, c.service.untold(c.x.Agent, c.x.Host.Thread, c.x.Host.RunID, item, text)...)
+		ops = append(ops, c.service.notCalled(c.x.Agent, c.x.Host.Thread, c.x.Host.RunID, item, text)...)
 	}
 	return append(ops, c.service.keepHeld(left)...), left
 }
 
-// untold returns the log entry which says that a hook was given up without being called.
-func (s *Service) untold(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
+// notCalled returns the log entry which says that a hook was given up without being called.
+func (s *Service) notCalled(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
 		return nil

@@ -67,10 +67,10 @@ func Split(items []store.InboxItem) (hooks, rest []store.InboxItem) {
 	return hooks, rest
 }
 
-// TellAtRest calls pending hooks of a thread that has no run under way. The caller holds the lease of the thread.
+// CallAtRest calls pending hooks of a thread that has no run under way. The caller holds the lease of the thread.
 // Each item leaves the inbox once its hook was called. Without a sandbox the items are held. whenDirty has
 // its argument called when the inbox of the thread may have changed.
-func (s *Service) TellAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, whenDirty func(do func()) (over func()), items []store.InboxItem) error {
+func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, whenDirty func(do func()) (over func()), items []store.InboxItem) error {
 	if items[0].HeldUntil > s.Now() {
 		return s.holdBehind(ctx, t, fence, items)
 	}
@@ -103,8 +103,8 @@ func (s *Service) TellAtRest(ctx context.Context, t *store.Thread, fence *store.
 				}
 			}
 			failed, err := s.of(x).tell(ctx, fmt.Sprint(item.Seq), item.Payload)
-			if untold := (*untoldError)(nil); errors.As(err, &untold) {
-				held, _ := s.of(x).hold(items[i:], untold.text)
+			if notCalled := (*notCalledError)(nil); errors.As(err, &notCalled) {
+				held, _ := s.of(x).hold(items[i:], notCalled.text)
 				return s.holdAtRest(ctx, t, fence, held)
 			}
 			if err != nil {

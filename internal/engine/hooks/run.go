@@ -128,7 +128,7 @@ func (h *Run) BeforeResult(ctx context.Context, call store.ToolCall, m *store.Me
 // AfterCreate queues after_create_message for a message that the next transaction stores.
 func (h *Run) AfterCreate(ctx context.Context, m *store.Message) {
 	if h.Hook(skeinv1.HookAfterCreateMessage) != nil {
-		h.tellWith(ctx, m.ID, store.HookCall{Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID})
+		h.queueCall(ctx, m.ID, store.HookCall{Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID})
 	}
 }
 
@@ -140,11 +140,11 @@ func (h *Run) AfterResult(ctx context.Context, call store.ToolCall, m *store.Mes
 		name = skeinv1.HookAfterToolCallFailure
 	}
 	if h.Hook(name) != nil {
-		h.tellWith(ctx, m.ID, store.HookCall{Hook: string(name), MessageID: m.ID, Call: &call})
+		h.queueCall(ctx, m.ID, store.HookCall{Hook: string(name), MessageID: m.ID, Call: &call})
 	}
 }
 
-func (h *Run) tellWith(ctx context.Context, key string, call store.HookCall) {
+func (h *Run) queueCall(ctx context.Context, key string, call store.HookCall) {
 	h.with = append(h.with, h.service.Queue(h.Causation(ctx), h.run.Side(), h.run.RunID(), key, call)...)
 }
 
@@ -188,10 +188,10 @@ func (h *Run) TakeDue(items []store.InboxItem) []store.InboxItem {
 	return rest
 }
 
-// Tell calls the hooks that are due. They leave the inbox with the next transaction of the run. After a crash before
+// CallDue calls the hooks that are due. They leave the inbox with the next transaction of the run. After a crash before
 // that, they are called again under the same ids. Hooks without a sandbox are held in the inbox.
-func (h *Run) Tell(ctx context.Context) error {
-	for h.CanTell() {
+func (h *Run) CallDue(ctx context.Context) error {
+	for h.CanCall() {
 		item := h.due[0]
 		if h.run.Agent().HasHooks() {
 			x, err := h.run.Execution(ctx)
@@ -204,12 +204,12 @@ func (h *Run) Tell(ctx context.Context) error {
 				cause = item.Key
 			}
 			failed, err := h.service.of(x).tell(ctx, cause, item.Payload)
-			if untold := (*untoldError)(nil); errors.As(err, &untold) {
+			if notCalled := (*notCalledError)(nil); errors.As(err, &notCalled) {
 				if h.run.Life().Err() != nil {
 					return context.Cause(h.run.Life()) // the isolate ended with the run, which does not count as a try
 				}
 				var ops []store.Op
-				ops, h.due = h.service.of(x).hold(h.due, untold.text)
+				ops, h.due = h.service.of(x).hold(h.due, notCalled.text)
 				h.with = append(h.with, ops...)
 				continue
 			}
@@ -255,12 +255,12 @@ func (h *Run) DropCut() {
 	}
 }
 
-// tellReached calls hooks after the end of the run, once reach has opened an isolate.
-func (h *Run) tellReached(ctx context.Context, reach func(context.Context) error) error {
+// callReached calls hooks after the end of the run, once reach has opened an isolate.
+func (h *Run) callReached(ctx context.Context, reach func(context.Context) error) error {
 	if err := reach(ctx); err != nil {
 		return err
 	}
-	return h.Tell(ctx)
+	return h.CallDue(ctx)
 }
 
 // Announce calls after_system_message before the first model call that uses the system prompt. told reports whether
@@ -299,21 +299,21 @@ func (h *Run) Announce(ctx context.Context) (told bool, err error) {
 // recordTimeout bounds the write that records which hooks were not called.
 const recordTimeout = 5 * time.Second
 
-// TellLast calls the hooks for the final messages of a thread that ends with them. The inbox of that thread takes no
+// CallFinal calls the hooks for the final messages of a thread that ends with them. The inbox of that thread takes no
 // more items, so these hooks run at most once, including those that were held. reach
 // opens an isolate for them.
-func (h *Run) TellLast(ctx context.Context, reach func(context.Context) error) {
+func (h *Run) CallFinal(ctx context.Context, reach func(context.Context) error) {
 	why := codeexec.ErrNoSandbox.Error()
-	err := h.tellReached(ctx, reach)
+	err := h.callReached(ctx, reach)
 	if len(h.due) > 0 && h.run.Life().Err() != nil && ctx.Err() == nil {
-		err = h.tellReached(ctx, reach) // the termination ended the run's own isolate, and there is time to open another
+		err = h.callReached(ctx, reach) // the termination ended the run's own isolate, and there is time to open another
 	}
 	if err != nil {
 		why = codeexec.Explain(err)
 		h.log.Info("hooks for the final messages of a terminated thread were not called", "run", h.run.RunID(), "error", err.Error())
 	}
 	for _, item := range h.due {
-		h.with = append(h.with, h.service.untold(h.run.Agent(), h.run.Thread(), h.run.RunID(), item, why+"; the thread is terminated")...)
+		h.with = append(h.with, h.service.notCalled(h.run.Agent(), h.run.Thread(), h.run.RunID(), item, why+"; the thread is terminated")...)
 	}
 	var failed []store.Op
 	for _, op := range h.with {
@@ -345,9 +345,9 @@ func (h *Run) LeavesOverdue() bool {
 	return false
 }
 
-// CanTell reports whether any pending hook can be called now. The run does not wait for a sandbox for hooks that were
+// CanCall reports whether any pending hook can be called now. The run does not wait for a sandbox for hooks that were
 // held.
-func (h *Run) CanTell() bool {
+func (h *Run) CanCall() bool {
 	due := h.due
 	return len(due) > 0 && (due[0].HeldUntil == 0 || !h.run.Agent().HasHooks() || opened(h.run.Opened()))
 }

@@ -29,7 +29,7 @@ func TestBacklogIsDoneOnce(t *testing.T) {
 	end := func(id string) store.RunRef {
 		t.Helper()
 		if _, _, err := st.CreateThread(t.Context(), store.Thread{ID: id, Namespace: "n", Agent: "a"},
-			&store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunUnsettled}}); err != nil {
+			&store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunPostRunPending}}); err != nil {
 			t.Fatal(err)
 		}
 		return store.RunRef{ThreadID: id, RunID: "r"}

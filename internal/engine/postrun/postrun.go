@@ -96,14 +96,14 @@ func NewWorker(o Options) *Worker {
 func (w *Worker) Mark(t *store.Thread, a *definition.Agent) json.RawMessage {
 	for _, task := range w.opts.Tasks {
 		if task.Due == nil || a == nil || task.Due(t, a) {
-			return store.RunUnsettled
+			return store.RunPostRunPending
 		}
 	}
 	return nil
 }
 
 // Marked reports whether tasks are due after a run.
-func Marked(r *store.Run) bool { return bytes.Equal(r.State, store.RunUnsettled) }
+func Marked(r *store.Run) bool { return bytes.Equal(r.State, store.RunPostRunPending) }
 
 // Add queues runs whose end is recorded. After Drain it hands them over.
 func (w *Worker) Add(runs ...store.RunRef) {
@@ -169,7 +169,7 @@ func (w *Worker) Run(ctx context.Context) {
 		group.Go(func() {
 			defer w.slots.Release(1)
 			defer w.queue.Done(run)
-			err := w.follow(ctx, run)
+			err := w.perform(ctx, run)
 			if ctx.Err() != nil {
 				w.handOver(run)
 			} else if err != nil {
@@ -206,7 +206,7 @@ func (w *Worker) takeLeft(ctx context.Context) {
 	if n <= 0 {
 		return
 	}
-	runs, err := w.store.TakeUnsettled(ctx, w.opts.Timeout+w.opts.LeaseTTL, n)
+	runs, err := w.store.ClaimPostRun(ctx, w.opts.Timeout+w.opts.LeaseTTL, n)
 	if err != nil && ctx.Err() == nil {
 		w.log.Error(err, "cannot look for runs whose tasks are not done")
 	}
@@ -231,8 +231,8 @@ func (w *Worker) mine(ctx context.Context, ref store.RunRef, run *store.Run) (bo
 	return w.store.TakeTasks(ctx, ref, w.opts.Timeout+w.opts.LeaseTTL)
 }
 
-// follow does the tasks of one run at once, and records that they are done.
-func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
+// perform does the tasks of one run at once, and records that they are done.
+func (w *Worker) perform(ctx context.Context, ref store.RunRef) error {
 	run, err := w.store.Run(ctx, ref.ThreadID, ref.RunID)
 	if err != nil || !Marked(run) {
 		return store.IgnoreGone(err) // the thread is gone, or another replica has done the tasks
@@ -265,7 +265,7 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 		return context.Cause(ctx) // the tasks may have been cut off: the next manager repeats them
 	}
 	w.fault("settle.before")
-	return w.store.Settle(ctx, ref)
+	return w.store.FinishPostRun(ctx, ref)
 }
 
 // failed reports a failed task once, in the log of the manager and in that of the thread.

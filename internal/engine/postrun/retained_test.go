@@ -47,7 +47,7 @@ func TestTasksOfRetainedThreadsWaitForAdoption(t *testing.T) {
 		t.Helper()
 		clock.Step(time.Second)
 		if _, _, err := st.CreateThread(t.Context(), store.Thread{ID: id, Namespace: "n", Agent: "a"},
-			&store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunUnsettled}}); err != nil {
+			&store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunPostRunPending}}); err != nil {
 			t.Fatal(err)
 		}
 		w.Add(store.RunRef{ThreadID: id, RunID: "r"})
@@ -80,7 +80,7 @@ func TestTasksOfRetainedThreadsWaitForAdoption(t *testing.T) {
 	goOn <- struct{}{}
 
 	clock.Step(48 * time.Hour)
-	taken, err := st.TakeUnsettled(t.Context(), time.Hour, 10)
+	taken, err := st.ClaimPostRun(t.Context(), time.Hour, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

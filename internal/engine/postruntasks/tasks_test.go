@@ -82,7 +82,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 	}
 	unsettled := func(ctx context.Context) []store.RunRef {
 		GinkgoHelper()
-		runs, err := w.Store.Unsettled(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
+		runs, err := w.Store.PostRunPending(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
 		Expect(err).NotTo(HaveOccurred())
 		return runs
 	}

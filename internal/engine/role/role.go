@@ -80,9 +80,9 @@ func (r *Role) MaxTurns() int {
 // Parallel reports whether the calls of a step may be made at once.
 func (r *Role) Parallel() bool { return r.Side().Prompt.Spec.ParallelToolCalls }
 
-// Following returns the side that has the next turn. It returns nil when the session ends with this turn: code has
+// NextSide returns the side that has the next turn. It returns nil when the session ends with this turn: code has
 // stopped it, or the other side is a person.
-func (r *Role) Following() *definition.Side {
+func (r *Role) NextSide() *definition.Side {
 	switch t := r.Checkpoint.Turn; {
 	case t.Ends:
 		return nil

@@ -194,9 +194,9 @@ func (c *Conversation) whole(begin int, runID string) func(i int) bool {
 	return func(i int) bool { return until[i] <= i && c.Messages[i].Role != store.RoleTool }
 }
 
-// Told returns messages as text for a model that sums them up. Of a text with more than most bytes it leaves out the
+// AsText returns messages as text for a model that sums them up. Of a text with more than most bytes it leaves out the
 // middle.
-func Told(messages []model.Message, most int) string {
+func AsText(messages []model.Message, most int) string {
 	var out []byte
 	for i := range messages {
 		m := &messages[i]

@@ -188,7 +188,7 @@ func TestASummaryIsReadByThoseForWhomItIs(t *testing.T) {
 }
 
 func TestTold(t *testing.T) {
-	got := Told([]model.Message{
+	got := AsText([]model.Message{
 		{Role: model.RoleUser, Name: "ada", Content: "look", Attachments: []string{"/a.png (image/png, 3 bytes)"}},
 		{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "1", Name: "read", Arguments: `{"p":1}`}}},
 		{Role: model.RoleTool, Name: "read", ToolCallID: "1", Content: strings.Repeat("ä", 100)},

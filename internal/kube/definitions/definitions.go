@@ -62,9 +62,9 @@ func New(cached client.Reader, contents *objects.Contents, compile Compile, mode
 	}
 }
 
-// TellSecrets makes the port register every credential that it reads with s, so that s can redact it. Call it before
+// RegisterSecrets makes the port register every credential that it reads with s, so that s can redact it. Call it before
 // the port is used.
-func (d *Resolver) TellSecrets(s thread.EnvSecrets) {
+func (d *Resolver) RegisterSecrets(s thread.EnvSecrets) {
 	d.Models.secrets, d.Tools.secrets, d.Gateways.secrets, d.Webhooks.secrets = s, s, s, s
 }
 

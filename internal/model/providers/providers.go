@@ -146,7 +146,7 @@ func (f *Factory) one(c model.Config) (model.Client, error) {
 		client = f.limit.Wrap(client, c.Namespace, c.Name, c.Spec.Limits)
 	}
 	client = model.WithRestarts(model.WithRetries(client, retries, f.clock))
-	return &observed{client: model.Fitted(window.Within(model.Told(client, c.Spec), c.Name, c.Spec), c.Name, c.Spec), model: c, clock: f.clock}, nil
+	return &observed{client: model.Fitted(window.Within(model.WithoutTools(client, c.Spec), c.Name, c.Spec), c.Name, c.Spec), model: c, clock: f.clock}, nil
 }
 
 // bare returns the provider's own client, which does not retry.

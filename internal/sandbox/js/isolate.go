@@ -191,7 +191,7 @@ func (i *isolate) withModule(id uint64, module string, f func(ns qjs.Value) (qjs
 		free()
 		return i.answerPending(id)
 	}
-	i.follow(id, promise, deadline, func(ns qjs.Value) error {
+	i.awaitPromise(id, promise, deadline, func(ns qjs.Value) error {
 		v, err := f(ns)
 		return i.answerWith(id, v, err, deadline)
 	}).over = free
@@ -221,7 +221,7 @@ func (i *isolate) answerWith(id uint64, v qjs.Value, err error, deadline *deadli
 	if !ok {
 		return i.answerPending(id)
 	}
-	i.follow(id, promise, deadline, func(result qjs.Value) error {
+	i.awaitPromise(id, promise, deadline, func(result qjs.Value) error {
 		b, err := i.vm.Encode(result, nil)
 		if err != nil {
 			if errors.Is(err, qjs.ErrStopped) {
@@ -235,8 +235,8 @@ func (i *isolate) answerWith(id uint64, v qjs.Value, err error, deadline *deadli
 	return nil
 }
 
-// follow waits for a promise for a request.
-func (i *isolate) follow(id uint64, promise qjs.Value, d *deadline, then func(qjs.Value) error) *task {
+// awaitPromise waits for a promise for a request.
+func (i *isolate) awaitPromise(id uint64, promise qjs.Value, d *deadline, then func(qjs.Value) error) *task {
 	t := &task{promise: promise}
 	t.done = func(state qjs.PromiseState, v qjs.Value) error {
 		d.task = nil

@@ -69,8 +69,8 @@ func (a *activity) idle(atLeast, hold time.Duration) time.Duration {
 	return idle
 }
 
-// tellIdle answers every caller that may open streams. It does not bind the sandbox to a thread.
-func (s *Server) tellIdle(w http.ResponseWriter, r *http.Request) {
+// answerIdle answers every caller that may open streams. It does not bind the sandbox to a thread.
+func (s *Server) answerIdle(w http.ResponseWriter, r *http.Request) {
 	if pinned := s.thread.Load(); pinned != nil && *pinned != r.Header.Get(ThreadHeader) {
 		http.Error(w, "this sandbox belongs to another thread", http.StatusForbidden)
 		return

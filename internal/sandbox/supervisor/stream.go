@@ -56,7 +56,7 @@ func (s *Server) handler() http.Handler {
 			s.stream(w, r)
 		}
 	})
-	mux.HandleFunc("GET "+IdlePath, s.tellIdle)
+	mux.HandleFunc("GET "+IdlePath, s.answerIdle)
 	mux.HandleFunc("GET "+protocol.VersionPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(protocol.Versions())) })
 	return mux
 }

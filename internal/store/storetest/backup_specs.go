@@ -191,13 +191,13 @@ func (b *backups) describeSteps() {
 
 	It("keeps objects of the bucket while it is made", func(ctx SpecContext) {
 		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
-		Expect(b.source.store.HoldContents(ctx, "x", time.Minute)).To(Succeed())
-		Expect(b.source.store.HoldContents(ctx, "x", time.Minute)).To(Succeed())
+		Expect(b.source.store.PinContents(ctx, "x", time.Minute)).To(Succeed())
+		Expect(b.source.store.PinContents(ctx, "x", time.Minute)).To(Succeed())
 		Expect(b.source.store.ContentsHeld(ctx)).To(BeTrue())
 		b.source.clock.Step(2 * time.Minute)
 		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
-		Expect(b.source.store.HoldContents(ctx, "y", time.Minute)).To(Succeed())
-		Expect(b.source.store.HoldContents(ctx, "y", 0)).To(Succeed())
+		Expect(b.source.store.PinContents(ctx, "y", time.Minute)).To(Succeed())
+		Expect(b.source.store.PinContents(ctx, "y", 0)).To(Succeed())
 		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
 	})
 

@@ -51,7 +51,7 @@ func describeRuns(e *env) {
 		It("that ended with unfinished tasks are listed until those are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			for _, run := range []string{"first", "second", "none"} {
-				state := store.RunUnsettled
+				state := store.RunPostRunPending
 				if run == "none" {
 					state = nil
 				}
@@ -60,19 +60,19 @@ func describeRuns(e *env) {
 			}
 			later := e.now() + 1
 			first, second := store.RunRef{ThreadID: id, RunID: "first"}, store.RunRef{ThreadID: id, RunID: "second"}
-			Expect(e.store.Unsettled(ctx, later, 0)).To(Equal([]store.RunRef{first, second}))
-			Expect(e.store.Unsettled(ctx, later, 1)).To(Equal([]store.RunRef{first}))
+			Expect(e.store.PostRunPending(ctx, later, 0)).To(Equal([]store.RunRef{first, second}))
+			Expect(e.store.PostRunPending(ctx, later, 1)).To(Equal([]store.RunRef{first}))
 			before, err := e.store.Run(ctx, id, "second")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(e.store.Unsettled(ctx, before.EndedAt, 0)).To(Equal([]store.RunRef{first}), "only what ended before")
+			Expect(e.store.PostRunPending(ctx, before.EndedAt, 0)).To(Equal([]store.RunRef{first}), "only what ended before")
 			was, err := e.store.Thread(ctx, id)
 			Expect(err).NotTo(HaveOccurred())
 
 			for range 2 {
-				Expect(e.store.Settle(ctx, second)).To(Succeed(), "a repeat is not an error")
+				Expect(e.store.FinishPostRun(ctx, second)).To(Succeed(), "a repeat is not an error")
 			}
-			Expect(e.store.Settle(ctx, store.RunRef{ThreadID: "nowhere", RunID: "second"})).To(Succeed())
-			Expect(e.store.Unsettled(ctx, later, 0)).To(Equal([]store.RunRef{first}))
+			Expect(e.store.FinishPostRun(ctx, store.RunRef{ThreadID: "nowhere", RunID: "second"})).To(Succeed())
+			Expect(e.store.PostRunPending(ctx, later, 0)).To(Equal([]store.RunRef{first}))
 			before.State = nil
 			Expect(e.store.Run(ctx, id, "second")).To(Equal(before))
 			Expect(e.store.Thread(ctx, id)).To(Equal(was))
@@ -82,15 +82,15 @@ func describeRuns(e *env) {
 			retained, deleted, living := e.thread(ctx), e.thread(ctx), e.thread(ctx)
 			for _, id := range []string{retained, deleted, living} {
 				e.clock.Step(time.Second)
-				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunUnsettled}})
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunPostRunPending}})
 			}
 			e.apply(ctx, retained, &store.Retain{})
 			Expect(e.store.MarkDeleted(ctx, deleted, deleted)).To(Succeed())
 			e.clock.Step(time.Hour)
-			Expect(e.store.TakeUnsettled(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: living, RunID: "r"}}))
+			Expect(e.store.ClaimPostRun(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: living, RunID: "r"}}))
 			e.apply(ctx, retained, &store.Adopt{ObjectUID: "new", Name: "n", Agent: "a"})
-			Expect(e.store.TakeUnsettled(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: retained, RunID: "r"}}))
-			Expect(e.store.TakeUnsettled(ctx, time.Minute, 10)).To(BeEmpty())
+			Expect(e.store.ClaimPostRun(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: retained, RunID: "r"}}))
+			Expect(e.store.ClaimPostRun(ctx, time.Minute, 10)).To(BeEmpty())
 		})
 
 		It("that wait for a time are listed by that time while they wait", Label("RUN-11"), func(ctx SpecContext) {

@@ -196,7 +196,7 @@ func (f *Feed) end(err error) {
 	defer f.mu.Unlock()
 	for w := range f.watches {
 		w.err = err
-		w.tell()
+		w.wake()
 	}
 }
 
@@ -210,10 +210,10 @@ func (w *FeedWatch) add(b Batch) {
 	default:
 		w.waiting = append(w.waiting, b)
 	}
-	w.tell()
+	w.wake()
 }
 
-func (w *FeedWatch) tell() {
+func (w *FeedWatch) wake() {
 	select {
 	case w.ready <- struct{}{}:
 	default:

@@ -137,7 +137,7 @@ func (t *tail) join(f *Followed) {
 	defer t.mu.Unlock()
 	t.followers[f] = true
 	if t.err != nil {
-		f.tell()
+		f.wake()
 	}
 }
 
@@ -230,7 +230,7 @@ func (t *tail) read(ctx context.Context) (more bool, err error) {
 		t.drop(1)
 	}
 	for f := range t.followers {
-		f.tell()
+		f.wake()
 	}
 	return len(page) == TailPage, nil
 }
@@ -276,11 +276,11 @@ func (t *tail) fail(err error) {
 	t.drop(len(t.events))
 	t.err, t.events = err, nil
 	for f := range t.followers {
-		f.tell()
+		f.wake()
 	}
 }
 
-func (f *Followed) tell() {
+func (f *Followed) wake() {
 	select {
 	case f.ready <- struct{}{}:
 	default:

@@ -77,7 +77,7 @@ func (w *Watch) add(u Update) {
 	} else {
 		w.waiting, w.bytes = append(w.waiting, u), w.bytes+len(u.JSON)
 	}
-	w.tell()
+	w.wake()
 }
 
 // end ends the watch with an error, behind what still waits.
@@ -86,11 +86,11 @@ func (w *Watch) end(err error) {
 	defer w.mu.Unlock()
 	if w.err == nil {
 		w.err = err
-		w.tell()
+		w.wake()
 	}
 }
 
-func (w *Watch) tell() {
+func (w *Watch) wake() {
 	select {
 	case w.ready <- struct{}{}:
 	default:

@@ -35,7 +35,7 @@ func (r *reporter) add(p Progress) {
 	r.waiting = &p
 	if now := time.Now(); now.Sub(r.last) >= reportInterval {
 		r.last = now
-		r.tell()
+		r.send()
 	}
 }
 
@@ -44,11 +44,11 @@ func (r *reporter) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	r.tell()
+	r.send()
 }
 
-// tell reports the waiting progress. The caller holds mu.
-func (r *reporter) tell() {
+// send reports the waiting progress. The caller holds mu.
+func (r *reporter) send() {
 	p := r.waiting
 	r.waiting = nil
 	if p == nil || r.host.Progress == nil || r.ctx.Err() != nil {

@@ -72,10 +72,10 @@ func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp
 		calling, end := context.WithCancelCause(ctx)
 		way := &delivery{end: end}
 		report := newReporter(ctx, t.host, call)
-		v.follow(key, report.add)
+		v.onProgress(key, report.add)
 		res, err := session.CallTool(context.WithValue(calling, deliveryKey{}, way), params)
 		end(nil)
-		v.follow(key, nil)
+		v.onProgress(key, nil)
 		report.flush()
 		if err == nil {
 			return res, nil
@@ -108,8 +108,8 @@ type Progress struct {
 	Message  string
 }
 
-// follow passes the progress of a call to a function; nil ends that.
-func (v *server) follow(token string, fn func(Progress)) {
+// onProgress passes the progress of a call to a function; nil ends that.
+func (v *server) onProgress(token string, fn func(Progress)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if fn == nil {

@@ -143,13 +143,13 @@ func (r *row) read(scan sqldb.Scanner) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// HoldContents implements store.BackupStore.
-func (s Store) HoldContents(ctx context.Context, id string, ttl time.Duration) error {
+// PinContents implements store.BackupStore.
+func (s Store) PinContents(ctx context.Context, id string, ttl time.Duration) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		if err := t.Write(t.Ctx, queries.EndedHolds, id, t.Now); err != nil || ttl == 0 {
 			return err
 		}
-		return t.Write(t.Ctx, queries.HoldContents, id, t.Now+ttl.Microseconds())
+		return t.Write(t.Ctx, queries.PinContents, id, t.Now+ttl.Microseconds())
 	})
 }
 

@@ -232,7 +232,7 @@ func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.Bac
 			return err
 		}
 		op := &store.PutFile{File: store.File{Digest: c.Digest, Size: c.Size}, Object: c.Object, Uploaded: uploaded}
-		err := files.HoldContents(t, op)
+		err := files.ReferToContents(t, op)
 		freed = op.Freed
 		if err != nil {
 			return err

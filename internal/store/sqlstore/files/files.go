@@ -49,7 +49,7 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutFile) error {
 		return err
 	}
 	if !f.Dir {
-		if err := HoldContents(t, op); err != nil {
+		if err := ReferToContents(t, op); err != nil {
 			return err
 		}
 	}

@@ -240,7 +240,7 @@ func (s Store) FinishFiring(ctx context.Context, end store.FiringEnd) error {
 func ends(t *txn.Tx, end store.FiringEnd) error {
 	changed(t, end.Key.EffectID, end.Key.ThreadID)
 	if end.Status == store.FiringFailed {
-		if err := tell(t, end.Key); err != nil {
+		if err := queueWebhook(t, end.Key); err != nil {
 			return err
 		}
 	}
@@ -255,8 +255,8 @@ func ends(t *txn.Tx, end store.FiringEnd) error {
 	return nil
 }
 
-// tell queues what webhooks are told of a firing that has failed.
-func tell(t *txn.Tx, k store.FiringKey) error {
+// queueWebhook queues what webhooks are told of a firing that has failed.
+func queueWebhook(t *txn.Tx, k store.FiringKey) error {
 	f, err := scan(t.One(t.Ctx, queries.Firing, k.EffectID, k.Due, k.ThreadID))
 	if err != nil {
 		return err

@@ -117,7 +117,7 @@ func release(t *txn.Tx, h *txn.Head, m *store.Message) error {
 		return err
 	}
 	for _, s := range readers {
-		if err := hold(t, s.Thread); err != nil {
+		if err := lockSegments(t, s.Thread); err != nil {
 			return err
 		}
 		if err := copyOut(t, s, m); err != nil {
@@ -127,8 +127,8 @@ func release(t *txn.Tx, h *txn.Head, m *store.Message) error {
 	return nil
 }
 
-// hold locks a thread whose segments are about to change against other writers.
-func hold(t *txn.Tx, key int64) error {
+// lockSegments locks a thread whose segments are about to change against other writers.
+func lockSegments(t *txn.Tx, key int64) error {
 	var id string
 	if err := t.Row(t.Ctx, queries.ThreadIDByKey, []any{key}, &id); err != nil {
 		return err

@@ -82,21 +82,21 @@ func without(before *list, sub *subscriber) *list {
 func (s *Subscribers) Send(all []store.Notification) {
 	everybody := s.all.Load()
 	for _, n := range all {
-		tell(everybody, n)
+		deliver(everybody, n)
 		switch {
 		case n.Everything():
 			s.threads.Range(func(_, subs any) bool {
 				found, _ := subs.(*list)
-				tell(found, n)
+				deliver(found, n)
 				return true
 			})
 		case n.ThreadID != "":
-			tell(s.thread(n.ThreadID), n)
+			deliver(s.thread(n.ThreadID), n)
 		}
 	}
 }
 
-func tell(subs *list, n store.Notification) {
+func deliver(subs *list, n store.Notification) {
 	if subs == nil {
 		return
 	}

@@ -6,7 +6,7 @@ const (
 	BeingCut      = `SELECT 1 FROM message_cut c JOIN thread t ON t.key = c.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged' LIMIT 1`
 
 	EndedHolds   = `DELETE FROM contents_hold WHERE id = ? OR expires_at <= ?`
-	HoldContents = `INSERT INTO contents_hold (id, expires_at) VALUES (?, ?)`
+	PinContents  = `INSERT INTO contents_hold (id, expires_at) VALUES (?, ?)`
 	ContentsHeld = `SELECT 1 FROM contents_hold WHERE expires_at > ? LIMIT 1`
 
 	// A restore keeps rows in restore_row that would be visible at once.

@@ -24,14 +24,14 @@ const (
 
 // The state is spelled out as in the index run_unsettled; otherwise the index is not used.
 const (
-	Unsettled = `SELECT t.id, r.id FROM run r JOIN thread t ON t.key = r.thread
+	PostRunPending = `SELECT t.id, r.id FROM run r JOIN thread t ON t.key = r.thread
 		WHERE r.state = '{"postRun":true}' AND r.ended_at < ? ORDER BY r.ended_at LIMIT ?`
-	// LeftUnsettled takes the present time, and the time before which a run must have ended. Its columns are the keys, too. It leaves out
+	// LeftPostRun takes the present time, and the time before which a run must have ended. Its columns are the keys, too. It leaves out
 	// threads that take no outcome of a task; 2 is txn.AsleepRetained, 8 txn.AsleepDeleting.
-	LeftUnsettled = `SELECT t.id, r.id, r.thread FROM run r JOIN thread t ON t.key = r.thread JOIN thread_head h ON h.thread = r.thread
+	LeftPostRun = `SELECT t.id, r.id, r.thread FROM run r JOIN thread t ON t.key = r.thread JOIN thread_head h ON h.thread = r.thread
 		WHERE r.state = '{"postRun":true}' AND (h.asleep & 10) = 0 AND (r.tasks_at > 0 AND r.tasks_at <= ? OR r.tasks_at = 0 AND r.ended_at < ?) ORDER BY r.ended_at LIMIT ?`
 	TakeTasks     = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}' AND tasks_at <= ?`
-	TakeUnsettled = `UPDATE run SET tasks_at = ? WHERE thread = ? AND id = ?`
+	ClaimPostRun  = `UPDATE run SET tasks_at = ? WHERE thread = ? AND id = ?`
 	HandOver      = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
-	Settle        = `UPDATE run SET state = NULL WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
+	FinishPostRun = `UPDATE run SET state = NULL WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
 )

@@ -59,7 +59,7 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRun) error {
 	if err := quotas.Spend(t, h, was.Usage, r.Usage); err != nil {
 		return err
 	}
-	if err := followRun(t, h, r, before, made); err != nil {
+	if err := recordRun(t, h, r, before, made); err != nil {
 		return err
 	}
 	switch was, is := before == store.RunRunning, r.Status == store.RunRunning; {
@@ -90,8 +90,8 @@ func runBefore(t *txn.Tx, h *txn.Head, id string) (txn.LastRun, error) {
 	return r, nil
 }
 
-// followRun adds a run's start and end to the lifecycle feed, and its usage to the sums.
-func followRun(t *txn.Tx, h *txn.Head, r *store.Run, before store.RunStatus, made bool) error {
+// recordRun adds a run's start and end to the lifecycle feed, and its usage to the sums.
+func recordRun(t *txn.Tx, h *txn.Head, r *store.Run, before store.RunStatus, made bool) error {
 	if made {
 		if err := Feed(t, h, store.LifecycleSessionStarted, r.Agent, r.ID, ""); err != nil {
 			return err

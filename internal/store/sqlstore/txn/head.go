@@ -96,8 +96,8 @@ func scanHead(scan sqldb.Scanner, more ...any) (*Head, error) {
 	return h, nil
 }
 
-// settled returns the head as the next transaction finds it.
-func (h *Head) settled() *Head {
+// forNext returns the head as the next transaction finds it.
+func (h *Head) forNext() *Head {
 	next := *h
 	next.Counts = slices.Clone(h.Counts)
 	next.Life.woken, next.Life.Cleared, next.Life.cut = false, false, false
@@ -138,7 +138,7 @@ func (t *Tx) flush() error {
 		if !h.changed {
 			continue
 		}
-		if err := t.settle(h); err != nil {
+		if err := t.computeWork(h); err != nil {
 			return err
 		}
 		if err := t.WriteBlocks(h); err != nil {
@@ -177,9 +177,9 @@ func (t *Tx) writeHead(h *Head, query string, args ...any) error {
 	return t.Write(t.Ctx, query, args...)
 }
 
-// settle works out since when the thread has had work: from its oldest inbox item, or from when its run continued. A
+// computeWork works out since when the thread has had work: from its oldest inbox item, or from when its run continued. A
 // thread has no work when it is at rest, when its run is parked with nothing to take, or when its inbox is asleep.
-func (t *Tx) settle(h *Head) error {
+func (t *Tx) computeWork(h *Head) error {
 	switch {
 	case h.Waiting == 0 && h.Running == 0, h.Life.sleeps() && h.Running == 0, h.Deleting():
 		h.WorkSince = sql.NullInt64{}

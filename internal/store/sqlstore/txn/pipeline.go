@@ -297,7 +297,7 @@ func (ps *pipe) run(ctx context.Context, j *job) *Tx {
 	}
 	j.notifications = t.Notifications
 	for _, h := range t.Heads {
-		ps.heads[h.ID] = h.settled()
+		ps.heads[h.ID] = h.forNext()
 	}
 	return t
 }

@@ -56,7 +56,7 @@ func (ps *pipe) readHeads(ctx context.Context, ids []string) error {
 
 func (ps *pipe) loadHead(ctx context.Context, id string) (*Head, error) {
 	if h := ps.heads[id]; h != nil {
-		return h.settled(), nil
+		return h.forNext(), nil
 	}
 	if ps.hoping {
 		h := ps.p.kept.get(id)
@@ -64,7 +64,7 @@ func (ps *pipe) loadHead(ctx context.Context, id string) (*Head, error) {
 			ps.asked = true
 			return nil, errAsked
 		}
-		return h.settled(), nil
+		return h.forNext(), nil
 	}
 	if !slices.Contains(ps.ids, id) { // an id of ps.ids is known not to exist
 		if err := ps.flush(ctx); err != nil {
@@ -75,7 +75,7 @@ func (ps *pipe) loadHead(ctx context.Context, id string) (*Head, error) {
 		}
 	}
 	if h := ps.heads[id]; h != nil {
-		return h.settled(), nil
+		return h.forNext(), nil
 	}
 	return nil, store.ErrNotFound
 }

@@ -109,7 +109,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 		return false, false, j.err // the database has aborted the transaction
 	case j.err == nil:
 		j.notifications = t.Notifications
-		ss.settle(j, t)
+		ss.remember(j, t)
 	case !ss.pessimistic:
 		again = ss.wrote || ss.assumed
 	case saved:
@@ -154,9 +154,9 @@ type serialSession struct {
 
 var _ pipelined = (*serialSession)(nil)
 
-// settle remembers the heads that a transaction loaded. It forgets threads that the job names but did not load, because
+// remember remembers the heads that a transaction loaded. It forgets threads that the job names but did not load, because
 // it may have removed them.
-func (ss *serialSession) settle(j *job, t *Tx) {
+func (ss *serialSession) remember(j *job, t *Tx) {
 	for _, id := range j.threads {
 		if !slices.ContainsFunc(t.Heads, func(h *Head) bool { return h.ID == id }) {
 			delete(ss.heads, id)
@@ -164,16 +164,16 @@ func (ss *serialSession) settle(j *job, t *Tx) {
 		}
 	}
 	for _, h := range t.Heads {
-		ss.heads[h.ID] = h.settled()
+		ss.heads[h.ID] = h.forNext()
 	}
 }
 
 func (ss *serialSession) loadHead(ctx context.Context, id string) (*Head, error) {
 	if h := ss.heads[id]; h != nil {
-		return h.settled(), nil
+		return h.forNext(), nil
 	}
 	if h := ss.kept.get(id); h != nil {
-		return h.settled(), nil
+		return h.forNext(), nil
 	}
 	return scanHead(ss.One(ctx, queries.Head, id))
 }

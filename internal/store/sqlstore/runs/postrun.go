@@ -11,32 +11,32 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// Unsettled implements store.Store.
-func (s Store) Unsettled(ctx context.Context, before int64, limit int) ([]store.RunRef, error) {
+// PostRunPending implements store.Store.
+func (s Store) PostRunPending(ctx context.Context, before int64, limit int) ([]store.RunRef, error) {
 	refs, err := sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*store.RunRef, error) {
 		var r store.RunRef
 		return &r, scan(&r.ThreadID, &r.RunID)
-	}, queries.Unsettled, before, sqldb.PageSize(limit))
+	}, queries.PostRunPending, before, sqldb.PageSize(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list runs with unfinished post-run tasks: %w", err)
 	}
 	return refs, nil
 }
 
-// Settle implements store.Store.
-func (s Store) Settle(ctx context.Context, run store.RunRef) error {
+// FinishPostRun implements store.Store.
+func (s Store) FinishPostRun(ctx context.Context, run store.RunRef) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		return t.Write(t.Ctx, queries.Settle, run.ThreadID, run.RunID)
+		return t.Write(t.Ctx, queries.FinishPostRun, run.ThreadID, run.RunID)
 	}, run.ThreadID)
 }
 
-// TakeUnsettled implements store.Store.
-func (s Store) TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) ([]store.RunRef, error) {
+// ClaimPostRun implements store.Store.
+func (s Store) ClaimPostRun(ctx context.Context, ttl time.Duration, limit int) ([]store.RunRef, error) {
 	var taken []store.RunRef
 	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		taken = nil
 		var keys []int64
-		if err := t.Rows(t.Ctx, s.DB.Dialect.LeftUnsettled, []any{t.Now, t.Now - ttl.Microseconds(), sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
+		if err := t.Rows(t.Ctx, s.DB.Dialect.LeftPostRun, []any{t.Now, t.Now - ttl.Microseconds(), sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
 			var r store.RunRef
 			var key int64
 			err := scan(&r.ThreadID, &r.RunID, &key)
@@ -46,7 +46,7 @@ func (s Store) TakeUnsettled(ctx context.Context, ttl time.Duration, limit int) 
 			return err
 		}
 		for i, r := range taken {
-			if err := t.Write(t.Ctx, queries.TakeUnsettled, t.Now+ttl.Microseconds(), keys[i], r.RunID); err != nil {
+			if err := t.Write(t.Ctx, queries.ClaimPostRun, t.Now+ttl.Microseconds(), keys[i], r.RunID); err != nil {
 				return err
 			}
 		}

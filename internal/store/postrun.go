@@ -2,9 +2,9 @@ package store
 
 import "encoding/json"
 
-// RunUnsettled is the State of an ended run whose post-run tasks are not done (THR-13). It is written in the
+// RunPostRunPending is the State of an ended run whose post-run tasks are not done (THR-13). It is written in the
 // transaction that ends the run, so that the tasks survive a crash.
-var RunUnsettled = json.RawMessage(`{"postRun":true}`)
+var RunPostRunPending = json.RawMessage(`{"postRun":true}`)
 
 // RunRef identifies a run.
 type RunRef struct{ ThreadID, RunID string }
