@@ -104,7 +104,7 @@ type Server struct {
 	opts     Options
 	finder   *lookup.Finder
 	limits   *limiters
-	hooks    rates
+	hooks    *hookRates
 	stopping chan struct{}
 
 	headerTime, requestTime time.Duration
@@ -120,6 +120,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
 		limits:   newLimiters(),
+		hooks:    newHookRates(),
 		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
 	}, nil
 }

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -63,25 +65,41 @@ type receivedMessage struct {
 	Payload  json.RawMessage `json:"payload"`
 }
 
-// rates bounds the requests of each WebhookReceiver.
-type rates struct {
-	mu sync.Mutex
-	of map[string]*rate.Limiter // by UID
+// hookRates bound what WebhookReceivers take. Deliveries with a signature that fits count towards the receiver. Before the signature is
+// checked, a request counts towards its address: otherwise anyone who knows the path could use up what the real sender may send.
+type hookRates struct {
+	mu                  sync.Mutex
+	receivers, networks *lru.Cache // by UID, and by UID and network → *rate.Limiter
 }
 
-// allow reports whether a receiver takes one more request now.
-func (rs *rates) allow(r *definitions.Receiver) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.of == nil || len(rs.of) > 10_000 {
-		rs.of = map[string]*rate.Limiter{}
+func newHookRates() *hookRates {
+	return &hookRates{receivers: lru.New(maxAddresses), networks: lru.New(maxAddresses)}
+}
+
+// hookNetwork is a network that sends to a receiver.
+type hookNetwork struct {
+	receiver string
+	network  netip.Prefix
+}
+
+// arrives reports whether a receiver takes one more request from an address now, whatever its signature.
+func (hs *hookRates) arrives(r *definitions.Receiver, from netip.Addr) bool {
+	return hs.allow(hs.networks, hookNetwork{r.UID, network(from)}, r.PerMinute)
+}
+
+// delivers reports whether a receiver takes one more delivery now.
+func (hs *hookRates) delivers(r *definitions.Receiver) bool {
+	return hs.allow(hs.receivers, r.UID, r.PerMinute)
+}
+
+func (hs *hookRates) allow(in *lru.Cache, key any, perMinute int) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if l, ok := in.Get(key); ok && l.(*rate.Limiter).Burst() == perMinute {
+		return l.(*rate.Limiter).Allow()
 	}
-	limit := rate.Limit(float64(r.PerMinute) / time.Minute.Seconds())
-	l, ok := rs.of[r.UID]
-	if !ok || l.Burst() != r.PerMinute {
-		l = rate.NewLimiter(limit, r.PerMinute)
-		rs.of[r.UID] = l
-	}
+	l := rate.NewLimiter(rate.Limit(float64(perMinute)/time.Minute.Seconds()), perMinute)
+	in.Add(key, l)
 	return l.Allow()
 }
 
@@ -140,8 +158,8 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, methodNotAllowed(http.MethodPost)
-	case !s.hooks.allow(to):
-		return nil, tooMany("this webhook")
+	case !s.hooks.arrives(to, s.address(r)):
+		return nil, tooMany("this address")
 	}
 	done, err := s.enter(who("webhookreceiver", namespace, name), namespace, false)
 	defer done()
@@ -162,6 +180,9 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	id, event, err := checked(to, r.Header, body)
 	if err != nil {
 		return nil, &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: errForged + err.Error()}
+	}
+	if !s.hooks.delivers(to) {
+		return nil, tooMany("this webhook")
 	}
 	if err := memory.Draw(r.Context(), takes(body)); err != nil {
 		return nil, err
