@@ -1,10 +1,13 @@
 package app
 
 import (
+	"context"
 	"strings"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -24,6 +27,25 @@ func newLogger(format, level string) logr.Logger {
 func useLogger(l logr.Logger) {
 	ctrl.SetLogger(l)
 	klog.SetLogger(l.WithName("kubernetes"))
+	logAborts.Do(func() { utilruntime.ErrorHandlers[0] = withoutAborts(utilruntime.ErrorHandlers[0]) })
+}
+
+// logAborts changes how the libraries log errors, once for the process.
+var logAborts sync.Once
+
+// aborted is what the API server's library says of a request whose client has gone.
+const aborted = "Timeout or abort while handling"
+
+// withoutAborts logs requests whose clients have gone at the level debug, and without a stack. The API server makes five requests at a time
+// to find out whether the runtime API answers, and drops four of them, so there are many, and nothing is wrong.
+func withoutAborts(next utilruntime.ErrorHandler) utilruntime.ErrorHandler {
+	return func(ctx context.Context, err error, msg string, keysAndValues ...any) {
+		if err == nil && msg == aborted {
+			klog.FromContext(ctx).V(1).Info("A client left before its answer", keysAndValues...)
+			return
+		}
+		next(ctx, err, msg, keysAndValues...)
+	}
 }
 
 // logWriter writes the output of other programs to the log, line by line.
