@@ -32,14 +32,14 @@ func (s *Service) Known(ctx context.Context, ns store.Namespace) (store.Namespac
 // clusterNamespace is a namespace that every cluster has from its first moment to its last, so that its UID stands for the cluster.
 const clusterNamespace = "kube-system"
 
-// SettleNamespaces gives rows that nobody owns, as of an earlier release, to the namespace that has their name now, and removes rows of
+// ReconcileOwners gives rows that nobody owns, as of an earlier release, to the namespace that has their name now, and removes rows of
 // namespaces that are gone. It removes only what the API server has said is gone: with any error, rows stay. In another cluster than
 // before, as after the cluster was made anew, no namespace is the one that it was. Then rows go by their names once more.
-func (s *Service) SettleNamespaces(ctx context.Context) (removed int64, err error) {
+func (s *Service) ReconcileOwners(ctx context.Context) (removed int64, err error) {
 	if s.namespaceUID == nil {
 		return 0, nil
 	}
-	if err := s.settleCluster(ctx); err != nil {
+	if err := s.reconcileCluster(ctx); err != nil {
 		return 0, err
 	}
 	owners, err := s.store.Owners(ctx)
@@ -71,8 +71,8 @@ func (s *Service) SettleNamespaces(ctx context.Context) (removed int64, err erro
 	return removed, nil
 }
 
-// settleCluster takes rows away from the namespaces of another cluster.
-func (s *Service) settleCluster(ctx context.Context) error {
+// reconcileCluster takes rows away from the namespaces of another cluster.
+func (s *Service) reconcileCluster(ctx context.Context) error {
 	now, err := s.namespaceUID(ctx, clusterNamespace)
 	if err != nil {
 		return fmt.Errorf("read namespace %s: %w", clusterNamespace, err)

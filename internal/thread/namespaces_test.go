@@ -23,7 +23,7 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 	}
 	settle := func(ctx context.Context) int64 {
 		GinkgoHelper()
-		removed, err := e.SettleNamespaces(ctx)
+		removed, err := e.ReconcileOwners(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		return removed
 	}
@@ -64,7 +64,7 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 		for _, name := range []string{"kube-system", "gone", "door"} {
 			put(ctx, old[name], "once more")
 			away = map[string]bool{name: true}
-			_, err := e.SettleNamespaces(ctx)
+			_, err := e.ReconcileOwners(ctx)
 			Expect(err).To(MatchError(errAway))
 			Expect(owners(ctx)).To(ContainElement(old[name]), name)
 		}
@@ -73,7 +73,7 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 		Expect(e.KV(named("door", "uid-2")).Get(ctx, "s", "mine")).To(HaveField("Exists", true), "of a thread, whose namespace is known")
 		away = nil
 		delete(uids, "kube-system")
-		_, err = e.SettleNamespaces(ctx)
+		_, err = e.ReconcileOwners(ctx)
 		Expect(err).To(MatchError(ContainSubstring("there is no namespace kube-system")))
 		Expect(owners(ctx)).To(ContainElement(old["door"]))
 	})

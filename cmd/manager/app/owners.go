@@ -27,7 +27,7 @@ func (s *settler) Start(ctx context.Context) error {
 }
 
 func (s *settler) settle(ctx context.Context) {
-	removed, err := s.threads.SettleNamespaces(ctx)
+	removed, err := s.threads.ReconcileOwners(ctx)
 	swept.WithLabelValues("namespaces").Add(float64(removed))
 	if err != nil && ctx.Err() == nil {
 		s.log.Error(err, "remove what deleted namespaces have left; the next look tries again", "removed", removed)
