@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -121,9 +122,15 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req ports.C
 // Refused reports whether the API server does not take an object: because of a quota, an admission rule, missing rights,
 // or its name. To try again would not help.
 func Refused(err error) bool {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), uncounted) {
+		return false
+	}
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
 		apierrors.IsRequestEntityTooLargeError(err) || Denied(err)
 }
+
+// uncounted is what the API server says while Kubernetes has not counted yet what a new ResourceQuota bounds, which takes a moment.
+const uncounted = "status unknown for quota"
 
 // Denied reports whether an admission webhook refused an object. A webhook chooses the status of its refusal, also one that
 // the API server gives for a conflict, an object that exists, or a failure of its own. Only the text tells them apart.

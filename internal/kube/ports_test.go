@@ -142,6 +142,14 @@ var _ = Describe("Children", func() {
 		Expect(port.List(ctx, parent)).To(HaveLen(1))
 	})
 
+	It("are not refused while a new ResourceQuota is not counted yet", Label("SUB-03"), func() {
+		forbidden := func(why string) error {
+			return fmt.Errorf("create: %w", apierrors.NewForbidden(schema.GroupResource{Group: "skein.dev", Resource: "subagents"}, "s", errors.New(why)))
+		}
+		Expect(kube.Refused(forbidden("status unknown for quota: few, resources: count/subagents.skein.dev"))).To(BeFalse())
+		Expect(kube.Refused(forbidden("exceeded quota: few, requested: count/subagents.skein.dev=1, used: count/subagents.skein.dev=5, limited: count/subagents.skein.dev=5"))).To(BeTrue())
+	})
+
 	It("are refused by a webhook that answers with the status of another error, and taken for no other object", Label("SUB-03"), func(ctx SpecContext) {
 		for _, reason := range []metav1.StatusReason{metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonInternalError, ""} {
 			answer := func(message string) error {
