@@ -143,7 +143,8 @@ func Denied(err error) bool {
 // begins with "failed calling webhook".
 var denial = regexp.MustCompile(`^admission webhook ".+" denied the request`)
 
-// Exists implements ports.Children. A Subagent whose child was deleted exists no more.
+// Exists implements ports.Children. A Subagent whose child was deleted exists no more. One whose child was refused does: its controller
+// tells the parent why, after it has recorded the refusal.
 func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference string) (bool, error) {
 	var s skeinv1.Subagent
 	err := c.live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: reference}, &s)
@@ -153,7 +154,9 @@ func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference s
 	if err != nil {
 		return false, fmt.Errorf("read Subagent %q: %w", reference, err)
 	}
-	return s.DeletionTimestamp.IsZero() && !meta.IsStatusConditionTrue(s.Status.Conditions, skeinv1.ConditionTerminated), nil
+	ended := meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionTerminated)
+	gone := ended != nil && ended.Status == metav1.ConditionTrue && ended.Reason != skeinv1.ReasonChildRefused
+	return s.DeletionTimestamp.IsZero() && !gone, nil
 }
 
 // existing returns the child that an earlier attempt of the same call created.

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,6 +70,11 @@ var _ = Describe("Children", func() {
 		Expect(s.Spec.TaskDigest).To(Equal(digest))
 		Expect(port.Exists(ctx, parent, first.Reference)).To(BeTrue())
 		Expect(port.Exists(ctx, parent, "none")).To(BeFalse())
+		for reason, exists := range map[string]bool{skeinv1.ReasonChildRefused: true, skeinv1.ReasonTerminated: false} {
+			meta.SetStatusCondition(&s.Status.Conditions, metav1.Condition{Type: skeinv1.ConditionTerminated, Status: metav1.ConditionTrue, Reason: reason})
+			Expect(c.Status().Update(ctx, &s)).To(Succeed())
+			Expect(port.Exists(ctx, parent, first.Reference)).To(Equal(exists), reason)
+		}
 		Expect(s.Spec.ToolCallID).To(Equal("call_1"))
 		Expect(first).To(HaveValue(And(HaveField("Status", kube.ChildPending), HaveField("Title", "Sum"), HaveField("ThreadName", s.Name))))
 		Expect(port.List(ctx, parent)).To(ConsistOf(HaveField("Reference", first.Reference), HaveField("Reference", second.Reference)))
