@@ -62,8 +62,9 @@ var _ = Describe("A context handoff", Label("REL-03", "REL-01"), func() {
 		Eventually(ctx, func() (string, error) {
 			return cluster.Kubectl(ctx, "-n", ns, "get", "agent", "next", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 		}).Should(Equal("True"))
-		out, err := cluster.Plugin(ctx, "-n", ns, "handoff", "thread", "--goal", "sell apples "+canary["goal"], "--agent", "next", "--file", "/price.csv",
-			"--comment", canary["comment"], "--title", canary["title"], "--idempotency-key", "k")
+		request := []string{"-n", ns, "handoff", "thread", "--goal", "sell apples " + canary["goal"], "--agent", "next", "--file", "/price.csv",
+			"--comment", canary["comment"], "--title", canary["title"], "--idempotency-key", "k"}
+		out, err := cluster.Plugin(ctx, request...)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(MatchRegexp(`^thread/thread-handoff-\S+ created with the agent next\n$`))
 		name := strings.Fields(strings.TrimPrefix(out, "thread/"))[0]
@@ -96,9 +97,11 @@ var _ = Describe("A context handoff", Label("REL-03", "REL-01"), func() {
 		Expect(used).To(ContainSubstring("handoff "))
 
 		By("repeating it")
-		again, err := cluster.Plugin(ctx, "-n", ns, "handoff", "thread", "--goal", "sell apples", "--idempotency-key", "k")
+		again, err := cluster.Plugin(ctx, request...)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again).To(ContainSubstring(name))
+		_, err = cluster.Plugin(ctx, "-n", ns, "handoff", "thread", "--goal", "sell pears", "--idempotency-key", "k")
+		Expect(err).To(MatchError(ContainSubstring("this key was used for another request")))
 
 		By("drawing it")
 		drawn, err := cluster.Plugin(ctx, "-n", ns, "map", name)
