@@ -31,11 +31,11 @@ var endpointMethods = map[string]bool{
 }
 
 var (
-	errNoEndpoint     = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served at this path below v1/endpoints: ask whoever runs this page for the address"}
+	errNoEndpoint     = &problem{status: http.StatusNotFound, reason: "NotFound", message: "no endpoint has this path below v1/endpoints: ask the operator of this site for the address"}
 	errEndpointPath   = badRequest(`the path below v1/endpoints has empty parts, "." or "..": write it without them`)
 	errNotBegun       = &problem{status: http.StatusNotFound, reason: "NotBegun", message: "this conversation has not begun, so there is nothing to read: send a message first, with the same x-thread-id or cookie"}
 	errLargeRequest   = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", message: "the body is too large: send a smaller one"}
-	errEndpointFailed = &problem{status: http.StatusInternalServerError, reason: "EndpointFailed", message: "what answers here failed for a reason that is not yours: whoever runs this page finds it in the log under the x-session-id of this answer"}
+	errEndpointFailed = &problem{status: http.StatusInternalServerError, reason: "EndpointFailed", message: "the endpoint failed, and not because of your request: the operator of this site finds the cause in the log under the x-session-id of this answer"}
 	errEndpointSlow   = &problem{status: http.StatusGatewayTimeout, reason: "Timeout", message: "what answers here took too long and was ended: try again later"}
 )
 

@@ -110,9 +110,9 @@ var _ = Describe("Thread endpoints behind a gateway", Label("END-01", "IDS-03"),
 			says               string
 			header             []string
 		}{
-			{"GET", all + "hidden", "", 404, "nothing is served at this path", nil},
-			{"GET", all + "nothing", "", 404, "nothing is served at this path", nil},
-			{"GET", "chat/v1/endpoints", "", 404, "nothing is served at this path", nil},
+			{"GET", all + "hidden", "", 404, "no endpoint has this path", nil},
+			{"GET", all + "nothing", "", 404, "no endpoint has this path", nil},
+			{"GET", "chat/v1/endpoints", "", 404, "no endpoint has this path", nil},
 			{"GET", "chat/v1/endpoints2", "", 404, "v1/message", nil},
 			{"GET", all + "basket/../hidden", "", 400, "empty parts", nil},
 			{"GET", all + "basket//1", "", 400, "empty parts", nil},

@@ -177,7 +177,7 @@ func (h *Restores) Finish(c *call.Call) error {
 	return c.WriteSuccess()
 }
 
-// Effects answers POST restores/{backup}/effects: it gives the restored firings and schedules to the new ScheduledEffects.
+// Effects answers POST restores/{backup}/effects: it binds the restored firings and schedules to the new ScheduledEffects.
 func (h *Restores) Effects(c *call.Call) error {
 	r, err := h.restoreOf(c, c.Name)
 	if err != nil {

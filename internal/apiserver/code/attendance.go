@@ -239,7 +239,7 @@ func (a *attendance) take(m *runtimev1.CodeClientMessage, cost int64) error {
 	return violated("a message is of type %.20q: after run they are return, throw and terminate", m.Type)
 }
 
-// settle gives a call its reply. It does so under the lock, so that a call that is no longer waited for leaves no reply behind.
+// settle passes a reply to the call that waits for it. It holds the lock, so that no reply is left for a call that has stopped waiting.
 func (a *attendance) settle(id int64, with reply) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 	quotedRequest = 200
 )
 
-// answer gathers what becomes of a request by hand. The methods of nil do nothing, for what nobody asked for.
+// answer collects the outcomes of a request by hand. A nil answer is for due times that were not requested; its methods do nothing.
 type answer struct{ skeinv1.EffectRequest }
 
 func (b *batch) newAnswer(request string) *answer {

@@ -64,7 +64,7 @@ func (b *batch) newestSkip(threadID string) (newest *store.EffectSkip) {
 	return newest
 }
 
-// joins reports whether due times may go on a record: they come later, for the same reason, and nobody asked for them by hand. Each
+// joins reports whether skipped due times can be added to a record: they are later, have the same reason, and were not requested by hand. Each
 // request by hand has a record of its own. Its time is never a whole second.
 func joins(r, k *store.EffectSkip) bool {
 	byHand := r.Due%time.Second.Microseconds() != 0 || k.Due%time.Second.Microseconds() != 0
