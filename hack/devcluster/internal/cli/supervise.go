@@ -21,6 +21,7 @@ func supervise(ctx context.Context, args []string, start supervisor.StartControl
 		return 2, errors.New("this command is up's own")
 	}
 	syscall.CloseOnExec(progressFD)
+	collectLessGarbage()
 	if err := supervisor.Run(ctx, layout.Dir(args[0]), start, os.NewFile(progressFD, "progress")); err != nil {
 		return 1, err
 	}
