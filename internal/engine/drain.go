@@ -48,13 +48,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 
 // interrupted returns the error with which a run ends here when the replica prepares to end; nil when the run may begin its next step.
 // What the run has done is recorded, so the replica that continues it repeats nothing.
-func (d *drain) interrupted() error { return d.interruptedUnless(false) }
-
-// interruptedUnless is interrupted for a step within the run. Code that waits for the step is under way, so it may go on.
-func (d *drain) interruptedUnless(codeWaits bool) error {
-	if codeWaits {
-		return nil
-	}
+func (d *drain) interrupted() error {
 	if d.begun.Load() {
 		return cancelcause.ErrShutdown
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/quota"
 	"github.com/skein-dev/skein/internal/engine/related"
+	"github.com/skein-dev/skein/internal/engine/run"
 	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -59,6 +60,8 @@ type Engine struct {
 	memory    *memory.Service
 	// executions makes executions of code and tools, in runs and outside of them.
 	executions *executions.Service
+	// runs executes runs.
+	runs *run.Service
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
 	// compat is the store of the engine, which leaves out what only a newer release knows.
@@ -110,7 +113,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
 	e.stops = stop.New(stop.Options{
-		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Children: o.Children, Runs: endings{engine: e}, Active: e.active, Leases: e.leases, PostRun: e.postRun,
+		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Children: o.Children, Runs: runsPort{engine: e}, Active: e.active, Leases: e.leases, PostRun: e.postRun,
 		Log: e.log, Owner: o.Owner, ContextMessages: o.Limits.ContextMessages, Now: e.now, Fault: e.fault,
 	})
 	e.quotas = quota.New(quota.Options{Store: e.store, Limits: o.Quotas, Clock: o.Clock, Log: e.log.WithName("quotas"), Wake: e.Wake})
@@ -135,6 +138,14 @@ func New(o Options) (*Engine, error) {
 	e.effects = effects.NewWorker(effects.Options{
 		Store: e.store, Definitions: o.Definitions, Runner: runner, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
 		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.EffectRetry, Fault: e.fault,
+	})
+	e.runs = run.New(run.Options{
+		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Executions: e.executions, Env: e.env, Hooks: e.hooks, Stops: e.stops,
+		Quotas: e.quotas, PostRun: e.postRun, Queue: e.queue, Recent: e.recent, Active: e.active, Memory: o.Memory, Clock: o.Clock, Log: e.log,
+		CompactionTimeout: o.CompactionTimeout, Life: e.life, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact, Interrupted: e.drain.interrupted, Fault: e.fault,
+		Limits: run.Limits{
+			ToolResultBytes: o.Limits.ToolResultBytes, ContextMessages: o.Limits.ContextMessages, PromptDepth: o.Limits.PromptDepth, ParallelCalls: o.Limits.ParallelCalls,
+		},
 	})
 	e.dispatch = dispatch.New(dispatch.Options{
 		Store: e.store, Compat: e.compat, Queue: e.queue, Leases: e.leases, Active: e.active, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,

@@ -3,37 +3,16 @@ package engine
 import (
 	"context"
 
-	"github.com/go-logr/logr"
-
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/compaction"
 	"github.com/skein-dev/skein/internal/engine/definition"
-	"github.com/skein-dev/skein/internal/engine/deltas"
 	"github.com/skein-dev/skein/internal/engine/dispatch"
 	"github.com/skein-dev/skein/internal/engine/hooks"
-	"github.com/skein-dev/skein/internal/engine/request"
-	"github.com/skein-dev/skein/internal/engine/role"
-	"github.com/skein-dev/skein/internal/engine/runcode"
+	"github.com/skein-dev/skein/internal/engine/run"
 	"github.com/skein-dev/skein/internal/engine/runlog"
-	"github.com/skein-dev/skein/internal/engine/runstate"
-	"github.com/skein-dev/skein/internal/engine/runtrace"
 	"github.com/skein-dev/skein/internal/engine/stop"
-	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-// newRun returns a run of a thread that is not begun or resumed yet.
-func (e *Engine) newRun(t *store.Thread, fence *store.Fence, active *activethreads.Active, log logr.Logger) *run {
-	r := &run{engine: e, log: log, Role: role.Role{Thread: t}, fence: fence, active: active}
-	r.code = runcode.New(runcode.Options{Executions: e.executions, Env: e.env, Threads: e.threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
-	r.hooks = hooks.NewRun(e.hooks, hooksPort{r}, log)
-	r.requests = request.NewMaker(request.Options{Threads: e.threads, Definitions: e.opts.Definitions, Models: e.opts.Models, Log: &r.log, Redact: e.opts.Redact, State: r.code.State}, &r.Role)
-	r.streams = deltas.Options{Store: e.store, Clock: e.opts.Clock, Fence: fence, Run: &r.record, Fault: e.fault}
-	r.compactor = compaction.New(compaction.Options{
-		Port: compactionPort{r}, Role: &r.Role, Requests: r.requests, Store: e.store, Log: &r.log, Timeout: e.opts.CompactionTimeout, Now: e.now,
-	})
-	return r
-}
 
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
 // waits.
@@ -78,7 +57,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	if orders, rest := compaction.Split(items); len(orders) > 0 {
 		if !under || last.Status == store.RunWaiting {
-			return true, e.compactAtRest(ctx, t, fence, active, last, orders)
+			return true, e.runs.CompactAtRest(ctx, t, fence, active, last, orders)
 		}
 		items = rest // the run finds them before its next step
 	}
@@ -112,40 +91,5 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err := e.quotas.Admit(ctx, t, fence, active, under); err != nil {
 		return false, err
 	}
-	r := e.newRun(t, fence, active, e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id))
-	r.takeOver(t, agent)
-	if under {
-		r.record, r.resumed = *last, true
-		if r.Checkpoint, err = runstate.Read(last); err != nil {
-			return false, err
-		}
-	} else {
-		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
-		r.Checkpoint.Telemetry = runtrace.Begin(items)
-	}
-	ctx = r.Checkpoint.Telemetry.With(ctx)
-	r.log = r.log.WithValues(r.Checkpoint.Telemetry.LogValues()...)
-	if r.conv = e.recent.Take(work); r.conv == nil {
-		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
-			return false, err
-		}
-	} else if err := r.conv.Draw(ctx); err != nil {
-		return false, err
-	}
-	r.seen = t.LastSeq
-	if !under { // a resumed run has yet to read the inbox
-		r.known = t.LastSeq
-	}
-	e.active.IsAt(active, r.record.ID)
-	e.postRun.Add(active.TakeEnded()...) // the lease now belongs to the next run
-	err = r.execute(ctx, append(held, items...))
-	if err == nil && r.record.Status.Ended() && r.known != 0 {
-		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
-	}
-	if err == nil && r.hooks.LeavesOverdue() {
-		return true, nil
-	}
-	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
-	// lease sends another one.
-	return r.record.Status.Ended() && (active.Dirty.Load() || r.withholds || len(r.compactor.Pending()) > 0), err
+	return e.runs.Execute(ctx, run.Work{Work: work, Fence: fence, Active: active, Agent: agent, Going: going, Items: items, Held: held})
 }

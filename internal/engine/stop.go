@@ -4,6 +4,8 @@ import (
 	"context"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/activethreads"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -57,4 +59,17 @@ func (e *Engine) OpenReplies(ctx context.Context, child *store.Thread) ([]string
 // before their threads were stored.
 func (e *Engine) AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error {
 	return e.stops.AnswerForLost(ctx, t, run)
+}
+
+// runsPort implements stop.Runs. The service of runs needs that of stops, so it is made after it.
+type runsPort struct{ engine *Engine }
+
+// End implements stop.Runs.
+func (p runsPort) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) error {
+	return p.engine.runs.End(ctx, t, fence, active, last, how)
+}
+
+// LetGo implements stop.Runs.
+func (p runsPort) LetGo(ctx context.Context, threadID string, active *activethreads.Active) {
+	p.engine.dispatch.LetGo(ctx, threadID, active)
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -30,8 +30,8 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 		message := handlers.IsInput(item, &r.Checkpoint, r.conv, r.record.ID)
 		if full && (message || item.Kind == store.InboxTool) {
 			r.withholds = true
-			if item.HeldUntil <= r.engine.now() {
-				later = append(later, &store.Hold{Seq: item.Seq, Until: r.engine.now() + withheldFor.Microseconds(), Tries: item.Tries})
+			if item.HeldUntil <= r.service.now() {
+				later = append(later, &store.Hold{Seq: item.Seq, Until: r.service.now() + withheldFor.Microseconds(), Tries: item.Tries})
 			}
 			continue
 		}
@@ -42,7 +42,7 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 		return now, nil
 	}
 	// The run may wait for a long time, and the items that it leaves must not keep waking it.
-	r.engine.timers.Expect(r.engine.now() + withheldFor.Microseconds())
+	r.service.opts.Expect(r.service.now() + withheldFor.Microseconds())
 	tx := r.newTransaction("park")
 	tx.add(later...)
 	return now, tx.commit(ctx)

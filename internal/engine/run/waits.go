@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"github.com/skein-dev/skein/internal/engine/runlog"
@@ -8,7 +8,7 @@ import (
 
 // times ends the waits whose time has come, in the order of their calls.
 func (in *intake) times() {
-	now := in.run.engine.now()
+	now := in.run.service.now()
 	due := func(w tool.Wait) bool { return w.Until != 0 && w.Until <= now }
 	for _, call := range in.outstanding() {
 		w := in.checkpoint.Waits[call.ID]
@@ -35,5 +35,5 @@ func (in *intake) times() {
 func (in *intake) delayOver(call store.ToolCall) {
 	in.freed = true
 	text := "the time is over"
-	in.result(call, store.Message{ID: runlog.NewMessageID(), CreatedAt: in.run.engine.now(), ToolStatus: string(tool.StatusSuccess), Content: &text})
+	in.result(call, store.Message{ID: runlog.NewMessageID(), CreatedAt: in.run.service.now(), ToolStatus: string(tool.StatusSuccess), Content: &text})
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 	if r.conv.Message(id) != nil {
 		return false, nil
 	}
-	runs, err := r.engine.store.Runs(ctx, r.Thread.ID, 2, 0)
+	runs, err := r.service.opts.Store.Runs(ctx, r.Thread.ID, 2, 0)
 	if err != nil || len(runs) > 1 {
 		return false, err
 	}
@@ -38,7 +38,7 @@ func (r *run) spawnImmediate(ctx context.Context) (spawned bool, err error) {
 		return false, err
 	}
 	m := &store.Message{
-		ID: id, RunID: r.record.ID, CreatedAt: r.engine.now(), Role: store.RoleAssistant, Status: store.MessageCompleted,
+		ID: id, RunID: r.record.ID, CreatedAt: r.service.now(), Role: store.RoleAssistant, Status: store.MessageCompleted,
 		Metadata: map[string]any{transcript.MetadataQueuedTool: true, codeexec.MetadataImmediate: true}, Side: r.Mark(),
 	}
 	tx := r.newTransaction("spawn")

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -32,10 +32,10 @@ import (
 // the goroutine that executes the run, except where a field says otherwise.
 type run struct {
 	role.Role
-	engine *Engine
-	log    logr.Logger
-	fence  *store.Fence
-	active *activethreads.Active // shared with the engine, which may cancel it
+	service *Service
+	log     logr.Logger
+	fence   *store.Fence
+	active  *activethreads.Active // shared with the engine, which may cancel it
 
 	record     store.Run                // the row of the run, as the next checkpoint writes it
 	resumed    bool                     // the run was under way before: calls without a result may have been made
@@ -97,14 +97,14 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.code.Life = ctx
-	rules, err := r.engine.opts.Definitions.Rules(ctx, r.Thread.Namespace, r.Thread.Name, r.Thread.Agent)
+	rules, err := r.service.opts.Definitions.Rules(ctx, r.Thread.Namespace, r.Thread.Name, r.Thread.Agent)
 	if err != nil {
 		return err
 	}
 	if r.limits, err = limits.Of(rules.Limits); err != nil {
 		return failure.New(skeinv1.ReasonInvalidLimits, "%v", err)
 	}
-	defer r.limits.KeepTime(r.engine.opts.Clock, r.Checkpoint.Worked, cancel)()
+	defer r.limits.KeepTime(r.service.opts.Clock, r.Checkpoint.Worked, cancel)()
 	err = r.loop(ctx, items)
 	parked := err == nil && r.record.Status == store.RunWaiting // a parked run that could not continue returns an error
 	if errors.Is(context.Cause(ctx), limits.ErrOverTime) && !r.record.Status.Ended() && !parked {
@@ -116,7 +116,7 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 // countTime adds the time that the run has worked since the last count to its checkpoint, if the time is limited. The next
 // transaction writes it with the run's row, so that it survives waits and crashes.
 func (r *run) countTime() {
-	if r.limits.CountTime(r.engine.now(), &r.Checkpoint.Worked) {
+	if r.limits.CountTime(r.service.now(), &r.Checkpoint.Worked) {
 		r.record.State = r.Checkpoint.Encode()
 	}
 }
@@ -158,7 +158,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
+		if err := r.interrupted(); err != nil {
 			return err
 		}
 		if err := r.hooks.CallDue(ctx); err != nil {
@@ -227,18 +227,18 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		return false, nil
 	}
 	r.active.Dirty.Store(false)
-	at, err := r.engine.store.Position(ctx, r.Thread.ID)
+	at, err := r.service.opts.Store.Position(ctx, r.Thread.ID)
 	if err != nil {
 		return false, err
 	}
 	var items []store.InboxItem
 	if edited || at.LastSeq != r.known || r.withholds {
 		r.known = 0
-		r.conv, news, err = transcript.Reread(ctx, r.engine.store, r.Thread, r.conv, &r.seen, at, edited, r.engine.opts.Limits.ContextMessages)
+		r.conv, news, err = transcript.Reread(ctx, r.service.opts.Store, r.Thread, r.conv, &r.seen, at, edited, r.service.opts.Limits.ContextMessages)
 		if err != nil {
 			return news, err
 		}
-		if items, err = r.engine.store.Inbox(ctx, r.Thread.ID); err != nil {
+		if items, err = r.service.opts.Store.Inbox(ctx, r.Thread.ID); err != nil {
 			return news, err
 		}
 		r.known = at.LastSeq
@@ -258,7 +258,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if items, err = r.admit(ctx, r.hooks.TakeDue(items)); err != nil {
 		return news, err
 	}
-	if len(items) == 0 && !r.Checkpoint.IsDue(r.engine.now()) {
+	if len(items) == 0 && !r.Checkpoint.IsDue(r.service.now()) {
 		return news || r.hooks.CanCall(), nil
 	}
 	return true, r.takeIn(ctx, items)
@@ -278,6 +278,6 @@ func (r *run) park(ctx context.Context) error {
 	if err := r.newTransaction("park").save(ctx); err != nil {
 		return err
 	}
-	r.engine.timers.Expect(r.record.WakeAt)
+	r.service.opts.Expect(r.record.WakeAt)
 	return nil
 }

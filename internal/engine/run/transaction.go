@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -72,16 +72,16 @@ func (tx *transaction) save(ctx context.Context) error {
 // commit writes the transaction. After an error nothing of it was written, and the memory of the run has not changed.
 func (tx *transaction) commit(ctx context.Context) error {
 	r := tx.run
-	r.engine.fault(tx.point + ".before")
+	r.service.fault(tx.point + ".before")
 	tx.writeSessionState()
 	ops, written := r.hooks.AddTo(tx.ops)
 	mark := &store.Mark{}
-	if err := r.engine.store.Apply(ctx, r.Thread.ID, r.fence, append(ops, mark)...); err != nil {
+	if err := r.service.opts.Store.Apply(ctx, r.Thread.ID, r.fence, append(ops, mark)...); err != nil {
 		return err
 	}
 	tx.remember(ops, mark)
 	written()
-	r.engine.fault(tx.point + ".after")
+	r.service.fault(tx.point + ".after")
 	return nil
 }
 

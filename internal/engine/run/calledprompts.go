@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -32,10 +32,10 @@ func (r *run) prompted(ctx context.Context, call store.ToolCall, o calls.Outcome
 	if p == nil {
 		return o, nil
 	}
-	start := r.engine.opts.Clock.Now()
+	start := r.service.opts.Clock.Now()
 	var err error
 	o.Result, err = r.callPrompt(ctx, call, p, repeat, nil)
-	o.Duration = r.engine.opts.Clock.Since(start).Milliseconds()
+	o.Duration = r.service.opts.Clock.Since(start).Milliseconds()
 	return o, err
 }
 
@@ -43,7 +43,7 @@ func (r *run) prompted(ctx context.Context, call store.ToolCall, o calls.Outcome
 // model made the call.
 func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *codeexec.Ask) (tool.Result, error) {
 	called := r.Agent.Prompts[p.Prompt]
-	limit := r.engine.opts.Limits.PromptDepth
+	limit := r.service.opts.Limits.PromptDepth
 	switch {
 	case called == nil || called.Side == nil && called.Err == nil:
 		return tool.Failure("there is no prompt " + p.Prompt + ": go on without it"), nil
@@ -131,7 +131,7 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 			after = r.Frame.Parent.Seq
 		}
 		own := func(m *store.Message) bool { return role.Within(m) == r.Frame.Call.ID }
-		conv, err := transcript.Called(ctx, r.engine.store, r.Thread.ID, after, own)
+		conv, err := transcript.Called(ctx, r.service.opts.Store, r.Thread.ID, after, own)
 		if err == nil {
 			r.conv = conv
 		}
@@ -142,7 +142,7 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	}
 	id := "msg_" + uuid.NewSHA1(runlog.KeySpace, []byte(r.Thread.ID+"\x00"+r.Frame.Call.ID)).String()
 	text := strings.ToValidUTF8(strings.ReplaceAll(p.Message, "\x00", "\uFFFD"), "\uFFFD")
-	m := &store.Message{ID: id, Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID, Content: &text}
+	m := &store.Message{ID: id, Role: store.RoleUser, CreatedAt: r.service.now(), Status: store.MessageCompleted, RunID: r.record.ID, Content: &text}
 	r.Place(m)
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 		if ctx.Err() != nil {
 			return "", false, context.Cause(ctx)
 		}
-		if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
+		if err := r.interrupted(); err != nil {
 			return "", false, err
 		}
 		if r.Deserted() {

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -37,8 +37,8 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 	broker, closeBroker := r.code.OpenBroker()
 	defer closeBroker()
 	how := calls.Step{
-		Set: set, Decided: maps.Clone(r.Checkpoint.Decisions), Repeat: r.resumed, Broker: broker, Thread: r.Thread, Env: r.engine.env, Clock: r.engine.opts.Clock,
-		Log: r.log, Causation: r.hooks.Causation, ForCode: r.callForCode, Fault: r.engine.fault,
+		Set: set, Decided: maps.Clone(r.Checkpoint.Decisions), Repeat: r.resumed, Broker: broker, Thread: r.Thread, Env: r.service.opts.Env, Clock: r.service.opts.Clock,
+		Log: r.log, Causation: r.hooks.Causation, ForCode: r.callForCode, Fault: r.service.opts.Fault,
 	}
 	r.resumed = false // calls after these are new
 	if r.Frame != nil {
@@ -46,7 +46,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 	}
 	if !r.Parallel() || len(made) == 1 {
 		for i, call := range made {
-			if err := r.engine.drain.interruptedUnless(r.CodeWaits()); err != nil {
+			if err := r.interrupted(); err != nil {
 				return err
 			}
 			var next *store.ToolCall
@@ -69,7 +69,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 		}
 		return nil
 	}
-	return how.AtOnce(ctx, made, r.engine.opts.Limits.ParallelCalls, func(call store.ToolCall, o calls.Outcome) (calls.Outcome, error) {
+	return how.AtOnce(ctx, made, r.service.opts.Limits.ParallelCalls, func(call store.ToolCall, o calls.Outcome) (calls.Outcome, error) {
 		return r.prompted(ctx, call, o, how.Repeat)
 	}, func(call store.ToolCall, o calls.Outcome) error { return r.recordResult(ctx, call, o, nil) })
 }
@@ -82,14 +82,14 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 	case o.Panicked:
 		return failure.New(skeinv1.ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
 	case o.Result.Wait != nil:
-		r.Checkpoint.AddWait(call.ID, *o.Result.Wait, r.CallID(), r.engine.now())
+		r.Checkpoint.AddWait(call.ID, *o.Result.Wait, r.CallID(), r.service.now())
 		return nil
 	case o.Result.Handoff != "" && r.IsHanded():
 		o.Result = tool.Failure("the conversation passes to the agent " + r.Next + " already")
 	}
-	content := r.engine.opts.Redact(r.Thread.Namespace, o.Result.Content)
+	content := r.service.opts.Redact(r.Thread.Namespace, o.Result.Content)
 	m := &store.Message{
-		ID: runlog.NewMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		ID: runlog.NewMessageID(), Role: store.RoleTool, CreatedAt: r.service.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.Result.Status), Content: &content, Attachments: o.Result.Attachments,
 		Side: r.Mark(),
 	}
@@ -99,7 +99,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 	if err := r.hooks.BeforeResult(ctx, call, m); err != nil {
 		return err
 	}
-	content = clip.Result(r.requests.Redacted(transcript.ContentOf(m)), r.engine.opts.Limits.ToolResultBytes) // a hook may have added secrets
+	content = clip.Result(r.requests.Redacted(transcript.ContentOf(m)), r.service.opts.Limits.ToolResultBytes) // a hook may have added secrets
 	m.Content = &content
 	r.hooks.AfterResult(ctx, call, m)
 	tx := r.newTransaction("result")

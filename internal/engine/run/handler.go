@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -77,7 +77,7 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 	r.handlers = append(r.handlers, models)
 	handlers.Completes(x, side, r.record.ID)
 	r.code.BeginTurn(r.conv)
-	r.engine.fault("handler.before")
+	r.service.fault("handler.before")
 	args := map[string]any{"event": "call", "text": "", "message": nil}
 	if input != nil {
 		args["text"] = transcript.ContentOf(input)
@@ -85,7 +85,7 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 	}
 	v, err := x.Code.Invoke(r.hooks.Causation(ctx), invocation, handlers.Module(side), args, handlers.Timeout(side))
 	call.End()
-	r.engine.fault("handler.after")
+	r.service.fault("handler.after")
 	if err != nil {
 		return "", call, err
 	}
@@ -131,7 +131,7 @@ func (p modelsPort) MaxSteps() int { return p.run.MaxSteps() }
 func (p modelsPort) Arguments() json.RawMessage { return p.Thread.Arguments }
 
 // Fault implements handlers.ModelsPort.
-func (p modelsPort) Fault() func(point string) { return p.engine.fault }
+func (p modelsPort) Fault() func(point string) { return p.service.opts.Fault }
 
 // Log implements handlers.ModelsPort.
 func (p modelsPort) Log() logr.Logger { return p.log.WithValues("run", p.record.ID) }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err := r.limits.Over(r.record.Steps, &r.usage); err != nil {
 		return false, err
 	}
-	if err := r.engine.quotas.Refuse(ctx, r.Thread.Namespace); err != nil {
+	if err := r.service.opts.Quotas.Refuse(ctx, r.Thread.Namespace); err != nil {
 		return false, err
 	}
 	if r.Side().Handler != nil {
@@ -54,14 +54,14 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if exclude {
 		emit = request.WithoutReasoning(emit)
 	}
-	r.engine.fault("model.before")
+	r.service.fault("model.before")
 	if r.Frame != nil {
 		emit = func(model.Delta) {} // viewers of the conversation see the caller, not a called prompt
 	}
 	answering, over := membudget.Part(ctx) // the answer is part of the conversation afterwards
 	defer over()
 	if r.Frame == nil { // a called prompt waits for its turn, since other calls may be under way beside it
-		req.Later = r.engine.queue.ExpectResume(r.Thread.ID) // the model may turn away the call (see package schedule)
+		req.Later = r.service.opts.Queue.ExpectResume(r.Thread.ID) // the model may turn away the call (see package schedule)
 	}
 	call, done := r.WhileWanted(answering)
 	res, err := client.Stream(call, req, emit)
@@ -76,7 +76,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, failure.OfModel(ctx, err)
 	}
-	r.engine.fault("model.after")
+	r.service.fault("model.after")
 	if res.Model != "" {
 		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
@@ -122,10 +122,10 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 // recordAnswer puts an answer into the log. When it is the last one, the end of the turn or of the run goes with it,
 // else the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
-	m := r.requests.Answer(id, r.record.ID, res, r.engine.now())
+	m := r.requests.Answer(id, r.record.ID, res, r.service.now())
 	if res.Usage != nil {
 		r.usage.Count(res.Usage)
-		r.engine.quotas.Used(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
+		r.service.opts.Quotas.Used(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
 	}
 	if r.Side().Handler == nil { // a handler asks any number of models, and counts them itself
 		r.usage.CountModel(cmp.Or(res.Model, r.Side().Model.Name))
@@ -169,7 +169,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 // recordMisfit puts an answer that does not fit its schema into the log, with the message that tells the model so. It
 // returns a *failure.Error when the model was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
-	told, failed := r.requests.Repair(m, wrong, r.record.ID, r.engine.now())
+	told, failed := r.requests.Repair(m, wrong, r.record.ID, r.service.now())
 	if failed == nil {
 		r.record.State = r.Checkpoint.Encode()
 	}
@@ -198,6 +198,6 @@ func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
 			return err
 		}
 	}
-	r.engine.queue.WaitForModel(later)
+	r.service.opts.Queue.WaitForModel(later)
 	return model.ErrLater
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -30,8 +30,8 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 			}
 			continue
 		}
-		w, event := approval.Ask(call, need, r.code.Tools.Parameters(call.Name), r.conv.Caller(call.ID), r.record.ID, r.engine.now())
-		r.Checkpoint.AddWait(call.ID, w, r.CallID(), r.engine.now())
+		w, event := approval.Ask(call, need, r.code.Tools.Parameters(call.Name), r.conv.Caller(call.ID), r.record.ID, r.service.now())
+		r.Checkpoint.AddWait(call.ID, w, r.CallID(), r.service.now())
 		asked = append(asked, event)
 		blocked = blocked || !r.Parallel()
 	}

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/tool"
 )
 
 // endTurn ends the turn. The session then ends, or continues with the next turn, whose start is in the log together
@@ -63,17 +62,4 @@ type turnEvent struct {
 	Side string `json:"side"` // the side whose turn ended
 	Turn int    `json:"turn"` // 1-based number of the turn in the session
 	Next string `json:"next"` // the side whose turn begins
-}
-
-// Progress returns how far a stored run is, for callers outside of the run (RUN-03).
-func Progress(r *store.Run) tool.ExecutionState {
-	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: definition.SideA, StepCount: r.Steps}
-	if kept, err := runstate.Read(r); err == nil && !r.Status.Ended() {
-		s.SideBStepCount = kept.Turn.StepsB
-		if kept.Turn.Side != "" {
-			s.CurrentSide = kept.Turn.Side
-		}
-	}
-	s.SideAStepCount = s.StepCount - s.SideBStepCount
-	return s
 }

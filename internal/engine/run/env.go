@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -41,5 +41,5 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	if missing, err = r.code.LoadEnv(ctx); err != nil || len(missing) > 0 {
 		return true, err
 	}
-	return true, r.engine.store.Apply(ctx, r.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
+	return true, r.service.opts.Store.Apply(ctx, r.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 // continueWithAgent continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
 // true if that agent needs variables first: the run is parked then.
 func (r *run) continueWithAgent(ctx context.Context) (waits bool, err error) {
-	t, err := r.engine.store.Thread(ctx, r.Thread.ID)
+	t, err := r.service.opts.Store.Thread(ctx, r.Thread.ID)
 	if err != nil {
 		return false, err
 	}
-	agent, err := r.engine.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	agent, err := r.service.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {
 		return false, fmt.Errorf("agent %s, to which thread %s was handed over: %w", t.Agent, t.ID, err)
 	}

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -181,7 +181,7 @@ func (in *intake) hooks(ctx context.Context) error {
 // (SUB-04).
 func (in *intake) childResult(r store.ChildResult) {
 	m := store.Message{
-		ID: runlog.NewMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
+		ID: runlog.NewMessageID(), CreatedAt: in.run.service.now(), Content: &r.Content, Attachments: r.Attachments,
 		Metadata: map[string]any{thread.MetadataSubagent: r.Reference, thread.MetadataStatusKind: r.Status},
 	}
 	if call, awaited := in.awaits(r.ToolCallID); awaited {
@@ -213,7 +213,7 @@ func (in *intake) childResult(r store.ChildResult) {
 func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{
-		ID: runlog.NewMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
+		ID: runlog.NewMessageID(), CreatedAt: in.run.service.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
 		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.Agent.MessageSide(in.run.Agent.Side(q.Side)),
 	}
 	in.checkpoint.HookDepth = q.HookDepth

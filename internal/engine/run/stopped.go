@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -28,12 +28,12 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 	}
 	r.quiet = s.Quiet
 	r.hooks.DropCut()
-	awaited, err := r.engine.stops.Awaited(ctx, r.Thread, r.record.ID, r.Checkpoint.Waits, r.conv)
+	awaited, err := r.service.opts.Stops.Awaited(ctx, r.Thread, r.record.ID, r.Checkpoint.Waits, r.conv)
 	if err == nil {
 		r.childStops = stop.ChildOps(awaited)
 		if s.Quiet {
 			var done []store.Op
-			done, r.over, err = r.engine.stops.Finish(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
+			done, r.over, err = r.service.opts.Stops.Finish(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
 			r.childStops = append(r.childStops, done...)
 		}
 	}
@@ -44,7 +44,7 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 	if err != nil {
 		return err
 	}
-	return r.engine.stops.StopAwaited(context.WithoutCancel(ctx), awaited)
+	return r.service.opts.Stops.StopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
 func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
@@ -57,7 +57,7 @@ func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
 	case cancelcause.ByUser:
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.Reason
-	return r.end(ctx, "stop", r.Note(r.record.ID, r.engine.now(), text, store.MessageCompleted, nil), text, nil)
+	return r.end(ctx, "stop", r.Note(r.record.ID, r.service.now(), text, store.MessageCompleted, nil), text, nil)
 }
 
 // giveWay ends the run and queues the message that replaces it, in one transaction (RUN-09). A parent that waits for
@@ -65,10 +65,10 @@ func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
 func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, skeinv1.ReasonInterrupted, s.Reason
-	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.Thread, r.Agent)
+	record.EndedAt, record.State = r.service.now(), r.service.opts.PostRun.Mark(r.Thread, r.Agent)
 	tx := r.newTransaction("stop")
 	if s.Kind == cancelcause.Rollback {
-		gone, taken, err := r.engine.stops.TakeBack(ctx, &r.record, r.Checkpoint.Waits)
+		gone, taken, err := r.service.opts.Stops.TakeBack(ctx, &r.record, r.Checkpoint.Waits)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 		tx.add(gone...)
 		tx.add(runlog.Event(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {
-		tx.createMessage(ctx, r.Note(r.record.ID, r.engine.now(), interruptedText, store.MessageCompleted, nil))
+		tx.createMessage(ctx, r.Note(r.record.ID, r.service.now(), interruptedText, store.MessageCompleted, nil))
 	}
 	tx.saveScopes(true)
 	if err := stop.HandOn(s.With, r.Checkpoint.ReplyTo); err != nil {
@@ -96,23 +96,14 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	return nil
 }
 
-// endings implements stop.Runs.
-type endings struct{ engine *Engine }
-
-// End implements stop.Runs.
-func (n endings) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) (err error) {
-	e := n.engine
-	r := e.newRun(t, fence, active, e.log.WithValues("thread", t.ID))
+// End ends a run that no worker executes. The caller holds the lease of the thread.
+func (s *Service) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) (err error) {
+	r := s.newRun(t, fence, active, s.opts.Log.WithValues("thread", t.ID))
 	r.record = *last
 	if r.Checkpoint, err = runstate.Read(last); err != nil {
 		return err
 	}
 	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.
-	r.Agent, _ = e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	r.Agent, _ = s.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), how)
-}
-
-// LetGo implements stop.Runs.
-func (n endings) LetGo(ctx context.Context, threadID string, active *activethreads.Active) {
-	n.engine.dispatch.LetGo(ctx, threadID, active)
 }

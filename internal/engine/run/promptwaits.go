@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -22,11 +22,11 @@ func parked() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitP
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
 	outstanding := r.conv.Outstanding(r.record.ID)
-	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.Checkpoint.InPrompt() || len(items) == 0 && !r.Checkpoint.IsDue(r.engine.now()) {
+	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.Checkpoint.InPrompt() || len(items) == 0 && !r.Checkpoint.IsDue(r.service.now()) {
 		return nil
 	}
 	after := r.conv.Caller(outstanding[0].ID).Seq
-	in.inner, err = transcript.Called(ctx, r.engine.store, r.Thread.ID, after, func(m *store.Message) bool {
+	in.inner, err = transcript.Called(ctx, r.service.opts.Store, r.Thread.ID, after, func(m *store.Message) bool {
 		return m.RunID == r.record.ID && role.Within(m) != ""
 	})
 	return err

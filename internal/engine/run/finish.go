@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 	if err != nil {
 		return nil, err
 	}
-	m := r.Note(r.record.ID, r.engine.now(), end.Text, store.MessageCompleted, nil)
+	m := r.Note(r.record.ID, r.service.now(), end.Text, store.MessageCompleted, nil)
 	for _, path := range end.Attachments {
 		rec, err := st.StatFile(ctx, path)
 		if err != nil && !thread.IsInvalid(err) {
@@ -72,7 +72,7 @@ func (r *run) fail(ctx context.Context, f *failure.Error) error {
 	r.log.Info("run failed", "run", r.record.ID, "reason", f.Reason)
 	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.Reason, f.Message
 	text := "(error: " + f.Message + ")"
-	return r.end(ctx, "fail", r.Note(r.record.ID, r.engine.now(), text, store.MessageFailed, f.Metadata), text, nil)
+	return r.end(ctx, "fail", r.Note(r.record.ID, r.service.now(), text, store.MessageFailed, f.Metadata), text, nil)
 }
 
 // cancelled ends a run whose context has ended, in the way that its cause requires.
@@ -86,7 +86,7 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	case stopped != nil:
 		return r.stop(ctx, stopped)
 	case errors.Is(cause, cancelcause.ErrTerminal):
-		return r.engine.stops.EndTerminated(ctx, r.Thread, r.fence, &r.record)
+		return r.service.opts.Stops.EndTerminated(ctx, r.Thread, r.fence, &r.record)
 	case errors.Is(cause, cancelcause.ErrAborted), errors.Is(cause, cancelcause.ErrDestroyed):
 		return nil
 	}
@@ -100,8 +100,8 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		r.code.Lines.Flush() // lines of code precede the end
 	}
 	record := r.record
-	record.EndedAt = r.engine.now()
-	record.State = r.engine.postRun.Mark(r.Thread, r.Agent)
+	record.EndedAt = r.service.now()
+	record.State = r.service.opts.PostRun.Mark(r.Thread, r.Agent)
 	record.Message = clip.Text(record.Message, runlog.MaxMessage)
 	if m != nil {
 		r.hooks.AfterCreate(ctx, m)
@@ -109,7 +109,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	err := r.commitEnd(ctx, point, record, m, text, attachments)
 	if errors.Is(err, store.ErrHasParent) { // it has become a child while the run was under way, and now tells its parent
 		var t *store.Thread
-		if t, err = r.engine.store.Thread(ctx, r.Thread.ID); err == nil {
+		if t, err = r.service.opts.Store.Thread(ctx, r.Thread.ID); err == nil {
 			r.Thread = t
 			err = r.commitEnd(ctx, point, record, m, text, attachments)
 		}
@@ -121,7 +121,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
 	if stop.WithResult(r.Thread) {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
-		if err := r.engine.stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
+		if err := r.service.opts.Stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
 		}
 		if point != "stop" {
@@ -157,7 +157,7 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 		}
 		tx.add(park)
 	}
-	child, err := r.engine.stops.ResultOps(ctx, stop.Ended{
+	child, err := r.service.opts.Stops.ResultOps(ctx, stop.Ended{
 		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func (r *run) callFinalHooks(ctx context.Context) {
 	if len(r.hooks.Pending()) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), cancelcause.ErrTerminal) {
 		return
 	}
-	ctx, cancel := cancelcause.PastTermination(ctx, r.engine.life)
+	ctx, cancel := cancelcause.PastTermination(ctx, r.service.opts.Life)
 	defer cancel()
 	r.hooks.CallFinal(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
 }
