@@ -63,7 +63,7 @@ var _ = Describe("The crash suites", Label("RUN-02"), func() {
 				source[m[1]+".before"], source[m[1]+".after"] = true, true
 			}
 			for _, found := range otherPoint.FindAllString(string(code), -1) {
-				Expect(name+" "+found).To(BeElementOf("transaction.go .fault(tx.point + ", "finish.go r.newTransaction(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
+				Expect(name+" "+found).To(BeElementOf("run/transaction.go .fault(tx.point + ", "run/finish.go r.newTransaction(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
 			}
 		}
 		crashed := map[string]bool{}
