@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/gateway/openai"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/membudget"
 )
 
@@ -93,6 +94,12 @@ func outside(ctx context.Context, err error) *problem {
 	if errors.As(err, &busy) {
 		logr.FromContextOrDiscard(ctx).Info("A request of the gateway found no memory", "cause", err.Error())
 		return errNoMemory
+	}
+	var unmade *kube.UnmadeError
+	if errors.As(err, &unmade) {
+		// Whoever runs the cluster may raise the quota or change the policy.
+		logr.FromContextOrDiscard(ctx).Info("A request of the gateway cannot be answered at present", "cause", err.Error())
+		return errUnavailable
 	}
 	switch s := status.Of(ctx, "", err); s.ErrStatus.Code {
 	case http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -2,14 +2,17 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -133,6 +136,29 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 		Entry("and leaves no Thread, which would take room later", skeinv1.ReasonQuotaExceeded, 0),
 		Entry("and finds its Thread later when that only takes time", skeinv1.ReasonReferenceNotReady, 2),
 	)
+
+	It("is asked to come back when the cluster refuses its Thread, and is told nothing of the cluster", Label("EVT-05"), func(ctx SpecContext) {
+		refusals := []error{
+			apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "x", errors.New("exceeded quota: few")),
+			apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "x", errors.New("status unknown for quota: few")),
+		}
+		for _, reason := range []metav1.StatusReason{metav1.StatusReasonAlreadyExists, metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest, metav1.StatusReasonInternalError} {
+			refusals = append(refusals, &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: reason, Message: `admission webhook "no.example.com" denied the request: no`,
+			}})
+		}
+		for _, refusal := range refusals {
+			full := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return refusal
+			}})
+			s.opts.Objects = kube.NewThreads(full, c)
+			_, err := ensure(ctx, "thrd_a")
+			Expect(outside(ctx, err)).To(Equal(errUnavailable))
+			_, err = kube.NewThreads(full, c).CreateReceivedThread(ctx, &definitions.Receiver{Namespace: "ns", Name: "orders", UID: "1"}, "d-1")
+			Expect(outsideDelivery(ctx, err)).To(Equal(errHookWaits))
+		}
+		Expect(left(ctx)).To(BeEmpty())
+	})
 
 	It("is refused, and leaves no Thread, when it does not wait for the answer", func(ctx SpecContext) {
 		client, leave := context.WithCancel(ctx)

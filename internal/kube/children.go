@@ -3,11 +3,8 @@ package kube
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -103,45 +100,24 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req ports.C
 	}, req.Limits); err != nil {
 		return nil, err
 	}
-	err = c.client.Create(ctx, s)
-	if apierrors.IsAlreadyExists(err) && !Denied(err) {
-		return c.existing(ctx, parent, s)
-	}
-	if err == nil {
+	var have skeinv1.Subagent
+	found, err := MakeOnce(ctx, c.client, c.live, s, &have)
+	switch {
+	case err == nil:
 		return ptr.To(Entry(s)), nil
+	case found && sameCause(&have, s) && have.Spec.ParentRef == s.Spec.ParentRef:
+		return ptr.To(Entry(&have)), nil // an earlier attempt of the same call made it
+	case !found && !Refused(err):
+		return nil, fmt.Errorf("create Subagent %q: %w", s.Name, err)
+	}
+	if err := c.store.ReleaseChild(ctx, parent.ID, s.Name); err != nil {
+		return nil, err
 	}
 	if Refused(err) {
-		if err := c.store.ReleaseChild(ctx, parent.ID, s.Name); err != nil {
-			return nil, err
-		}
 		return nil, fmt.Errorf("the cluster refuses the subagent: %w", err)
 	}
-	return nil, fmt.Errorf("create Subagent %q: %w", s.Name, err)
+	return nil, fmt.Errorf("a Subagent %q exists already and was not made by this call: delete or rename it", s.Name)
 }
-
-// Refused reports whether the API server does not take an object: because of a quota, an admission rule, missing rights,
-// or its name. To try again would not help.
-func Refused(err error) bool {
-	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), uncounted) {
-		return false
-	}
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
-		apierrors.IsRequestEntityTooLargeError(err) || Denied(err)
-}
-
-// uncounted is what the API server says while Kubernetes has not counted yet what a new ResourceQuota bounds, which takes a moment.
-const uncounted = "status unknown for quota"
-
-// Denied reports whether an admission webhook refused an object. A webhook chooses the status of its refusal, also one that
-// the API server gives for a conflict, an object that exists, or a failure of its own. Only the text tells them apart.
-func Denied(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && denial.MatchString(status.Status().Message)
-}
-
-// denial is how the API server begins the message of a refusal by a webhook. The message of a webhook that it could not call
-// begins with "failed calling webhook".
-var denial = regexp.MustCompile(`^admission webhook ".+" denied the request`)
 
 // Exists implements ports.Children. A Subagent whose child was deleted exists no more. One whose child was refused does: its controller
 // tells the parent why, after it has recorded the refusal.
@@ -157,22 +133,6 @@ func (c *Children) Exists(ctx context.Context, parent *store.Thread, reference s
 	ended := meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionTerminated)
 	gone := ended != nil && ended.Status == metav1.ConditionTrue && ended.Reason != skeinv1.ReasonChildRefused
 	return s.DeletionTimestamp.IsZero() && !gone, nil
-}
-
-// existing returns the child that an earlier attempt of the same call created.
-func (c *Children) existing(ctx context.Context, parent *store.Thread, want *skeinv1.Subagent) (*skeinv1.ChildStatus, error) {
-	var have skeinv1.Subagent
-	if err := c.client.Get(ctx, client.ObjectKeyFromObject(want), &have); err != nil {
-		return nil, fmt.Errorf("read Subagent %q: %w", want.Name, err)
-	}
-	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != want.Annotations[skeinv1.AnnotationIdempotencyKey] ||
-		have.Spec.ParentRef != want.Spec.ParentRef {
-		if err := c.store.ReleaseChild(ctx, parent.ID, want.Name); err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("a Subagent %q exists already and was not made by this call: delete or rename it", want.Name)
-	}
-	return ptr.To(Entry(&have)), nil
 }
 
 // List implements ports.Children.

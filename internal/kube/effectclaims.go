@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
@@ -26,8 +24,8 @@ func (e *Effects) Pending(ctx context.Context, namespace string) (int64, error) 
 
 // claim reserves room for an effect in the quota of its namespace, over all replicas (K8S-11). release is for an object that
 // could not be created.
-func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (release func(error), err error) {
-	release = func(error) {}
+func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (release func(), err error) {
+	release = func() {}
 	if e.limits == nil {
 		return release, nil
 	}
@@ -50,10 +48,7 @@ func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (releas
 	if err := cmp.Or(failed, err); err != nil {
 		return nil, err
 	}
-	return func(err error) {
-		if apierrors.IsAlreadyExists(err) {
-			return
-		}
+	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		_ = e.store.ReleaseRoom(ctx, s.Namespace, store.QuotaEffects, s.Name) // otherwise it ends by itself

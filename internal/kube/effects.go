@@ -119,32 +119,43 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 		}
 		return "", err
 	}
-	if err = e.create(ctx, thread, s, req.Args); err != nil {
+	id, made, err := e.create(ctx, thread, s, req.Args)
+	if !made {
 		undo()
-		release(err)
-	}
-	if apierrors.IsAlreadyExists(err) {
-		return e.existing(ctx, s)
 	}
 	if err != nil {
-		return "", err
+		release()
 	}
-	return string(s.UID), nil
+	return id, err
 }
 
-// create stores the arguments and creates the object.
-func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect, args json.RawMessage) error {
+// create stores the arguments and creates the object. It returns the id of the object, and whether this call made it or an earlier attempt.
+func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect, args json.RawMessage) (id string, made bool, err error) {
 	if len(args) > 0 && string(args) != "null" {
 		// What code or a model said stays out of etcd (K8S-07). The arguments are stored before the object that names them.
 		s.Spec.ArgsRef = argsRef(s, thread.ID)
 		if err := e.store.PutEffectArgs(ctx, store.EffectArgs{ID: s.Spec.ArgsRef, Namespace: thread.Namespace, ThreadID: thread.ID, Args: args}); err != nil {
-			return fmt.Errorf("store the arguments: %w", err)
+			return "", false, fmt.Errorf("store the arguments: %w", err)
 		}
 	}
-	if err := e.client.Create(ctx, s); err != nil {
-		return fmt.Errorf("create ScheduledEffect %q: %w", s.Name, err)
+	var have skeinv1.ScheduledEffect
+	found, err := MakeOnce(ctx, e.client, e.live, s, &have)
+	switch {
+	case err == nil:
+		return string(s.UID), true, nil
+	case found && sameEffect(&have, s):
+		return string(have.UID), false, nil
 	}
-	return nil
+	if s.Spec.ArgsRef != "" && (found || Refused(err)) {
+		_ = e.store.RemoveEffectArgs(ctx, thread.ID, s.Spec.ArgsRef) // nobody reads them; what is left goes with the thread
+	}
+	switch {
+	case Refused(err):
+		return "", false, fmt.Errorf("the cluster refuses the ScheduledEffect: %w", err)
+	case found:
+		return "", false, fmt.Errorf("a ScheduledEffect %q exists already and was not made by this call: delete or rename it", s.Name)
+	}
+	return "", false, fmt.Errorf("create ScheduledEffect %q: %w", s.Name, err)
 }
 
 // shownNames bounds how many names an error lists.
@@ -184,16 +195,25 @@ func existing[T any](kind string, items []T, name func(*T) string) string {
 	return "; existing " + kind + ": " + strings.Join(names[:min(len(names), shownNames)], ", ")
 }
 
-// existing returns the id of the effect that an earlier attempt of the same call scheduled.
+// existing returns the id of the effect that an earlier attempt of the same call scheduled, or store.ErrNotFound.
 func (e *Effects) existing(ctx context.Context, want *skeinv1.ScheduledEffect) (string, error) {
 	var have skeinv1.ScheduledEffect
-	if err := e.client.Get(ctx, client.ObjectKeyFromObject(want), &have); err != nil {
+	err := e.client.Get(ctx, client.ObjectKeyFromObject(want), &have)
+	if apierrors.IsNotFound(err) {
+		err = e.live.Get(ctx, client.ObjectKeyFromObject(want), &have) // the earlier attempt may have been another replica's
+	}
+	if err != nil {
 		return "", fmt.Errorf("read ScheduledEffect %q: %w", want.Name, err)
 	}
-	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != want.Annotations[skeinv1.AnnotationIdempotencyKey] {
-		return "", fmt.Errorf("a ScheduledEffect %q exists already and was not made by this call: delete or rename it", want.Name)
+	if !sameEffect(&have, want) {
+		return "", store.ErrNotFound
 	}
 	return string(have.UID), nil
+}
+
+// sameEffect reports whether a ScheduledEffect is the one that an earlier attempt of the same call scheduled.
+func sameEffect(have, want *skeinv1.ScheduledEffect) bool {
+	return sameCause(have, want) && have.Spec.Effect == want.Spec.Effect && have.Spec.ThreadRef != nil && *have.Spec.ThreadRef == *want.Spec.ThreadRef
 }
 
 // List implements ports.Effects.

@@ -5,13 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
-	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/definitions"
@@ -24,6 +22,23 @@ const digestBytes = 20
 
 // ErrOtherThread reports that the name of a Thread of a ThreadGateway or a WebhookReceiver belongs to an object that another one made.
 var ErrOtherThread = errors.New("a Thread of that name exists and was not made by this gateway or receiver")
+
+// UnmadeError reports that the cluster refuses the Thread of a ThreadGateway or a WebhookReceiver: a quota, a policy or a webhook does.
+type UnmadeError struct{ cause error }
+
+// Error implements error.
+func (e *UnmadeError) Error() string { return "the cluster refuses the Thread: " + e.cause.Error() }
+
+// notMade returns why a Thread of a ThreadGateway or a WebhookReceiver was not created. found says that another one has its name.
+func notMade(found bool, err error) error {
+	switch {
+	case Refused(err) || apierrors.IsForbidden(err):
+		return &UnmadeError{cause: err}
+	case found:
+		return ErrOtherThread
+	}
+	return err
+}
 
 // GatewayThread returns the name of the Thread for an end user's id. It follows from the gateway and the id alone, so that
 // every replica finds the same one, and the id does not follow from it.
@@ -53,16 +68,13 @@ func (k *Threads) CreateGatewayThread(ctx context.Context, g *definitions.Gatewa
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: GatewayThread(g, id), Labels: map[string]string{skeinv1.LabelGateway: g.Name}},
 		Spec:       skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: g.Agent}, UserID: user},
 	}
-	err := k.client.Create(ctx, t)
-	if !apierrors.IsAlreadyExists(err) {
-		return t, err
-	}
 	var have skeinv1.Thread
-	if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err != nil {
-		return nil, fmt.Errorf("read Thread %q: %w", t.Name, err)
+	found, err := MakeOnce(ctx, k.client, k.live, t, &have)
+	switch {
+	case err == nil:
+		return t, nil
+	case found && MadeByGateway(&have, g):
+		return &have, nil
 	}
-	if !MadeByGateway(&have, g) {
-		return nil, ErrOtherThread
-	}
-	return &have, nil
+	return nil, notMade(found, err)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/ports"
@@ -35,22 +33,15 @@ func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 		},
 		Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: t.Agent}, UserID: t.UserID, TaskID: t.TaskID, ThreadID: t.ID},
 	}
-	err := k.client.Create(ctx, o)
-	if !apierrors.IsAlreadyExists(err) || Denied(err) {
-		if Refused(err) {
-			return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("the cluster refuses the Thread %q: %v", o.Name, err)}
-		}
-		if err != nil {
-			return fmt.Errorf("create Thread %q: %w", o.Name, err)
-		}
-		return nil
-	}
 	var have skeinv1.Thread
-	if err := k.live.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
-		return fmt.Errorf("read Thread %q: %w", o.Name, err)
-	}
-	if have.Spec.ThreadID != t.ID {
+	found, err := MakeOnce(ctx, k.client, k.live, o, &have)
+	switch {
+	case err == nil, found && have.Spec.ThreadID == t.ID:
+		return nil
+	case Refused(err):
+		return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("the cluster refuses the Thread %q: %v", o.Name, err)}
+	case found:
 		return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("a Thread %q exists already and was not made by this handoff: delete or rename it", o.Name)}
 	}
-	return nil
+	return fmt.Errorf("create Thread %q: %w", o.Name, err)
 }

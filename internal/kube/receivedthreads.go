@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/definitions"
@@ -29,15 +26,10 @@ func (k *Threads) CreateReceivedThread(ctx context.Context, r *definitions.Recei
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: prefix + "-" + digest, Labels: map[string]string{skeinv1.LabelReceiver: r.Name}},
 		Spec:       skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: r.Agent}},
 	}
-	if err := k.client.Create(ctx, t); !apierrors.IsAlreadyExists(err) {
-		return t.Name, err
-	}
 	var have skeinv1.Thread
-	if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err != nil {
-		return "", fmt.Errorf("read Thread %q: %w", t.Name, err)
+	found, err := MakeOnce(ctx, k.client, k.live, t, &have)
+	if err == nil || found && have.Labels[skeinv1.LabelReceiver] == r.Name {
+		return t.Name, nil
 	}
-	if have.Labels[skeinv1.LabelReceiver] != r.Name {
-		return "", ErrOtherThread
-	}
-	return t.Name, nil
+	return "", notMade(found, err)
 }

@@ -45,36 +45,27 @@ func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skein
 		}
 	}
 	if unknown != nil {
-		if have, err := k.madeBy(ctx, t, cause); err == nil && have != nil {
-			return have, nil // the agent was deleted since
+		var have skeinv1.Thread
+		if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err == nil && isFork(&have, t) {
+			return &have, nil // the agent was deleted since
 		}
 		return nil, unknown
 	}
-	err = k.client.Create(ctx, t)
-	if !apierrors.IsAlreadyExists(err) {
-		return t, err
-	}
-	have, failed := k.madeBy(ctx, t, cause)
+	var have skeinv1.Thread
+	found, err := MakeOnce(ctx, k.client, k.live, t, &have)
 	switch {
-	case failed != nil:
-		return nil, failed
-	case have == nil:
-		return nil, err // the name is taken
+	case err == nil:
+		return t, nil
+	case found && isFork(&have, t):
+		return &have, nil
 	}
-	return have, nil
+	return nil, err // the cluster refuses it, or the name is taken
 }
 
-// madeBy returns the fork that an earlier attempt with the same cause made; nil if the Thread of its name is another one.
-func (k *Threads) madeBy(ctx context.Context, t *skeinv1.Thread, cause string) (*skeinv1.Thread, error) {
-	var have skeinv1.Thread
-	if err := k.live.Get(ctx, client.ObjectKeyFromObject(t), &have); err != nil {
-		return nil, fmt.Errorf("read Thread %q: %w", t.Name, err)
-	}
+// isFork reports whether a Thread is the fork that an earlier attempt with the same cause made.
+func isFork(have, want *skeinv1.Thread) bool {
 	from := have.Spec.ForkFrom
-	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != cause || from == nil || from.ThreadRef != t.Spec.ForkFrom.ThreadRef || !have.DeletionTimestamp.IsZero() {
-		return nil, nil
-	}
-	return &have, nil
+	return sameCause(have, want) && from != nil && from.ThreadRef == want.Spec.ForkFrom.ThreadRef && have.DeletionTimestamp.IsZero()
 }
 
 // unknownAgent returns what is wrong with the name of an Agent that the namespace does not have; nil if it has one.

@@ -175,30 +175,34 @@ var _ = Describe("An effect that code scheduled", func() {
 })
 
 var _ = Describe("A schedule whose Thread is refused", Label("EFF-03", "EFF-07"), func() {
-	It("says so, is not late for its other due times, and creates it when there is room", func(ctx SpecContext) {
+	DescribeTable("says so, is not late for its other due times, and creates it when there is room", func(ctx SpecContext, refusal error, says string) {
 		w := newWorld(ctx)
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.Effect = ""
 			s.Spec.ThreadTemplate = &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "analyst"}, Message: "go"}}
 		})
-		full := apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "s", fmt.Errorf("exceeded quota"))
 		w.Fail(func(verb string, o client.Object) error {
 			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
-				return full
+				return refusal
 			}
 			return nil
 		})
 		w.pass(ctx, 3*time.Minute)
 		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule running", "2m0s schedule running", "3m0s schedule running"}))
-		Expect(w.firings(ctx)).To(HaveEach(HaveField("Waiting", ContainSubstring("exceeded quota"))))
-		Expect(w.s.Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionReady), HaveField("Reason", skeinv1.ReasonWaiting), HaveField("Message", ContainSubstring("exceeded quota")))))
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Waiting", ContainSubstring(says))))
+		Expect(w.s.Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionReady), HaveField("Reason", skeinv1.ReasonWaiting), HaveField("Message", ContainSubstring(says)))))
 		w.Fail(nil)
 		w.pass(ctx, 35*time.Second)
 		var list skeinv1.ThreadList
 		Expect(w.Client.List(ctx, &list)).To(Succeed())
 		Expect(list.Items).To(HaveLen(3))
 		Expect(w.firings(ctx)).To(HaveEach(HaveField("Waiting", "")))
-	})
+	},
+		Entry("by a quota", apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "s", fmt.Errorf("exceeded quota")), "exceeded quota"),
+		Entry("by a webhook that answers that it exists", &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonAlreadyExists, Message: `admission webhook "no.example.com" denied the request: no`,
+		}}, "denied the request: no"),
+	)
 
 	It("does not create it after its deadline", func(ctx SpecContext) {
 		w := newWorld(ctx)

@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/effectplan"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -169,11 +170,12 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 		},
 		Spec: template.Spec,
 	}
-	err := r.Client.Create(ctx, t)
+	found, err := kube.MakeOnce(ctx, r.Client, r.live(), t, &skeinv1.Thread{})
 	switch {
+	case found: // the next reconcile looks whose it is
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the Thread was refused: " + err.Error(), Counts: true})
-	case err != nil && !apierrors.IsAlreadyExists(err):
+	case err != nil:
 		return r.wait(ctx, d, f, fmt.Sprintf("Thread %q was refused: %v", effectplan.ThreadName(f.Name, f.Due), err)) // a quota, say, which may be raised
 	}
 	return r.Store.StartRunning(ctx, f.Key())

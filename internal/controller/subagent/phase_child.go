@@ -47,9 +47,11 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		if s.childless, err = r.purged(ctx, s.object); s.childless || err != nil {
 			return err
 		}
+		var have skeinv1.Thread
+		var found bool
 		child = *childThread(s)
-		if err = r.Client.Create(ctx, &child); apierrors.IsAlreadyExists(err) && !kube.Denied(err) {
-			err = r.Client.Get(ctx, name, &child)
+		if found, err = kube.MakeOnce(ctx, r.Client, r.Live, &child, &have); found { // the cache did not have it yet
+			child, err = have, nil
 		}
 		if kube.Refused(err) && byRun(s.object) {
 			s.childless, s.refused = true, "the cluster refuses its Thread: "+err.Error()

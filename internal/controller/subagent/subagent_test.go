@@ -233,6 +233,26 @@ var _ = Describe("The subagent controller", func() {
 		Expect(page.Messages).To(HaveExactElements(HaveField("Metadata", HaveKeyWithValue("status_kind", "failed"))))
 	})
 
+	It("finds its child before the cache has it, although the child itself filled the quota", Label("SUB-03"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx, byRun)
+		Reconcile(ctx, r, s)
+		child := made(ctx, s)
+		Get(ctx, e, s).Status = skeinv1.SubagentStatus{} // as if the manager had crashed before it wrote that
+		Expect(e.Client.Status().Update(ctx, s)).To(Succeed())
+		e.Fail(func(verb string, o client.Object) error {
+			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, s.Name, errors.New("exceeded quota: few"))
+			}
+			return nil
+		})
+		r := subagent.New(subagent.Options{Client: behind{Client: e.Client, name: child.Name}, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Conditions).NotTo(ContainElement(HaveField("Reason", skeinv1.ReasonChildRefused)))
+		Expect(refusals(ctx, string(parent.UID))).To(BeEmpty())
+	})
+
 	It("tells the parent of a child whose name is taken", Label("SUB-03"), func(ctx SpecContext) {
 		e.Create(ctx, parent, &skeinv1.Thread{ObjectMeta: Meta("s")})
 		stored(ctx, parent)
@@ -458,4 +478,17 @@ func (g going) Get(ctx context.Context, key client.ObjectKey, o client.Object, o
 	now := metav1.Now()
 	o.SetDeletionTimestamp(&now)
 	return err
+}
+
+// behind is a client whose cache does not have the Thread of a name yet.
+type behind struct {
+	client.Client
+	name string
+}
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, ok := o.(*skeinv1.Thread); ok && key.Name == b.name {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "threads"}, b.name)
+	}
+	return b.Client.Get(ctx, key, o, opts...)
 }
