@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
@@ -171,64 +172,131 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 				g.Expect(runs.Runs).To(ContainElement(HaveField("Status", status)))
 			}
 		}
+		subagent := func(g Gomega, name string) *skeinv1.Subagent {
+			o := &skeinv1.Subagent{}
+			g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, o)).To(Succeed())
+			return o
+		}
+		expires := func(retain skeinv1.ChildRetention) func(*skeinv1.SubagentSpec) {
+			return func(s *skeinv1.SubagentSpec) {
+				s.Resumable, s.TTLAfterFinished, s.Retain = false, &metav1.Duration{}, retain
+			}
+		}
+		expired := func(name string) func(Gomega, *runtimeclient.Thread) {
+			return func(g Gomega, _ *runtimeclient.Thread) {
+				for _, o := range []client.Object{&skeinv1.Subagent{}, &skeinv1.Thread{}} {
+					g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, o)).To(Satisfy(apierrors.IsNotFound))
+				}
+			}
+		}
+		adopts := func(name string) func(*skeinv1.SubagentSpec) {
+			return func(s *skeinv1.SubagentSpec) {
+				s.AgentRef.Name, s.Message, s.ThreadRef = "", "", &skeinv1.LocalRef{Name: name}
+			}
+		}
 		states := map[string]struct {
 			agent string
 			meet  func(Gomega, *runtimeclient.Thread) // that the child is in the state
+			edit  func(*skeinv1.SubagentSpec)         // may be nil
 		}{
-			"just-declared": {"works", func(g Gomega, _ *runtimeclient.Thread) { // a Subagent whose parent goes before it owns it stays
-				var o skeinv1.Subagent
-				g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "just-declared"}, &o)).To(Succeed())
-				g.Expect(o.OwnerReferences).NotTo(BeEmpty())
+			"expired":      {"rests", expired("expired"), expires(skeinv1.ChildPurge)},
+			"expired-kept": {"rests", expired("expired-kept"), expires(skeinv1.ChildKeep)},
+			"not-expired": {"rests", func(g Gomega, child *runtimeclient.Thread) {
+				run("succeeded")(g, child)
+				g.Expect(subagent(g, "not-expired").Status.Entry).To(HaveValue(HaveField("Status", "completed")))
+			}, func(s *skeinv1.SubagentSpec) {
+				s.Resumable, s.TTLAfterFinished = false, &metav1.Duration{Duration: time.Hour}
 			}},
+			"retained": {"rests", func(g Gomega, child *runtimeclient.Thread) {
+				run("succeeded")(g, child)
+				o := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "retained"}}
+				retain := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, skeinv1.AnnotationRetain))
+				g.Expect(cluster.Client.Patch(ctx, o, retain)).To(Succeed())
+			}, nil},
+			"refused": {"rests", func(g Gomega, _ *runtimeclient.Thread) {
+				g.Expect(subagent(g, "refused").Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonChildRefused)))
+			}, func(s *skeinv1.SubagentSpec) { s.ToolCallID = "call_1" }}, // a Thread of the name exists: see below
+			"adopted": {"", func(g Gomega, child *runtimeclient.Thread) {
+				g.Expect(child.Get(ctx)).To(HaveField("ParentID", Not(BeEmpty())))
+				g.Expect(child.Queue(ctx, runtimev1.NewMessage{Content: "work", IdempotencyKey: "work"})).Error().NotTo(HaveOccurred())
+				run("running")(g, child)
+			}, adopts("adopted")},
+			"adopts-nobody": {"", func(g Gomega, _ *runtimeclient.Thread) {
+				g.Expect(subagent(g, "adopts-nobody").Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound)))
+			}, adopts("adopts-nobody")},
+			"just-declared": {"works", func(g Gomega, _ *runtimeclient.Thread) { // a Subagent whose parent goes before it owns it stays
+				g.Expect(subagent(g, "just-declared").OwnerReferences).NotTo(BeEmpty())
+			}, nil},
 			"without-agent": {"nobody", func(g Gomega, child *runtimeclient.Thread) {
 				var o skeinv1.Thread
 				g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "without-agent"}, &o)).To(Succeed())
 				g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse)))
-			}},
-			"running":  {"works", run("running")},
-			"waiting":  {"asks", run("waiting")},
-			"finished": {"rests", run("succeeded")},
-			"failed":   {"fails", run("failed")},
+			}, nil},
+			"running":  {"works", run("running"), nil},
+			"waiting":  {"asks", run("waiting"), nil},
+			"finished": {"rests", run("succeeded"), nil},
+			"failed":   {"fails", run("failed"), nil},
 			"stopped": {"works", func(g Gomega, child *runtimeclient.Thread) {
 				run("running")(g, child)
 				g.Expect(child.Stop(ctx, "enough")).Error().NotTo(HaveOccurred())
-			}},
-			"terminated": {"rests", func(g Gomega, child *runtimeclient.Thread) { g.Expect(child.Terminate(ctx)).To(Succeed()) }},
+			}, nil},
+			"terminated": {"rests", func(g Gomega, child *runtimeclient.Thread) { g.Expect(child.Terminate(ctx)).To(Succeed()) }, nil},
 			"archived": {"rests", func(g Gomega, child *runtimeclient.Thread) {
 				g.Expect(child.Archive(ctx)).Error().NotTo(HaveOccurred())
-			}},
+			}, nil},
 			"held": {"rests", func(g Gomega, child *runtimeclient.Thread) {
 				g.Expect(child.Acquire(ctx, 10*time.Minute)).Error().NotTo(HaveOccurred())
-			}},
+			}, nil},
 			"destroyed": {"rests", func(g Gomega, child *runtimeclient.Thread) {
 				run("succeeded")(g, child)
 				g.Expect(child.Destroy(ctx)).Error().NotTo(HaveOccurred())
-			}},
+			}, nil},
 			"forked": {"rests", func(g Gomega, child *runtimeclient.Thread) {
 				run("succeeded")(g, child)
 				fork, err := child.Fork(ctx, runtimev1.NewFork{IdempotencyKey: "fork"})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(cluster.Thread(ns, fork.Name).Delete(ctx)).To(Succeed())
-			}},
-			"without-variable": {"needs", run("waiting")},
-			"parent-too":       {"delegates", run("waiting")},
+			}, nil},
+			"without-variable": {"needs", run("waiting"), nil},
+			"parent-too":       {"delegates", run("waiting"), nil},
 			"queued": {"works", func(g Gomega, child *runtimeclient.Thread) {
 				run("running")(g, child)
 				g.Expect(child.Queue(ctx, runtimev1.NewMessage{Content: "more", IdempotencyKey: "more"})).Error().NotTo(HaveOccurred())
-			}},
+			}, nil},
 			"deleted": {"works", func(g Gomega, child *runtimeclient.Thread) {
 				run("running")(g, child)
 				g.Expect(cluster.Thread(ns, "deleted").Delete(ctx)).To(Succeed())
-			}},
+			}, nil},
 		}
+		create(ctx, harness.NewThread(ns, "refused", "rests"), harness.NewThread(ns, "adopted", "works"))
+		foreign := ready(ctx, cluster.Thread(ns, "refused"))
+		say(ctx, foreign, 1, "mine")
 		for name, state := range states {
-			create(ctx, harness.NewThread(ns, "parent-"+name, "rests"), &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: skeinv1.SubagentSpec{
-				ParentRef: skeinv1.LocalRef{Name: "parent-" + name}, AgentRef: skeinv1.LocalRef{Name: state.agent}, Name: "helper", Message: "work", Resumable: true}})
+			spec := skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent-" + name}, AgentRef: skeinv1.LocalRef{Name: state.agent}, Name: "helper", Message: "work", Resumable: true}
+			if state.edit != nil {
+				state.edit(&spec)
+			}
+			create(ctx, harness.NewThread(ns, "parent-"+name, "rests"), &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec})
 		}
 		for name, state := range states {
 			By("deleting the parent of a child that is " + name)
 			Eventually(ctx, func(g Gomega) { state.meet(g, conversation(cluster.Thread(ns, name))) }).Should(Succeed())
 			Expect(cluster.Thread(ns, "parent-"+name).Delete(ctx)).To(Succeed())
+		}
+
+		By("looking at what was not the parents': a Thread of the name of a child, and conversations that are to be kept")
+		Eventually(ctx, func(g Gomega) {
+			var left skeinv1.ThreadList
+			g.Expect(cluster.Client.List(ctx, &left, client.InNamespace(ns))).To(Succeed())
+			g.Expect(left.Items).To(ConsistOf(And(HaveField("Name", "refused"), HaveField("DeletionTimestamp", BeNil()))))
+		}).WithTimeout(2 * patience).Should(Succeed())
+		Expect(say(ctx, foreign, 2, "still mine")).NotTo(BeEmpty())
+		Expect(foreign.Delete(ctx)).To(Succeed())
+		kept, err := api().Retained(ctx, ns, "", 100)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(kept.Threads).To(ConsistOf(HaveField("Name", "expired-kept"), HaveField("Name", "retained")))
+		for _, t := range kept.Threads {
+			Expect(api().PurgeRetained(ctx, ns, t.ThreadID)).To(Succeed())
 		}
 		emptied(ctx, ns)
 		list, err := api().History(ctx, ns, runtimeclient.HistoryOptions{Archived: "all"})
