@@ -99,9 +99,8 @@ var errNotWhole = errors.New("the backup is not whole: it was cut off or damaged
 // openBackup reads a backup and checks that it is whole and unchanged. It keeps the objects in memory, and no rows.
 func openBackup(path, digest string) (*openedBackup, error) {
 	b := &openedBackup{path: path, objects: map[string]map[string][]byte{}, threads: map[string][]string{}, living: map[string]int64{}}
-	all := sha256.New()
 	seen := false
-	err := b.each(func(name string, size int64, r io.Reader) error {
+	have, err := b.digested(func(name string, size int64, r io.Reader) error {
 		if seen {
 			return errNotWhole // nothing follows the manifest
 		}
@@ -119,17 +118,9 @@ func openBackup(path, digest string) (*openedBackup, error) {
 			}
 			return nil
 		}
-		sum := sha256.New()
-		if err := b.keep(name, size, io.TeeReader(r, sum)); err != nil {
-			return err
-		}
-		if _, err := io.Copy(sum, r); err != nil {
-			return err
-		}
-		note(all, sum, name)
-		return nil
+		return b.keep(name, size, r)
 	})
-	switch have := "sha256:" + hex.EncodeToString(all.Sum(nil)); {
+	switch {
 	case err != nil:
 		return nil, err
 	case !seen:
@@ -142,6 +133,40 @@ func openBackup(path, digest string) (*openedBackup, error) {
 		return nil, fmt.Errorf("the backup has the digest %s, not %s: it is another one, or was changed", have, digest)
 	}
 	return b, nil
+}
+
+// digested calls fn for each file of the archive, and returns the digest of all but the manifest.
+func (b *openedBackup) digested(fn func(name string, size int64, r io.Reader) error) (string, error) {
+	all := sha256.New()
+	err := b.each(func(name string, size int64, r io.Reader) error {
+		if name == manifestFile {
+			return fn(name, size, r)
+		}
+		sum := sha256.New()
+		in := io.TeeReader(r, sum)
+		if err := fn(name, size, in); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return err
+		}
+		note(all, sum, name)
+		return nil
+	})
+	return "sha256:" + hex.EncodeToString(all.Sum(nil)), err
+}
+
+// errChanged reports that the file is not the one that openBackup read.
+var errChanged = errors.New("the file of the backup was changed while it was restored, and nothing of it is visible: repeat the command " +
+	"with --abandon and the backup as it was, then restore that")
+
+// unchanged calls fn for each file of the archive, which must be the one that openBackup read.
+func (b *openedBackup) unchanged(fn func(name string, size int64, r io.Reader) error) error {
+	have, err := b.digested(fn)
+	if err == nil && have != b.manifest.Digest {
+		return errChanged
+	}
+	return err
 }
 
 // keep keeps what of a file is needed before the rows are sent.

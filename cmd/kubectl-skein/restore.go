@@ -39,7 +39,8 @@ func newRestore(p *plugin) *cobra.Command {
 		Short: "Restore what kubectl skein backup wrote, into this cluster or another one",
 		Long: `Restore what kubectl skein backup wrote: objects, conversations, files and variables. Threads keep their ids.
 
-The command first reads the whole file, and writes nothing if the file was cut off or changed. Conversations become visible once all
+The command first reads the whole file, and writes nothing if the file was cut off or changed. Keys of variables are written once
+nothing is in the way of any namespace. A file that changes while it is sent is noticed before anything of it is visible. Conversations become visible once all
 of their namespace are there, and continue once all objects are made. A restore that was interrupted continues when you repeat the
 command. Threads that are stored already are never overwritten: the command refuses the namespace. Definitions that exist stay as
 they are. The namespaces must exist. You need the ClusterRole skein-backup.`,
@@ -85,7 +86,8 @@ func (p *plugin) restore(ctx context.Context, file string, o restoreOptions) err
 	if err != nil {
 		return err
 	}
-	if err := p.restoreKeys(ctx, cfg, b, o); err != nil {
+	keys, err := o.keysOf(b)
+	if err != nil {
 		return err
 	}
 	var all []*namespaceRestore
@@ -101,7 +103,17 @@ func (p *plugin) restore(ctx context.Context, file string, o restoreOptions) err
 		fmt.Fprintln(p.Out, "nothing was written (--dry-run)")
 		return nil
 	}
+	if keys != nil { // only now, since nothing is in the way of any namespace
+		if err := addKeys(ctx, cfg, o.keys, keys); err != nil {
+			return err
+		}
+	}
 	for _, r := range all {
+		if keys != nil {
+			if err := r.awaitKeys(ctx); err != nil {
+				return fmt.Errorf("namespace %s: %w", r.namespace, err)
+			}
+		}
 		var g *progress
 		b.counted = func(f *os.File) io.Reader { // of each namespace, since each reads the whole file
 			g = p.progress(r.namespace, sizeOf(f))
@@ -154,28 +166,29 @@ func (p *plugin) abandon(ctx context.Context, c *runtimeclient.Client, b *opened
 	return nil
 }
 
-// restoreKeys adds the keys in the backup to the Secret of the manager.
-func (p *plugin) restoreKeys(ctx context.Context, cfg *rest.Config, b *openedBackup, o restoreOptions) error {
+// keysOf returns the keys in the backup, or nil when nobody asked for them.
+func (o *restoreOptions) keysOf(b *openedBackup) ([]byte, error) {
 	if o.passphrase == "" {
-		return nil
+		return nil, nil
 	}
 	if b.keys == nil {
-		return errors.New("the backup has no keys: leave out --passphrase-file")
+		return nil, errors.New("the backup has no keys: leave out --passphrase-file")
 	}
 	passphrase, err := readPassphrase(o.passphrase)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	keys, err := envkeys.Unwrap(b.keys, passphrase)
-	if err != nil || o.dryRun {
-		return err
-	}
+	return envkeys.Unwrap(b.keys, passphrase)
+}
+
+// addKeys adds keys to the Secret of the manager.
+func addKeys(ctx context.Context, cfg *rest.Config, o keysOptions, keys []byte) error {
 	core, err := corev1client.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
 	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) } // to another restore
-	return retry.OnError(retry.DefaultRetry, lost, func() error { return mergeKeys(ctx, core.Secrets(o.keys.namespace), o.keys, keys) })
+	return retry.OnError(retry.DefaultRetry, lost, func() error { return mergeKeys(ctx, core.Secrets(o.namespace), o, keys) })
 }
 
 func mergeKeys(ctx context.Context, secrets corev1client.SecretInterface, o keysOptions, keys []byte) error {
@@ -205,44 +218,44 @@ func mergeKeys(ctx context.Context, secrets corev1client.SecretInterface, o keys
 // maxPlanThreads is how many ids of threads one request checks.
 const maxPlanThreads = 10000
 
-// begin asks how far the restore has come, and whether it can be made. New keys reach the manager after a while.
+// begin asks how far the restore has come, and whether it can be made.
 func (r *namespaceRestore) begin(ctx context.Context) (state *runtimev1.RestoreState, err error) {
 	ids := r.backup.threads[r.entry.Name]
 	for first := true; first || len(ids) > 0; first = false {
 		n := min(len(ids), maxPlanThreads)
-		plan := runtimev1.RestorePlan{Schema: r.entry.Summary.Schema, Threads: ids[:n], KeyIDs: r.entry.Summary.KeyIDs}
+		plan := runtimev1.RestorePlan{Schema: r.entry.Summary.Schema, Threads: ids[:n]}
+		if r.o.passphrase == "" { // otherwise the keys come with the backup
+			plan.KeyIDs = r.entry.Summary.KeyIDs
+		}
 		ids = ids[n:]
-		if r.o.passphrase == "" || r.o.dryRun {
-			if r.o.dryRun && r.o.passphrase != "" {
-				plan.KeyIDs = nil // they are not there yet
-			}
-			if state, err = r.restore.Begin(ctx, plan); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		last := error(nil)
-		err = wait.PollUntilContextTimeout(ctx, time.Second, r.o.timeout, true, func(ctx context.Context) (bool, error) {
-			state, last = r.restore.Begin(ctx, plan)
-			if apierrors.IsInvalid(last) && strings.Contains(last.Error(), "sealed under keys") {
-				return false, nil
-			}
-			return last == nil, last
-		})
-		if wait.Interrupted(err) && last != nil {
-			err = last
-		}
-		if err != nil {
+		if state, err = r.restore.Begin(ctx, plan); err != nil {
 			return nil, err
 		}
 	}
 	return state, nil
 }
 
+// awaitKeys waits until the manager has the keys of the backup. New keys reach it after a while.
+func (r *namespaceRestore) awaitKeys(ctx context.Context) error {
+	plan := runtimev1.RestorePlan{Schema: r.entry.Summary.Schema, KeyIDs: r.entry.Summary.KeyIDs}
+	last := error(nil)
+	err := wait.PollUntilContextTimeout(ctx, time.Second, r.o.timeout, true, func(ctx context.Context) (bool, error) {
+		_, last = r.restore.Begin(ctx, plan)
+		if apierrors.IsInvalid(last) && strings.Contains(last.Error(), "sealed under keys") {
+			return false, nil
+		}
+		return last == nil, last
+	})
+	if wait.Interrupted(err) && last != nil {
+		return last
+	}
+	return err
+}
+
 // send sends rows and contents.
 func (r *namespaceRestore) send(ctx context.Context) error {
 	folder := dataFolder(r.entry.Name)
-	return r.backup.each(func(name string, size int64, in io.Reader) error {
+	return r.backup.unchanged(func(name string, size int64, in io.Reader) error {
 		name, ours := strings.CutPrefix(name, folder)
 		if !ours {
 			return nil

@@ -58,7 +58,7 @@ func (r *namespaceRestore) check(ctx context.Context, cfg *rest.Config) error {
 	if r.state, err = r.begin(ctx); err != nil {
 		return err
 	}
-	if n, living := r.state.Restored, r.backup.living[r.entry.Name]; n > 0 && n < living {
+	if n, living := r.state.Restored, r.backup.living[r.entry.Name]; (n > 0 || r.state.Finished) && n < living {
 		return fmt.Errorf("this backup was restored here before, and %d of its %d threads were deleted since: all threads of a backup are restored together, so delete the other %d, or restore into another installation",
 			living-n, living, n)
 	}
@@ -115,7 +115,7 @@ func (r *namespaceRestore) like(u *unstructured.Unstructured) *unstructured.Unst
 }
 
 func (r *namespaceRestore) run(ctx context.Context) error {
-	if r.state.Restored == 0 {
+	if !r.state.Finished && r.state.Restored == 0 {
 		if err := r.send(ctx); err != nil {
 			return err
 		}

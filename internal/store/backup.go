@@ -55,7 +55,9 @@ type Restore struct {
 // RestoreState says how far a restore has come.
 type RestoreState struct {
 	Staged   int64 // threads whose rows have arrived and are not visible yet
-	Restored int64 // threads that were restored
+	Restored int64 // threads that were restored, but for those that were retained when the backup was made
+	// Finished reports whether what was restored is visible. It is not known of a backup without threads.
+	Finished bool
 	// Effects reports whether rows of ScheduledEffects wait for BindEffects.
 	Effects bool
 	// Taken are ids, of those that were asked for, of threads that exist and are not of this restore; some of them.

@@ -56,8 +56,10 @@ type RestoreState struct {
 	metav1.TypeMeta `json:",inline"`
 	// Staged is the number of threads whose rows have arrived, and which are not visible yet.
 	Staged int64 `json:"staged"`
-	// Restored is the number of threads that are visible.
+	// Restored is the number of threads that are visible, but for those that were retained when the backup was made.
 	Restored int64 `json:"restored"`
+	// Finished reports whether what was restored is visible. It is not known of a backup without threads.
+	Finished bool `json:"finished,omitempty"`
 	// Effects reports whether rows of ScheduledEffects wait for their new objects.
 	Effects bool `json:"effects,omitempty"`
 }

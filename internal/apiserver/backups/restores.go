@@ -91,7 +91,7 @@ func (h *Restores) Begin(c *call.Call) error {
 			"delete them first if the backup is to replace them", n, strings.Join(state.Taken[:min(n, shownThreads)], ", ")))
 	}
 	return c.WriteJSON(http.StatusOK, runtimev1.RestoreState{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRestoreState), Staged: state.Staged, Restored: state.Restored, Effects: state.Effects,
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRestoreState), Staged: state.Staged, Restored: state.Restored, Finished: state.Finished, Effects: state.Effects,
 	})
 }
 

@@ -176,6 +176,55 @@ func (b *backups) describeSteps() {
 		b.finish(ctx, c)
 	})
 
+	It("is finished once, also without threads that had an object, and is known to be", func(ctx SpecContext) {
+		s, ns := b.source.store, store.Namespace{Name: "default"}
+		Expect(s.SetKV(ctx, ns, "cache", store.KVEntry{Key: "k", Value: json.RawMessage(`1`)})).To(Succeed())
+		var ids []string
+		for _, with := range []string{"nothing", "a retained thread", "a living one too"} {
+			switch with {
+			case "a retained thread":
+				ids = append(ids, b.source.thread(ctx))
+				b.source.say(ctx, ids[0], "kept")
+				b.source.apply(ctx, ids[0], &store.Retain{})
+			case "a living one too":
+				ids = append(ids, b.source.thread(ctx))
+			}
+			b.restore.ID = strings.ReplaceAll(with, " ", "-")
+			c := b.read(ctx, &b.source, "default")
+			b.send(ctx, c)
+			Expect(b.target.store.RestoreState(ctx, b.restore, ids)).To(And(HaveField("Finished", false), HaveField("Taken", BeEmpty())), with)
+			Expect(b.target.store.FinishRestore(ctx, b.restore, c.sum.Rows)).To(Succeed())
+			Expect(b.target.store.SetKV(ctx, ns, "cache", store.KVEntry{Key: "k", Value: json.RawMessage(`2`)})).To(Succeed())
+			for range 2 {
+				Expect(b.target.store.FinishRestore(ctx, b.restore, c.sum.Rows)).To(Succeed(), with)
+			}
+			Expect(b.target.store.GetKV(ctx, ns, "cache", "k")).To(HaveField("Value", MatchJSON(`2`)), "nothing is restored again")
+			state, err := b.target.store.RestoreState(ctx, b.restore, ids)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(state).To(HaveValue(And(HaveField("Taken", BeEmpty()), HaveField("Finished", len(ids) > 0), HaveField("Restored", BeEquivalentTo(max(0, len(ids)-1))))), with)
+			if len(ids) > 0 {
+				Expect(b.target.store.RestoreRows(ctx, b.restore, c.rows)).To(MatchError(store.ErrRestored), with)
+			}
+			other := b.restore
+			other.ID = "another"
+			Expect(b.target.store.RestoreState(ctx, other, ids)).To(HaveField("Taken", HaveLen(len(ids))))
+			for _, id := range ids {
+				_, err := b.target.store.PurgeThread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			b.send(ctx, c) // what is gone can be restored again
+			Expect(b.target.store.FinishRestore(ctx, b.restore, c.sum.Rows)).To(Succeed(), with)
+			if len(ids) > 0 {
+				b.adopt(ctx, ids[0])
+				Expect(b.target.info(ctx, ids[0])).To(HaveField("Agent", "of the spec"), "it is adopted as any other retained thread")
+			}
+			for _, id := range ids {
+				_, err := b.target.store.PurgeThread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+			}
+		}
+	})
+
 	It("does not touch the threads of others", func(ctx SpecContext) {
 		ids := b.everything(ctx)
 		c := b.read(ctx, &b.source, "default")

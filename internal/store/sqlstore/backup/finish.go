@@ -16,7 +16,7 @@ import (
 func (s Store) FinishRestore(ctx context.Context, r store.Restore, rows map[string]int64) error {
 	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		w := newWriter(t, r)
-		if finished, err := w.finished(); err != nil || finished {
+		if repeated, err := w.repeated(); err != nil || repeated {
 			return err // of an earlier attempt
 		}
 		if err := w.complete(rows); err != nil {
@@ -30,6 +30,9 @@ func (s Store) FinishRestore(ctx context.Context, r store.Restore, rows map[stri
 			}
 		}
 		if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, sentContents); err != nil {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, finishedMark, "", ""); err != nil {
 			return err
 		}
 		if err := t.Write(t.Ctx, queries.ShowRemnants, staging(r)); err != nil {

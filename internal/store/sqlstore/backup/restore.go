@@ -13,12 +13,17 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
+	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
 // staging returns the namespace that threads have while they are restored. No namespace of a cluster can have a slash. A thread without
 // a head is not visible in any case; with this one it also has no owner.
 func staging(r store.Restore) string { return "restore/" + r.ID + "/" + r.Namespace }
+
+// kept returns what the column restored has for threads that were retained when the backup was made. They are adopted as any others that
+// are retained, but are the restore's.
+func kept(r store.Restore) string { return threads.Kept + r.ID }
 
 // RestoreState implements store.BackupStore.
 func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []string) (*store.RestoreState, error) {
@@ -30,6 +35,11 @@ func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []stri
 		if err := c.Row(ctx, queries.RestoredThreads, []any{r.Namespace, r.ID}, &state.Restored); err != nil {
 			return err
 		}
+		var finished int64
+		if err := c.Row(ctx, queries.FinishedThreads, []any{r.Namespace, r.ID, kept(r)}, &finished); err != nil {
+			return err
+		}
+		state.Finished = state.Staged == 0 && finished > 0
 		var one int
 		var err error
 		if state.Effects, err = sqldb.Found(c.Row(ctx, queries.EffectRowsWait, []any{r.ID, r.Namespace}, &one)); err != nil {
@@ -41,7 +51,7 @@ func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []stri
 			if err != nil {
 				return err
 			}
-			if there && namespace != staging(r) && (restored != r.ID || namespace != r.Namespace) {
+			if there && namespace != staging(r) && (restored != r.ID && restored != kept(r) || namespace != r.Namespace) {
 				state.Taken = append(state.Taken, id)
 			}
 		}
@@ -175,6 +185,8 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 		} else if d.number("retained_at") == 0 {
 			d.set("retained_at", now)
 			d.set("restored", r.ID)
+		} else {
+			d.set("restored", kept(r))
 		}
 	case "thread_head":
 		d.set("asleep", d.number("asleep")&^int64(txn.AsleepDeleting)|int64(txn.AsleepRetained))
@@ -209,6 +221,9 @@ func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.Ba
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		w := newWriter(t, r)
 		if err := w.unfinished(); err != nil {
+			return err
+		}
+		if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, finishedMark); err != nil {
 			return err
 		}
 		for _, d := range all {

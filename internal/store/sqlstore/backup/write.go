@@ -14,6 +14,9 @@ import (
 // sentContents is the kind under which restore_row has the digests of the contents that were sent. No table has this name.
 const sentContents = "contents sent"
 
+// finishedMark is the kind under which restore_row has that the restore was finished and nothing has arrived since. No table has this name.
+const finishedMark = "finished"
+
 // writer writes rows of a restore in one transaction.
 type writer struct {
 	t *txn.Tx
@@ -38,8 +41,18 @@ func (w *writer) finished() (bool, error) {
 	if err := w.t.Row(w.t.Ctx, queries.StagedThreads, []any{staging(w.r)}, &staged); err != nil || staged > 0 {
 		return false, err
 	}
-	err := w.t.Row(w.t.Ctx, queries.RestoredThreads, []any{w.r.Namespace, w.r.ID}, &restored)
+	err := w.t.Row(w.t.Ctx, queries.FinishedThreads, []any{w.r.Namespace, w.r.ID, kept(w.r)}, &restored)
 	return restored > 0, err
+}
+
+// repeated reports whether the restore was finished before, and nothing has arrived since. Only this tells of a backup without threads.
+func (w *writer) repeated() (bool, error) {
+	if finished, err := w.finished(); err != nil || finished {
+		return finished, err
+	}
+	var marks int64
+	err := w.t.Row(w.t.Ctx, queries.CountRestoreRows, []any{w.r.ID, w.r.Namespace, finishedMark}, &marks)
+	return marks > 0, err
 }
 
 // unfinished returns store.ErrRestored when the restore is finished. Its rows are visible then, and what came late would be left over.

@@ -18,6 +18,7 @@ const (
 
 	StagedThreads   = `SELECT count(*) FROM thread WHERE namespace = ? AND substr(id, 1, 5) <> 'left:'`
 	RestoredThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored = ?`
+	FinishedThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored IN (?, ?)`
 	ThreadOrigin    = `SELECT namespace, restored FROM thread WHERE id = ?`
 	StagedKeys      = `SELECT key, id FROM thread WHERE namespace = ? ORDER BY key LIMIT 100`
 	StagedDigest    = `SELECT 1 FROM file f JOIN thread t ON t.key = f.thread WHERE f.digest = ? AND f.digest <> '' AND t.namespace = ? LIMIT 1`

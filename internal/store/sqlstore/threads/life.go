@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
@@ -158,6 +159,9 @@ func Retain(t *txn.Tx, h *txn.Head, op *store.Retain) error {
 // purgedOwner is the owner UID of a thread that is being purged.
 const purgedOwner = "purged"
 
+// Kept begins the column restored of a thread that was retained when its backup was made.
+const Kept = "kept/"
+
 // Adopt gives a retained thread an object.
 func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	var id, owner, within, title, restored string
@@ -174,7 +178,7 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	if err := CheckObject(t, op.ObjectUID); err != nil {
 		return err
 	}
-	if restored != "" {
+	if restored != "" && !strings.HasPrefix(restored, Kept) {
 		return adoptRestored(t, h, op, within)
 	}
 	if op.Title != "" {
