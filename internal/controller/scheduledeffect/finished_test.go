@@ -183,6 +183,31 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 		Expect(w.s.Status).To(And(HaveField("Phase", "Canceled"), HaveField("NextTime", BeNil())))
 	})
 
+	It("with schedules stays while what an edit says is wrong, and says so", Label("EFF-03"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.MaxFirings, s.Spec.TTLSecondsAfterFinished = ptr.To(int64(1)), ptr.To(int32(60))
+		})
+		w.s.Generation = 1
+		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, time.Minute)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.pass(ctx, 10*time.Second)
+		Expect(w.s.Status.Phase).To(Equal("Finished"))
+
+		right := w.s.Spec.Schedules
+		w.s.Generation, w.s.Spec.MaxFirings, w.s.Spec.Schedules = 2, ptr.To(int64(3)), []string{"61 * * * *"}
+		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, 5*time.Minute)
+		Expect(w.gone(ctx)).To(BeFalse())
+		Expect(w.s.Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionReady), HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("61")))))
+
+		w.s.Generation, w.s.Spec.MaxFirings, w.s.Spec.Schedules = 3, ptr.To(int64(1)), right
+		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, 2*time.Minute)
+		Expect(w.gone(ctx)).To(BeTrue(), "the edit gave it nothing more to do")
+	})
+
 	It("with schedules stays when it has no time to live", func(ctx SpecContext) {
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.Schedules, s.Spec.RunOnCreation, s.Spec.MaxFirings = []string{"@yearly"}, true, ptr.To(int64(1))

@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/recurrence"
@@ -113,6 +114,8 @@ func expires(o *skeinv1.ScheduledEffect) (at time.Time, ok bool) {
 		return at, false
 	case o.Status.ObservedGeneration != o.Generation:
 		return at, false // an edit may have given it more to do
+	case conditions.Ready(o.Status.Conditions).Reason == skeinv1.ReasonInvalidSpec:
+		return at, false // an edit was to give it more to do, and is to be corrected
 	}
 	return o.Status.CompletionTime.Add(ttl(o)), true
 }
