@@ -205,7 +205,7 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 		if s.Clean != nil {
 			end.Error = s.Clean(d.Namespace, end.Error)
 		}
-		if d.Attempts >= most || end.Code == http.StatusGone {
+		if d.Attempts >= most || end.Code == http.StatusGone || neverReached(err) {
 			end.Status = store.DeliveryDead
 		}
 	}
@@ -219,6 +219,12 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 		s.Log.Error(err, "The end of a delivery was not recorded, so it is sent again", "delivery", d.ID)
 	}
 	sent.WithLabelValues(d.Event, string(end.Status)).Inc()
+}
+
+// neverReached reports whether an error says that no attempt can reach an address, such as a loopback address.
+func neverReached(err error) bool {
+	var refused *outbound.RefusedError
+	return errors.As(err, &refused) && refused.Final
 }
 
 // backoff returns how long to wait after an attempt: 5 s, 20 s, 80 s and so on up to 6 h, and up to a quarter more or less.
@@ -265,6 +271,9 @@ func (s *Sender) post(ctx context.Context, t *Target, d *store.Delivery) (code i
 	}
 	scope := s.Network.ForWebhooks(d.Namespace)
 	if err := scope.Check(t.URL); err != nil {
+		return 0, 0, err
+	}
+	if err := scope.Judge(ctx, t.URL); neverReached(err) {
 		return 0, 0, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, attemptTime, fmt.Errorf("the server did not answer within %s", attemptTime))
