@@ -82,6 +82,27 @@ var _ = Describe("Subagents", func() {
 		Expect(c.RegistryStatus).To(Equal("completed"))
 	})
 
+	It("takes a child that exists for made, although the store is away right afterwards", Label("SUB-03"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("one")}}, enginetest.Say("done")))
+		id := makeThread(ctx, w, "parent")
+		flaky := &flakyStore{Store: w.Store, of: id}
+		start(w, func(o *engine.Options) {
+			o.Threads = w.Over(flaky)
+			o.Faults = func(p string) {
+				if p == "child.create.after" {
+					flaky.failures.CompareAndSwap(0, 1)
+				}
+			}
+		})
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create", "tool subagent_create success: re: one", "assistant: done"}))
+		Expect(flaky.failures.Load()).To(BeNumerically("<", 0), "it did fail")
+		childOf(ctx, id)
+	})
+
 	It("waits for all blocking children of one step together", Label("SUB-02"), func(ctx SpecContext) {
 		w.Definitions.Put("child", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(

@@ -110,10 +110,11 @@ var _ = Describe("Failures", func() {
 type flakyStore struct {
 	store.Store
 	failures atomic.Int32
+	of       string // the thread whose writes fail; "" for all
 }
 
 func (f *flakyStore) Apply(ctx context.Context, id string, fence *store.Fence, ops ...store.Op) error {
-	if f.failures.Load() > 0 {
+	if f.failures.Load() > 0 && (f.of == "" || f.of == id) {
 		if f.failures.Add(-1) == 0 {
 			f.failures.Store(-1)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -99,7 +100,34 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 			Hook: string(skeinv1.HookAfterSubagentCreated), Subagent: entry,
 		})...)
 	}
-	return child, c.state.Apply(ctx, ops...)
+	return child, c.announce(ctx, child.Reference, ops)
+}
+
+// firstPause and longestPause bound the pauses between attempts to announce a child. Together they last about six seconds.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 3200 * time.Millisecond
+)
+
+// announce writes what follows from a child that exists. While the store is away it tries again: whoever is told that the child could
+// not be made makes another one.
+func (c *childrenOf) announce(ctx context.Context, reference string, ops []store.Op) error {
+	for pause := firstPause; ; pause *= 2 {
+		err := c.state.Apply(ctx, ops...)
+		switch {
+		case !errors.Is(err, store.ErrUnavailable):
+			return err
+		case pause > longestPause && len(ops) == 1:
+			return nil // the child writes the message too
+		case pause > longestPause:
+			return fmt.Errorf("the subagent %s exists and works, but its hook is not called because the store was away: do not start it again", reference)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skeinv1.ChildStatus, error) {
