@@ -52,7 +52,7 @@ const (
 	atOnce       = 8                // requests of a replica under way
 	atOnceOfOne  = 2                // of them to one Webhook, so that a slow one does not hold up others
 	attemptTime  = 15 * time.Second // one request
-	recordTime   = 5 * time.Second  // to record what arrived
+	recordTime   = 5 * time.Second  // to record how it ended
 	claimTime    = time.Minute      // after which others may take a delivery
 	lookAnyway   = 30 * time.Second // without a notification, because notifications may be lost
 	firstWait    = 5 * time.Second  // before the second attempt
@@ -184,8 +184,13 @@ func (s *Sender) count(webhook string, n int) {
 	}
 }
 
-// attempt sends a delivery once and records how that ended.
+// attempt sends a delivery once and records how that ended. Once it has begun, it goes on also when the sender is stopped: the server
+// has the request then, and would get it again. Its own limits of time let it end before the process does.
 func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
+	if ctx.Err() != nil {
+		return // the claim is given up, and the attempt does not count
+	}
+	ctx = context.WithoutCancel(ctx)
 	end := store.DeliveryEnd{ID: d.ID, Epoch: d.Epoch, Status: store.DeliveryDelivered}
 	target, err := s.Targets.Find(ctx, d.Namespace, d.Webhook, d.WebhookID)
 	var most int
@@ -197,9 +202,6 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 	} else { // it heals by an edit; when the Webhook is gone, its deliveries go with it
 		most, end.RetryAfter = d.Attempts+1, backoff(d.Attempts)
 	}
-	if ctx.Err() != nil && err != nil {
-		return // at a shutdown: the claim is given up, and the attempt does not count
-	}
 	if err != nil {
 		end.Error, end.Status = err.Error(), store.DeliveryPending
 		if s.Clean != nil {
@@ -209,13 +211,9 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 			end.Status = store.DeliveryDead
 		}
 	}
-	record := ctx
-	if err == nil { // what arrived is recorded also at a shutdown: otherwise it would be sent again
-		var cancel context.CancelFunc
-		record, cancel = context.WithTimeout(context.WithoutCancel(ctx), recordTime)
-		defer cancel()
-	}
-	if err := s.Store.FinishDelivery(record, end); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrDeliveryLost) {
+	record, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	if err := s.Store.FinishDelivery(record, end); err != nil && !errors.Is(err, store.ErrDeliveryLost) {
 		s.Log.Error(err, "The end of a delivery was not recorded, so it is sent again", "delivery", d.ID)
 	}
 	sent.WithLabelValues(d.Event, string(end.Status)).Inc()

@@ -271,6 +271,35 @@ var _ = Describe("the sender", Label("EVT-05"), func() {
 		Expect(o.ended()).To(ConsistOf(HaveField("Status", store.DeliveryDelivered)))
 	}, SpecTimeout(2*time.Minute))
 
+	It("lets a request that is under way finish when it is stopped, so that it is sent once", func(ctx SpecContext) {
+		came, goOn := make(chan struct{}), make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(came)
+			<-goOn
+		}))
+		defer server.Close()
+		u, err := url.Parse(server.URL)
+		Expect(err).NotTo(HaveOccurred())
+		open, err := outbound.ParseHosts([]string{"127.0.0.1"})
+		Expect(err).NotTo(HaveOccurred())
+		network := outbound.New(outbound.Policy{Private: open})
+		defer network.Close()
+		o := &outbox{pending: []store.Delivery{{ID: "w.1", WebhookID: "w", Namespace: "ns", Event: "run.ended", Data: json.RawMessage(`{}`), Attempts: 1, Epoch: 1}}}
+		sender := NewSender(Options{
+			Store: o, Targets: oneTarget{&Target{URL: u, Keys: [][]byte{key}, MaxAttempts: 3}, nil}, Network: network,
+			Clock: clocktesting.NewFakeClock(time.Now()), Log: logr.Discard(), Owner: "a",
+		})
+		running, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- sender.Start(running) }()
+		Eventually(came).Should(BeClosed())
+		stop()
+		close(goOn)
+		Eventually(done).Should(Receive(BeNil()))
+		Expect(o.ended()).To(ConsistOf(And(HaveField("Status", store.DeliveryDelivered), HaveField("Code", 200))))
+		Expect(o.released).To(BeTrue())
+	}, SpecTimeout(2*time.Minute))
+
 	It("waits longer after each attempt, up to six hours", func() {
 		last := time.Duration(0)
 		for attempts := 1; attempts < 20; attempts++ {
