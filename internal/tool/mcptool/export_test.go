@@ -47,6 +47,12 @@ func (s *Servers) Ask(config *Server) error {
 	return v.err
 }
 
+// MaxNewest is of how many Tools the newest version is remembered.
+const MaxNewest = maxNewest
+
+// Remembered returns of how many Tools the newest version is remembered.
+func (s *Servers) Remembered() int { return s.newest.Len() }
+
 // Remote returns a tool of a server as it is offered, or why it is not.
 func (s *Servers) Remote(config *Server, t *mcp.Tool) (Remote, string) {
 	return (&server{owner: s, config: config}).remote(t)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -262,6 +263,13 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		right.is(nil)
 		Expect(servers.Ask(after)).NotTo(Succeed())
 		Expect(told).To(Receive(Equal(outcome{"2", false})))
+	})
+
+	It("are remembered for a bounded number of Tools", func() {
+		for i := range mcptool.MaxNewest + 10 {
+			Expect(servers.Forget(&mcptool.Server{Namespace: "n", Name: fmt.Sprint(i), Version: "1"})).To(Succeed())
+		}
+		Expect(servers.Remembered()).To(Equal(mcptool.MaxNewest))
 	})
 
 	It("are reported as unreachable, with a reason without the URL", func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -40,6 +41,9 @@ const (
 	// unless a call needs it.
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
+	// maxNewest is of how many Tools the newest version is remembered. Those that were used least recently are forgotten first: a run
+	// that still uses an old version of such a Tool makes it count as the newest, until the newer one is used.
+	maxNewest = 10_000
 )
 
 // Server is spec.mcp of a Tool, parsed and checked, with its secrets.
@@ -77,7 +81,7 @@ type Servers struct {
 
 	mu     sync.Mutex
 	known  map[identity]*server
-	newest map[[2]string]newest // by the namespace and the name of the Tool; entries stay when servers are forgotten
+	newest *lru.Cache // [2]string, the namespace and the name of a Tool → newest; entries stay when servers are forgotten
 	closed bool
 }
 
@@ -104,7 +108,7 @@ func New(o Options) *Servers {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
-	return &Servers{opts: o, known: map[identity]*server{}, newest: map[[2]string]newest{}}
+	return &Servers{opts: o, known: map[identity]*server{}, newest: lru.New(maxNewest)}
 }
 
 // Close ends all sessions.
@@ -141,10 +145,10 @@ func (s *Servers) of(config *Server) (*server, error) {
 	}
 	made := &server{owner: s, id: id, config: config, progress: map[string]func(Progress){}}
 	of, ttl := [2]string{id.namespace, id.name}, idleTTL
-	if n := s.newest[of]; n.uid == id.uid && config.Generation < n.generation {
+	if n, ok := s.newest.Get(of); ok && n.(newest).uid == id.uid && config.Generation < n.(newest).generation {
 		ttl = oldTTL
 	} else {
-		s.newest[of] = newest{id.uid, config.Generation}
+		s.newest.Add(of, newest{id.uid, config.Generation})
 		for other, v := range s.known {
 			if other.namespace == id.namespace && other.name == id.name {
 				v.ttl.Store(int64(oldTTL))
