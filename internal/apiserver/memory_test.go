@@ -71,6 +71,28 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		Eventually(budget.Used).Should(BeZero())
 	})
 
+	It("is drawn for the queue and for what a thread's record shows of it, however much waits", Label("MSG-05"), func(ctx SpecContext) {
+		text := strings.Repeat("x", 250<<10)
+		for range 100 {
+			_, err := st.Queue(ctx, thread.NewMessage{Role: store.RoleSystem, Content: &text, FromSystem: true})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		letGo := hold(512 << 10)
+		for _, path := range []string{"/queue", "/messages", ""} {
+			refused(e.do("GET", at("t", path), nil))
+		}
+		letGo()
+		for path, most := range map[string]int{"/queue?limit=1000": 8, "/messages?limit=1000": 8, "": 1} {
+			resp, body := e.do("GET", at("t", path), nil)
+			Expect(resp.StatusCode).To(Equal(http.StatusOK), path)
+			Expect(len(body)).To(And(BeNumerically("<=", most<<20+8<<10), BeNumerically(">", most<<19)), path)
+		}
+		_, body := e.do("GET", at("t", "/queue?limit=1000&offset=90"), nil)
+		Expect(strings.Count(body, `"status":"pending"`)).To(Equal(10))
+		Expect(body).To(And(ContainSubstring(`"total":100`), ContainSubstring(`"hasMore":false`)))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
 	It("is drawn for bodies, by what their JSON takes once it is decoded", func(ctx SpecContext) {
 		bomb := `{"role":"user","content":"x","metadata":{"bomb":[` + strings.Repeat("{},", 100_000) + `{}]}}`
 		resp, body := e.do("POST", at("t", "/messages"), strings.NewReader(bomb), "Content-Type", "application/json")

@@ -121,9 +121,9 @@ var _ = Describe("a child", func() {
 		}
 		s := e.status("POST", at("child", "/notify"), `{"content":"another","idempotencyKey":"k"}`)
 		Expect(s.Message).To(ContainSubstring("this key was used for another request"))
-		waiting, err := pst.Queued(ctx)
+		waiting, err := pst.Queued(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(waiting).To(HaveExactElements(
+		Expect(waiting.Messages).To(HaveExactElements(
 			And(HaveField("Content", HaveValue(Equal("halfway"))), HaveField("Silent", true), HaveField("Metadata", HaveKeyWithValue("subagent_id", "ref-child"))),
 			HaveField("Content", HaveValue(Equal("again")))))
 		Expect(parent.NotifyParent(ctx, "x")).To(And(kind(runtimeclient.ErrInvalid), MatchError(ContainSubstring("no parent"))))

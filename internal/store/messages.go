@@ -67,19 +67,50 @@ const messageOverhead = 512
 
 // Bytes returns about how many bytes of memory the message takes.
 func (m *Message) Bytes() int64 {
-	n := messageOverhead + len(m.ID) + len(m.RunID) + len(m.ReasoningContent) + len(m.Usage) + 128*(len(m.Metadata)+len(m.Attachments))
+	n := messageOverhead + len(m.ID) + len(m.RunID) + len(m.ReasoningContent) + len(m.Usage)
 	if m.Content != nil {
 		n += len(*m.Content)
 	}
 	for i := range m.ToolCalls {
 		n += 128 + len(m.ToolCalls[i].Arguments)
 	}
-	for _, v := range m.Metadata {
-		if text, ok := v.(string); ok {
-			n += len(text)
-		}
+	return int64(n) + m.Extras()
+}
+
+// Extras returns about how many bytes of memory the name, the metadata and the attachments of the message take. Metadata has the
+// values that a client gave it, which can take fifty times as much memory as they have bytes of JSON.
+func (m *Message) Extras() int64 {
+	n := int64(len(m.Name))
+	if len(m.Metadata) > 0 {
+		n += bytesOf(m.Metadata)
 	}
-	return int64(n)
+	for _, a := range m.Attachments {
+		n += 128 + int64(len(a.Path)+len(a.Name)+len(a.MimeType))
+	}
+	return n
+}
+
+// bytesOf returns about how many bytes of memory a decoded JSON value takes.
+func bytesOf(v any) (n int64) {
+	const object, property, slot = 256, 64, 16
+	switch v := v.(type) {
+	case map[string]any:
+		n = object
+		for key, value := range v {
+			n += property + int64(len(key)) + bytesOf(value)
+		}
+	case []any:
+		n = slot
+		for _, value := range v {
+			n += slot + bytesOf(value)
+		}
+	case string:
+		n = slot + int64(len(v))
+	case nil, bool:
+	default:
+		n = slot
+	}
+	return n
 }
 
 // Bytes returns about how many bytes of memory the messages of the page take.
@@ -98,13 +129,15 @@ type MessageQuery struct {
 	IncludeSilent bool
 	MaxDepth      int // 0 = only depth 0
 	AllDepths     bool
-	// MaxBytes ends the page before the texts of its messages have more bytes, but not before its first message, and sets
+	// MaxBytes ends the page before the texts, the metadata and the attachments of its messages have more bytes, but not before its first message, and sets
 	// HasMore then. 0 means no limit. It cannot be combined with AfterSeq.
 	MaxBytes int64
 	AfterSeq int64 // only messages after this one, in asc order; for the engine
 	// IncludeQueued adds the messages of the inbox after the stored ones, as pending and with metadata.queued = true
 	// (MSG-05). They count in Total. It cannot be combined with AfterSeq.
 	IncludeQueued bool
+	// QueuedOnly selects the messages of the inbox alone, in the form that IncludeQueued gives them.
+	QueuedOnly bool
 }
 
 // MessagePage is a page of messages.

@@ -141,6 +141,8 @@ type Store interface {
 	LastEdit(ctx context.Context, threadID string, after int64) (seq int64, err error)
 	// Inbox lists the waiting inbox items, in order.
 	Inbox(ctx context.Context, threadID string) ([]InboxItem, error)
+	// QueuedMessage returns the waiting inbox item with the message of an id, or ErrNotFound.
+	QueuedMessage(ctx context.Context, threadID, messageID string) (*InboxItem, error)
 	// Events returns the log after a sequence number, oldest first, at most limit entries (1000 when 0). The Data of
 	// message.created, message.updated and message.queued is the message as it is now. A waiting message is pending and
 	// has metadata.queued. Data is absent when the message was deleted.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
 const (
@@ -39,7 +41,11 @@ func (s *Service) checkJSON(field string, data json.RawMessage, limit int) error
 	return nil
 }
 
-// checkSize limits the length of a value as JSON.
+// maxDecoded bounds the memory of a message once its JSON is decoded, which can be fifty times as much as the JSON has: pages hold
+// many messages.
+const maxDecoded = 8 << 20
+
+// checkSize limits the length of a value as JSON, and the memory that it takes.
 func (s *Service) checkSize(field string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -47,6 +53,9 @@ func (s *Service) checkSize(field string, v any) error {
 	}
 	if len(data) > s.limits.messageBytes {
 		return invalid(field, "it has %d bytes, more than the limit of %d: write large data to a file and attach it", len(data), s.limits.messageBytes)
+	}
+	if cost := value.JSONCost(data); cost > maxDecoded {
+		return invalid(field, "its many small values take %d bytes of memory, more than the limit of %d: write large data to a file and attach it", cost, maxDecoded)
 	}
 	return nil
 }

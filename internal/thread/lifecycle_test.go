@@ -32,8 +32,9 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 			Expect(t.TaskID).To(Equal("task-1"))
 			Expect(t.Arguments).To(MatchJSON(`{"a":1}`))
 		}
-		waiting, err := e.open(ctx, "t1").Queued(ctx)
+		page, err := e.open(ctx, "t1").Queued(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
+		waiting := page.Messages
 		Expect(waiting).To(HaveLen(1))
 		Expect(*waiting[0].Content).To(Equal("hello"))
 		Expect(waiting[0].Role).To(Equal(store.RoleUser))
@@ -56,7 +57,7 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 		}
 		wg.Wait()
 		Expect(made.Load()).To(Equal(int32(1)))
-		Expect(e.open(ctx, "t1").Queued(ctx)).To(HaveLen(1))
+		Expect(e.open(ctx, "t1").Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", HaveLen(1)))
 	})
 
 	It("copies attachments from the parent, for the first message", Label("FIL-07"), func(ctx SpecContext) {
@@ -70,8 +71,9 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 		_, _, err := e.Create(ctx, n)
 		Expect(err).NotTo(HaveOccurred())
 		child := e.open(ctx, "t1")
-		waiting, err := child.Queued(ctx)
+		page, err := child.Queued(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
+		waiting := page.Messages
 		Expect(waiting[0].Attachments).To(Equal([]store.Attachment{
 			{Path: "/attachments/orders.csv", Name: "orders.csv", MimeType: "text/csv", Size: 4},
 			{Path: "/attachments/orders-2.csv", Name: "orders-2.csv", MimeType: "text/csv", Size: 4},
@@ -145,7 +147,7 @@ var _ = Describe("threads", Label("THR-01"), func() {
 		Expect(ok).To(BeFalse())
 		Expect(two.Value(ctx, "k")).To(BeNil())
 		Expect(two.Message(ctx, "m")).To(BeNil())
-		Expect(two.Queued(ctx)).To(BeEmpty())
+		Expect(two.Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", BeEmpty()))
 		page, err := two.Messages(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(page.Messages).To(BeEmpty())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -85,20 +86,17 @@ func (st *State) Message(ctx context.Context, id string) (*store.Message, error)
 	if m != nil || err != nil {
 		return m, err
 	}
-	items, err := st.svc.store.Inbox(ctx, st.id)
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range items {
-		if item.Kind != store.InboxMessage {
-			continue
-		}
+	item, err := st.svc.store.QueuedMessage(ctx, st.id, id)
+	if err == nil {
 		var queued store.Message
-		if err := json.Unmarshal(item.Payload, &queued); err != nil || queued.ID != id {
-			continue
+		if err := json.Unmarshal(item.Payload, &queued); err != nil {
+			return nil, fmt.Errorf("inbox item %d of thread %s is not a message: %w", item.Seq, st.id, err)
 		}
 		queued.MarkQueued()
 		return &queued, nil
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return nil, err
 	}
 	// The message may have moved from the inbox into the conversation between the two reads.
 	return st.storedMessage(ctx, id)
@@ -174,18 +172,14 @@ func (st *State) DeleteMessage(ctx context.Context, id string) (bool, error) {
 	if err := st.Apply(ctx, op); err != nil || op.Deleted {
 		return op.Deleted, err
 	}
-	items, err := st.svc.store.Inbox(ctx, st.id)
-	if err != nil {
-		return false, err
-	}
-	for _, item := range items {
-		var m store.Message
-		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil || m.ID != id {
-			continue
-		}
+	item, err := st.svc.store.QueuedMessage(ctx, st.id, id)
+	if err == nil {
 		// If a run takes it in the meantime, it is in the conversation by then.
 		return true, st.Apply(ctx, &store.Dequeue{Seqs: []int64{item.Seq}}, &store.DeleteMessage{ID: id},
 			&store.AppendEvent{Event: store.Event{Type: store.EventMessageDeleted, MessageID: id}})
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return false, err
 	}
 	// The message may have moved from the inbox into the conversation between the two operations.
 	err = st.Apply(ctx, op)

@@ -139,9 +139,10 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 			Expect(m.Metadata).To(Equal(map[string]any{"n": "x", "queued": true}))
 			Expect(st.Message(ctx, m.ID)).To(Equal(&m))
 		}
-		waiting, err := st.Queued(ctx)
+		waiting, err := st.Queued(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(waiting).To(Equal(page.Messages[1:]))
+		Expect(waiting.Messages).To(Equal(page.Messages[1:]))
+		Expect(waiting.Total).To(Equal(int64(3)))
 	})
 
 	It("with an idempotency key or an id happens once, also after it was taken", Label("MSG-10"), func(ctx SpecContext) {
@@ -162,7 +163,7 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.ID).To(Equal(first.ID))
 			Expect(again.Status).To(Equal(store.MessageCompleted))
-			Expect(st.Queued(ctx)).To(BeEmpty())
+			Expect(st.Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", BeEmpty()))
 		}
 	})
 
@@ -183,7 +184,19 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 		Expect(err).To(MatchError(store.ErrQueueFull))
 		Expect(err).To(MatchError(ContainSubstring("5 wait already")))
 		Expect(send(true)).To(Succeed())
-		Expect(st.Queued(ctx)).To(HaveLen(9))
+		Expect(st.Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", HaveLen(9)))
+	})
+
+	It("is refused with metadata that takes far more memory than bytes", Label("MSG-01"), func(ctx SpecContext) {
+		st := newEnv(ctx).create(ctx, "t")
+		var small []any
+		for range 50_000 {
+			small = append(small, map[string]any{"a": nil})
+		}
+		_, err := st.Queue(ctx, thread.NewMessage{Content: ptr("x"), Metadata: map[string]any{"small": small}})
+		Expect(err).To(MatchError(ContainSubstring("many small values")))
+		_, err = st.Queue(ctx, thread.NewMessage{Content: ptr("x"), Metadata: map[string]any{"large": strings.Repeat("x", 900_000)}})
+		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("is subject to the configured limit", Label("MSG-07"), func(ctx SpecContext) {

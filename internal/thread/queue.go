@@ -55,25 +55,10 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	return &stored, nil
 }
 
-// Queued lists the waiting messages, in order.
-func (st *State) Queued(ctx context.Context) ([]store.Message, error) {
-	items, err := st.svc.store.Inbox(ctx, st.id)
-	if err != nil {
-		return nil, err
-	}
-	waiting := []store.Message{}
-	for _, item := range items {
-		if item.Kind != store.InboxMessage {
-			continue
-		}
-		var m store.Message
-		if err := json.Unmarshal(item.Payload, &m); err != nil {
-			return nil, fmt.Errorf("inbox item %d of thread %s is not a message: %w", item.Seq, st.id, err)
-		}
-		m.MarkQueued()
-		waiting = append(waiting, m)
-	}
-	return waiting, nil
+// Queued returns a page of the waiting messages, in order.
+func (st *State) Queued(ctx context.Context, q store.MessageQuery) (*store.MessagePage, error) {
+	q.QueuedOnly, q.Order, q.IncludeSilent, q.AllDepths = true, "asc", true, true
+	return st.svc.store.Messages(ctx, st.id, q)
 }
 
 // queueKey returns the inbox key that makes a message with the same idempotency key, or the same id, be queued once.

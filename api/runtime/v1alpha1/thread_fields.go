@@ -21,7 +21,7 @@ type ThreadFields struct {
 	Workspace *Workspace `json:"workspace,omitempty"`
 	// NextMessageID is one more than the number of messages that were ever stored.
 	NextMessageID int64 `json:"nextMessageId"`
-	// QueuedMessages lists the first 100 waiting messages, in order.
+	// QueuedMessages lists the first waiting messages, in order: at most 100, and at most 1 MiB of them unless one is larger.
 	QueuedMessages []Message `json:"queuedMessages,omitempty"`
 	// Relationships lists the first 100 relationships with other threads, oldest first.
 	Relationships []Relationship `json:"relationships,omitempty"`

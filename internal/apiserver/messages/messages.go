@@ -71,9 +71,7 @@ func (h *Handler) List(c *call.Call) error {
 		return err
 	}
 	settle(page.Bytes())
-	return c.WriteJSON(http.StatusOK, runtimev1.MessageList{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: convert.Messages(page.Messages), Total: page.Total, HasMore: page.HasMore,
-	})
+	return c.WriteJSON(http.StatusOK, messageList(page))
 }
 
 // Get answers GET messages/{id}.
@@ -158,14 +156,22 @@ func (h *Handler) ListQueue(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	waiting, err := c.Thread.Queued(c.Context())
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
-	page, more := call.Cut(waiting, limit, offset)
-	return c.WriteJSON(http.StatusOK, runtimev1.MessageList{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: convert.Messages(page), Total: int64(len(waiting)), HasMore: more,
-	})
+	page, err := c.Thread.Queued(c.Context(), store.MessageQuery{Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
+	if err != nil {
+		return err
+	}
+	settle(page.Bytes())
+	return c.WriteJSON(http.StatusOK, messageList(page))
+}
+
+func messageList(page *store.MessagePage) runtimev1.MessageList {
+	return runtimev1.MessageList{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: convert.Messages(page.Messages), Total: page.Total, HasMore: page.HasMore,
+	}
 }
 
 // hooked returns the call's thread. Messages written through it pass the hooks of its agent (HOK-01).

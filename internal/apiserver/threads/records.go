@@ -10,12 +10,16 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // shownOfEach bounds each list within a thread's record.
 const shownOfEach = 100
+
+// shownBytes bounds the texts of the queued messages within a thread's record.
+const shownBytes = 1 << 20
 
 // Records serves the record of a thread.
 type Records struct {
@@ -58,11 +62,16 @@ func (h *Records) addRelated(ctx context.Context, row *store.Thread, r *runtimev
 		if err != nil {
 			return err
 		}
-		waiting, err := st.Queued(ctx)
+		settle, err := membudget.Reserve(ctx, shownBytes)
 		if err != nil {
 			return err
 		}
-		r.QueuedMessages = convert.Messages(waiting[:min(len(waiting), shownOfEach)])
+		waiting, err := st.Queued(ctx, store.MessageQuery{Limit: shownOfEach, MaxBytes: shownBytes})
+		if err != nil {
+			return err
+		}
+		settle(waiting.Bytes())
+		r.QueuedMessages = convert.Messages(waiting.Messages)
 	}
 	rs, _, err := h.Threads.Store().Relationships(ctx, row.ID, shownOfEach, 0)
 	if err != nil {

@@ -82,6 +82,7 @@ var Queries = map[string]struct {
 	"remove lines":       {queries.RemoveLines, 2},
 	"inbox":              {queries.Inbox, 1},
 	"inbox of":           {queries.InboxOf, 1},
+	"inbox between":      {queries.InboxBetween, 3},
 	"position":           {queries.Position, 1},
 	"last edit":          {queries.LastEdit, 2},
 	"runs":               {queries.Runs, 3},

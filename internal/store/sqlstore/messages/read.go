@@ -107,6 +107,12 @@ type pager struct {
 	lastSeq int64
 	// removing says that messages after lastSeq are being removed.
 	removing bool
+
+	// stored is how many messages are found by their position. behind follow them, and then those of the inbox, whose sequence
+	// numbers are in queued.
+	stored int64
+	behind []store.Message
+	queued []int64
 }
 
 func (p *pager) page(threadID string) (*store.MessagePage, error) {
@@ -120,26 +126,25 @@ func (p *pager) page(threadID string) (*store.MessagePage, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored := c.Total(p.q.IncludeSilent, p.q.MaxDepth, p.q.AllDepths)
-	total := stored
-	var waiting []store.Message // what follows those that are found by their position
+	total := c.Total(p.q.IncludeSilent, p.q.MaxDepth, p.q.AllDepths)
 	if asleep&txn.AsleepCutting != 0 {
-		if waiting, err = p.afterRemoval(); err != nil {
+		if p.behind, err = p.afterRemoval(); err != nil {
 			return nil, err
 		}
-		stored -= int64(len(waiting))
 	}
 	if p.q.AfterSeq > 0 {
-		return p.after(total, waiting)
+		return p.after(total, p.behind)
 	}
-	if p.q.IncludeQueued && queued > 0 {
-		more, err := p.waiting()
-		if err != nil {
+	p.stored = total - int64(len(p.behind))
+	if p.q.QueuedOnly {
+		p.stored, p.behind = 0, nil
+	}
+	if (p.q.IncludeQueued || p.q.QueuedOnly) && queued > 0 {
+		if p.queued, err = p.waiting(); err != nil {
 			return nil, err
 		}
-		waiting = append(waiting, more...)
 	}
-	total = stored + int64(len(waiting))
+	total = p.stored + int64(len(p.behind)+len(p.queued))
 	// The page holds the messages from start up to end, counted from the oldest.
 	start := int64(p.q.Offset)
 	end := min(start+int64(p.q.Limit), total)
@@ -153,18 +158,42 @@ func (p *pager) page(threadID string) (*store.MessagePage, error) {
 	}
 	if start < end {
 		var cut bool
-		if page.Messages, cut, err = p.bounded(start, min(end, stored), stored); err != nil {
+		if page.Messages, cut, err = p.bounded(start, end); err != nil {
 			return nil, err
 		}
 		page.HasMore = page.HasMore || cut
-		if end > stored && (!cut || p.q.Order != "asc") {
-			page.Messages = append(page.Messages, waiting[max(start-stored, 0):end-stored]...)
-		}
 	}
 	if p.q.Order == "desc" {
 		slices.Reverse(page.Messages)
 	}
 	return page, nil
+}
+
+// part reads the messages from start up to end, oldest first.
+func (p *pager) part(start, end int64) ([]store.Message, error) {
+	messages, err := p.span(start, min(end, p.stored), p.stored)
+	if err != nil {
+		return nil, err
+	}
+	start, end = max(start-p.stored, 0), max(end-p.stored, 0) // of what follows
+	n := int64(len(p.behind))
+	messages = append(messages, p.behind[min(start, n):min(end, n)]...)
+	start, end = max(start-n, 0), max(end-n, 0)
+	if start >= end {
+		return messages, nil
+	}
+	err = p.Rows(p.ctx, queries.InboxBetween, []any{p.key, p.queued[start], p.queued[end-1]}, func(scan sqldb.Scanner) error {
+		item, err := inbox.Scan(scan)
+		if err != nil || item.Kind != store.InboxMessage {
+			return err
+		}
+		m, err := Queued(item)
+		if err == nil && p.selects(m.Silent, m.Depth) {
+			messages = append(messages, *m)
+		}
+		return err
+	})
+	return messages, err
 }
 
 // span reads the stored messages from start up to end of total, oldest first.
@@ -286,22 +315,32 @@ func (p *pager) afterRemoval() ([]store.Message, error) {
 	return p.list(query, p.filterArgs(p.key, r.hi, last)...)
 }
 
-// waiting reads the messages of the inbox that the query selects.
-func (p *pager) waiting() ([]store.Message, error) {
-	var messages []store.Message
-	err := p.Rows(p.ctx, queries.Inbox, []any{p.key}, func(scan sqldb.Scanner) error {
+// waiting returns the sequence numbers of the messages of the inbox that the query selects. An inbox may have more than fits into
+// memory, so it looks at one message at a time.
+func (p *pager) waiting() (seqs []int64, err error) {
+	err = p.Rows(p.ctx, queries.Inbox, []any{p.key}, func(scan sqldb.Scanner) error {
 		item, err := inbox.Scan(scan)
 		if err != nil || item.Kind != store.InboxMessage {
 			return err
 		}
-		m, err := Queued(item)
-		if err != nil || (m.Silent && !p.q.IncludeSilent) || (m.Depth > p.q.MaxDepth && !p.q.AllDepths) {
-			return err
+		var m struct {
+			Silent bool `json:"silent"`
+			Depth  int  `json:"depth"`
 		}
-		messages = append(messages, *m)
+		if err := json.Unmarshal(item.Payload, &m); err != nil {
+			return fmt.Errorf("inbox item %d is not a message: %w", item.Seq, err)
+		}
+		if p.selects(m.Silent, m.Depth) {
+			seqs = append(seqs, item.Seq)
+		}
 		return nil
 	})
-	return messages, err
+	return seqs, err
+}
+
+// selects reports whether the query selects such a message.
+func (p *pager) selects(silent bool, depth int) bool {
+	return (p.q.IncludeSilent || !silent) && (p.q.AllDepths || depth <= p.q.MaxDepth)
 }
 
 // Queued returns the message of an inbox item.
@@ -312,6 +351,33 @@ func Queued(item *store.InboxItem) (*store.Message, error) {
 	}
 	m.MarkQueued()
 	return &m, nil
+}
+
+// QueuedMessage implements store.Store. It holds one item of the inbox at a time.
+func (s Store) QueuedMessage(ctx context.Context, threadID, messageID string) (found *store.InboxItem, err error) {
+	err = s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, key int64) error {
+		found = nil
+		return c.Rows(ctx, queries.Inbox, []any{key}, func(scan sqldb.Scanner) error {
+			item, err := inbox.Scan(scan)
+			if err != nil || item.Kind != store.InboxMessage || found != nil {
+				return err
+			}
+			var m struct {
+				ID string `json:"id"`
+			}
+			if json.Unmarshal(item.Payload, &m) == nil && m.ID == messageID {
+				found = item
+			}
+			return nil
+		})
+	})
+	if err == nil && found == nil {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("queued message %s of thread %s: %w", messageID, threadID, err)
+	}
+	return found, nil
 }
 
 // Store reads messages.
