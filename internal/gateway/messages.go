@@ -204,12 +204,17 @@ func (s *Server) say(q *request, in *saying, sinkOf func() sink) error {
 	if was, ok := sent.Metadata[metadataDigest]; ok && in.key != "" && was != digestOf(in.content) {
 		return errUsedKey
 	}
-	after := row.LastSeq
-	if sent.Status != store.MessagePending {
-		after = 0 // a repeat of a message that was taken before: its answer is in the log
-	}
 	q.body.release()
-	return s.await(q, sinkOf(), row.ID, after, sent.ID)
+	return s.await(q, sinkOf(), row.ID, answerAfter(row, sent), sent.ID)
+}
+
+// answerAfter returns after which entry of the log the answer to a message is. row is the conversation as it was before the message was
+// sent. The answer to a repeat of a message that was taken before begins with that message.
+func answerAfter(row *store.Thread, sent *store.Message) int64 {
+	if sent.Status == store.MessagePending {
+		return row.LastSeq
+	}
+	return max(sent.Seq-1, 0) // a message that was deleted has no place: then the whole log is read
 }
 
 // readBody reads a body of JSON, of at most some bytes.
