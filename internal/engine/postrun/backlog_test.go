@@ -44,7 +44,7 @@ func TestBacklogIsDoneOnce(t *testing.T) {
 	worker := func() *replica {
 		r := &replica{began: make(chan string, 10*runs), goOn: make(chan struct{})}
 		r.Worker = postrun.NewWorker(postrun.Options{
-			Store: st, Clock: clock, Log: logr.Discard(), Workers: runs, Timeout: time.Hour, SweepInterval: time.Hour, LeaseTTL: time.Minute,
+			Store: st, Clock: clock, Log: logr.Discard(), Workers: 2 * runs, Timeout: time.Hour, SweepInterval: time.Hour, LeaseTTL: time.Minute,
 			Attach: activethreads.New().AttachUntilPurged, Fault: func(string) {}, Redact: func(_, text string) string { return text },
 			Tasks: []postrun.Task{{Name: "count", Do: func(ctx context.Context, run postrun.Run) error {
 				r.began <- run.Thread.ID

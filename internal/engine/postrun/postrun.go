@@ -8,19 +8,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/fairpool"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -72,11 +74,13 @@ type Worker struct {
 	store store.Store
 	log   logr.Logger
 	queue workqueue.TypedInterface[store.RunRef]
-	slots *semaphore.Weighted
-	look  chan struct{} // runs may have been handed over
+	pool  *fairpool.Pool // namespaces take turns, so that the slow model of one does not hold up the others
+	look  chan struct{}  // runs may have been handed over
 	// swept are the queued runs that Sweep has taken.
 	mu    sync.Mutex
 	swept map[store.RunRef]struct{}
+	// waiting are the runs that wait for their turn in pool.
+	waiting map[store.RunRef]struct{}
 	// draining ends when Drain is called.
 	draining context.Context
 	drain    context.CancelFunc
@@ -85,8 +89,8 @@ type Worker struct {
 // NewWorker returns a worker that has nothing to do yet.
 func NewWorker(o Options) *Worker {
 	w := &Worker{
-		opts: o, store: o.Store, log: o.Log, queue: workqueue.NewTyped[store.RunRef](), slots: semaphore.NewWeighted(int64(o.Workers)),
-		look: make(chan struct{}, 1), swept: map[store.RunRef]struct{}{},
+		opts: o, store: o.Store, log: o.Log, queue: workqueue.NewTyped[store.RunRef](), pool: fairpool.New(o.Workers, 0),
+		look: make(chan struct{}, 1), swept: map[store.RunRef]struct{}{}, waiting: map[store.RunRef]struct{}{},
 	}
 	w.draining, w.drain = context.WithCancel(context.Background())
 	return w
@@ -152,23 +156,21 @@ func (w *Worker) Run(ctx context.Context) {
 	taking, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(w.draining, stop)()
-	var left []store.RunRef
-	var group sync.WaitGroup
-	defer group.Wait()
+	defer w.pool.Wait()
 	for {
 		run, shutdown := w.queue.Get()
 		if shutdown {
-			w.handOver(left...)
+			w.handOver(w.leave()...)
 			return
 		}
-		if w.slots.Acquire(taking, 1) != nil {
-			left = append(left, run)
-			w.queue.Done(run)
-			continue
-		}
-		group.Go(func() {
-			defer w.slots.Release(1)
+		w.mu.Lock()
+		w.waiting[run] = struct{}{}
+		w.mu.Unlock()
+		w.pool.Go(w.namespace(taking, run), func() {
 			defer w.queue.Done(run)
+			if taking.Err() != nil || !w.take(run) {
+				return // it is handed over
+			}
 			err := w.perform(ctx, run)
 			if ctx.Err() != nil {
 				w.handOver(run)
@@ -177,6 +179,33 @@ func (w *Worker) Run(ctx context.Context) {
 			}
 		})
 	}
+}
+
+// namespace returns whose turn a run waits for. A run whose thread is gone, or cannot be read now, belongs to none.
+func (w *Worker) namespace(ctx context.Context, run store.RunRef) string {
+	t, err := w.store.Thread(ctx, run.ThreadID)
+	if err != nil {
+		return ""
+	}
+	return t.Namespace
+}
+
+// take begins a run that waits for its turn. It reports false if the run was handed over.
+func (w *Worker) take(run store.RunRef) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, waits := w.waiting[run]
+	delete(w.waiting, run)
+	return waits
+}
+
+// leave returns the runs that wait for their turn. They do not begin here any more.
+func (w *Worker) leave() []store.RunRef {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	runs := slices.Collect(maps.Keys(w.waiting))
+	clear(w.waiting)
+	return runs
 }
 
 // Sweep takes runs whose tasks a lost replica has left undone, or another one has handed over, until ctx ends. The former ended so long
@@ -202,7 +231,8 @@ func (w *Worker) Sweep(ctx context.Context) {
 
 // takeLeft takes as many such runs as this replica can soon follow. The others are left to replicas that have time.
 func (w *Worker) takeLeft(ctx context.Context) {
-	n := min(sweepBatch, w.opts.Workers-w.queue.Len())
+	_, waiting := w.pool.Load()
+	n := min(sweepBatch, w.opts.Workers-w.queue.Len()-waiting)
 	if n <= 0 {
 		return
 	}
