@@ -78,7 +78,19 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 		}
 		return tooMuch(before + read)
 	}}
-	return u.st.svc.blobs.write(ctx, u.part(n), bounded)
+	size, err := u.st.svc.blobs.write(ctx, u.part(n), bounded)
+	if err != nil || size == 0 {
+		return size, err
+	}
+	// Parts that came meanwhile, perhaps through another replica, did not see this one. Whoever ends last sees all of them.
+	if before, err = u.stored(ctx, u.part(n)); err == nil && before+size > limit {
+		err = tooMuch(before + size)
+	}
+	if err != nil {
+		u.st.svc.blobs.remove(ctx, u.part(n))
+		return 0, err
+	}
+	return size, nil
 }
 
 // stored returns the size of all stored parts of the thread's uploads, except the part that is replaced.
