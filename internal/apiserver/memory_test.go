@@ -2,7 +2,9 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -90,6 +92,23 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		_, body := e.do("GET", at("t", "/queue?limit=1000&offset=90"), nil)
 		Expect(strings.Count(body, `"status":"pending"`)).To(Equal(10))
 		Expect(body).To(And(ContainSubstring(`"total":100`), ContainSubstring(`"hasMore":false`)))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
+	It("is drawn for lists of runs, whose pages end early when their session states are large", Label("STA-01"), func(ctx SpecContext) {
+		state := json.RawMessage(`{"a":"` + strings.Repeat("x", 900<<10) + `"}`)
+		for i := range 30 {
+			Expect(st.Apply(ctx, &store.PutRun{Run: store.Run{ID: fmt.Sprint("r", i), Status: store.RunSucceeded, SessionState: state}})).To(Succeed())
+		}
+		letGo := hold(1 << 20)
+		refused(e.do("GET", at("t", "/runs"), nil))
+		letGo()
+		resp, body := e.do("GET", at("t", "/runs?limit=1000"), nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusOK))
+		Expect(len(body)).To(And(BeNumerically("<", 9<<20), BeNumerically(">", 7<<20)))
+		Expect(body).To(ContainSubstring(`"hasMore":true`))
+		_, body = e.do("GET", at("t", "/runs?limit=1000&offset=27"), nil)
+		Expect(body).To(And(ContainSubstring(`"id":"r0"`), ContainSubstring(`"hasMore":false`)))
 		Eventually(budget.Used).Should(BeZero())
 	})
 

@@ -36,3 +36,9 @@ type Run struct {
 	// stored state as it is.
 	SessionState json.RawMessage
 }
+
+// Bytes returns about how many bytes of memory the run takes.
+func (r *Run) Bytes() int64 {
+	const overhead = 512
+	return overhead + int64(len(r.Message)+len(r.State)+len(r.Usage)+len(r.SessionState))
+}

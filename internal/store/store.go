@@ -153,6 +153,9 @@ type Store interface {
 	Run(ctx context.Context, threadID, runID string) (*Run, error)
 	// Runs lists a page, newest first: at most limit runs (100 when 0), starting at offset.
 	Runs(ctx context.Context, threadID string, limit, offset int) ([]Run, error)
+	// RunsWithin is Runs of which the runs take at most so many bytes of memory, but for the first one. more reports that the thread
+	// has older ones.
+	RunsWithin(ctx context.Context, threadID string, limit, offset int, most int64) (runs []Run, more bool, err error)
 	// Wakes lists the parked runs that wait for a time and the threads with held inbox items, the earliest first, at
 	// most limit (100 when 0).
 	Wakes(ctx context.Context, limit, offset int) ([]Wake, error)

@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -29,6 +30,9 @@ type Handler struct {
 	Engine  Engine
 }
 
+// maxPageBytes bounds a page: a run may have kept a session state of a mebibyte, and a page a thousand runs.
+const maxPageBytes = 8 << 20
+
 // List answers GET runs, newest first.
 func (h *Handler) List(c *call.Call) error {
 	q, err := c.Query()
@@ -40,11 +44,19 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	runs, err := h.Threads.Store().Runs(c.Context(), c.Row.ID, limit+1, offset)
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
-	page, more := call.Cut(runs, limit, 0)
+	page, more, err := h.Threads.Store().RunsWithin(c.Context(), c.Row.ID, limit, offset, maxPageBytes)
+	if err != nil {
+		return err
+	}
+	var size int64
+	for i := range page {
+		size += page[i].Bytes()
+	}
+	settle(size)
 	list := runtimev1.RunList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRunList), Runs: make([]runtimev1.Run, len(page)), HasMore: more}
 	for i := range page {
 		list.Runs[i] = convert.Run(&page[i])

@@ -45,6 +45,23 @@ func describeRuns(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 			Expect(e.store.Runs(ctx, id, 2, 2)).To(HaveExactElements(HaveField("ID", "z")), "the next page")
 			Expect(e.store.Runs(ctx, id, 2, 3)).To(BeEmpty())
+			within := func(limit, offset int, most int64) (ids []string, more bool) {
+				page, more, err := e.store.RunsWithin(ctx, id, limit, offset, most)
+				Expect(err).NotTo(HaveOccurred())
+				for _, r := range page {
+					ids = append(ids, r.ID)
+				}
+				return ids, more
+			}
+			ids, more := within(2, 0, 1<<20)
+			Expect(ids).To(Equal([]string{runs[0].ID, runs[1].ID}))
+			Expect(more).To(BeTrue())
+			ids, more = within(10, 1, 1)
+			Expect(ids).To(Equal([]string{runs[1].ID}), "one at least")
+			Expect(more).To(BeTrue())
+			ids, more = within(2, 2, 1)
+			Expect(ids).To(Equal([]string{"z"}))
+			Expect(more).To(BeFalse())
 			Expect(e.store.Runs(ctx, e.thread(ctx), 0, 0)).To(BeEmpty())
 		})
 

@@ -187,6 +187,34 @@ func (s Store) Runs(ctx context.Context, threadID string, limit, offset int) ([]
 	return runs, nil
 }
 
+// RunsWithin implements store.Store. Of the rows behind the page it keeps none.
+func (s Store) RunsWithin(ctx context.Context, threadID string, limit, offset int, most int64) (runs []store.Run, more bool, err error) {
+	limit = sqldb.PageSize(limit)
+	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		runs, more = []store.Run{}, false
+		left, read := most, ScanOf(threadID)
+		return c.Rows(ctx, queries.Runs, []any{threadID, limit + 1, offset}, func(scan sqldb.Scanner) error {
+			if more {
+				return nil
+			}
+			r, err := read(scan)
+			if err != nil {
+				return err
+			}
+			if left -= r.Bytes(); len(runs) == limit || left < 0 && len(runs) > 0 {
+				more = true
+				return nil
+			}
+			runs = append(runs, *r)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("runs of thread %s: %w", threadID, err)
+	}
+	return runs, more, nil
+}
+
 // Wakes implements store.Store. It leaves out held inbox items of threads that are retained or have a running run.
 func (s Store) Wakes(ctx context.Context, limit, offset int) ([]store.Wake, error) {
 	wakes, err := sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*store.Wake, error) {
