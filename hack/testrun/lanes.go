@@ -25,13 +25,11 @@ type laneTier struct {
 
 // testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. Each lane has
 // tiers that keep the processors busy and others that wait, for pods and nodes, and for what was stopped to be noticed.
-// Those that wait come first, because a lane that waits at the end has nothing beside it.
+// Those that wait come first, because a lane that waits at the end has nothing beside it. The lanes take about as long as each other.
 // v8 and conformance use the same cluster, and cluster looks for what clusters leave behind, of which e2e has some while it
 // runs: so each pair has one lane.
 var testLanes = [][]laneTier{
 	{
-		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
-		{name: "lint", what: "golangci-lint", target: "lint", check: true},
 		{name: "outages", what: "rows that hold while managers, databases and networks fail", target: "test-outages"},
 		{name: "unit", what: "packages that need nothing around them", target: "test-unit"},
 	},
@@ -43,6 +41,8 @@ var testLanes = [][]laneTier{
 		{name: "e2e", what: "real pods on a real node", target: "test-e2e"},
 		{name: "cluster", what: "the dev cluster itself", target: "test-cluster"},
 		{name: "integration", what: "packages that need a control plane", target: "test-integration"},
+		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
+		{name: "lint", what: "golangci-lint", target: "lint", check: true},
 	},
 }
 
