@@ -12,9 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/storetest"
 )
 
-func sqliteFolder() storetest.Backend { return folder{GinkgoT().TempDir()} }
-
-var _ = storetest.DescribeBackup("of SQLite into SQLite", true, maps.Keys(sqlstore.InBackups().Columns), sqliteFolder, sqliteFolder)
+var _ = storetest.DescribeBackup("of SQLite into SQLite", true, maps.Keys(sqlstore.InBackups().Columns), newFolder, newFolder)
 
 var _ = It("Each column of SQLite is in a backup, or left out for a reason", Label("K8S-09"), func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/storetest"
 )
@@ -27,7 +28,7 @@ const (
 
 var _ = Describe("SQLite under kill -9", Label("RUN-02"), func() {
 	It("keeps every acknowledged write whole, at any point of ten thousand operations", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
+		dir := scratch.Folder(GinkgoT()) // what a killed process has written is there, in memory as on a disk
 		var acknowledged []string
 		kills := 0
 		for ; len(acknowledged) < crashSteps; kills++ {

@@ -1,7 +1,8 @@
-// Package sqlitetest opens SQLite stores for tests about something else, which need hundreds of empty ones.
+// Package sqlitetest opens SQLite stores for tests that need hundreds of empty ones.
 //
 // Most of the cost of a new store is its schema. So a test program creates the schema once and copies it. The store
-// itself is set up as in the manager. Tests of the store create theirs with sqlstore only.
+// itself is set up as in the manager. The suite of the store does so too; its tests of migrations, crashes and folders
+// create theirs with sqlstore only.
 package sqlitetest
 
 import (
