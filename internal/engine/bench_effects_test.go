@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/process"
-	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -30,11 +28,7 @@ func BenchmarkEffects(b *testing.B) {
 	}
 	defer func() { _ = w.Close() }()
 	w.Logger = logr.Discard()
-	o := process.Options{}
-	if program := os.Getenv(sandboxtest.ChildEnv); program != "" {
-		o.Command = []string{program, "sandbox"}
-	}
-	pool, err := w.UseProcesses(o)
+	pool, err := w.UseProcesses(process.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

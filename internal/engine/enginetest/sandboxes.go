@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/process"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -31,8 +32,13 @@ type Processes struct {
 
 var _ ports.Sandboxes = (*Processes)(nil)
 
-// UseProcesses makes the world use local processes as sandboxes, and returns them. Close them.
+// UseProcesses makes the world use local processes as sandboxes, and returns them. Close them. They are processes of the
+// program that sandboxtest.ChildEnv names: the sandbox starts with less work than a test program, which holds all of the
+// manager. Without it they are the test program itself.
 func (w *World) UseProcesses(o process.Options) (*Processes, error) {
+	if program := os.Getenv(sandboxtest.ChildEnv); program != "" && len(o.Command) == 0 {
+		o.Command = []string{program}
+	}
 	pool, err := process.New(o)
 	if err != nil {
 		return nil, err
