@@ -1,0 +1,73 @@
+//go:build linux && (amd64 || arm64)
+
+package client_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+	"github.com/skein-dev/skein/internal/sandbox/supervisor"
+)
+
+// BenchmarkExecutionCost measures what whole executions take of a processor, from the start of their child to its end: of the children, and of
+// the supervisor with its client. Children start ahead, as in a pod. To measure the children of a pod, name them: SKEIN_TEST_SANDBOX=bin/sandbox.
+func BenchmarkExecutionCost(b *testing.B) {
+	isolate := func(code string) func(*testing.B, *client.Client) {
+		return func(b *testing.B, c *client.Client) {
+			i, err := c.OpenIsolate(context.Background(), sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"t": {Code: code}}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := i.Invoke(context.Background(), "1", "t", map[string]any{"n": 1}); err != nil {
+				b.Fatal(err)
+			}
+			_ = i.Close()
+		}
+	}
+	for _, kind := range []struct {
+		name    string
+		execute func(*testing.B, *client.Client)
+	}{
+		{"plain", isolate("export default (state, args) => args")},
+		{"zod", isolate("import { defineTool } from '@standardagents/builder'; import { z } from 'zod'; export default defineTool({ args: z.object({ n: z.number() }), execute: (state, args) => args.n })")},
+		{"runCode", func(b *testing.B, c *client.Client) {
+			runOnce(b, c, sandbox.CodeRequest{Source: "export default (): number => 1 + 1"})
+		}},
+	} {
+		b.Run(kind.name, func(b *testing.B) {
+			s := sandboxtest.Start(b, func(o *supervisor.Options) { o.Prefork = 2 })
+			c := s.Dial(b, "bench")
+			for range 8 { // the first ones start before there are images, or for another kind
+				kind.execute(b, c)
+				time.Sleep(200 * time.Millisecond)
+			}
+			var children, own [2]unix.Rusage
+			read := func(i int) {
+				if unix.Getrusage(unix.RUSAGE_CHILDREN, &children[i]) != nil || unix.Getrusage(unix.RUSAGE_SELF, &own[i]) != nil {
+					b.Fatal("getrusage")
+				}
+			}
+			read(0)
+			n := 0
+			for b.Loop() {
+				kind.execute(b, c)
+				n++
+			}
+			time.Sleep(100 * time.Millisecond) // the last child ends
+			read(1)
+			spent := func(r [2]unix.Rusage) float64 {
+				used := func(u unix.Rusage) int64 { return u.Utime.Nano() + u.Stime.Nano() }
+				return float64(used(r[1])-used(r[0])) / float64(n) / 1e6
+			}
+			b.ReportMetric(spent(children), "child-ms")
+			b.ReportMetric(spent(own), "supervisor-ms")
+			b.ReportMetric(float64(children[1].Minflt-children[0].Minflt)/float64(n), "faults")
+		})
+	}
+}
