@@ -101,7 +101,7 @@ prerequisites:
 # several need is compiled once. Programs that are unlike the others are built one by one.
 .PHONY: build
 ifneq ($(RELEASE)$(RACE)$(LATE)$(DEBUG),)
-build: bin/manager bin/sandbox bin/kubectl-skein
+build: bin/manager bin/sandbox bin/sandbox-child bin/kubectl-skein
 	@ln -sf kubectl-skein bin/kubectl_complete-skein
 else
 build: prerequisites ## Build the static programs into bin/.
@@ -120,12 +120,12 @@ build-all: prerequisites
 endif
 
 # Always asked for: the Go tool knows better than make what has changed.
-.PHONY: bin/manager bin/sandbox bin/kubectl-skein
-bin/manager bin/sandbox bin/kubectl-skein: bin/%: | prerequisites
+.PHONY: bin/manager bin/sandbox bin/sandbox-child bin/kubectl-skein
+bin/manager bin/sandbox bin/sandbox-child bin/kubectl-skein: bin/%: | prerequisites
 	@hack/step.sh "Build $@" $(GO_BUILD) -o $@ ./cmd/$*
 
 .PHONY: docker-build
-docker-build: bin/manager bin/sandbox ## Build the images with buildah and save them as build/*.tar.
+docker-build: bin/manager bin/sandbox bin/sandbox-child ## Build the images with buildah and save them as build/*.tar.
 	@hack/image.sh manager $(IMAGE_MANAGER) build/manager.tar
 	@hack/image.sh sandbox $(IMAGE_SANDBOX) build/sandbox.tar
 # Last, for it needs the npm registry, Debian and x86-64, which the others do not.

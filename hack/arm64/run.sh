@@ -67,7 +67,7 @@ mkdir -p "$build/root/bin" "$build/root/tests" "$build/root/sys"
 programs() {
 	export CGO_ENABLED=0 GOOS=linux GOARCH=arm64
 	cd "$root"
-	go build -p "${JOBS:-2}" -ldflags '-s -w' -o "$build/root/bin/sandbox" ./cmd/sandbox
+	go build -p "${JOBS:-2}" -ldflags '-s -w' -o "$build/root/bin/" ./cmd/sandbox ./cmd/sandbox-child
 	# By full name, because the Go tool takes v8 for the version of a module.
 	for suite in "${suites[@]}"; do
 		go test -c -p "${JOBS:-2}" -ldflags '-s -w' -o "$build/root/tests/$suite.test" "./internal/sandbox/$suite"

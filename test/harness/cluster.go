@@ -105,9 +105,13 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return devcluster(ctx, c.log, "down", "--name", c.Name)
 }
 
-// LoadBinary makes a static binary an image of the cluster's node.
-func (c *Cluster) LoadBinary(ctx context.Context, image, binary string) error {
-	return devcluster(ctx, c.log, "load", "--cluster", c.Name, "--name", image, "--binary", binary)
+// LoadBinary makes a static binary an image of the cluster's node, with other ones beside it.
+func (c *Cluster) LoadBinary(ctx context.Context, image, binary string, beside ...string) error {
+	args := []string{"load", "--cluster", c.Name, "--name", image, "--binary", binary}
+	for _, other := range beside {
+		args = append(args, "--file", other+":/"+filepath.Base(other))
+	}
+	return devcluster(ctx, c.log, args...)
 }
 
 // LoadTree is LoadBinary with all the files of a folder at the image's root.

@@ -12,10 +12,11 @@ const SystemNamespace = "skein-system"
 
 // Install puts Skein into a cluster with a node as the README says: images, config/default, ready.
 func (c *Cluster) Install(ctx context.Context) error {
-	for binary, image := range map[string]string{"manager": "skein.dev/manager:dev", "sandbox": "skein.dev/sandbox:dev"} {
-		if err := c.LoadBinary(ctx, image, Bin(binary)); err != nil {
-			return err
-		}
+	if err := c.LoadBinary(ctx, "skein.dev/manager:dev", Bin("manager")); err != nil {
+		return err
+	}
+	if err := c.LoadBinary(ctx, "skein.dev/sandbox:dev", Bin("sandbox"), Bin("sandbox-child")); err != nil {
+		return err
 	}
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", filepath.Join(Root(), "config", "default")},

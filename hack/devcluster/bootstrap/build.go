@@ -25,6 +25,7 @@ type builder struct {
 var ownPrograms = []string{
 	"github.com/skein-dev/skein/cmd/manager",
 	"github.com/skein-dev/skein/cmd/sandbox",
+	"github.com/skein-dev/skein/cmd/sandbox-child",
 	"github.com/skein-dev/skein/cmd/kubectl-skein",
 }
 

@@ -5,6 +5,9 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -80,5 +83,42 @@ var _ = Describe("executions one after the other", Ordered, Label("COD-01", "STA
 		limit := said[int64](1<<20, 32<<20)
 		code := fmt.Sprintf("import 'zod'; export default () => new Uint8Array(%d).fill(1).length", limit*6/10)
 		Expect(invoke(map[string]string{"t": code}, limit)).To(Equal(float64(limit * 6 / 10)))
+	})
+})
+
+var _ = Describe("a sandbox with a small program for definition code", Label("COD-01", "STA-08"), func() {
+	It("runs definition code and runCode, one after the other and at once", func() {
+		exe, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		dir := GinkgoT().TempDir()
+		for _, name := range []string{"sandbox", supervisor.SmallProgram} {
+			Expect(os.Symlink(exe, filepath.Join(dir, name))).To(Succeed())
+		}
+		c := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
+			patiently(o)
+			o.Program, o.Concurrency = filepath.Join(dir, "sandbox"), 8
+		}).Dial(GinkgoT(), "thread-1")
+		ctx := within(2 * patience)
+
+		both := func(n int) {
+			defer GinkgoRecover()
+			i, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{Modules: map[string]sandbox.Module{
+				"t": {Code: "import { z } from 'zod'; export default (state, a) => z.number().parse(a.n) + new URL('http://a/1').pathname"},
+			}})
+			Expect(err).NotTo(HaveOccurred())
+			defer func() { _ = i.Close() }()
+			Expect(i.Invoke(ctx, "1", "t", map[string]any{"n": n})).To(Equal(fmt.Sprintf("%d/1", n)))
+			r := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default (n: number): number => n + 1", Args: []any{n}}).Wait(ctx)
+			Expect(r.Error).To(BeNil())
+			Expect(r.Value).To(Equal(float64(n + 1)))
+		}
+		for n := range 4 {
+			both(n)
+		}
+		var all sync.WaitGroup
+		for n := range 8 {
+			all.Go(func() { both(n) })
+		}
+		all.Wait()
 	})
 })

@@ -60,7 +60,7 @@ func firstCall(b *testing.B, code string, libs js.Libraries) time.Duration {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), libs)
+		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), libs, nil)
 	}()
 	defer func() {
 		_ = inW.Close()

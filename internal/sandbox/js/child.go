@@ -12,8 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
@@ -27,6 +25,9 @@ type ChildOptions struct {
 	Libraries        bool   // file descriptor 3 holds what CompileLibraries wrote
 	CompileLibraries bool   // write the libraries' bytecode to standard output and end
 	Compiler         bool   // be ready to compile, which only runs do: definition code comes compiled
+	// Kind is the only kind of isolate that the child is for; 0 means any.
+	Kind  protocol.Kind
+	Check bool // write the versions of the protocol to standard output and end
 }
 
 // Args returns the options as arguments.
@@ -38,6 +39,8 @@ func (o ChildOptions) Args() []string {
 		fmt.Sprintf("--libraries=%t", o.Libraries),
 		fmt.Sprintf("--compile-libraries=%t", o.CompileLibraries),
 		fmt.Sprintf("--compiler=%t", o.Compiler),
+		fmt.Sprintf("--kind=%d", o.Kind),
+		fmt.Sprintf("--check=%t", o.Check),
 	}
 }
 
@@ -48,28 +51,39 @@ const maxStack = 192 << 20
 // compileStack is the part of maxStack for the compiler: enough for sources that nest some thousand levels.
 const compileStack = 24 << 20
 
+// ChildArg is the first argument with which a program that has this package starts as a child.
+const ChildArg = "sandbox-child"
+
 // ChildMain runs a child from start to end: it prepares an engine, locks the process down, sends Ready, executes one
-// Open, and ends. It returns the exit code.
-func ChildMain(args []string) int {
+// Open, and ends. It returns the exit code. A program without a compiler, for which it is nil, takes no runs.
+func ChildMain(args []string, compiler *Compiler) int {
 	var o ChildOptions
+	var kind uint
 	flags := flag.NewFlagSet("child", flag.ContinueOnError)
 	flags.Uint64Var(&o.AddressSpace, "address-space", 0, "bytes that the process may map")
 	flags.Uint64Var(&o.Data, "data", 0, "bytes of writable memory")
 	flags.BoolVar(&o.Unconfined, "unconfined", false, "run without a seccomp filter")
 	flags.BoolVar(&o.Libraries, "libraries", false, "read the libraries from file descriptor 3")
 	flags.BoolVar(&o.CompileLibraries, "compile-libraries", false, "write the libraries' bytecode and end")
+	flags.UintVar(&kind, "kind", 0, "the only kind of isolate, as a number of the protocol")
 	flags.BoolVar(&o.Compiler, "compiler", false, "be ready to compile")
+	flags.BoolVar(&o.Check, "check", false, "write the versions of the protocol and end")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	if err := child(o); err != nil {
+	o.Kind = protocol.Kind(kind)
+	if err := child(o, compiler); err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox child:", err)
 		return 1
 	}
 	return 0
 }
 
-func child(o ChildOptions) error {
+func child(o ChildOptions, compiler *Compiler) error {
+	if o.Check {
+		_, err := os.Stdout.WriteString(protocol.Versions())
+		return err
+	}
 	debug.SetMaxStack(maxStack)
 	// When the pod runs out of memory, the kernel must kill a child, never the supervisor.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
@@ -86,7 +100,8 @@ func child(o ChildOptions) error {
 	}
 	if o.Compiler {
 		// Compile something now, so that the compiler does not build its tables during a run.
-		if _, failed := compile.Transform("warm.ts", "export default (a: number): number => a", sandbox.TypeScript); failed != nil {
+		warm := protocol.Module{Name: "warm.ts", Form: protocol.FormTypeScript, Source: "export default (a: number): number => a"}
+		if _, failed := compiler.Compile(warm); failed != nil {
 			return failed
 		}
 	}
@@ -98,11 +113,13 @@ func child(o ChildOptions) error {
 		return err
 	}
 	if o.CompileLibraries {
-		libs, err := CompileLibraries(vm)
-		if err != nil {
-			return err
+		var libs Libraries
+		if o.Kind != protocol.KindRun { // whose code has no use for them
+			if libs, err = CompileLibraries(vm); err != nil {
+				return err
+			}
 		}
-		if err := libs.MakeImages(); err != nil {
+		if err := libs.MakeImages(o.Kind); err != nil {
 			fmt.Fprintln(os.Stderr, "sandbox child: without images:", err)
 		}
 		_, err = os.Stdout.Write(libs.Pack())
@@ -112,7 +129,7 @@ func child(o ChildOptions) error {
 	if err := conn.Write(protocol.TypeReady, nil); err != nil {
 		return err
 	}
-	err = Serve(vm, conn, libs)
+	err = Serve(vm, conn, libs, compiler)
 	if errors.Is(err, io.EOF) {
 		return nil // the child was never used
 	}

@@ -51,10 +51,14 @@ func (k *imageKind) suits(open *protocol.Open) bool {
 	return named
 }
 
-// makeImages makes all images. libs has the bytecode.
-func makeImages(libs *Libraries) ([][]byte, error) {
+// makeImages makes the images for a kind of isolate, or all of them if it is 0. The others are empty. libs has the bytecode.
+func makeImages(libs *Libraries, kind protocol.Kind) ([][]byte, error) {
 	var out [][]byte
 	for _, k := range imageKinds {
+		if kind != 0 && k.kind != kind {
+			out = append(out, nil)
+			continue
+		}
 		b, err := qjs.MakeImage(func(vm *qjs.VM) ([]qjs.Value, error) { return k.prepare(vm, libs) })
 		if err != nil {
 			return nil, err
@@ -98,7 +102,7 @@ func (k *imageKind) prepare(vm *qjs.VM, libs *Libraries) ([]qjs.Value, error) {
 // engine returns the engine for an execution, and the script that makes state if the engine has it.
 func (l *Libraries) engine(open *protocol.Open) (vm *qjs.VM, script qjs.Value, err error) {
 	for i, image := range slices.Backward(l.images) {
-		if imageKinds[i].suits(open) {
+		if image != nil && imageKinds[i].suits(open) {
 			vm, roots := image.Restore()
 			return vm, roots[0], nil
 		}
@@ -114,6 +118,10 @@ func (l *Libraries) mapImages(packed []byte, fd int) {
 	}
 	var images []*qjs.Image
 	for _, at := range l.packed {
+		if at.length == 0 {
+			images = append(images, nil)
+			continue
+		}
 		image, err := qjs.MapImage(packed[at.offset:at.offset+at.length], fd, int64(at.offset))
 		if err != nil {
 			return

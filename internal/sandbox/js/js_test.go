@@ -9,6 +9,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
@@ -18,6 +20,12 @@ import (
 func TestJS(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Sandbox child")
+}
+
+// compiler is that of runs.
+var compiler = &js.Compiler{
+	Compile: compile.Module,
+	Stacks:  func(compiled map[string]sandbox.Module) func(string) string { return compile.NewMapper(compiled).Stack },
 }
 
 // child serves one Open in this process and returns the manager's end.
@@ -37,7 +45,7 @@ func child(open *protocol.Open, libs js.Libraries) *protocol.Conn {
 		vm, err := qjs.New()
 		Expect(err).NotTo(HaveOccurred())
 		defer vm.Close()
-		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), libs)
+		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), libs, compiler)
 		_ = outW.Close()
 	}()
 	DeferCleanup(func() {
@@ -112,7 +120,7 @@ var _ = Describe("a child", func() {
 		libs, err := js.CompileLibraries(vm)
 		Expect(err).NotTo(HaveOccurred())
 		vm.Close()
-		Expect(libs.MakeImages()).To(Succeed())
+		Expect(libs.MakeImages(0)).To(Succeed())
 		packed := libs.Pack()
 		Expect(js.UnpackLibraries(packed)).Error().NotTo(HaveOccurred())
 		for _, n := range []int{1, 4096, len(packed) / 2} {
@@ -150,7 +158,22 @@ var _ = Describe("a child", func() {
 		defer r.Close()
 		defer w.Close()
 		Expect(protocol.NewConn(nil, w, nil).Write(protocol.TypeReply, []byte{1, 1, 0})).To(Succeed())
-		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{})).To(MatchError(protocol.ErrProtocol))
+		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{}, nil)).To(MatchError(protocol.ErrProtocol))
+	})
+
+	It("takes no runs in a program without a compiler", func() {
+		vm, err := qjs.New()
+		Expect(err).NotTo(HaveOccurred())
+		defer vm.Close()
+		r, w, err := os.Pipe()
+		Expect(err).NotTo(HaveOccurred())
+		defer r.Close()
+		defer w.Close()
+		open := protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js", Modules: []protocol.Module{{Name: "main.js", Source: "1"}}}
+		b, err := open.Encode()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(protocol.NewConn(nil, w, nil).Write(protocol.TypeOpen, b)).To(Succeed())
+		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{}, nil)).To(MatchError(protocol.ErrProtocol))
 	})
 
 	It("ends an isolate that a broken request reaches", func() {

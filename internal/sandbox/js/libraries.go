@@ -9,6 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/sandbox/js/lib"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
 // Libraries are the bytecode of what every isolate of definition code needs besides its own modules. A missing part
@@ -53,10 +54,10 @@ func CompileLibraries(vm *qjs.VM) (Libraries, error) {
 	return l, nil
 }
 
-// MakeImages adds images of engines that have the libraries loaded. It must be called in a process that has no use
-// for its engines afterwards.
-func (l *Libraries) MakeImages() (err error) {
-	l.made, err = makeImages(l)
+// MakeImages adds images of engines that have the libraries loaded, for a kind of isolate, or for all if it is 0. It must be called in a
+// process that has no use for its engines afterwards.
+func (l *Libraries) MakeImages(kind protocol.Kind) (err error) {
+	l.made, err = makeImages(l, kind)
 	return err
 }
 

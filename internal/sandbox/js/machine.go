@@ -33,6 +33,8 @@ type machine struct {
 	vm   *qjs.VM
 	conn *protocol.Conn
 	libs Libraries
+	// compiler is nil where there are no runs.
+	compiler *Compiler
 	// script is the script that makes state; undefined if it was not loaded yet.
 	script qjs.Value
 
@@ -46,8 +48,8 @@ type machine struct {
 	die     context.CancelFunc // ends life
 	reason  string             // why stopped; read only after stopped is closed
 
-	over     atomic.Bool  // whether the Done was sent
-	compiler atomic.Int64 // bytes that the compiler used, if that was too much
+	over      atomic.Bool  // whether the Done was sent
+	compiling atomic.Int64 // bytes that the compiler used, if that was too much
 
 	turns atomic.Uint64 // counts beginnings and ends of turns; its lowest bit is inTurn while no turn runs
 
@@ -79,9 +81,9 @@ type task struct {
 }
 
 // Serve executes what the first frame of conn requests, to its end. vm is a fresh engine; if it is nil, Serve makes one
-// from the images of libs, or a new one. It returns an error only when the manager breaks the protocol, the pipes break
-// or there is no engine.
-func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
+// from the images of libs, or a new one. Only runs need a compiler. Serve returns an error only when the manager breaks the
+// protocol, the pipes break or there is no engine.
+func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries, compiler *Compiler) error {
 	t, content, err := conn.Read()
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 	}
 	m := &machine{
 		script: script,
-		vm:     vm, conn: conn, libs: libs,
+		vm:     vm, conn: conn, libs: libs, compiler: compiler,
 		in:      make(chan frame, 2*maxCalls),
 		events:  make(chan func() error, maxTimers),
 		late:    make(chan func() error, maxCalls),
@@ -120,6 +122,9 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 	go m.read()
 	if open.Kind == protocol.KindIsolate {
 		return m.isolate(open)
+	}
+	if compiler == nil {
+		return protocol.Violation("a run for a child without a compiler")
 	}
 	return m.run(open)
 }
@@ -282,7 +287,7 @@ func (m *machine) done(status sandbox.Status, outcome protocol.Outcome) error {
 	if !m.over.CompareAndSwap(false, true) {
 		return nil
 	}
-	d := protocol.Done{Status: status, Memory: max(m.vm.PeakMemory(), m.compiler.Load()), Outcome: outcome}
+	d := protocol.Done{Status: status, Memory: max(m.vm.PeakMemory(), m.compiling.Load()), Outcome: outcome}
 	err := m.conn.WriteParts(protocol.TypeDone, d.Head(), outcome.Value)
 	if err == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
@@ -29,7 +29,7 @@ type runner struct {
 	*machine
 	open   *protocol.Open
 	loader *loader
-	mapper *compile.Mapper
+	stacks func(string) string // maps positions back to the sources
 
 	reports     int
 	reportBytes int
@@ -64,7 +64,7 @@ func (r *runner) link() *sandbox.Error {
 	r.loader = &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
 	compiled := map[string]sandbox.Module{}
 	for _, m := range r.open.Modules {
-		module, err := compile.Module(m)
+		module, err := r.compiler.Compile(m)
 		if err != nil {
 			if m.Name != r.open.Main {
 				err.Specifier = "./" + m.Name
@@ -74,7 +74,7 @@ func (r *runner) link() *sandbox.Error {
 		compiled[m.Name] = module
 		r.loader.sources[m.Name] = qjs.Source{Code: module.Code}
 	}
-	r.mapper = compile.NewMapper(compiled)
+	r.stacks = r.compiler.Stacks(compiled)
 
 	main, _ := json.Marshal(r.open.Main)
 	r.loader.sources[entryModule] = qjs.Source{Code: fmt.Sprintf("import %q;\nimport * as ns from %s;\nexport { ns };\n", startModule, main)}
@@ -311,7 +311,7 @@ func (r *runner) failedNow() {
 }
 
 // missingExport matches the engine's error for an import of something that a module does not export.
-var missingExport = regexp.MustCompile(`in module '([^']*)'`)
+var missingExport = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`in module '([^']*)'`) })
 
 // failed settles the code with what it threw.
 func (r *runner) failed(v qjs.Value) {
@@ -319,7 +319,7 @@ func (r *runner) failed(v qjs.Value) {
 		return
 	}
 	e, info := r.thrown(v)
-	e.Stack = strings.TrimRight(e.Error()+"\n"+r.mapper.Stack(e.Stack), "\n")
+	e.Stack = strings.TrimRight(e.Error()+"\n"+r.stacks(e.Stack), "\n")
 	status := sandbox.StatusError
 	switch {
 	case info.IsOutOfMemory():
@@ -328,7 +328,7 @@ func (r *runner) failed(v qjs.Value) {
 	case !r.started:
 		status = sandbox.StatusLinkError
 		e.Specifier = r.loader.failed
-		if m := missingExport.FindStringSubmatch(e.Message); m != nil && e.Specifier == "" {
+		if m := missingExport().FindStringSubmatch(e.Message); m != nil && e.Specifier == "" {
 			e.Specifier = m[1]
 		}
 	}

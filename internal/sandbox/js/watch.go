@@ -36,7 +36,7 @@ func (m *machine) watchCompiler(memory int64) (stop func()) {
 				case <-tick.C:
 				}
 				if used := inUse(); used > memory+memory/2+ownMemory {
-					m.compiler.Store(used)
+					m.compiling.Store(used)
 					_ = m.done(sandbox.StatusMemory, failure("InternalError", "the code ran out of memory while it was compiled: its limit is %s", size(memory)))
 					return
 				}

@@ -21,50 +21,56 @@ const maxLibraries = 32 << 20
 // compileTimeout is far above the usual time on any node, because without the bytecode every child is slower.
 const compileTimeout = 2 * time.Minute
 
-// prepareLibraries lets a fresh child, which never saw foreign code, compile the libraries and make images of engines
-// that have them loaded. It keeps both in a sealed file in memory that all children share. Without it children compile for themselves. The ready children
-// start first, because a thread may already wait for this sandbox.
+// prepareLibraries lets a fresh child of each pool, which never saw foreign code, compile the libraries and make images of engines
+// that have them loaded. The pool keeps both in a sealed file in memory that all its children share. Without it children compile for
+// themselves. The ready children start first, because a thread may already wait for this sandbox.
 func (s *Server) prepareLibraries() {
-	defer close(s.libsDone)
-	if s.opts.Engine != sandbox.QuickJS {
+	defer close(s.prepared)
+	for _, p := range s.pools {
+		select {
+		case <-p.filled:
+		case <-s.ctx.Done():
+		}
+	}
+	for _, p := range s.pools {
+		p.prepareLibraries()
+	}
+}
+
+func (p *pool) prepareLibraries() {
+	defer close(p.compiled)
+	if p.server.opts.Engine != sandbox.QuickJS || p.server.ctx.Err() != nil {
 		return // the other engine loads them in another way
 	}
-	select {
-	case <-s.pool.filled:
-	case <-s.ctx.Done():
-		return
-	}
-	f, err := s.compileLibraries()
+	f, err := p.compileLibraries()
 	if err != nil {
-		if s.ctx.Err() == nil {
+		if p.server.ctx.Err() == nil {
 			logf("compiling the libraries: %v", err)
 		}
 		return
 	}
-	s.libs.Store(f)
+	p.libs.Store(f)
 }
 
-func (s *Server) libraries() *os.File { return s.libs.Load() }
-
-func (s *Server) compileLibraries() (*os.File, error) {
-	o := s.childOptions()
-	o.CompileLibraries = true
-	p, err := s.launch(s.child(o, nil))
+func (p *pool) compileLibraries() (*os.File, error) {
+	o := p.server.childOptions(p.kind)
+	o.CompileLibraries, o.Compiler = true, false
+	child, err := p.server.launch(p.command(o, nil))
 	if err != nil {
 		return nil, err
 	}
-	defer p.dispose()
-	ctx, cancel := context.WithTimeout(s.ctx, compileTimeout)
+	defer child.dispose()
+	ctx, cancel := context.WithTimeout(p.server.ctx, compileTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { p.kill(protocol.Gone{}) })()
-	code, err := io.ReadAll(io.LimitReader(p.out, maxLibraries+1))
+	defer context.AfterFunc(ctx, func() { child.kill(protocol.Gone{}) })()
+	code, err := io.ReadAll(io.LimitReader(child.out, maxLibraries+1))
 	if err != nil {
 		return nil, err
 	}
-	if err := p.wait(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, p.stderr.String())
+	if err := child.wait(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, child.stderr.String())
 	}
-	if told := p.stderr.String(); told != "" {
+	if told := child.stderr.String(); told != "" {
 		logf("compiling the libraries: %s", told)
 	}
 	if len(code) == 0 || len(code) > maxLibraries {

@@ -14,6 +14,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/v8"
@@ -31,13 +33,21 @@ func Dispatch(args []string) (code int, ok bool) {
 	}
 	switch args[1] {
 	case ChildArg:
-		return js.ChildMain(args[2:]), true
+		return js.ChildMain(args[2:], compilerOfRuns()), true
 	case ServeArg:
 		return Main(args[2:]), true
 	case compiler.Arg:
 		return compiler.Main(), true
 	}
 	return v8.Dispatch(args)
+}
+
+// compilerOfRuns returns the compiler of children that take runs.
+func compilerOfRuns() *js.Compiler {
+	return &js.Compiler{
+		Compile: compile.Module,
+		Stacks:  func(compiled map[string]sandbox.Module) func(string) string { return compile.NewMapper(compiled).Stack },
+	}
 }
 
 // Main runs a supervisor with command-line arguments and returns the exit code.

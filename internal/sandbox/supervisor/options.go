@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/js"
 )
 
 // ChildArg is the first argument with which a program that embeds this package starts as a child, ServeArg the one
 // with which it starts as a supervisor; see Dispatch.
 const (
-	ChildArg = "sandbox-child"
+	ChildArg = js.ChildArg
 	ServeArg = "sandbox"
 )
 
@@ -30,7 +31,7 @@ type Options struct {
 	CertDir      string        // has tls.crt, tls.key and ca.crt, which are read again when they change
 	MaxMemory    int64         // bytes of an engine's heap
 	MaxWallTime  time.Duration // for a run, or for a call of an isolate
-	Prefork      int           // ready children
+	Prefork      int           // ready children, for each kind of execution
 	Concurrency  int           // concurrent runs; the same number of runs that they wait for, and of definition isolates
 	TotalMemory  int64         // bytes of the heaps of all engines together; 0 means what the container's own limit leaves
 	Drain        time.Duration // how long current streams may continue after SIGTERM
@@ -44,7 +45,8 @@ type Options struct {
 	// Engine is the engine of the children: sandbox.QuickJS (when empty) or sandbox.V8, which needs Deno.
 	Engine sandbox.Engine
 	Deno   string // the Deno program, for sandbox.V8
-	// Program is the program of a child, which passes its arguments to Dispatch. Empty means this program.
+	// Program is the program of a child, which passes its arguments to Dispatch. Empty means this program. Where SmallProgram is beside it,
+	// children for definition code have that one.
 	Program string
 	// Child is the command of a child in place of Program, for tests.
 	Child []string
@@ -80,7 +82,7 @@ func (o *Options) Flags(f *flag.FlagSet) {
 		return err
 	})
 	f.DurationVar(&o.MaxWallTime, "max-wall-time", o.MaxWallTime, "longest `time` of one execution")
-	f.IntVar(&o.Prefork, "prefork", o.Prefork, "`number` of children that wait ready")
+	f.IntVar(&o.Prefork, "prefork", o.Prefork, "`number` of children that wait ready, for each kind of execution")
 	f.IntVar(&o.Concurrency, "max-concurrent", o.Concurrency, "`number` of executions at a time, as many that they wait for, and as many definition isolates")
 	f.Func("engine", fmt.Sprintf("`name` of the JavaScript engine: %s or %s (default %s)", sandbox.QuickJS, sandbox.V8, o.Engine), func(s string) error {
 		o.Engine = sandbox.Engine(s)

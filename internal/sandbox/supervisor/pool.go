@@ -4,14 +4,24 @@ package supervisor
 
 import (
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
 // pool keeps children ready: locked down, with an engine, waiting for the one Open of their life.
 type pool struct {
 	server *Server
+	kind   protocol.Kind // the only kind of isolate that its children are for; 0 means any
+	small  *program      // theirs, if it is not the supervisor's own
+	size   func() int    // how many are to be ready
+
+	libs     atomic.Pointer[os.File] // what compileLibraries made
+	compiled chan struct{}           // closed when libs is set, or will not be
+
 	ready  chan *process
 	refill chan struct{}
 	done   chan struct{}
@@ -25,9 +35,10 @@ type pool struct {
 	calm     atomic.Pointer[time.Time]
 }
 
-func newPool(s *Server) *pool {
+func newPool(s *Server, kind protocol.Kind, small *program, size func() int) *pool {
 	p := &pool{
-		server: s,
+		server: s, kind: kind, small: small, size: size, compiled: make(chan struct{}),
+
 		ready:  make(chan *process, max(s.opts.Prefork, 1)),
 		refill: make(chan struct{}, 1),
 		done:   make(chan struct{}),
@@ -46,12 +57,12 @@ const retry = 200 * time.Millisecond
 // keep fills the pool whenever it is told to.
 func (p *pool) keep() {
 	defer close(p.ended)
-	compiled := p.server.libsDone
+	compiled := p.compiled
 	filled := sync.OnceFunc(func() { close(p.filled) })
 	for {
-		for len(p.ready) < p.server.opts.Prefork {
+		for len(p.ready) < p.size() {
 			p.starting.Store(true)
-			child, err := p.server.spawn()
+			child, err := p.spawn()
 			p.starting.Store(false)
 			if err != nil {
 				logf("%v", err)
@@ -83,11 +94,11 @@ func (p *pool) keep() {
 // renew replaces the children that started before there were libraries for them. A sandbox waits long for its first
 // code, which should not run in a child that compiles the libraries itself.
 func (p *pool) renew() {
-	if p.server.libraries() == nil {
+	if p.libs.Load() == nil {
 		return
 	}
-	for range p.server.opts.Prefork {
-		child, err := p.server.spawn()
+	for range p.size() {
+		child, err := p.spawn()
 		if err != nil {
 			logf("%v", err)
 			return
@@ -139,7 +150,7 @@ func (p *pool) take(ctx context.Context) (*process, error) {
 			return nil, ctx.Err()
 		}
 	}
-	return p.server.spawn()
+	return p.spawn()
 }
 
 // calmFor keeps the pool from refilling for a while, as long as a child is ready.
@@ -162,11 +173,14 @@ func (p *pool) wanted() {
 }
 
 // full reports whether the pool has all its ready children.
-func (p *pool) full() bool { return len(p.ready) >= p.server.opts.Prefork }
+func (p *pool) full() bool { return len(p.ready) >= p.size() }
 
 func (p *pool) close() {
 	close(p.done)
 	<-p.ended
+	if f := p.libs.Load(); f != nil {
+		defer func() { _ = f.Close() }()
+	}
 	for {
 		select {
 		case child := <-p.ready:

@@ -70,35 +70,40 @@ func (s *spawner) start(cmd *exec.Cmd) error {
 func (s *spawner) close() { close(s.jobs) }
 
 // spawn starts a child and waits until it is locked down and ready.
-func (s *Server) spawn() (*process, error) {
-	cmd, libraries := s.engineChild(), s.libraries()
-	if cmd == nil {
-		cmd = s.child(s.childOptions(), libraries)
-	}
-	p, err := s.launch(cmd)
+func (p *pool) spawn() (*process, error) {
+	libraries := p.libs.Load()
+	child, err := p.server.launch(p.command(p.server.childOptions(p.kind), libraries))
 	if err != nil {
 		return nil, err
 	}
-	h, err := protocol.ReadHeader(p.out)
+	h, err := protocol.ReadHeader(child.out)
 	if err == nil && (h.Type != protocol.TypeReady || h.Size != 0) {
 		err = protocol.Violation("a child that starts with frame type %d", h.Type)
 	}
 	if err != nil {
-		p.kill(protocol.Gone{})
-		_ = p.wait()
-		return nil, fmt.Errorf("a sandbox child did not start: %w: %s", err, p.stderr.String())
+		child.kill(protocol.Gone{})
+		_ = child.wait()
+		return nil, fmt.Errorf("a sandbox child did not start: %w: %s", err, child.stderr.String())
 	}
-	p.libraries = libraries != nil
-	return p, nil
+	child.libraries = libraries != nil
+	return child, nil
 }
 
-// program returns the program of the children.
+// program returns the program of the children that take runs.
 func (s *Server) program() string { return cmp.Or(s.opts.Program, "/proc/self/exe") }
 
-// child returns the command of a child of the default engine.
-func (s *Server) child(o js.ChildOptions, libraries *os.File) *exec.Cmd {
+// command returns the command of a child.
+func (p *pool) command(o js.ChildOptions, libraries *os.File) *exec.Cmd {
+	s := p.server
+	if s.otherEngine() {
+		return s.engineChild()
+	}
 	command := s.opts.Child
-	if len(command) == 0 {
+	switch {
+	case len(command) > 0:
+	case p.small != nil:
+		command = []string{p.small.path(), ChildArg}
+	default:
 		command = []string{s.program(), ChildArg}
 	}
 	o.Libraries = libraries != nil
@@ -112,11 +117,11 @@ func (s *Server) child(o js.ChildOptions, libraries *os.File) *exec.Cmd {
 	return cmd
 }
 
-// engineChild returns the command of a child of another engine, or nil for the default engine.
+// otherEngine reports whether the children have another engine than the default one.
+func (s *Server) otherEngine() bool { return s.opts.Engine == sandbox.V8 && len(s.opts.Child) == 0 }
+
+// engineChild returns the command of a child of another engine.
 func (s *Server) engineChild() *exec.Cmd {
-	if s.opts.Engine != sandbox.V8 || len(s.opts.Child) > 0 {
-		return nil
-	}
 	o := v8.ChildOptions{Deno: s.opts.Deno, MaxMemory: s.opts.MaxMemory, Unconfined: s.opts.AllowUnconfined}
 	cmd := exec.Command(s.program(), append([]string{v8.ChildArg}, o.Args()...)...)
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=200", fmt.Sprintf("GOMEMLIMIT=%d", 256<<20)}

@@ -38,16 +38,17 @@ type Server struct {
 	certs     *certificates
 	spawner   *spawner
 	reaper    *reaper
-	pool      *pool
+	small     *program // of children for definition code, if there is one
+	pools     []*pool
 	admission *admission
 	thread    atomic.Pointer[string] // the one thread that this supervisor serves
 	activity  *activity
 	mu        sync.Mutex // guards draining, and entering streams
 	draining  bool
 	streams   sync.WaitGroup
-	last      atomic.Uint32 // protocol.Kind of the newest stream
-	libs      atomic.Pointer[os.File]
-	libsDone  chan struct{}
+	last      atomic.Uint32   // protocol.Kind of the newest stream
+	ran       atomic.Bool     // whether there was a run
+	prepared  chan struct{}   // closed when all pools have their libraries
 	ctx       context.Context // ends when the supervisor closes
 	cancel    context.CancelFunc
 }
@@ -72,23 +73,29 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(os.Getpid() == 1),
-		admission: newAdmission(o), libsDone: make(chan struct{}), activity: newActivity(),
+		admission: newAdmission(o), prepared: make(chan struct{}), activity: newActivity(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.pool = newPool(s)
+	s.small = s.findSmall()
+	s.pools = s.makePools()
 	go s.prepareLibraries()
 	return s, nil
 }
 
-// childOptions returns the limits of every child. Writable memory is limited to twice what the engine may use (a
+// childOptions returns the options of children for a kind of isolate, or for any if it is 0, with the limits of every child. Writable memory is limited to twice what the engine may use (a
 // growing array holds old and new at once) plus what the process itself needs.
-func (s *Server) childOptions() js.ChildOptions {
+func (s *Server) childOptions(kind protocol.Kind) js.ChildOptions {
+	next := kind
+	if kind == 0 {
+		// What comes next is most likely what came last. A child that was made ready for the other kind is slower.
+		next = protocol.Kind(s.last.Load())
+	}
 	return js.ChildOptions{
 		AddressSpace: uint64(4<<30 + 4*s.opts.MaxMemory),
 		Data:         uint64(384<<20 + 3*s.opts.MaxMemory),
 		Unconfined:   s.opts.AllowUnconfined,
-		// What comes next is most likely what came last. A child that was made ready for the other kind is slower.
-		Compiler: protocol.Kind(s.last.Load()) != protocol.KindIsolate,
+		Kind:         kind,
+		Compiler:     next != protocol.KindIsolate,
 	}
 }
 
@@ -159,10 +166,12 @@ func (s *Server) drain() {
 
 func (s *Server) close() {
 	s.cancel()
-	s.pool.close()
-	<-s.libsDone
-	if f := s.libs.Load(); f != nil {
-		_ = f.Close()
+	<-s.prepared
+	for _, p := range s.pools {
+		p.close()
+	}
+	if s.small != nil {
+		_ = s.small.file.Close()
 	}
 	s.spawner.close()
 	s.reaper.close()
@@ -175,7 +184,7 @@ func (s *Server) health() http.Handler {
 		switch {
 		case s.isDraining():
 			http.Error(w, "draining", http.StatusServiceUnavailable)
-		case s.thread.Load() == nil && !s.pool.full():
+		case s.thread.Load() == nil && !s.full():
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 		default:
 			_, _ = w.Write([]byte("ok\n"))
@@ -187,7 +196,9 @@ func (s *Server) health() http.Handler {
 // pin binds the supervisor to the first thread that comes, for its whole life (COD-08).
 func (s *Server) pin(thread string) bool {
 	if s.thread.CompareAndSwap(nil, &thread) {
-		s.pool.calmFor(firstRefill)
+		for _, p := range s.pools {
+			p.calmFor(firstRefill)
+		}
 		return true
 	}
 	return *s.thread.Load() == thread

@@ -70,6 +70,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.last.Store(uint32(limits.Kind))
+	if limits.Kind == protocol.KindRun {
+		s.ran.Store(true)
+	}
+	pool := s.poolOf(limits.Kind)
 	limits.Memory = capped(limits.Memory, s.opts.MaxMemory)
 	limits.Wall = capped(limits.Wall, s.opts.MaxWallTime)
 
@@ -85,15 +89,15 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	child, err := s.pool.take(r.Context())
+	child, err := pool.take(r.Context())
 	if err != nil {
 		logf("%v", err)
 		http.Error(w, "the sandbox could not start a child", http.StatusInternalServerError)
 		return
 	}
-	defer s.pool.wanted()
+	defer pool.wanted()
 	defer child.dispose()
-	defer time.AfterFunc(refillDelay, s.pool.wanted).Stop()
+	defer time.AfterFunc(refillDelay, pool.wanted).Stop()
 
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)
