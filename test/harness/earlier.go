@@ -1,12 +1,15 @@
 package harness
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 )
 
 // EarlierCommit is the commit on main whose manager runs beside the present one, on one database. It is the release before, in a
@@ -18,30 +21,36 @@ const EarlierCommit = "dad75a3260e1d39b8d15c99a45633ac2311169d5"
 // ErrNoHistory means that the checkout does not have the commit to build the earlier version from.
 var ErrNoHistory = errors.New("two versions cannot run side by side without the history of the repository")
 
-// BuildEarlier builds the programs manager and sandbox of EarlierCommit from the history of the repository, once, and returns their
-// folder. It fails with ErrNoHistory where there is no such commit. Its flags are those of `make build`, so that what the two
-// versions share is in the cache.
+// BuildEarlier returns a folder with the programs manager and sandbox of EarlierCommit. It builds them from the history of the
+// repository, once for all clones: they are kept in the folder that SKEIN_CACHE names. It fails with ErrNoHistory where there is no
+// such commit.
 func BuildEarlier(ctx context.Context) (dir string, err error) {
 	if _, err := run(ctx, Root(), "git", "cat-file", "-e", EarlierCommit+"^{commit}"); err != nil {
 		return "", fmt.Errorf("%w: commit %s is missing: in a shallow clone run `git fetch --unshallow`, and in CI check out with the whole history (fetch-depth: 0): %w",
 			ErrNoHistory, EarlierCommit, err)
 	}
-	folder := filepath.Join(Root(), "build", "earlier")
-	dir = filepath.Join(folder, EarlierCommit)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
+	// What else the programs depend on is a part of the name.
+	name := fmt.Sprintf("%s-%s-%s-%x", EarlierCommit, runtime.Version(), runtime.GOARCH, sha256.Sum256([]byte(os.Getenv("GOFLAGS"))))
+	kept := filepath.Join(cache(), "earlier", name)
+	if err := makeOnce(kept, func(bin string) error { return buildEarlier(ctx, bin) }); err != nil {
+		return "", fmt.Errorf("build the earlier version: %w", err)
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", err
-	}
-	temporary, err := os.MkdirTemp(folder, "making-")
+	// Beside links programs, which only works within one file system, so the clone has a copy.
+	dir = filepath.Join(Root(), "build", "earlier", name)
+	return dir, makeOnce(dir, func(bin string) error { return os.CopyFS(bin, os.DirFS(kept)) })
+}
+
+// buildEarlier builds the programs of EarlierCommit into a folder. Its flags are those of `make build`, so that what the two versions
+// share is in the cache of the Go tools.
+func buildEarlier(ctx context.Context, bin string) (err error) {
+	temporary, err := os.MkdirTemp("", "skein-earlier-")
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
-	source, archive, bin := filepath.Join(temporary, "source"), filepath.Join(temporary, "source.tar"), filepath.Join(temporary, "bin")
+	source, archive := filepath.Join(temporary, "source"), filepath.Join(temporary, "source.tar")
 	if err := os.Mkdir(source, 0o755); err != nil {
-		return "", err
+		return err
 	}
 	for _, step := range [][]string{
 		{Root(), "git", "archive", "--output=" + archive, EarlierCommit},
@@ -49,10 +58,45 @@ func BuildEarlier(ctx context.Context) (dir string, err error) {
 		{source, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", bin + string(filepath.Separator), "./cmd/manager", "./cmd/sandbox"},
 	} {
 		if _, err := run(ctx, step[0], step[1], step[2:]...); err != nil {
-			return "", fmt.Errorf("build the earlier version: %w", err)
+			return err
 		}
 	}
-	return dir, os.Rename(bin, dir)
+	return nil
+}
+
+// cache returns the folder of what clones share, as the scripts in hack do.
+func cache() string {
+	if dir := os.Getenv("SKEIN_CACHE"); dir != "" {
+		return dir
+	}
+	return filepath.Join(cmp.Or(os.Getenv("HOME"), "/tmp"), ".cache", "skein")
+}
+
+// makeOnce has a folder made unless it is there. It appears whole or not at all, and others may make it at the same time.
+func makeOnce(dir string, fill func(dir string) error) (err error) {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "making-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+	if err := os.Chmod(temporary, 0o755); err != nil {
+		return err
+	}
+	if err := fill(temporary); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, dir); err != nil {
+		if _, there := os.Stat(dir); there != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Beside puts a manager beside a sandbox program, which it then uses, and returns the manager's path. remove removes both.
