@@ -20,7 +20,6 @@ import (
 	"github.com/skein-dev/skein/internal/gateway/openai"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/membudget"
-	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -222,7 +221,7 @@ func readBody(q *request, most int32, tooLarge *problem) ([]byte, error) {
 	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, errMedia
 	}
-	return readUpTo(q, most, tooLarge, value.JSONCost)
+	return readUpTo(q, most, tooLarge, membudget.JSONCost)
 }
 
 // readUpTo reads a body of at most some bytes. What it takes, and what is read from it by cost, counts until q.body is released.

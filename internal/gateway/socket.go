@@ -17,7 +17,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/gateway/ids"
 	"github.com/skein-dev/skein/internal/membudget"
-	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
 // socketPath is where WebSockets are opened.
@@ -198,7 +197,7 @@ func (c *conversation) next(ctx context.Context) (f frame, err error) {
 	part, _ := membudget.Part(ctx) // release closes it
 	f.held = &metered{Reader: r, own: c.opened.limiter.bodies, memory: membudget.From(part)}
 	if f.body, err = membudget.ReadAll(part, f.held.memory, f.held); err == nil {
-		err = f.held.memory.Draw(part, value.JSONCost(f.body))
+		err = f.held.memory.Draw(part, membudget.JSONCost(f.body))
 	}
 	if err != nil {
 		f.held.release()

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/skein-dev/skein/internal/sandbox/value"
+	"github.com/skein-dev/skein/internal/membudget"
 )
 
 const (
@@ -54,7 +54,7 @@ func (s *Service) checkSize(field string, v any) error {
 	if len(data) > s.limits.messageBytes {
 		return invalid(field, "it has %d bytes, more than the limit of %d: write large data to a file and attach it", len(data), s.limits.messageBytes)
 	}
-	if cost := value.JSONCost(data); cost > maxDecoded {
+	if cost := membudget.JSONCost(data); cost > maxDecoded {
 		return invalid(field, "its many small values take %d bytes of memory, more than the limit of %d: write large data to a file and attach it", cost, maxDecoded)
 	}
 	return nil

@@ -22,7 +22,6 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/membudget"
-	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
 // ReadBody returns the body of a JSON request. It fails if the body is too large, comes too slowly, or has another media type.
@@ -54,7 +53,7 @@ const bodyPatience = 30 * time.Second
 // DrawJSON draws what a JSON text takes once it is decoded, for as long as the call lasts. Small values can need seventy times
 // their size.
 func (c *Call) DrawJSON(body []byte) error {
-	return membudget.From(c.Context()).Draw(c.Context(), value.JSONCost(body))
+	return membudget.From(c.Context()).Draw(c.Context(), membudget.JSONCost(body))
 }
 
 // Decode reads a JSON body strictly: unknown and repeated fields are errors that name them. When optional is true, a

@@ -18,7 +18,6 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
 // Attend answers GET code, a WebSocket (COD-01 to COD-07). The code runs in the thread's sandbox. Meanwhile the
@@ -176,7 +175,7 @@ func (a *attendance) receive(ctx context.Context) (m *runtimev1.CodeClientMessag
 	if kind != websocket.MessageText {
 		return nil, 0, violated("a message is binary: send text")
 	}
-	cost = value.JSONCost(data)
+	cost = membudget.JSONCost(data)
 	if err := membudget.From(ctx).Draw(ctx, cost); err != nil {
 		return nil, 0, outOfMemory(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 
 	"github.com/skein-dev/skein/internal/membudget"
-	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
 // Body is the body of an answer that is JSON, or server-sent events with JSON in them. Reading it draws what it takes: the text, and
@@ -32,7 +31,7 @@ type Body struct {
 	// OnClose is called when the body is closed. It may be nil.
 	OnClose func()
 
-	meter         value.JSONMeter
+	meter         membudget.JSONMeter
 	begun         bool  // the present line has some bytes
 	event, before int64 // what is returned of the present event, and of the one before it
 	largest       int64
@@ -75,7 +74,7 @@ func (b *Body) draw(text []byte) error {
 		b.largest = max(b.largest, b.event)
 		if ends {
 			b.Account.Return(b.before)
-			b.before, b.event, b.meter = b.event, 0, value.JSONMeter{}
+			b.before, b.event, b.meter = b.event, 0, membudget.JSONMeter{}
 		}
 		text = text[len(piece):]
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/ownclock"
-	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -234,7 +233,7 @@ func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted b
 // takes returns about how many bytes of memory an answer takes besides its body.
 func (r *Request) takes(body []byte) int64 {
 	if r.result != nil {
-		return value.JSONCost(body)
+		return membudget.JSONCost(body)
 	}
 	return int64(len(body))
 }

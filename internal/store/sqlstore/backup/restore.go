@@ -13,7 +13,6 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
-	"github.com/skein-dev/skein/internal/store/sqlstore/threads"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -23,7 +22,7 @@ func staging(r store.Restore) string { return "restore/" + r.ID + "/" + r.Namesp
 
 // kept returns what the column restored has for threads that were retained when the backup was made. They are adopted as any others that
 // are retained, but are the restore's.
-func kept(r store.Restore) string { return threads.Kept + r.ID }
+func kept(r store.Restore) string { return queries.RestoredKept + r.ID }
 
 // RestoreState implements store.BackupStore.
 func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []string) (*store.RestoreState, error) {

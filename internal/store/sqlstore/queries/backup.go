@@ -1,5 +1,8 @@
 package queries
 
+// RestoredKept begins the column restored of a thread that was retained when its backup was made.
+const RestoredKept = "kept/"
+
 // Backup and restore.
 const (
 	SchemaVersion = `SELECT max(version_id) FROM goose_db_version WHERE is_applied`

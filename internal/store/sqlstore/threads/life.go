@@ -159,9 +159,6 @@ func Retain(t *txn.Tx, h *txn.Head, op *store.Retain) error {
 // purgedOwner is the owner UID of a thread that is being purged.
 const purgedOwner = "purged"
 
-// Kept begins the column restored of a thread that was retained when its backup was made.
-const Kept = "kept/"
-
 // Adopt gives a retained thread an object.
 func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	var id, owner, within, title, restored string
@@ -178,7 +175,7 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	if err := CheckObject(t, op.ObjectUID); err != nil {
 		return err
 	}
-	if restored != "" && !strings.HasPrefix(restored, Kept) {
+	if restored != "" && !strings.HasPrefix(restored, queries.RestoredKept) {
 		return adoptRestored(t, h, op, within)
 	}
 	if op.Title != "" {

@@ -1,4 +1,13 @@
-package value
+package membudget
+
+// What decoded JSON takes, in bytes: measured, like the costs of values of code in internal/sandbox/value.
+const (
+	costSlot     = 16  // an interface, as a member of an array
+	costHeader   = 24  // a slice or a string with its rounding
+	costObject   = 48  // an empty map
+	costGroup    = 272 // the slots of a map of one to eight names
+	costProperty = 72  // each further name of a larger map
+)
 
 // JSONCost returns about how many bytes of memory a decoded JSON text needs besides the text itself, without decoding it.
 func JSONCost(b []byte) int64 {
