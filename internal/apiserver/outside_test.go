@@ -255,6 +255,24 @@ var _ = Describe("runCode in Go", Label("COD-04"), func() {
 	})
 })
 
+var _ = Describe("The queue of a thread", Label("MSG-07", "K8S-12"), func() {
+	It("takes no more from clients, whatever the role, once so much waits that a run could hardly read it", func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		large := strings.Repeat("x", 200_000)
+		var err error
+		sent := 0
+		for ; sent < 150 && err == nil; sent++ {
+			_, err = t.Queue(ctx, runtimev1.NewMessage{Role: "system", Content: large})
+		}
+		Expect(err).To(And(kind(runtimeclient.ErrQueueFull), MatchError(ContainSubstring("so much waits for the thread that it takes no more: send this again"))))
+		Expect(sent-1).To(BeNumerically("~", store.MaxWaitingBytes/200_000, 2), "all that was taken is kept")
+		page, err := t.Queued(ctx, runtimeclient.Page{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Messages).NotTo(BeEmpty())
+	})
+})
+
 var _ = Describe("errors of the client", Label("THR-18"), func() {
 	It("have kinds, and are the Kubernetes machinery's too", func(ctx SpecContext) {
 		e := newEnv()

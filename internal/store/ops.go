@@ -39,6 +39,7 @@ type DeleteMessage struct {
 //   - ErrTerminated when that thread is terminated. With IgnoreTerminated the item is dropped silently instead, also
 //     when To was purged.
 //   - ErrQueueFull when MaxUserMessages > 0 and that many user messages from outside already wait.
+//   - ErrInboxFull when Bounded is set and MaxWaiting items, or MaxWaitingBytes of payloads, wait.
 //   - ErrRunning when IfNoRun is set and a run is in progress or parked, or when IfIdle is set and a run is in progress
 //     or parked or a message waits to start one (RUN-09).
 type Enqueue struct {
@@ -46,6 +47,7 @@ type Enqueue struct {
 	Item             InboxItem
 	IgnoreTerminated bool
 	MaxUserMessages  int
+	Bounded          bool // the item comes from outside, and may be one of any number
 	IfNoRun, IfIdle  bool
 	Unpark           bool // a parked thread continues with this item (MSG-08)
 	Existed          bool
@@ -54,6 +56,13 @@ type Enqueue struct {
 	// telemetry adds it to the payload.
 	Origin json.RawMessage
 }
+
+// What may wait for a thread before items from outside are refused. A run reads all of it at once, so that without a bound one
+// thread could take the memory of the manager.
+const (
+	MaxWaiting      = 1000
+	MaxWaitingBytes = 16 << 20
+)
 
 // Dequeue removes inbox items that the run has taken over.
 type Dequeue struct{ Seqs []int64 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -43,6 +44,8 @@ var (
 	ErrKeyReused = errors.New("the idempotency key was used for another request")
 	// ErrQueueFull means that the limit of waiting user messages is reached (MSG-07).
 	ErrQueueFull = errors.New("too many messages wait in the queue")
+	// ErrInboxFull is an ErrQueueFull that means that MaxWaiting items, or MaxWaitingBytes, wait for a thread.
+	ErrInboxFull = fmt.Errorf("%w: the thread takes no more until a run has taken them in", ErrQueueFull)
 	// ErrFolder means that a folder is at this path; with RemoveFile, a folder that is not empty.
 	ErrFolder = errors.New("a folder is at this path")
 	// ErrNotFolder means that a parent in the path is a file, or that a folder was asked for and a file is there.

@@ -28,7 +28,7 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	if err != nil {
 		return nil, err
 	}
-	op.Unpark = n.Unpark || !n.FromSystem
+	op.Unpark, op.Bounded = n.Unpark || !n.FromSystem, !n.FromSystem
 	op.Origin = telemetry.OriginOf(ctx).Encode() // set here, because a message that replaces a run is committed by that run, in another context
 	commit := n.Commit
 	if commit == nil {
@@ -36,6 +36,8 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	}
 	if err := commit(ctx, op); err != nil {
 		switch {
+		case errors.Is(err, store.ErrInboxFull):
+			return nil, err
 		case errors.Is(err, store.ErrQueueFull):
 			return nil, fmt.Errorf("%w: %d wait already; wait for the thread to take them, then send again", err, limit)
 		case errors.Is(err, store.ErrTerminated):

@@ -76,7 +76,11 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	case errors.Is(err, executions.ErrParentTerminated):
 		return terminated(name, "the parent of this thread is terminated and takes no more messages")
 	case errors.Is(err, store.ErrQueueFull):
-		e := apierrors.NewTooManyRequests("the queue is full of user messages: send the message again once the thread has taken one", RetrySoon)
+		what := "the queue is full of user messages: send the message again once the thread has taken one"
+		if errors.Is(err, store.ErrInboxFull) {
+			what = "so much waits for the thread that it takes no more: send this again once a run has taken some of it in"
+		}
+		e := apierrors.NewTooManyRequests(what, RetrySoon)
 		e.ErrStatus.Details = details(name, RetrySoon)
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQueueFull, Message: store.ErrQueueFull.Error()}}
 		return e

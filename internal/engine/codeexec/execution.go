@@ -192,6 +192,6 @@ func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.Ra
 		return err
 	}
 	return x.Env.Store.Apply(ctx, x.Host.Thread.ID, nil, &store.Enqueue{
-		Item: store.InboxItem{Key: "tool:" + key, Kind: store.InboxTool, Payload: payload},
+		Item: store.InboxItem{Key: "tool:" + key, Kind: store.InboxTool, Payload: payload}, Bounded: true,
 	})
 }

@@ -102,5 +102,5 @@ func Order(ctx context.Context, agent *definition.Agent, st *thread.State, threa
 		return "", err
 	}
 	request = "compact-" + runlog.Keyed(threadID, key)
-	return request, st.Apply(ctx, &store.Enqueue{Item: store.InboxItem{Key: request, Kind: store.InboxCompact, Payload: payload}})
+	return request, st.Apply(ctx, &store.Enqueue{Item: store.InboxItem{Key: request, Kind: store.InboxCompact, Payload: payload}, Bounded: true})
 }

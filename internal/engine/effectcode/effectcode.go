@@ -122,9 +122,6 @@ func (c *Runner) QueueMessage(ctx context.Context, call effects.Call) error {
 	}
 	m := call.Target.Message
 	_, err = c.opts.Queue(ctx, st, call.Thread, thread.NewMessage{IdempotencyKey: call.Key, Content: &m.Content, Silent: m.Silent}, "")
-	if errors.Is(err, store.ErrQueueFull) {
-		return &effects.WaitError{Err: err}
-	}
 	return final(err)
 }
 
@@ -156,10 +153,12 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 	return final(err)
 }
 
-// final makes an error final that no further attempt would mend.
+// final makes an error final that no further attempt would mend, and one that ends with what waits for the thread a wait.
 func final(err error) error {
 	var invalid *thread.InvalidError
 	switch {
+	case errors.Is(err, store.ErrQueueFull):
+		return &effects.WaitError{Err: err}
 	case errors.Is(err, store.ErrTerminated), errors.Is(err, store.ErrRetained):
 		return &effects.CanceledError{Text: err.Error()}
 	case errors.As(err, &invalid):

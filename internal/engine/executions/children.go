@@ -219,7 +219,7 @@ func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) err
 	// The transaction contains nothing else, since the child's own rows do not change. The fence is checked all the
 	// same.
 	return l.state.Apply(ctx, &store.Enqueue{
-		To:   l.thread.ParentID,
+		To: l.thread.ParentID, Bounded: true,
 		Item: store.InboxItem{Key: "notify:" + key, Kind: store.InboxMessage, Payload: payload, CreatedAt: m.CreatedAt},
 	})
 }

@@ -114,6 +114,9 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	}
 	ctx = r.Checkpoint.Telemetry.With(ctx)
 	r.log = r.log.WithValues(r.Checkpoint.Telemetry.LogValues()...)
+	if err := membudget.From(ctx).Draw(ctx, costOf(w.Inbox)); err != nil {
+		return false, err
+	}
 	if r.conv = s.opts.Recent.Take(w.Work); r.conv == nil {
 		if r.conv, err = transcript.Load(ctx, s.opts.Store, t, s.opts.Limits.ContextMessages); err != nil {
 			return false, err
@@ -134,6 +137,14 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
 	// lease sends another one.
 	return r.record.Status.Ended() && (w.Active.Dirty.Load() || r.withholds || len(r.compactor.Pending()) > 0), err
+}
+
+// costOf returns about how many bytes inbox items take, with what is decoded of them.
+func costOf(items []store.InboxItem) (n int64) {
+	for _, item := range items {
+		n += membudget.JSONCost(item.Payload)
+	}
+	return n
 }
 
 // newRun returns a run of a thread that is not begun or resumed yet.

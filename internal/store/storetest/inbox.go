@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -154,6 +155,37 @@ func describeInbox(e *env) {
 			Expect(items).To(HaveLen(4))
 			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{items[1].Seq}})
 			e.apply(ctx, id, limited("3"))
+		})
+
+		It("refuses what comes from outside once so much waits, and nothing else", Label("MSG-07", "K8S-12"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			from := func(key string, bytes int) *store.Enqueue {
+				text := strings.Repeat("x", bytes)
+				payload, err := json.Marshal(store.Message{ID: key, Role: store.RoleSystem, Content: &text})
+				Expect(err).NotTo(HaveOccurred())
+				return &store.Enqueue{Bounded: true, Item: store.InboxItem{Key: key, Kind: store.InboxMessage, Payload: payload}}
+			}
+			for i := range 15 {
+				e.apply(ctx, id, from(fmt.Sprint("large", i), 1<<20))
+			}
+			Expect(e.store.Apply(ctx, id, nil, from("over", 1<<20))).To(MatchError(store.ErrInboxFull))
+			Expect(e.store.Apply(ctx, id, nil, from("large1", 1<<20))).To(Succeed(), "a repeat is nothing new")
+			e.apply(ctx, id, queued("child", "of the thread's own"), from("small", 1))
+			var seqs []int64
+			for _, item := range e.inbox(ctx, id) {
+				seqs = append(seqs, item.Seq)
+			}
+			Expect(seqs).To(HaveLen(17))
+			e.apply(ctx, id, &store.Dequeue{Seqs: seqs})
+			e.apply(ctx, id, from("over", 1<<20))
+
+			many := e.thread(ctx)
+			var ops []store.Op
+			for i := range store.MaxWaiting {
+				ops = append(ops, from(fmt.Sprint(i), 1))
+			}
+			e.apply(ctx, many, ops...)
+			Expect(e.store.Apply(ctx, many, nil, from("last", 1))).To(MatchError(store.ErrQueueFull))
 		})
 
 		It("of another thread takes an item in the same transaction", func(ctx SpecContext) {

@@ -34,6 +34,9 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 	if err := checkBusy(t, h, op); err != nil {
 		return err
 	}
+	if err := checkRoom(t, h, op); err != nil {
+		return err
+	}
 	limited := op.MaxUserMessages > 0 && op.Item.Kind == store.InboxMessage
 	if limited {
 		var n int
@@ -79,6 +82,26 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 	}
 	if op.Unpark {
 		return t.Wake(h, txn.AsleepParked)
+	}
+	return nil
+}
+
+// few is up to how many waiting items are never too much, so that their sizes need not be read.
+const few = 8
+
+// checkRoom refuses an item from outside when so much waits already.
+func checkRoom(t *txn.Tx, h *txn.Head, op *store.Enqueue) error {
+	if !op.Bounded || h.Waiting < few {
+		return nil
+	}
+	var bytes int64
+	if h.Waiting < store.MaxWaiting {
+		if err := t.Row(t.Ctx, queries.WaitingBytes, []any{h.Key}, &bytes); err != nil {
+			return err
+		}
+	}
+	if h.Waiting >= store.MaxWaiting || bytes+int64(len(op.Item.Payload)) > store.MaxWaitingBytes {
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrInboxFull)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ const (
 	OldestWaits  = `SELECT created_at FROM inbox WHERE thread = ? AND held_until = 0 ORDER BY seq LIMIT 1`
 	HeldIn       = `SELECT seq FROM inbox WHERE thread = ? AND held_until > 0 LIMIT 1`
 	LimitedCount = `SELECT count(*) FROM inbox WHERE thread = ? AND limited = 1`
+	WaitingBytes = `SELECT coalesce(sum(length(payload)), 0) FROM inbox WHERE thread = ?`
 	InsertInbox  = `INSERT INTO inbox (thread, seq, key, kind, limited, payload, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	DeleteInbox  = `DELETE FROM inbox WHERE thread = ? AND seq = ? RETURNING kind, held_until`
 	HoldInbox    = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until = 0`
