@@ -25,7 +25,8 @@ type laneTier struct {
 
 // testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. Each lane has
 // tiers that keep the processors busy and others that wait, for pods and nodes, and for what was stopped to be noticed.
-// Those that wait come first, because a lane that waits at the end has nothing beside it. The lanes take about as long as each other.
+// Those that wait come first, because a lane that waits at the end has nothing beside it.
+// verify and lint end the lane that takes the least time.
 // v8 and conformance use the same cluster, and cluster looks for what clusters leave behind, of which e2e has some while it
 // runs: so each pair has one lane.
 var testLanes = [][]laneTier{
