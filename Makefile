@@ -160,7 +160,7 @@ $(TESTRUN):
 test-unit: $(TESTRUN) ## Packages that need nothing around them.
 	@$(SANDBOX_CHILDREN)$(TESTRUN) tier $(TESTFLAGS) -p $(JOBS) unit $(PKG)
 
-# Where the program sandbox has been built anyway, specs start it, and not themselves, as sandboxes: it starts with a tenth of the work.
+# Where the program sandbox has been built anyway, specs start it, and not themselves, as sandboxes: it starts with an eighth of the work.
 SANDBOX_CHILDREN := $(if $(PREBUILT),export SKEIN_TEST_SANDBOX='$(CURDIR)/bin/sandbox'; )
 
 # PREBUILT=1 says that the programs are there already, testrun among them, as `make test` does after it has built them once.
