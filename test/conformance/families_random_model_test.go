@@ -164,6 +164,7 @@ func (w *trees) until(ctx context.Context, what string, request func(context.Con
 	GinkgoHelper()
 	var err error
 	tries := 0
+	answers := map[string]int{} // what the tries came to, and how often
 	Eventually(ctx, func() error {
 		tries++
 		one, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -172,8 +173,9 @@ func (w *trees) until(ctx context.Context, what string, request func(context.Con
 		if final(err) {
 			return nil
 		}
+		answers[fmt.Sprintf("%T %.300v", err, err)]++
 		return err
-	}).WithTimeout(w.patience).WithPolling(200*time.Millisecond).Should(Succeed(), what)
+	}).WithTimeout(w.patience).WithPolling(200*time.Millisecond).Should(Succeed(), func() string { return fmt.Sprintf("%s: %d tries: %v", what, tries, answers) })
 	w.count(what, err)
 	return err == nil, err == nil || tries == 1
 }
