@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -109,8 +110,12 @@ func (d *demo) installSkein(ctx context.Context) error {
 		return d.awaitRuntimeAPI(ctx)
 	}
 	d.say("2. Skein, as a Deployment in the cluster")
-	for _, program := range []string{"manager", "sandbox"} {
-		if err := d.run(ctx, devcluster, "load", "--cluster", d.cluster, "--name", "skein.dev/"+program+":dev", "--binary", "bin/"+program); err != nil {
+	load := []string{devcluster, "load", "--cluster", d.cluster, "--name"}
+	for _, image := range [][]string{
+		{"skein.dev/manager:dev", "--binary", "bin/manager"},
+		{"skein.dev/sandbox:dev", "--binary", "bin/sandbox", "--file", "bin/sandbox-child:/sandbox-child"},
+	} {
+		if err := d.run(ctx, slices.Concat(load, image)...); err != nil {
 			return err
 		}
 	}
