@@ -323,8 +323,14 @@ var _ = Describe("a supervisor", func() {
 				Expect(r.Value).To(Equal(float64(i + 1)))
 			}
 			run(0)
-			// The pool refills after the last run, and the libraries get compiled.
-			Eventually(func() int { return len(children()) }, patience).Should(Equal(2))
+			ready := 2
+			if program := os.Getenv(sandboxtest.ChildEnv); program != "" {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(program), "sandbox-child")); err == nil {
+					ready = 4 // those for definition code have a program of their own
+				}
+			}
+			// The pools refill after the last run, and the libraries get compiled.
+			Eventually(func() int { return len(children()) }, patience).Should(Equal(ready))
 			before := descriptors()
 			for i := range 200 {
 				run(i)
@@ -338,7 +344,7 @@ var _ = Describe("a supervisor", func() {
 			}
 			// A child is gone before its pipes are closed, and during the earlier reading one may have started or
 			// ended. A leak in each of 401 runs would be far larger.
-			Eventually(func() int { return len(children()) }, patience).Should(Equal(2))
+			Eventually(func() int { return len(children()) }, patience).Should(Equal(ready))
 			Eventually(descriptors, patience).Should(BeNumerically("<=", before+16))
 			Expect(c.Close()).To(Succeed())
 			Expect(s.Stop()).To(Succeed())
