@@ -95,6 +95,21 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 
 // stored returns the size of all stored parts of the thread's uploads, except the part that is replaced.
 func (u *Upload) stored(ctx context.Context, but string) (sum int64, err error) {
+	for range listTries {
+		if sum, err = u.sum(ctx, but); gcerrors.Code(err) != gcerrors.NotFound {
+			break
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list the parts of uploads: %w", unavailable(err))
+	}
+	return sum, nil
+}
+
+// listTries bounds how often a folder is listed in which files come and go: a file that is gone when its turn comes fails the list.
+const listTries = 100
+
+func (u *Upload) sum(ctx context.Context, but string) (sum int64, err error) {
 	list := u.st.svc.blobs.bucket.List(&blob.ListOptions{Prefix: path.Join(uploadPrefix, u.st.id) + "/"})
 	for {
 		o, err := list.Next(ctx)
@@ -102,7 +117,7 @@ func (u *Upload) stored(ctx context.Context, but string) (sum int64, err error) 
 			return sum, nil
 		}
 		if err != nil {
-			return 0, fmt.Errorf("list the parts of uploads: %w", unavailable(err))
+			return 0, err
 		}
 		if o.Key != but && !strings.HasSuffix(o.Key, ".tmp") {
 			sum += o.Size

@@ -106,6 +106,16 @@ func engine() (sandbox.Engine, string) { return Engine(), os.Getenv(DenoEnv) }
 // Engine returns the engine of the children.
 func Engine() sandbox.Engine { return cmp.Or(sandbox.Engine(os.Getenv(EngineEnv)), sandbox.QuickJS) }
 
+// Pools returns how many kinds of ready children a supervisor keeps: two where the program of ChildEnv has the one for definition code
+// beside it.
+func Pools() int {
+	program := os.Getenv(ChildEnv)
+	if _, err := os.Stat(filepath.Join(filepath.Dir(program), "sandbox-child")); program == "" || err != nil || Engine() != sandbox.QuickJS {
+		return 1
+	}
+	return 2
+}
+
 func childProgram() (string, error) {
 	if exe := os.Getenv(ChildEnv); exe != "" {
 		return exe, nil

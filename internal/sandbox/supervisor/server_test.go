@@ -323,12 +323,7 @@ var _ = Describe("a supervisor", func() {
 				Expect(r.Value).To(Equal(float64(i + 1)))
 			}
 			run(0)
-			ready := 2
-			if program := os.Getenv(sandboxtest.ChildEnv); program != "" {
-				if _, err := os.Stat(filepath.Join(filepath.Dir(program), "sandbox-child")); err == nil {
-					ready = 4 // those for definition code have a program of their own
-				}
-			}
+			ready := 2 * sandboxtest.Pools()
 			// The pools refill after the last run, and the libraries get compiled.
 			Eventually(func() int { return len(children()) }, patience).Should(Equal(ready))
 			before := descriptors()
