@@ -166,7 +166,7 @@ func (p *plugin) abandon(ctx context.Context, c *runtimeclient.Client, b *opened
 	return nil
 }
 
-// keysOf returns the keys in the backup, or nil when nobody asked for them.
+// keysOf returns the keys in the backup, or nil without --passphrase-file.
 func (o *restoreOptions) keysOf(b *openedBackup) ([]byte, error) {
 	if o.passphrase == "" {
 		return nil, nil

@@ -30,7 +30,7 @@ type problem struct {
 func (p *problem) Error() string { return p.reason + ": " + p.message }
 
 var (
-	errNoGateway    = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: ask whoever runs this page for the address"}
+	errNoGateway    = &problem{status: http.StatusNotFound, reason: "NotFound", message: "nothing is served here: ask the operator of this site for the address"}
 	errNoPath       = &problem{status: http.StatusNotFound, reason: "NotFound", message: "this address does not exist: use POST v1/message, GET v1/messages, GET v1/socket, POST v1/new, v1/endpoints where the gateway has some, or POST v1/chat/completions and GET v1/models"}
 	errChatTooLarge = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", param: "messages", message: "the messages are too long: leave the oldest out"}
 	errBodies       = &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many large messages arrive at once: send this one again in a moment", retry: 1}
@@ -40,7 +40,7 @@ var (
 	errNoKey        = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", code: "invalid_api_key", message: "send a key that is valid here, as Authorization: Bearer KEY"}
 	errUnavailable  = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "the agent cannot answer at present: try again later", retry: 5}
 	errStopping     = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "the server is stopping and the agent works on: GET v1/messages has its answer later", retry: 1}
-	errInternal     = &problem{status: http.StatusInternalServerError, reason: "Internal", message: "the request failed for a reason that is not yours: whoever runs this page finds it in the log under the x-session-id of this answer"}
+	errInternal     = &problem{status: http.StatusInternalServerError, reason: "Internal", message: "the request failed, and not because of what you sent: the operator of this site finds the cause in the log under the x-session-id of this answer"}
 	errNoUser       = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: "log in first: this address serves users that a proxy has authenticated"}
 	errOrigin       = &problem{status: http.StatusForbidden, reason: "Forbidden", message: "pages of other sites may not do this: the gateway's allowedOrigins lists those that may"}
 	errTooMuch      = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", message: "the message is too long: send a shorter one"}

@@ -147,7 +147,7 @@ func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.S
 		return string(have.UID), false, nil
 	}
 	if s.Spec.ArgsRef != "" && (found || Refused(err)) {
-		_ = e.store.RemoveEffectArgs(ctx, thread.ID, s.Spec.ArgsRef) // nobody reads them; what is left goes with the thread
+		_ = e.store.RemoveEffectArgs(ctx, thread.ID, s.Spec.ArgsRef) // no object refers to them; if this fails, the purge of the thread removes them
 	}
 	switch {
 	case Refused(err):

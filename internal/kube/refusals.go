@@ -15,7 +15,7 @@ import (
 
 // MakeOnce creates an object whose name follows from its cause. When the API server does not take it, MakeOnce returns the error and
 // reports whether an object of that name exists, which it reads into have: an earlier attempt may have made it. That is so for a refusal
-// too, because admission comes first: a quota that the object itself has filled refuses each repeat. The caller decides whose have is.
+// too, because admission comes first: a quota that the object itself has filled refuses each repeat. The caller checks whether it is the one.
 // live reads from the API server, past any cache.
 func MakeOnce(ctx context.Context, c client.Client, live client.Reader, want, have client.Object) (found bool, err error) {
 	err = c.Create(ctx, want)
@@ -26,7 +26,7 @@ func MakeOnce(ctx context.Context, c client.Client, live client.Reader, want, ha
 	case failed == nil:
 		return true, err
 	case !apierrors.IsNotFound(failed):
-		return false, fmt.Errorf("read %q: %w", want.GetName(), failed) // nobody may take it for refused: it may exist
+		return false, fmt.Errorf("read %q: %w", want.GetName(), failed) // the object may exist, so this is no refusal
 	case apierrors.IsAlreadyExists(err) && !Denied(err):
 		return false, apierrors.NewServiceUnavailable(fmt.Sprintf("%q existed and was deleted meanwhile: try again", want.GetName()))
 	}

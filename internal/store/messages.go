@@ -136,7 +136,7 @@ type MessageQuery struct {
 	// IncludeQueued adds the messages of the inbox after the stored ones, as pending and with metadata.queued = true
 	// (MSG-05). They count in Total. It cannot be combined with AfterSeq.
 	IncludeQueued bool
-	// QueuedOnly selects the messages of the inbox alone, in the form that IncludeQueued gives them.
+	// QueuedOnly selects only messages of the inbox. They have the same form as with IncludeQueued.
 	QueuedOnly bool
 }
 

@@ -47,7 +47,7 @@ type Enqueue struct {
 	Item             InboxItem
 	IgnoreTerminated bool
 	MaxUserMessages  int
-	Bounded          bool // the item comes from outside, and may be one of any number
+	Bounded          bool // clients or code sent the item, so MaxWaiting and MaxWaitingBytes apply
 	IfNoRun, IfIdle  bool
 	Unpark           bool // a parked thread continues with this item (MSG-08)
 	Existed          bool

@@ -221,9 +221,9 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 				g.Expect(child.Queue(ctx, runtimev1.NewMessage{Content: "work", IdempotencyKey: "work"})).Error().NotTo(HaveOccurred())
 				run("running")(g, child)
 			}, adopts("adopted")},
-			"adopts-nobody": {"", func(g Gomega, _ *runtimeclient.Thread) {
-				g.Expect(subagent(g, "adopts-nobody").Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound)))
-			}, adopts("adopts-nobody")},
+			"adopts-missing": {"", func(g Gomega, _ *runtimeclient.Thread) {
+				g.Expect(subagent(g, "adopts-missing").Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound)))
+			}, adopts("adopts-missing")},
 			"just-declared": {"works", func(g Gomega, _ *runtimeclient.Thread) { // a Subagent whose parent goes before it owns it stays
 				g.Expect(subagent(g, "just-declared").OwnerReferences).NotTo(BeEmpty())
 			}, nil},

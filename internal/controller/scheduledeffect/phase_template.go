@@ -172,7 +172,7 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 	}
 	found, err := kube.MakeOnce(ctx, r.Client, r.live(), t, &skeinv1.Thread{})
 	switch {
-	case found: // the next reconcile looks whose it is
+	case found: // the next reconcile checks whether this firing made it
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the Thread was refused: " + err.Error(), Counts: true})
 	case err != nil:

@@ -109,8 +109,8 @@ const (
 	longestPause = 3200 * time.Millisecond
 )
 
-// announce writes what follows from a child that exists. While the store is away it tries again: whoever is told that the child could
-// not be made makes another one.
+// announce records the creation of a child, and queues its hook. It retries while the store is unavailable: the child exists, and a model
+// that reads an error would create another one.
 func (c *childrenOf) announce(ctx context.Context, reference string, ops []store.Op) error {
 	for pause := firstPause; ; pause *= 2 {
 		err := c.state.Apply(ctx, ops...)

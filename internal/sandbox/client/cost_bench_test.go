@@ -4,13 +4,16 @@ package client_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/hostiletest"
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
@@ -30,6 +33,7 @@ func BenchmarkExecutionCost(b *testing.B) {
 			_ = i.Close()
 		}
 	}
+	const prefork = 2
 	for _, kind := range []struct {
 		name    string
 		execute func(*testing.B, *client.Client)
@@ -41,26 +45,39 @@ func BenchmarkExecutionCost(b *testing.B) {
 		}},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
-			s := sandboxtest.Start(b, func(o *supervisor.Options) { o.Prefork = 2 })
+			s := sandboxtest.Start(b, func(o *supervisor.Options) { o.Prefork = prefork })
 			c := s.Dial(b, "bench")
+			ready := prefork
+			switch {
+			case sandboxtest.Pools() == 1:
+			case kind.name == "runCode":
+				ready += prefork
+			default:
+				ready++ // one for runs, of which there are none
+			}
+			atRest := func() {
+				NewWithT(b).Eventually(func() int { return len(hostiletest.Children(os.Getpid())) }, time.Minute).Should(Equal(ready))
+			}
 			for range 8 { // the first ones start before there are images, or for another kind
 				kind.execute(b, c)
-				time.Sleep(200 * time.Millisecond)
+				atRest()
 			}
 			var children, own [2]unix.Rusage
-			read := func(i int) {
-				if unix.Getrusage(unix.RUSAGE_CHILDREN, &children[i]) != nil || unix.Getrusage(unix.RUSAGE_SELF, &own[i]) != nil {
+			read := func(of int, to *unix.Rusage) {
+				if unix.Getrusage(of, to) != nil {
 					b.Fatal("getrusage")
 				}
 			}
-			read(0)
+			read(unix.RUSAGE_CHILDREN, &children[0])
+			read(unix.RUSAGE_SELF, &own[0])
 			n := 0
 			for b.Loop() {
 				kind.execute(b, c)
 				n++
 			}
-			time.Sleep(100 * time.Millisecond) // the last child ends
-			read(1)
+			read(unix.RUSAGE_SELF, &own[1])
+			atRest() // the last child has ended, and counts
+			read(unix.RUSAGE_CHILDREN, &children[1])
 			spent := func(r [2]unix.Rusage) float64 {
 				used := func(u unix.Rusage) int64 { return u.Utime.Nano() + u.Stime.Nano() }
 				return float64(used(r[1])-used(r[0])) / float64(n) / 1e6

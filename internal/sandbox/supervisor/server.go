@@ -82,8 +82,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// childOptions returns the options of children for a kind of isolate, or for any if it is 0, with the limits of every child. Writable memory is limited to twice what the engine may use (a
-// growing array holds old and new at once) plus what the process itself needs.
+// childOptions returns the options of children for a kind of isolate, or for any if it is 0. Writable memory is limited to twice what
+// the engine may use (a growing array holds old and new at once) plus what the process itself needs.
 func (s *Server) childOptions(kind protocol.Kind) js.ChildOptions {
 	next := kind
 	if kind == 0 {

@@ -83,7 +83,7 @@ func describeKVService(e *env) {
 			put(first, "c", `1`)
 			put(second, "d", `2`)
 			Expect(has(first)).To(Equal([]string{"a=0", "b=1", "c=1"}))
-			Expect(has(second)).To(Equal([]string{"a=0", "d=2"}), "a value that nobody knows the namespace of is everybody's")
+			Expect(has(second)).To(Equal([]string{"a=0", "d=2"}), "a value without a namespace UID is visible in each namespace of the name")
 			Expect(has(unknown)).To(Equal([]string{"a=0", "b=1", "c=1", "d=2"}))
 			Expect(e.store.DeleteKV(ctx, second, "s", "b")).To(BeFalse())
 			Expect(has(first)).To(ContainElement("b=1"))

@@ -11,7 +11,7 @@ import (
 const enoughMemory = 8 << 30
 
 // collectLessGarbage makes the control plane collect garbage less often where memory is plentiful: an API server under
-// load spends a fifth of its processor time on garbage. The settings of the environment take precedence.
+// load spends up to a fifth of its processor time on garbage. The settings of the environment take precedence.
 func collectLessGarbage() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
