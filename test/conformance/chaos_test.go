@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -69,12 +68,10 @@ func chaotic(ctx context.Context, ns string, worst time.Duration) (c *chaos, cli
 	c.database, databaseURL = link(ownClock(ctx, c.rows))
 	c.apiserver, apiserverURL = link(cluster.Config.Host)
 	dir := GinkgoT().TempDir()
-	kubeconfig, temporary, disk := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "tmp"), filepath.Join(dir, "disk")
+	temporary, disk := filepath.Join(dir, "tmp"), filepath.Join(dir, "disk")
 	Expect(os.Mkdir(temporary, 0o700)).To(Succeed())
 	Expect(os.Mkdir(disk, 0o700)).To(Succeed())
-	original := must(os.ReadFile(cluster.Kubeconfig))
-	Expect(string(original)).To(ContainSubstring(cluster.Config.Host))
-	Expect(os.WriteFile(kubeconfig, []byte(strings.ReplaceAll(string(original), cluster.Config.Host, apiserverURL)), 0o600)).To(Succeed())
+	kubeconfig := kubeconfigFor(apiserverURL)
 	var err error
 	c.room, err = harness.NewRoom(disk, "128m")
 	Expect(err).NotTo(HaveOccurred())

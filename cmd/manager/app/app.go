@@ -57,6 +57,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
+	if err := o.reachCluster(ctx, cfg); err != nil {
+		return err
+	}
 	mgr, err := o.newManager(cfg)
 	if err != nil {
 		return err
@@ -248,7 +251,7 @@ type data struct {
 
 // openData opens the store and the bucket.
 func openData(ctx context.Context, o *Options) (*data, error) {
-	st, err := o.openStore(ctx)
+	st, err := o.reachStore(ctx)
 	if err != nil {
 		return nil, err
 	}

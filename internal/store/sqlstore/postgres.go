@@ -2,12 +2,15 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	"k8s.io/utils/clock"
 
@@ -76,6 +79,17 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	s.db.Writer = txn.NewPipelineWriters(s.db, o.Writers, connect, told)
 	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return connect(ctx, false) })
 	return s, nil
+}
+
+// Away reports whether an error of OpenPostgres says that the database cannot be reached or used at present. A user or a database that the
+// server does not know is no such error: somebody has to act.
+func Away(err error) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && (strings.HasPrefix(e.Code, "28") || strings.HasPrefix(e.Code, "3D")) {
+		return false
+	}
+	var certificate *tls.CertificateVerificationError
+	return errors.Is(err, store.ErrUnavailable) && !errors.As(err, &certificate)
 }
 
 var postgresDialect = &sqldb.Dialect{

@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+
+	"github.com/go-logr/logr"
+)
+
+func TestAManagerWaitsForAnAPIServerThatIsAway(t *testing.T) {
+	g := NewWithT(t)
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch asked.Add(1) {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			panic(http.ErrAbortHandler) // the connection ends without an answer
+		default:
+			w.WriteHeader(http.StatusUnauthorized) // it is there: whoever needs more says what is missing
+		}
+	}))
+	defer s.Close()
+	o := parse(t)
+	o.Logger = logr.Discard()
+	g.Expect(o.reachCluster(t.Context(), &rest.Config{Host: s.URL})).To(Succeed())
+	g.Expect(asked.Load()).To(BeNumerically(">=", 3)) // client-go itself repeats a read whose connection ended
+}
+
+func TestAManagerEndsWhenItsClusterIsNotWhatItTrusts(t *testing.T) {
+	g := NewWithT(t)
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	o := parse(t)
+	o.Logger = logr.Discard()
+	g.Expect(o.reachCluster(t.Context(), &rest.Config{Host: secure.URL})).To(MatchError(ContainSubstring("certificate")))
+	g.Expect(o.reachCluster(t.Context(), &rest.Config{Host: "https://" + plain.Listener.Addr().String()})).To(MatchError(ContainSubstring("reach the cluster at https://")))
+}
+
+func TestAManagerThatWaitsEndsWhenItIsToldTo(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := reach(ctx, logr.Discard(), "a thing", func(error) bool { return true }, func() error {
+		cancel()
+		return errors.New("it is away")
+	})
+	g.Expect(err).To(MatchError("it is away"))
+	g.Expect(ctx.Err()).To(HaveOccurred())
+}
