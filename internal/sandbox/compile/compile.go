@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -77,12 +78,24 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 	if len(out.Errors) > 0 {
 		return sandbox.Module{}, syntaxError(filename, out.Errors[0])
 	}
+	if returns.Match(out.Code) {
+		// As a module the source is refused, with the position of the return.
+		if refused := api.Transform(source+"\nexport {}", options); len(refused.Errors) > 0 {
+			e := syntaxError(filename, refused.Errors[0])
+			e.Message += ": export a function that returns it, as in: export default () => value"
+			return sandbox.Module{}, e
+		}
+	}
 	m := sandbox.Module{Code: string(out.Code), SourceMap: out.Map, Filename: filename}
 	if m.ReadsRuntimeContext = readsRuntimeContext(source, options); m.ReadsRuntimeContext {
 		m.Code += "export const " + RuntimeContextMark + " = true;\n" // at the end, so that positions stay the same
 	}
 	return m, nil
 }
+
+// returns matches what becomes of a source that returns outside of a function: the compiler takes it for a CommonJS module, which sets no
+// exports here. Its value would be lost silently.
+var returns = regexp.MustCompile(`(?m)^var require_\w+ = __commonJS\(\{\n\s+.*\(\) \{$`)
 
 // DefaultFilename returns the file name for a source without one.
 func DefaultFilename(lang sandbox.Language) string {

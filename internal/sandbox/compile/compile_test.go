@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -37,12 +38,34 @@ var _ = Describe("compiling", func() {
 		Entry("types in JavaScript", "a.js", "let x: number = 1", sandbox.JavaScript, 1, 6, "Expected"),
 		Entry("by the file's own name", "lib.mjs", "let x: number = 1", sandbox.TypeScript, 1, 6, "Expected"),
 		Entry("an end that does not come", "t.ts", "\n\nfunction f() {", sandbox.TypeScript, 3, 15, "Unexpected end of file"),
+		Entry("a return outside of a function", "t.ts", "const a: number = 1\nif (a) return a", sandbox.TypeScript, 2, 8, "Top-level return cannot be used inside an ECMAScript module: export a function that returns it"),
+		Entry("the same in a file of another name", `a "b" c.js`, "return 1", sandbox.TypeScript, 1, 1, "export default () => value"),
 		Entry("data", "d.json", "{\n", sandbox.TypeScript, 0, 0, "not JSON"),
 	)
 
 	It("refuses an unknown language and says which there are", func() {
 		_, failed := compile.Compile("x", "1", "python")
 		Expect(failed.Message).To(Equal(`language "python" is not known: use "typescript" or "javascript"`))
+	})
+
+	It("still takes what a CommonJS module exports", func() {
+		for _, source := range []string{"module.exports = 1; return", "exports.a = 1", "function f() { return 1 }"} {
+			_, failed := compile.Compile("a.js", source, "")
+			Expect(failed).To(BeNil(), source)
+		}
+	})
+
+	It("shortens the stack of an endless recursion", Label("COD-05"), func() {
+		mapper := compile.NewMapper(nil)
+		var deep strings.Builder
+		for n := range 700 {
+			fmt.Fprintf(&deep, "    at f (a.ts:%d:1)\n", n+1)
+		}
+		lines := strings.Split(mapper.Stack(deep.String()+"Caused by: Error: x\n    at g (a.ts:1:1)\n"), "\n")
+		Expect(lines).To(HaveLen(43))
+		Expect(lines[0]).To(Equal("    at f (a.ts:1:1)"))
+		Expect(lines[29:32]).To(Equal([]string{"    at f (a.ts:30:1)", "    … 660 more", "    at f (a.ts:691:1)"}))
+		Expect(lines[40:]).To(Equal([]string{"    at f (a.ts:700:1)", "Caused by: Error: x", "    at g (a.ts:1:1)"}))
 	})
 
 	It("maps stacks back, and leaves our own frames out", Label("COD-05"), func() {

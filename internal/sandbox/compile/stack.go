@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,27 +38,37 @@ func NewMapper(modules map[string]sandbox.Module) *Mapper {
 // frame matches a line of an engine's stack: "    at fn (main.ts:4:22)" or "    at main.ts:4:22".
 var frame = regexp.MustCompile(`^(\s*at (?:.*?\()?)(.+?):(\d+):(\d+)(\)?)\s*$`)
 
-// Stack maps a stack, frame by frame, and omits the frames of our own code and of the engine.
+// firstFrames and lastFrames are how many frames a stack keeps of each error: those where it was thrown, and those where the code began.
+const firstFrames, lastFrames = 30, 10
+
+// Stack maps a stack, frame by frame. It omits the frames of our own code and of the engine, and most of an endless recursion.
 func (m *Mapper) Stack(stack string) string {
-	var out []string
+	var out, frames []string
 	for line := range strings.SplitSeq(stack, "\n") {
 		line = strings.TrimRight(line, " \t\r")
-		if line == "" || strings.Contains(line, "skein:") {
+		if line == "" || strings.Contains(line, "skein:") || strings.HasSuffix(line, "(native)") {
 			continue
 		}
 		parts := frame.FindStringSubmatch(line)
-		if parts == nil {
-			if !strings.HasSuffix(line, "(native)") {
-				out = append(out, line)
-			}
+		if parts == nil { // the message of a cause
+			out, frames = append(append(out, shorten(frames)...), line), nil
 			continue
 		}
 		row, _ := strconv.Atoi(parts[3])
 		col, _ := strconv.Atoi(parts[4])
 		file, row, col := m.Position(parts[2], row, col)
-		out = append(out, fmt.Sprintf("%s%s:%d:%d%s", parts[1], file, row, col, parts[5]))
+		frames = append(frames, fmt.Sprintf("%s%s:%d:%d%s", parts[1], file, row, col, parts[5]))
 	}
-	return strings.Join(out, "\n")
+	return strings.Join(append(out, shorten(frames)...), "\n")
+}
+
+// shorten leaves out the middle of many frames.
+func shorten(frames []string) []string {
+	left := len(frames) - firstFrames - lastFrames
+	if left <= 1 {
+		return frames
+	}
+	return slices.Concat(frames[:firstFrames], []string{fmt.Sprintf("    … %d more", left)}, frames[len(frames)-lastFrames:])
 }
 
 // Position maps one 1-based position. A position without a mapping stays as it is.
