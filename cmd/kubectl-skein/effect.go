@@ -111,7 +111,7 @@ func newEffectList(p *plugin) *cobra.Command {
 					thread = o.Spec.ThreadRef.Name
 				}
 				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s%s\t%s\t%s\t%s\t%d\t%s\t%s", column(o.Namespace), o.Name, safe(scheduleText(o)), utc(s.NextTime), ago(s.LastTime), s.Active,
-					orDash(s.LastOutcome), orDash(s.Phase)), o.Spec.Effect, thread))
+					orDash(s.LastOutcome), orDash(s.Phase)), doing(&o.Spec), thread))
 			}
 			return w.Flush()
 		},

@@ -44,10 +44,14 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Expect(api.Create(ctx, daily(ns, "daily"))).To(Succeed())
 	})
 
-	It("lists, and computes the next times", func() {
+	It("lists, and computes the next times", func(ctx SpecContext) {
 		got := c.run("effect", "list")
 		Expect(got.out).To(MatchRegexp(`NAME +SCHEDULE +NEXT +LAST +ACTIVE +OUTCOME +PHASE\ndaily +@daily \(Europe/Berlin\) +- +- +0 +- +Pending\n`), got.err)
 		Expect(c.run("effect", "list", "-A").out).To(ContainSubstring(c.ns))
+		greets := daily(c.ns, "greets")
+		greets.Spec.Effect, greets.Spec.ThreadRef, greets.Spec.Message = "", &skeinv1.LocalRef{Name: "hello"}, &skeinv1.EffectMessage{Content: "good morning"}
+		Expect(api.Create(ctx, greets)).To(Succeed())
+		Expect(c.run("effect", "list", "-o", "wide").out).To(And(MatchRegexp(`(?m)^daily .* e +-$`), MatchRegexp(`(?m)^greets .* sends a message +hello$`)))
 		got = c.run("effect", "next", "daily", "--count=2")
 		Expect(got.out).To(MatchRegexp(`^(\S+T2[23]:00:00Z +\w{3} \S+ 00:00:00 CES?T\n){2}$`), got.err)
 	})

@@ -79,7 +79,7 @@ func subagentNode(s *skeinv1.Subagent) *node {
 func effectNode(e *skeinv1.ScheduledEffect) *node {
 	n := nodeOf("ScheduledEffect", e)
 	n.status = orElse(e.Status.Phase, "Pending")
-	parts := []string{e.Spec.Effect}
+	parts := []string{doing(&e.Spec)}
 	if e.Status.ScheduledAt > 0 && e.Status.FiredAt == 0 {
 		due := time.UnixMicro(e.Status.ScheduledAt)
 		if left := time.Until(due); left > 0 {
@@ -93,6 +93,21 @@ func effectNode(e *skeinv1.ScheduledEffect) *node {
 	}
 	n.details = strings.Join(parts, ", ")
 	return n
+}
+
+// doing says what a firing does.
+func doing(s *skeinv1.ScheduledEffectSpec) string {
+	switch {
+	case s.CallTool != nil:
+		return "calls the tool " + s.CallTool.Name
+	case s.QueueTool != nil:
+		return "queues the tool " + s.QueueTool.Name
+	case s.Message != nil:
+		return "sends a message"
+	case s.ThreadTemplate != nil:
+		return "makes a thread of agent " + s.ThreadTemplate.Spec.AgentRef.Name
+	}
+	return s.Effect
 }
 
 func podNode(p *corev1.Pod) *node {

@@ -26,7 +26,8 @@ var otherOutput = map[string]string{
 	"map":   "a drawing",
 	"types": "TypeScript", "endpoint": "what the endpoint answers", "effect logs": "text", "effect next": "times", "env user-label": "labels for a manifest", "status": "a text",
 	// They follow or talk.
-	"chat": "a conversation", "watch": "a conversation", "send": "an answer", "dev": "a conversation",
+	"chat": "a conversation", "dev": "a conversation",
+	"send": "a message, its run and the answers: no columns",
 	// They change something and say so in a line.
 	"archive": "", "unarchive": "", "approve": "", "refuse": "", "stop": "", "continue": "", "destroy": "", "terminate": "", "purge": "", "cancel": "", "notify": "", "emit": "",
 	"import": "", "restore": "", "files cp": "", "files rm": "", "kv set": "", "kv delete": "", "state set": "", "state delete": "", "env set": "", "env unset": "", "provide": "", "env rotate": "",

@@ -394,6 +394,24 @@ var _ = Describe("kubectl skein", func() {
 		Eventually(done).Should(Receive(Equal(130)))
 	}, SpecTimeout(3*patience))
 
+	It("follows a thread for programs: each event as JSON on a line", func(ctx SpecContext) {
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		w := command{ctx: watching, ns: c.ns}.start("watch", "hello", "-o", "json")
+		Eventually(func() string { // until it follows
+			Expect(c.run("send", "hello", "again", "--wait").code).To(BeZero())
+			return w.out.String()
+		}).Should(ContainSubstring(runtimev1.EventRunEnded))
+		stop()
+		Eventually(w.code).Should(Receive(Equal(130)))
+		for line := range strings.Lines(w.out.String()) {
+			var e runtimev1.Event
+			Expect(json.Unmarshal([]byte(line), &e)).To(Succeed(), line)
+			Expect(e.Seq).To(BeNumerically(">", 0))
+		}
+		Expect(c.run("watch", "hello", "-o", "json", "--tail=3").err).To(ContainSubstring("--tail shows messages, and --output=json prints events"))
+	}, SpecTimeout(3*patience))
+
 	It("shows the tree again when something changes", func(ctx SpecContext) {
 		tree(ctx, c.ns, obj)
 		watching, stop := context.WithCancel(ctx)

@@ -21,6 +21,9 @@ import (
 // defaultSendTimeout is long enough for a run with some tool calls and one approval by a person.
 const defaultSendTimeout = 10 * time.Minute
 
+// lastRead bounds the read of the run that answered.
+const lastRead = 10 * time.Second
+
 type sendOptions struct {
 	wait    bool
 	timeout time.Duration
@@ -28,6 +31,7 @@ type sendOptions struct {
 	name    string
 	key     string
 	policy  string
+	output  string
 }
 
 func newSend(p *plugin) *cobra.Command {
@@ -57,9 +61,17 @@ The message stays in the thread, whatever the exit code.`,
   kubectl skein send orders "what is the total?" --file ./orders.csv
 
   # The message from standard input
-  kubectl skein send hello - < question.txt`,
+  kubectl skein send hello - < question.txt
+
+  # The message, the run and the answers as JSON
+  kubectl skein send hello "good morning" --wait -o json`,
 		Args: exactly("THREAD", "MESSAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.output != outputName {
+				if err := checkOutput(o.output); err != nil {
+					return fmt.Errorf("--output=%s: give json, yaml or name", o.output)
+				}
+			}
 			t, err := p.thread(args[0])
 			if err != nil {
 				return err
@@ -84,6 +96,7 @@ The message stays in the thread, whatever the exit code.`,
 	cmd.Flags().StringVar(&o.name, "name", "", "Name of the speaker.")
 	cmd.Flags().StringVar(&o.policy, "policy", "", "What happens to a run under way: enqueue, reject, interrupt or rollback. The default is the thread's own policy.")
 	cmd.Flags().StringVar(&o.key, "idempotency-key", "", "A key for this message. A repeat with the same key changes nothing, and another message with it is refused.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json, yaml or name.")
 	return cmd
 }
 
@@ -122,7 +135,11 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string,
 	if err != nil {
 		return refused(err)
 	}
+	result := &sending{Message: sent}
 	if !o.wait {
+		if done, err := p.structured(o.output, result, []string{"message/" + sent.ID}); done {
+			return err
+		}
 		fmt.Fprintf(p.Out, "message/%s queued\n", sent.ID)
 		return nil
 	}
@@ -140,11 +157,30 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string,
 	if sent.Status != runtimev1.MessagePending {
 		after = 0 // a repeat of a message that was processed long ago: its answer is in the log
 	}
-	err = p.await(ctx, t, after, sent.ID)
+	answer := &answers{live: newLive(transcript{out: p.Out, style: p.style}, o.output == "" && isTerminal(p.Out), false), out: p.Out, keep: o.output != ""}
+	err = p.await(ctx, t, after, sent.ID, answer)
+	if o.output != "" {
+		result.Answers = answer.said
+		err = errors.Join(err, p.printSending(ctx, t, o.output, result, answer.run))
+	}
 	if errors.Is(context.Cause(ctx), errTimeout) {
 		return why.timeout(o.timeout)
 	}
 	return endedStream(err)
+}
+
+// printSending prints what became of a message. The run is as it is by now, and "" while none has taken the message.
+func (p *plugin) printSending(ctx context.Context, t *runtimeclient.Thread, output string, s *sending, run string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead) // the time to wait for the answer may be over
+	defer cancel()
+	names := []string{"message/" + s.Message.ID}
+	var err error
+	if run != "" {
+		names = append(names, "run/"+run)
+		s.Run, err = t.Run(ctx, run)
+	}
+	_, printErr := p.structured(output, s, names)
+	return errors.Join(err, printErr)
 }
 
 // upload writes a local file into the thread. spec is PATH or PATH:/remote.
@@ -168,10 +204,8 @@ func upload(ctx context.Context, t *runtimeclient.Thread, spec string) (*runtime
 	return &runtimev1.Attachment{Path: rec.Path}, nil
 }
 
-// await follows the thread until the run that takes the message has ended, and prints what the agent says in that
-// run. A run that takes several messages answers all of them, so its answer belongs to each.
-func (p *plugin) await(ctx context.Context, t *runtimeclient.Thread, after int64, messageID string) error {
-	answer := &answers{live: newLive(transcript{out: p.Out, style: p.style}, isTerminal(p.Out), false), out: p.Out}
+// await follows the thread until the run that takes the message has ended, and gives what the agent says in that run to answer. A run that takes several messages answers all of them, so its answer belongs to each.
+func (p *plugin) await(ctx context.Context, t *runtimeclient.Thread, after int64, messageID string, answer *answers) error {
 	taken := false
 	for e, err := range t.Events(ctx, runtimeclient.EventOptions{After: after}) {
 		if err != nil {

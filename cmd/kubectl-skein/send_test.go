@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/store"
@@ -149,6 +152,39 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 			Expect(got.err).To(And(ContainSubstring("The ClusterRole skein-conversation-writer has this right"), Not(ContainSubstring("reader"))), flag)
 		}
 	})
+
+	It("prints the message, the run and the answers for programs", func(ctx SpecContext) {
+		var got sending
+		ran := c.run("send", "hello", "good day", "--wait", "-o", "json")
+		Expect(ran.code).To(BeZero(), ran.err)
+		Expect(json.Unmarshal([]byte(ran.out), &got)).To(Succeed(), ran.out)
+		Expect(*got.Message.Content).To(Equal("good day"))
+		Expect(got.Run.Status).To(Equal(runtimev1.RunSucceeded))
+		Expect(got.Answers).To(ConsistOf(HaveField("Content", HaveValue(Equal("echo: good day")))))
+		Expect(got.Answers[0].RunID).To(Equal(got.Run.ID))
+
+		By("a run that fails the command")
+		ran = c.run("send", "hello", "stop", "--wait", "-o", "yaml")
+		Expect(ran.code).To(Equal(exitStopped), ran.err)
+		Expect(yaml.Unmarshal([]byte(ran.out), &got)).To(Succeed(), ran.out)
+		Expect(got.Run.Reason).To(Equal("StoppedByUser"))
+
+		By("names, and a message that nobody waits for")
+		Expect(c.run("send", "hello", "x", "--wait", "-o", "name").out).To(MatchRegexp(`^message/\S+\nrun/sess_\w+\n$`))
+		ran = c.run("send", "hello", "x", "-o", "json")
+		got = sending{}
+		Expect(json.Unmarshal([]byte(ran.out), &got)).To(Succeed(), ran.out)
+		Expect(got.Message.ID).NotTo(BeEmpty())
+		Expect(got.Run).To(BeNil())
+		Expect(c.run("send", "hello", "x", "-o", "table").err).To(ContainSubstring("give json, yaml or name"))
+
+		By("a time that is over before the message was taken")
+		ran = c.run("send", "hello", "wait", "--wait", "--timeout=300ms", "-o", "json")
+		Expect(ran.code).To(Equal(exitTimeout), ran.err)
+		got = sending{}
+		Expect(json.Unmarshal([]byte(ran.out), &got)).To(Succeed(), ran.out)
+		Expect(*got.Message.Content).To(Equal("wait"))
+	}, SpecTimeout(2*patience))
 
 	It("refuses another message under a used key", Label("MSG-10"), func() {
 		Expect(c.run("send", "hello", "first", "--idempotency-key=k1").code).To(BeZero())
