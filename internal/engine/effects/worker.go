@@ -51,8 +51,10 @@ type Worker struct {
 	running map[store.FiringKey]*claim
 	group   sync.WaitGroup
 
-	claiming sync.Mutex // held while firings are claimed; guards drained
+	claiming sync.Mutex // held while firings are claimed; guards what follows
 	drained  bool
+	failures int  // looks for firings that have failed one after the other
+	retrying bool // another look will follow a failed one
 }
 
 // NewWorker returns a worker that does nothing until Run is called.
@@ -175,11 +177,11 @@ func (w *Worker) claim(ctx context.Context) {
 	firings, err := w.claimDue(ctx, running, free)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Error(err, "cannot look for effects that are due")
-			w.later(w.opts.Retry.First)
+			w.retry(err)
 		}
 		return
 	}
+	w.failures = 0
 	for i := range firings {
 		f := &firings[i]
 		life, cancel := context.WithCancelCause(ctx)
@@ -198,6 +200,26 @@ func (w *Worker) claim(ctx context.Context) {
 			w.fire(life, f, c)
 		})
 	}
+}
+
+// longestRetry bounds the pause before the next look for firings, so that they run soon after an outage of the store.
+const longestRetry = 5 * time.Second
+
+// retry has the worker look for firings again after one look has failed. Only one such look is pending, however many fail meanwhile: each
+// notification causes one, and with a pending look for each of these the store would be asked ever more often during an outage.
+func (w *Worker) retry(err error) {
+	if w.retrying {
+		return
+	}
+	w.retrying = true
+	w.failures++
+	w.log.Error(err, "cannot look for effects that are due", "failures", w.failures)
+	w.opts.Clock.AfterFunc(Retry{First: w.opts.Retry.First, Max: longestRetry}.delay(w.failures), func() {
+		w.claiming.Lock()
+		w.retrying = false
+		w.claiming.Unlock()
+		w.Wake()
+	})
 }
 
 // claimDue claims firings of the namespaces that have any, so that each has its share of the slots.

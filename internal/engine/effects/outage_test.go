@@ -1,0 +1,56 @@
+package effects
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// lost is a store that cannot be reached until it is found.
+type lost struct {
+	store.Store
+	found atomic.Bool
+	looks atomic.Int64
+}
+
+func (s *lost) DueFirings(context.Context, int) ([]store.DueFirings, error) {
+	s.looks.Add(1)
+	if s.found.Load() {
+		return nil, nil
+	}
+	return nil, store.ErrUnavailable
+}
+
+func (s *lost) ReleaseFirings(context.Context, string) error { return nil }
+
+// TestOutage covers EFF-04: while the store is away, notifications do not add up to looks that all repeat.
+func TestOutage(t *testing.T) {
+	g := NewWithT(t)
+	clk := testingclock.NewFakeClock(time.Now())
+	st := &lost{}
+	w := NewWorker(Options{
+		Store: st, Clock: clk, Log: logr.Discard(), Owner: "a", Workers: 4, ClaimTTL: time.Hour, Retry: Retry{First: time.Second}, Fault: func(string) {},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); w.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-over })
+	g.Eventually(st.looks.Load, time.Minute).Should(BeEquivalentTo(1))
+	for n := range 20 {
+		w.Wake()
+		g.Eventually(st.looks.Load, time.Minute).Should(BeEquivalentTo(n + 2))
+	}
+	g.Expect(clk.Waiters()).To(Equal(2), "the ticker and one retry")
+
+	st.found.Store(true)
+	clk.Step(2 * time.Second)
+	g.Eventually(st.looks.Load, time.Minute).Should(BeEquivalentTo(22), "the retry itself, without a notification")
+	g.Eventually(clk.Waiters, time.Minute).Should(Equal(1))
+}
