@@ -75,12 +75,14 @@ var _ = Describe("A manager for one namespace", Serial, Label("K8S-13"), func() 
 
 		manager.Stop()
 		DeferCleanup(func(ctx SpecContext) { Expect(manager.Start(ctx)).To(Succeed()) })
-		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: []string{"--kubeconfig=" + kubeconfig, "--namespaces=" + ns}})
+		log := &lines{}
+		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: log, Args: []string{"--kubeconfig=" + kubeconfig, "--namespaces=" + ns}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(m.Start(ctx)).To(Succeed())
 		DeferCleanup(m.Stop)
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
 		Expect(last(say(ctx, t, 1, "hello"))).NotTo(BeEmpty())
+		Expect(log.String()).NotTo(ContainSubstring("unknown namespace"), "it looks at other Namespaces")
 	})
 })
 

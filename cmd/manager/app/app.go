@@ -188,7 +188,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Quotas:           quotas.Limits,
 		Limits:           engine.Limits{Depth: o.SubagentDepth, Children: o.ThreadSubagents, NamespaceChildren: o.NamespaceSubagents},
 
-		Logger:  o.Logger.WithName("engine"),
+		Logger:  o.Logger,
 		Redact:  o.secrets.Text,
 		PostRun: postruntasks.Tasks(postruntasks.Options{Store: data.store, Definitions: resolver, Models: models, Redact: o.secrets.Text, Memory: o.memory}),
 	})

@@ -11,6 +11,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,6 +95,9 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		&discoveryv1.EndpointSlice{}:  apiServerSlices(),
 		&corev1.Node{}:                nodeCache(),
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
+	}
+	if len(o.Namespaces) == 1 { // changes of other Namespaces are nobody's here
+		byObject[objects.MetadataOf("Namespace")] = cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Namespaces[0])}
 	}
 	logger := o.Logger
 	options := ctrl.Options{
