@@ -60,8 +60,8 @@ func lasts(ctx context.Context, d time.Duration) {
 }
 
 // rage lets faults strike one after the other until ctx ends: each of them once, in any order, then each of them once more. The
-// first time each is as long as outages get.
-func (c *chaos) rage(ctx context.Context, rng *rand.Rand, faults []fault) {
+// first time each is as long as outages get. A calm of at most calm comes before each.
+func (c *chaos) rage(ctx context.Context, rng *rand.Rand, calm time.Duration, faults []fault) {
 	for round := 0; ; round++ {
 		for _, i := range rng.Perm(len(faults)) {
 			long := c.worst
@@ -69,7 +69,7 @@ func (c *chaos) rage(ctx context.Context, rng *rand.Rand, faults []fault) {
 				share := rng.Float64()
 				long = max(500*time.Millisecond, time.Duration(float64(c.worst)*share*share*share))
 			}
-			lasts(ctx, time.Duration(rng.Int64N(int64(2*time.Second))))
+			lasts(ctx, time.Duration(rng.Int64N(int64(calm))))
 			if ctx.Err() != nil {
 				return
 			}

@@ -159,11 +159,20 @@ var _ = Describe("Chaos", Serial, outages, Label("chaos", "K8S-05", "RUN-02", "E
 				c.keep(keeping, v)
 			})
 		}
-		for i, deck := range [][]fault{c.processes(), c.networks(ctx), append(c.disks(), c.clocks(ctx)...)} {
+		for i, deck := range []struct {
+			calm   time.Duration
+			faults []fault
+		}{
+			{2 * time.Second, c.processes()},
+			// What needs both PostgreSQL and the API server needs a time when both are there. Long outages without a pause between
+			// them would leave none, and the work that waits would only prove how patient its client is.
+			{2*time.Second + worst/5, c.networks(ctx)},
+			{2 * time.Second, append(c.disks(), c.clocks(ctx)...)},
+		} {
 			faults.Go(func() {
 				defer GinkgoRecover()
 				defer calm() // nothing goes on when a fault has failed
-				c.rage(raging, rand.New(rand.NewPCG(seed(), uint64(200+i))), deck)
+				c.rage(raging, rand.New(rand.NewPCG(seed(), uint64(200+i))), deck.calm, deck.faults)
 			})
 		}
 		for i := range max(12, threads/10) {
