@@ -6,12 +6,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/jsontype"
 	"github.com/skein-dev/skein/internal/membudget"
 )
 
@@ -69,31 +68,6 @@ func (c *Call) Decode(into any, optional bool) error {
 	return DecodeStrict(c.Name, body, into)
 }
 
-// WrongType says of a JSON value of the wrong type what to give instead, in words of JSON and not of Go. It returns the text of any
-// other error.
-func WrongType(err error) string {
-	var e *json.UnmarshalTypeError
-	if !errors.As(err, &e) || e.Type == nil {
-		return err.Error()
-	}
-	want := "another value"
-	switch e.Type.Kind() {
-	case reflect.Bool:
-		want = "true or false"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		want = fmt.Sprintf("a whole number of at most %d bits", e.Type.Bits())
-	case reflect.Float32, reflect.Float64:
-		want = "a number"
-	case reflect.String:
-		want = "a string"
-	case reflect.Slice, reflect.Array:
-		want = "an array"
-	case reflect.Map, reflect.Struct:
-		want = "an object"
-	}
-	return fmt.Sprintf("give %s, not a JSON %s", want, e.Value)
-}
-
 // DecodeStrict is Decode for JSON that came in another way. name is the thread as the caller wrote it.
 func DecodeStrict(name string, body []byte, into any) error {
 	if len(body) == 0 {
@@ -102,11 +76,12 @@ func DecodeStrict(name string, body []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(body, into)
 	if err != nil {
 		var e *json.UnmarshalTypeError
-		switch isType := errors.As(err, &e); {
-		case isType && e.Field != "":
-			return status.Invalid(name, metav1.CauseTypeTypeInvalid, e.Field, WrongType(err))
-		case isType:
-			return apierrors.NewBadRequest("the body has the wrong type: " + WrongType(err))
+		if errors.As(err, &e) {
+			field, text := jsontype.Wrong(err)
+			if field != "" {
+				return status.Invalid(name, metav1.CauseTypeTypeInvalid, field, text)
+			}
+			return apierrors.NewBadRequest("the body has the wrong type: " + text)
 		}
 		return apierrors.NewBadRequest("the body is not valid JSON for this request: " + err.Error())
 	}

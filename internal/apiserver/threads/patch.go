@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/jsontype"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -110,7 +111,8 @@ func patched[T any](name, field string, raw json.RawMessage) (*T, error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return nil, status.Invalid(name, metav1.CauseTypeTypeInvalid, field, call.WrongType(err))
+		_, text := jsontype.Wrong(err)
+		return nil, status.Invalid(name, metav1.CauseTypeTypeInvalid, field, text)
 	}
 	return v, nil
 }

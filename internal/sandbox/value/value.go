@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/jsontype"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -103,5 +104,15 @@ func bigBytes(n *big.Int) int { return (n.BitLen() + 7) / 8 }
 // ToJSON encodes a value as plain JSON, for readers that know only JSON: see values.Plain.
 func ToJSON(v any) (json.RawMessage, error) { return values.Plain(v) }
 
-// Into stores a value in dst as json.Unmarshal would store its JSON.
-func Into(v, dst any) error { return values.Into(v, dst) }
+// Into stores a value in dst as json.Unmarshal would store its JSON. Its error is for the author of the value: it says which field to
+// give as what.
+func Into(v, dst any) error {
+	err := values.Into(v, dst)
+	if err == nil {
+		return nil
+	}
+	if field, text := jsontype.Wrong(err); field != "" {
+		return fmt.Errorf("%s: %s", field, text)
+	}
+	return err
+}

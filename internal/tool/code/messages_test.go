@@ -27,4 +27,10 @@ var _ = Describe("The message that code writes", Label("MSG-04"), func() {
 		}
 		Expect(taken).To(ConsistOf(declared))
 	})
+
+	It("says which field is wrong, in the words of JSON", func() {
+		var in messageInput
+		c := &stateCall{method: "queueMessage", args: []any{map[string]any{"role": "user", "content": 5.0}}}
+		Expect(c.into(0, "the message", &in)).To(MatchError("TypeError: state.queueMessage: argument 1 must be the message: content: give a string, not a JSON number"))
+	})
 })
