@@ -268,10 +268,11 @@ func (w *trees) truncate(ctx context.Context, rng *rand.Rand, t *tree) {
 	})
 }
 
+// schedule schedules an effect that is not due before the spec ends, also after hours of chaos.
 func (w *trees) schedule(ctx context.Context, _ *rand.Rand, t *tree) {
 	text := w.text()
 	if ok, _ := w.until(ctx, "schedule", func(ctx context.Context) error {
-		_, err := w.client().Thread(w.ns, t.id).Schedule(ctx, runtimev1.NewEffect{Name: "note", Args: fmt.Appendf(nil, `{"n":%q}`, text), Delay: time.Hour.Milliseconds(), IdempotencyKey: text})
+		_, err := w.client().Thread(w.ns, t.id).Schedule(ctx, runtimev1.NewEffect{Name: "note", Args: fmt.Appendf(nil, `{"n":%q}`, text), Delay: (24 * time.Hour).Milliseconds(), IdempotencyKey: text})
 		return err
 	}); ok {
 		w.locked(func() { t.effects = append(t.effects, text) })
