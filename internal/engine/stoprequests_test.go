@@ -2,10 +2,13 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
@@ -40,6 +43,39 @@ var enders = []struct {
 	{"the end of the conversation", "destroy.after", func(ctx context.Context, _ *enginetest.World, e *engine.Engine, id string) error {
 		return e.Destroy(ctx, id)
 	}},
+}
+
+// countedReads counts how often some threads are read, and how often all children of a thread are listed.
+type countedReads struct {
+	store.Store
+	of    sync.Map // of *atomic.Int64, by the id of the thread
+	lists atomic.Int64
+}
+
+func (c *countedReads) count(id string) {
+	if n, ok := c.of.Load(id); ok {
+		n.(*atomic.Int64).Add(1)
+	}
+}
+
+func (c *countedReads) Thread(ctx context.Context, id string) (*store.Thread, error) {
+	c.count(id)
+	return c.Store.Thread(ctx, id)
+}
+
+func (c *countedReads) Run(ctx context.Context, threadID, runID string) (*store.Run, error) {
+	c.count(threadID)
+	return c.Store.Run(ctx, threadID, runID)
+}
+
+func (c *countedReads) Inbox(ctx context.Context, id string) ([]store.InboxItem, error) {
+	c.count(id)
+	return c.Store.Inbox(ctx, id)
+}
+
+func (c *countedReads) Children(ctx context.Context, id string) ([]store.Thread, error) {
+	c.lists.Add(1)
+	return c.Store.Children(ctx, id)
 }
 
 // takingPlace has a message take the place of a run.
@@ -124,6 +160,36 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(items).NotTo(ContainElement(HaveField("Kind", store.InboxChildResult)), "nobody waits for what they have to say")
 		}).Should(Succeed())
+	}
+
+	for _, by := range append(enders, struct {
+		name, after string
+		end         func(ctx context.Context, w *enginetest.World, e *engine.Engine, id string) error
+	}{name: "a termination", end: func(ctx context.Context, _ *enginetest.World, e *engine.Engine, id string) error {
+		return e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)
+	}}) {
+		It("at a cost that does not grow with the children that have ended or rest: "+by.name, func(ctx SpecContext) {
+			reads := &countedReads{Store: w.Store}
+			e, _ := start(w, func(o *engine.Options) { o.Threads = w.Over(reads) })
+			id, _, _ := waiting(ctx)
+			for i := range 40 {
+				c := store.Thread{ID: uuid.NewString(), Namespace: enginetest.Namespace, Name: fmt.Sprint("old-", i), Agent: "child", ParentID: id, Reference: fmt.Sprint("old-", i),
+					Child: &store.Child{Name: "helper", Blocking: true, Resumable: true, ToolCallID: fmt.Sprint("old-", i)}}
+				_, _, err := w.Store.CreateThread(ctx, c)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(w.Store.Apply(ctx, c.ID, nil, &store.PutRun{Run: store.Run{ID: "done", Status: store.RunSucceeded}})).To(Succeed())
+				reads.of.Store(c.ID, new(atomic.Int64))
+				if i%2 == 0 || by.name == "a termination" {
+					Expect(w.Store.Apply(ctx, c.ID, nil, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
+				}
+			}
+			Expect(by.end(ctx, w, e, id)).To(Succeed())
+			reads.of.Range(func(old, n any) bool {
+				Expect(n.(*atomic.Int64).Load()).To(BeZero(), "reads of the child %s, which does nothing", old)
+				return true
+			})
+			Expect(reads.lists.Load()).To(BeZero(), "lists of all children")
+		})
 	}
 
 	for _, by := range enders {

@@ -25,6 +25,16 @@ type ChildStore interface {
 	UnmadeChildren(ctx context.Context, parentID string, before int64) (references []string, err error)
 	// Child returns the child of a thread with this reference, or ErrNotFound.
 	Child(ctx context.Context, parentID, reference string) (*Thread, error)
+	// UnfinishedChildren returns the ids of the children that are neither terminated nor retained, oldest first. Its cost does not
+	// grow with the number of the others.
+	UnfinishedChildren(ctx context.Context, parentID string) (ids []string, err error)
+	// UnfinishedBelow returns the ids of the unfinished children of a thread, and of those of its terminated children, and so on.
+	UnfinishedBelow(ctx context.Context, parentID string) (ids []string, err error)
+	// WorkingChildren lists the unfinished children that have something to do, oldest first: a run that has not ended, items in
+	// their inbox, or no run yet.
+	WorkingChildren(ctx context.Context, parentID string) ([]Thread, error)
+	// ChildrenSince lists the children of a thread that were created at a time in microseconds or later, oldest first.
+	ChildrenSince(ctx context.Context, parentID string, since int64) ([]Thread, error)
 }
 
 // ChildTask is what a parent gives to a child that it makes. It is removed with the child. That there was one is removed with the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
@@ -41,6 +42,9 @@ func (t TakenBack) String() string {
 	}
 	return text + "; what these calls did is not undone: " + strings.Join(names, ", ")
 }
+
+// maxClockSkew is more than the clocks of two replicas differ, of which one began the run, and the other stored a child.
+const maxClockSkew = 5 * time.Minute
 
 // TakeBack returns the operations that delete what a run has appended, including its input. waits are what its calls wait for.
 func (s *Service) TakeBack(ctx context.Context, run *store.Run, waits map[string]tool.Wait) (ops []store.Op, t TakenBack, err error) {
@@ -79,7 +83,7 @@ func (s *Service) TakeBack(ctx context.Context, run *store.Run, waits map[string
 		}
 		t.Calls = append(t.Calls, calledOne{Name: call.Name, ToolCallID: call.ID, Status: status})
 	}
-	children, err := s.opts.Store.Children(ctx, run.ThreadID)
+	children, err := s.opts.Store.ChildrenSince(ctx, run.ThreadID, run.StartedAt-maxClockSkew.Microseconds())
 	if err != nil {
 		return nil, t, err
 	}

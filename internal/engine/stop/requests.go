@@ -39,16 +39,14 @@ type AwaitedChild struct {
 }
 
 // Awaited returns the children that a run waits for or will wait for: those that work on its calls. Children that work
-// independently are not included. waits are what the calls of the run wait for. conv is the conversation of the run; nil when
+// independently are not included. Those that have ended or rest are not looked at, however many there are. waits are what the calls of the run wait for. conv is the conversation of the run; nil when
 // the caller ends the run without executing it.
 func (s *Service) Awaited(ctx context.Context, t *store.Thread, runID string, waits map[string]tool.Wait, conv *transcript.Conversation) ([]AwaitedChild, error) {
-	children, err := s.opts.Store.Children(ctx, t.ID)
+	children, err := s.opts.Store.WorkingChildren(ctx, t.ID)
 	if err != nil {
 		return nil, fmt.Errorf("list the children of thread %s: %w", t.ID, err)
 	}
-	children = slices.DeleteFunc(children, func(c store.Thread) bool {
-		return c.Child == nil || !c.Child.Blocking || c.TerminatedAt != 0
-	})
+	children = slices.DeleteFunc(children, func(c store.Thread) bool { return c.Child == nil || !c.Child.Blocking })
 	if len(children) == 0 {
 		return nil, nil
 	}

@@ -25,16 +25,18 @@ const terminators = 32
 
 // Terminate terminates a thread and keeps its data (THR-05), and does the same with every descendant (SUB-08). It writes to
 // the store first, then ends the runs that are under way on this replica. A repeat is not an error, and reaches descendants
-// that were missed. reason is one of api/v1alpha1/conditions.go.
+// that were missed, below others that were not. reason is one of api/v1alpha1/conditions.go.
 func (s *Service) Terminate(ctx context.Context, threadID, reason string) error {
 	t, err := s.opts.Store.Thread(ctx, threadID)
 	if err != nil {
 		return err
 	}
+	below := s.opts.Store.UnfinishedBelow
 	if t.TerminatedAt == 0 {
 		if err := s.terminateOne(ctx, t, reason); err != nil {
 			return err
 		}
+		below = s.opts.Store.UnfinishedChildren
 	}
 	// The caller may be code of the run that ends now. What follows must not end with that run.
 	ctx = context.WithoutCancel(ctx)
@@ -44,19 +46,24 @@ func (s *Service) Terminate(ctx context.Context, threadID, reason string) error 
 			return err
 		}
 	}
-	return s.TerminateChildren(ctx, threadID)
+	return s.terminateAll(ctx, threadID, below)
 }
 
-// TerminateChildren terminates all children of a thread, and so all of its descendants.
+// TerminateChildren terminates the children of a thread that has just been terminated, and so all of its descendants. Those that have
+// ended are not looked at, however many there are.
 func (s *Service) TerminateChildren(ctx context.Context, threadID string) error {
-	children, err := s.opts.Store.Children(ctx, threadID)
+	return s.terminateAll(ctx, threadID, s.opts.Store.UnfinishedChildren)
+}
+
+func (s *Service) terminateAll(ctx context.Context, threadID string, below func(ctx context.Context, id string) ([]string, error)) error {
+	ids, err := below(ctx, threadID)
 	if err != nil {
 		return fmt.Errorf("list the children of thread %s: %w", threadID, err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(terminators)
-	for _, c := range children {
-		group.Go(func() error { return store.IgnoreNotFound(s.Terminate(ctx, c.ID, skeinv1.ReasonParentTerminated)) })
+	for _, id := range ids {
+		group.Go(func() error { return store.IgnoreNotFound(s.Terminate(ctx, id, skeinv1.ReasonParentTerminated)) })
 	}
 	return group.Wait()
 }

@@ -120,6 +120,40 @@ func describeChildren(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
+		It("are told apart by what their children still do", Label("RUN-04", "SUB-08"), func(ctx SpecContext) {
+			parent := e.thread(ctx)
+			made := make([]string, 8)
+			for i := range made {
+				made[i] = child(ctx, task(parent, i))
+				e.clock.Step(time.Second)
+			}
+			fresh, queuedFor, runs, waits, rests, ended, retained, removed := made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7]
+			for id, status := range map[string]store.RunStatus{queuedFor: store.RunSucceeded, runs: store.RunRunning, waits: store.RunWaiting, rests: store.RunSucceeded} {
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "earlier", Status: store.RunSucceeded}}, &store.PutRun{Run: store.Run{ID: "newest", Status: status}})
+			}
+			e.apply(ctx, queuedFor, queued("m", "more"))
+			below, lost := child(ctx, task(ended, 1)), child(ctx, task(ended, 2))
+			deeper := child(ctx, task(lost, 1))
+			for _, id := range []string{ended, lost} {
+				e.apply(ctx, id, &store.Terminate{})
+			}
+			e.apply(ctx, retained, &store.Retain{})
+			_, err := e.store.PurgeThread(ctx, removed)
+			Expect(err).NotTo(HaveOccurred())
+
+			Expect(e.store.UnfinishedChildren(ctx, parent)).To(HaveExactElements(fresh, queuedFor, runs, waits, rests))
+			Expect(e.store.UnfinishedChildren(ctx, "none")).To(BeEmpty())
+			Expect(e.store.UnfinishedBelow(ctx, parent)).To(ConsistOf(fresh, queuedFor, runs, waits, rests, below, deeper))
+			Expect(e.store.UnfinishedBelow(ctx, ended)).To(ConsistOf(below, deeper))
+			Expect(e.store.UnfinishedBelow(ctx, "none")).To(BeEmpty())
+			working, err := e.store.WorkingChildren(ctx, parent)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ids(working)).To(HaveExactElements(fresh, queuedFor, runs, waits))
+			since, err := e.store.ChildrenSince(ctx, parent, e.info(ctx, waits).CreatedAt)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ids(since)).To(HaveExactElements(waits, rests, ended, retained))
+		})
+
 		It("end with their child, or before there is one", func(ctx SpecContext) {
 			parent := e.thread(ctx)
 			for i := range 5 {

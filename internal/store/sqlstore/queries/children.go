@@ -31,4 +31,15 @@ const (
 	DeleteChildTasks = `DELETE FROM child_task WHERE parent_id = ?`
 
 	Child = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.reference = ?`
+
+	// unfinished is spelled as in the index thread_unfinished; otherwise the index is not used.
+	unfinished         = ` t.parent_id <> '' AND t.terminated_at = 0 AND t.retained_at = 0`
+	oldestFirst        = ` ORDER BY t.created_at, t.key`
+	UnfinishedChildren = `SELECT t.id FROM thread t WHERE t.parent_id = ? AND` + unfinished + oldestFirst
+	UnfinishedBelow    = `WITH RECURSIVE ended (id) AS (SELECT id FROM thread WHERE id = ?
+		UNION ALL SELECT t.id FROM ended JOIN thread t ON t.parent_id = ended.id AND t.parent_id <> '' AND t.terminated_at <> 0)
+		SELECT t.id FROM ended CROSS JOIN thread t WHERE t.parent_id = ended.id AND` + unfinished  // CROSS: SQLite begins with ended
+	WorkingChildren = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND` + unfinished + ` AND (h.waiting > 0 OR
+		COALESCE((SELECT r.status FROM run r WHERE r.thread = t.key ORDER BY r.seq DESC LIMIT 1), 'running') IN ('running', 'waiting'))` + oldestFirst
+	ChildrenSince = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.created_at >= ?` + oldestFirst
 )

@@ -154,6 +154,26 @@ func (s Store) Child(ctx context.Context, parentID, reference string) (*store.Th
 	return t, nil
 }
 
+// UnfinishedChildren implements store.ChildStore.
+func (s Store) UnfinishedChildren(ctx context.Context, parentID string) ([]string, error) {
+	return sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.UnfinishedChildren, parentID)
+}
+
+// UnfinishedBelow implements store.ChildStore.
+func (s Store) UnfinishedBelow(ctx context.Context, parentID string) ([]string, error) {
+	return sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.UnfinishedBelow, parentID)
+}
+
+// WorkingChildren implements store.ChildStore.
+func (s Store) WorkingChildren(ctx context.Context, parentID string) ([]store.Thread, error) {
+	return s.listThreads(ctx, queries.WorkingChildren, parentID)
+}
+
+// ChildrenSince implements store.ChildStore.
+func (s Store) ChildrenSince(ctx context.Context, parentID string, since int64) ([]store.Thread, error) {
+	return s.listThreads(ctx, queries.ChildrenSince, parentID, since)
+}
+
 // CountChild counts a new thread among the children of its parent.
 func CountChild(t *txn.Tx, n *store.Thread) error {
 	if n.ParentID == "" || n.Child == nil {

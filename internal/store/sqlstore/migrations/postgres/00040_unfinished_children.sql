@@ -1,0 +1,7 @@
+-- Children that may still work are found without those that have ended.
+
+-- +goose Up
+CREATE INDEX thread_unfinished ON thread (parent_id, created_at) WHERE parent_id <> '' AND terminated_at = 0 AND retained_at = 0;
+
+-- +goose Down
+DROP INDEX thread_unfinished;
