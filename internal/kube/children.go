@@ -150,7 +150,8 @@ func (c *Children) list(ctx context.Context, parent *store.Thread, index string)
 	if err := c.client.List(ctx, &list, client.InNamespace(parent.Namespace), client.MatchingFields{index: parent.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Subagents of Thread %q: %w", parent.Name, err)
 	}
-	return Entries(list.Items), nil
+	// Others of its name may have left children behind, and may come to have new ones.
+	return Entries(slices.DeleteFunc(list.Items, func(s skeinv1.Subagent) bool { return !objects.ControlledBy(&s, parent.OwnerUID()) })), nil
 }
 
 // Entry returns the entry of the child with a reference in a thread's registry, or store.ErrNotFound.
@@ -160,7 +161,7 @@ func (c *Children) Entry(ctx context.Context, parent *store.Thread, reference st
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read Subagent %q: %w", reference, err)
 	}
-	if err != nil || s.Spec.ParentRef.Name != parent.Name || !s.DeletionTimestamp.IsZero() {
+	if err != nil || s.Spec.ParentRef.Name != parent.Name || !objects.ControlledBy(&s, parent.OwnerUID()) || !s.DeletionTimestamp.IsZero() {
 		return nil, fmt.Errorf("child %s of thread %s: %w", reference, parent.ID, store.ErrNotFound)
 	}
 	return ptr.To(Entry(&s)), nil

@@ -83,12 +83,23 @@ var _ = Describe("Children", func() {
 		Expect(port.Entry(ctx, parent, first.Reference)).To(Equal(first))
 		Expect(port.Entry(ctx, parent, "none")).Error().To(MatchError(store.ErrNotFound))
 		Expect(port.Entry(ctx, stranger, first.Reference)).Error().To(MatchError(store.ErrNotFound), "it is somebody else's")
+
+		namesake := &store.Thread{ID: "11111111-2222-4333-8444-999999999999", Namespace: parent.Namespace, Name: parent.Name}
+		Expect(port.List(ctx, namesake)).To(BeEmpty(), "one that has the name of another sees none of its children")
+		Expect(port.Entry(ctx, namesake, first.Reference)).Error().To(MatchError(store.ErrNotFound))
+		adopted := *parent
+		adopted.ObjectUID = "11111111-2222-4333-8444-888888888888"
+		Expect(port.List(ctx, &adopted)).To(BeEmpty(), "those that it had are to belong to its new object first")
+		s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(adopted.Name, adopted.ObjectUID)}
+		Expect(c.Update(ctx, &s)).To(Succeed())
+		Expect(port.List(ctx, &adopted)).To(ConsistOf(HaveField("Reference", first.Reference)))
 	})
 
 	It("are found among many that have ended without a look at those", Label("SUB-01"), func(ctx SpecContext) {
-		child := func(name string, resumable bool, parent, status string) *skeinv1.Subagent {
-			s := &skeinv1.Subagent{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: parent}, Name: "helper", Resumable: resumable},
+		child := func(name string, resumable bool, of, status string) *skeinv1.Subagent {
+			s := &skeinv1.Subagent{ObjectMeta: kubetest.Meta(name), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: of}, Name: "helper", Resumable: resumable},
 				Status: skeinv1.SubagentStatus{Entry: &skeinv1.ChildStatus{Reference: name, Resumable: resumable, Status: status}}}
+			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(of, parent.ID)}
 			if status == kube.ChildTerminated {
 				s.Status.Conditions = []metav1.Condition{{Type: skeinv1.ConditionTerminated, Status: metav1.ConditionTrue}}
 			}

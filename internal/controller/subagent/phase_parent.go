@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -44,12 +45,21 @@ func (r *Reconciler) own(ctx context.Context, s *scope) error {
 	if metav1.IsControlledBy(s.object, s.parent) || !s.parent.DeletionTimestamp.IsZero() {
 		return nil // a parent that is being deleted also deletes what it owns, or leaves it (--cascade=orphan)
 	}
-	if owner := metav1.GetControllerOf(s.object); owner != nil {
+	owner := metav1.GetControllerOf(s.object)
+	if owner != nil && owner.Kind == "Thread" && owner.Name == s.parent.Name {
+		s.problem = earlierParent(s.parent)
+		return nil
+	}
+	if owner != nil {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec,
 			fmt.Sprintf("it is owned by %s %q, so it cannot be a child of Thread %q: remove that owner reference", owner.Kind, owner.Name, s.parent.Name)}
 		return nil
 	}
 	if goes, err := r.parentGoes(ctx, s.parent); goes || err != nil {
+		return err
+	}
+	if another, err := r.worksForAnother(ctx, s); another || err != nil {
+		s.problem = earlierParent(s.parent)
 		return err
 	}
 	before := s.object.DeepCopy()
@@ -63,6 +73,42 @@ func (r *Reconciler) own(ctx context.Context, s *scope) error {
 		return fmt.Errorf("make the parent Thread the owner: %w", err)
 	}
 	return nil
+}
+
+// earlierParent returns the problem of a Subagent whose parent was another Thread, which had the name of this one before.
+func earlierParent(parent *skeinv1.Thread) *problem {
+	return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+		"it belongs to an earlier Thread %q, which was deleted, and not to the one of that name now: delete this Subagent, or leave it, and its child works by itself", parent.Name)}
+}
+
+// worksForAnother reports whether the child of a Subagent that has no owner belongs to another stored thread than the parent: to an
+// earlier one of that name, which left it behind (--cascade=orphan). A name gives nobody the children of others, nor what they were
+// told. Data that the parent has adopted again keeps its children.
+func (r *Reconciler) worksForAnother(ctx context.Context, s *scope) (bool, error) {
+	another := s.object.Labels[skeinv1.LabelThreadID] != s.parent.ThreadID() // what is left to go by once all else is purged
+	if ref := s.object.Spec.TaskRef; ref != "" {
+		task, _, err := r.Store.ChildTask(ctx, ref)
+		if errors.Is(err, store.ErrNotFound) {
+			return another, nil
+		}
+		return err == nil && task.ParentID != s.parentRow.ID, err
+	}
+	id := ""
+	if made(s.object) {
+		id = s.object.Status.Entry.ThreadID
+	} else {
+		var child skeinv1.Thread
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object)}, &child, client.UnsafeDisableDeepCopy)
+		if err != nil || !metav1.IsControlledBy(&child, s.object) {
+			return false, client.IgnoreNotFound(err)
+		}
+		id = child.ThreadID()
+	}
+	row, err := r.Store.Thread(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return another && made(s.object), nil // one that is not stored yet goes to the parent that there is
+	}
+	return err == nil && row.ParentID != "" && row.ParentID != s.parentRow.ID, err
 }
 
 // parentGoes asks the API server whether a parent is being deleted. With --cascade=orphan, the removal of the owner

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,14 +35,14 @@ type family struct {
 	children []skeinv1.ChildStatus
 }
 
-// summarise returns what a status says about Subagents: the numbers of all, and entries within the bounds of the status, the
-// unfinished ones first, each group newest first.
-func summarise(subagents []skeinv1.Subagent) family {
+// summarise returns what a status says about the Subagents of the Thread with a UID: the numbers of all, and entries within the bounds of
+// the status, the unfinished ones first, each group newest first. Others may name a Thread that had the name before.
+func summarise(subagents []skeinv1.Subagent, parent types.UID) family {
 	var f family
 	var shown []*skeinv1.Subagent
 	for i := range subagents {
 		s := &subagents[i]
-		if !s.DeletionTimestamp.IsZero() {
+		if !s.DeletionTimestamp.IsZero() || !objects.ControlledBy(s, string(parent)) {
 			continue
 		}
 		if f.counts == nil {
@@ -233,7 +234,7 @@ func (r *Reconciler) shown(ctx context.Context, s *scope) (f family, wait time.D
 	var list skeinv1.SubagentList
 	err = r.Client.List(ctx, &list, client.InNamespace(s.object.Namespace), client.MatchingFields{objects.IndexThread: s.object.Name}, client.UnsafeDisableDeepCopy)
 	if err == nil {
-		f = summarise(list.Items)
+		f = summarise(list.Items, s.object.UID)
 	}
 	r.families.end(s.req, f, err != nil)
 	if err != nil {

@@ -241,7 +241,8 @@ func (r *Reconciler) entryChanged() predicate.Predicate {
 				return false
 			}
 			deleted := before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
-			if !deleted && kube.Entry(before) == kube.Entry(after) {
+			moved := (metav1.GetControllerOfNoCopy(before) == nil) != (metav1.GetControllerOfNoCopy(after) == nil)
+			if !deleted && !moved && kube.Entry(before) == kube.Entry(after) {
 				return false
 			}
 			parents := parentOf(context.Background(), after)

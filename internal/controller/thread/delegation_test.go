@@ -99,6 +99,7 @@ var _ = Describe("The status of a delegation", Label("K8S-07", "SUB-01"), func()
 
 	It("shows which children have not ended first, and of how many the store knows better", func(ctx SpecContext) {
 		other := &skeinv1.Subagent{ObjectMeta: Meta("other"), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper"}}
+		other.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
 		other.CreationTimestamp = metav1.NewTime(Start.Add(-time.Hour))
 		e.Create(ctx, other)
 		ends(ctx)

@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 func TestFamiliesAreListedAgainWhenTheyChange(t *testing.T) {
@@ -66,12 +67,13 @@ func TestTenThousandChildren(t *testing.T) {
 	for i := range subagents {
 		s := &subagents[i]
 		s.Name, s.CreationTimestamp = fmt.Sprintf("s-%05d", i), metav1.NewTime(time.Unix(int64(i), 0))
+		s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", "uid")}
 		s.Spec.Title, s.Spec.Description = strings.Repeat("t", 500), strings.Repeat("d", 4096)
 		if i%2 == 0 {
 			s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Status: kube.ChildCompleted}
 		}
 	}
-	f := summarise(subagents)
+	f := summarise(subagents, "uid")
 	g.Expect(f.count).To(BeEquivalentTo(children))
 	g.Expect(f.counts).To(HaveValue(Equal(skeinv1.ChildCounts{Pending: children / 2, Completed: children / 2})))
 	g.Expect(len(f.children)).To(And(BeNumerically(">", 0), BeNumerically("<=", skeinv1.MaxStatusChildren)))

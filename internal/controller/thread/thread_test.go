@@ -589,12 +589,17 @@ var _ = Describe("The thread controller", func() {
 		total := skeinv1.MaxStatusChildren + 30
 		for i := range total {
 			s := &skeinv1.Subagent{ObjectMeta: Meta(fmt.Sprintf("s-%03d", i)), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper", Title: strings.Repeat("t", 500), Description: strings.Repeat("d", 4096)}}
+			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
 			s.CreationTimestamp = metav1.NewTime(Start.Add(time.Duration(i) * time.Second))
 			e.Create(ctx, s)
 			if state := states[i%5]; state != "" {
 				s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Name: "helper", Title: s.Spec.Title, Description: s.Spec.Description, Status: state}
 				Expect(e.Client.Status().Update(ctx, s)).To(Succeed())
 			}
+		}
+		for i, owners := range [][]metav1.OwnerReference{nil, {objects.ThreadOwner("parent", "11111111-2222-4333-8444-555555555555")}} {
+			e.Create(ctx, &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: parent.Namespace, Name: fmt.Sprint("of-an-earlier-one-", i), OwnerReferences: owners},
+				Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper"}})
 		}
 		e.Clock.Step(time.Minute)
 		result := Reconcile(ctx, r, parent)

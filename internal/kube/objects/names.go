@@ -76,6 +76,12 @@ func EffectName(name string) string {
 	return strings.NewReplacer("_", "-", "/", ".").Replace(name)
 }
 
+// ControlledBy reports whether the object with a UID controls another one.
+func ControlledBy(o metav1.Object, uid string) bool {
+	owner := metav1.GetControllerOfNoCopy(o)
+	return owner != nil && string(owner.UID) == uid
+}
+
 // ThreadOwner returns an owner reference to a Thread, so that deleting the Thread also deletes the object (SUB-08).
 func ThreadOwner(name, uid string) metav1.OwnerReference {
 	return metav1.OwnerReference{
