@@ -99,6 +99,22 @@ var _ = Describe("Reading another thread", Label("REL-04"), func() {
 		Expect(relationships(ctx, w, other)).To(HaveExactElements(mirror))
 	})
 
+	It("finds the thread that has a name now, however many had it before", func(ctx SpecContext) {
+		start(w)
+		for i := range 101 {
+			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
+			_, _, err := w.Store.CreateThread(ctx, store.Thread{ID: id, Namespace: enginetest.Namespace, Name: "nightly", Agent: "shop", CreatedAt: int64(i + 1)})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.Store.Apply(ctx, id, nil, &store.Retain{})).To(Succeed())
+		}
+		other := talked(ctx, func(n *thread.NewThread) { n.Name = "nightly" })
+		w.Definitions.Put("reader", reads(skeinv1.ReadThreadsNamespace)...)
+		id := makeThread(ctx, w, "reader")
+		send(ctx, w, id, "nightly")
+		rest(ctx, w, id)
+		Expect(lastResult(ctx, w, id)).To(And(HavePrefix("tool read_thread success"), ContainSubstring("T-"+other), ContainSubstring("apples cost 3")))
+	})
+
 	It("obeys the rights of the agent, and says the same of what is not there", func(ctx SpecContext) {
 		start(w)
 		other := talked(ctx, func(n *thread.NewThread) { n.UserID = "ada" })

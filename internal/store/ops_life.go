@@ -32,8 +32,11 @@ type Revoke struct{}
 // Retain keeps the thread without its object (THR-09). It revokes the lease, ends a run in progress as stopped and
 // drops pending firings. Until Adopt, the thread fails every op but Condemn with ErrRetained. Its inbox stays.
 // Repeating Retain is no error. With NamespaceUID the data belongs to the namespace with that UID, and to no later one of
-// the same name.
-type Retain struct{ NamespaceUID string }
+// the same name. With Of, it fails with ErrNotRetained when the thread belongs to another object than the one with this UID.
+type Retain struct {
+	NamespaceUID string
+	Of           string
+}
 
 // Adopt gives a retained thread to a Thread object. The thread becomes a root under the object's name, and its inbox is
 // processed again. It fails with ErrNotRetained when the thread already has an object or is being purged. Repeating it

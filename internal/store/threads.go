@@ -124,6 +124,8 @@ type FindQuery struct {
 	ShortID   string // the last 12 hex digits of the id, in lower case
 	Namespace string // all when empty
 	Limit     int    // 100 when 0
+	// Present leaves out retained threads. It takes a name in a namespace.
+	Present bool
 }
 
 // ThreadQuery selects threads (THR-15). An empty field does not restrict the list.

@@ -46,6 +46,9 @@ func (r *Reconciler) ensureOwned(ctx context.Context, s *scope, row *store.Threa
 		s.problem = notRetained(o)
 		return false, nil
 	}
+	if err := r.takeName(ctx, o); err != nil {
+		return false, err
+	}
 	err = r.Threads.Store().Apply(ctx, row.ID, nil, &store.Adopt{
 		NamespaceUID: within, ObjectUID: string(o.UID), Name: o.Name, Agent: o.Spec.AgentRef.Name, Title: o.Spec.Title,
 	})

@@ -113,6 +113,11 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	if err := r.firstEnv(ctx, s, n); err != nil {
 		return false, recordProblem(s, err)
 	}
+	if n.Child == nil || n.Child.ToolCallID == "" { // the names that runs give to children are never used again
+		if err := r.takeName(ctx, s.object); err != nil {
+			return false, recordProblem(s, err)
+		}
+	}
 	n.Told = r.Engine.ThreadCreated(ctx, n.Namespace, n.Agent)
 	if s.object.Spec.ForkFrom != nil {
 		row, err = r.fork(ctx, s.object, n)

@@ -411,6 +411,81 @@ var _ = Describe("The thread controller", func() {
 		return out
 	}
 
+	Describe("for a name that was another thread's, whose finalizer somebody removed", Label("THR-09", "IDS-01"), func() {
+		forced := func(ctx context.Context, name string) string {
+			GinkgoHelper()
+			t := newThread(ctx, name)
+			Reconcile(ctx, r, t)
+			run(ctx, t, store.Run{ID: "r", Status: store.RunRunning})
+			Get(ctx, e, t)
+			t.Finalizers = nil
+			Expect(e.Client.Update(ctx, t)).To(Succeed())
+			Expect(e.Client.Delete(ctx, t)).To(Succeed())
+			return string(t.UID)
+		}
+		present := func(ctx context.Context, name string) []string {
+			GinkgoHelper()
+			rows, err := e.Store.FindThreads(ctx, store.FindQuery{Namespace: Namespace, Name: name, Present: true})
+			Expect(err).NotTo(HaveOccurred())
+			ids := []string{}
+			for _, row := range rows {
+				ids = append(ids, row.ID)
+			}
+			return ids
+		}
+
+		It("retains what is left of the other, which works no more and is not found by the name", func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			before := forced(ctx, "name")
+			elsewhere, _, err := e.Store.CreateThread(ctx, store.Thread{ID: "elsewhere", Namespace: "other", Name: "name", Agent: "a"})
+			Expect(err).NotTo(HaveOccurred())
+			t := newThread(ctx, "name")
+			Reconcile(ctx, r, t)
+			Expect(ready(Get(ctx, e, t))).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+			Expect(present(ctx, "name")).To(HaveExactElements(string(t.UID)))
+			Expect(e.Store.Thread(ctx, before)).To(And(HaveField("RetainedAt", Not(BeZero())), HaveField("Name", "name")))
+			Expect(e.Store.Run(ctx, before, "")).To(HaveField("Status", store.RunStopped))
+			Expect(e.Engine.Aborted).To(ContainElement(before))
+			Expect(e.Store.Thread(ctx, elsewhere.ID)).To(HaveField("RetainedAt", BeZero()), "one of another namespace has another name")
+			Reconcile(ctx, r, t)
+			Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("RetainedAt", BeZero()))
+		})
+
+		It("does so for a Thread that adopts data too", func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			kept := forced(ctx, "kept")
+			Expect(e.Store.Apply(ctx, kept, nil, &store.Retain{})).To(Succeed())
+			before := forced(ctx, "name")
+			t := newThread(ctx, "name", func(t *skeinv1.Thread) { t.Spec.ThreadID = kept })
+			Reconcile(ctx, r, t)
+			Expect(present(ctx, "name")).To(HaveExactElements(kept))
+			Expect(e.Store.Thread(ctx, before)).To(HaveField("RetainedAt", Not(BeZero())))
+		})
+
+		It("does nothing from a copy of the object that is older than the one of the name", func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			old := newThread(ctx, "name")
+			old.Finalizers = []string{skeinv1.Finalizer}
+			cached := *old.DeepCopy()
+			Expect(e.Client.Delete(ctx, Get(ctx, e, old))).To(Succeed())
+			next := newThread(ctx, "name")
+			Reconcile(ctx, r, next)
+			stale := interceptor.NewClient(e.Client, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if t, ok := o.(*skeinv1.Thread); ok && key.Name == "name" {
+					cached.DeepCopyInto(t)
+					return nil
+				}
+				return c.Get(ctx, key, o, opts...)
+			}})
+			behind := thread.New(thread.Options{Client: stale, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+			_, err := behind.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(next)})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(present(ctx, "name")).To(HaveExactElements(string(next.UID)))
+			Expect(e.Store.Thread(ctx, string(next.UID))).To(HaveField("RetainedAt", BeZero()))
+			Expect(e.Store.Thread(ctx, string(old.UID))).Error().To(MatchError(store.ErrNotFound))
+		})
+	})
+
 	It("says what a child waits for whose parent left it before it was stored", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		alone := func(s *skeinv1.Subagent) { s.OwnerReferences = nil } // --cascade=orphan took it away

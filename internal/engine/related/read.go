@@ -144,14 +144,9 @@ func (s *Service) find(ctx context.Context, r Reader, name string) (*store.Threa
 }
 
 func (s *Service) candidates(ctx context.Context, namespace, name string) ([]store.Thread, error) {
-	named, err := s.store.FindThreads(ctx, store.FindQuery{Namespace: namespace, Name: name})
-	if err != nil {
-		return nil, err
-	}
-	for i := range named {
-		if named[i].RetainedAt == 0 {
-			return named[i : i+1], nil
-		}
+	named, err := s.store.FindThreads(ctx, store.FindQuery{Namespace: namespace, Name: name, Present: true, Limit: 1})
+	if err != nil || len(named) > 0 {
+		return named, err
 	}
 	if id, ok := thread.ParseID(name); ok {
 		t, err := s.store.Thread(ctx, id)

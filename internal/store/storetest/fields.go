@@ -193,6 +193,14 @@ func describeFields(e *env) {
 			Expect(find(store.FindQuery{ShortID: "0000000000aa", Namespace: "b"})).To(Equal([]string{"00000000-0000-4000-8000-0000000000aa"}))
 			Expect(find(store.FindQuery{ShortID: "0000000000bb"})).To(Equal([]string{"20000000-0000-4000-8000-0000000000bb"}))
 			Expect(find(store.FindQuery{ShortID: "0000000000cc"})).To(BeEmpty())
+			e.apply(ctx, "10000000-0000-4000-8000-0000000000aa", &store.Retain{})
+			Expect(find(store.FindQuery{Name: "hello", Namespace: "a"})).To(HaveLen(1))
+			Expect(find(store.FindQuery{Name: "hello", Namespace: "a", Present: true})).To(BeEmpty())
+			Expect(find(store.FindQuery{Name: "hello", Namespace: "b", Present: true})).To(HaveLen(1))
+			for _, q := range []store.FindQuery{{Name: "hello", Present: true}, {Namespace: "a", ShortID: "0000000000aa", Present: true}} {
+				_, err := e.store.FindThreads(ctx, q)
+				Expect(err).To(HaveOccurred())
+			}
 			_, err := e.store.FindThreads(ctx, store.FindQuery{})
 			Expect(err).To(HaveOccurred())
 		})

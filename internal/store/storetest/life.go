@@ -198,8 +198,10 @@ func describeLife(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "other", Name: "other", Agent: "helper"})).To(MatchError(store.ErrNotRetained))
 			Expect(e.store.Apply(ctx, id, nil, &store.Condemn{})).To(MatchError(store.ErrNotRetained))
 
-			e.apply(ctx, id, &store.Retain{})
-			e.apply(ctx, id, &store.Retain{}) // repeating it is no error
+			Expect(e.store.Apply(ctx, id, nil, &store.Retain{Of: "another object"})).To(MatchError(store.ErrNotRetained))
+			Expect(e.info(ctx, id).RetainedAt).To(BeZero())
+			e.apply(ctx, id, &store.Retain{Of: id})
+			e.apply(ctx, id, &store.Retain{Of: id}, &store.Retain{}) // repeating it is no error
 			t := e.info(ctx, id)
 			Expect(t.RetainedAt).To(Equal(e.now()))
 			Expect(t.HeldBy(id)).To(BeFalse())

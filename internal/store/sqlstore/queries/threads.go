@@ -55,6 +55,7 @@ const (
 	ThreadsByName             = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ?` + InOrder
 	ThreadsByShort            = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ?` + InOrder
 	ThreadsOfNamespaceByName  = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = ?` + InOrder
+	PresentThreadsByName      = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = ? AND t.retained_at = 0` + InOrder
 	ThreadsOfNamespaceByShort = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ? AND t.namespace = ?` + InOrder
 
 	// This lists the namespaces with threads by jumping through the index from one namespace to the next.

@@ -1,7 +1,6 @@
 package threads
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,13 +45,9 @@ func leave(t *txn.Tx, uid, threadID string) error {
 	if err != nil || h.Deleting() {
 		return err
 	}
-	var id, owner string
-	var retained int64
-	if err := t.Row(t.Ctx, queries.OrphanOwner, []any{h.Key}, &id, &owner, &retained); err != nil {
+	owner, retained, err := ownerOf(t, h)
+	if err != nil || retained || owner != uid {
 		return err
-	}
-	if cmp.Or(owner, id) != uid || retained != 0 {
-		return nil
 	}
 	if err := t.Revoke(h); err != nil {
 		return err

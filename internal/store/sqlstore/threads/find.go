@@ -13,6 +13,10 @@ import (
 func (s Store) FindThreads(ctx context.Context, q store.FindQuery) ([]store.Thread, error) {
 	q.Limit = sqldb.PageSize(q.Limit)
 	switch {
+	case q.Present && (q.Name == "" || q.Namespace == ""):
+		return nil, fmt.Errorf("find present threads: set a name and a namespace")
+	case q.Present:
+		return s.listThreads(ctx, queries.PresentThreadsByName, q.Name, q.Namespace, q.Limit)
 	case q.ShortID != "" && q.Namespace != "":
 		return s.listThreads(ctx, queries.ThreadsOfNamespaceByShort, q.ShortID, q.Namespace, q.Limit)
 	case q.ShortID != "":

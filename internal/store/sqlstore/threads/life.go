@@ -134,6 +134,15 @@ func clearConversation(t *txn.Tx, h *txn.Head, within bool) error {
 
 // Retain keeps a thread whose object is deleted. A parked thread stays parked.
 func Retain(t *txn.Tx, h *txn.Head, op *store.Retain) error {
+	if op.Of != "" {
+		owner, _, err := ownerOf(t, h)
+		if err != nil {
+			return err
+		}
+		if owner != op.Of {
+			return fmt.Errorf("thread %s: %w", h.ID, store.ErrNotRetained)
+		}
+	}
 	if h.Life.Asleep&txn.AsleepRetained != 0 {
 		return nil
 	}
@@ -215,19 +224,23 @@ func (s Store) Orphan(ctx context.Context, threadID, uid string) error {
 		if err != nil {
 			return err
 		}
-		var id, owner string
-		var retained int64
-		if err := t.Row(t.Ctx, queries.OrphanOwner, []any{h.Key}, &id, &owner, &retained); err != nil {
+		owner, retained, err := ownerOf(t, h)
+		if err != nil {
 			return err
 		}
-		if owner == "" {
-			owner = id
-		}
-		if retained != 0 || owner != uid {
+		if retained || owner != uid {
 			return fmt.Errorf("thread %s: %w", threadID, store.ErrNotRetained)
 		}
 		return Retain(t, h, &store.Retain{})
 	}, threadID)
+}
+
+// ownerOf returns the UID of the object that a thread belongs to, or last belonged to.
+func ownerOf(t *txn.Tx, h *txn.Head) (uid string, retained bool, err error) {
+	var id, owner string
+	var at int64
+	err = t.Row(t.Ctx, queries.OrphanOwner, []any{h.Key}, &id, &owner, &at)
+	return cmp.Or(owner, id), at != 0, err
 }
 
 // MarkPurged keeps a retained thread from being adopted while it is purged.
