@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 var _ = Describe("Stopping and terminating", func() {
@@ -48,6 +49,28 @@ var _ = Describe("Stopping and terminating", func() {
 		send(ctx, w, id, "quick")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: (stopped by user)", "user: quick", "assistant: quick"}))
+	})
+
+	It("terminates all descendants but those whose data is retained, also the ones that an earlier attempt missed", Label("THR-05", "SUB-08"), func(ctx SpecContext) {
+		e, _ := start(w)
+		child := func(of, reference string) string {
+			GinkgoHelper()
+			return makeThread(ctx, w, "echo", func(n *thread.NewThread) {
+				n.ParentID, n.Reference, n.Child = of, reference, &store.Child{Name: "helper"}
+			})
+		}
+		id := makeThread(ctx, w, "echo")
+		retained, one, two := child(id, "retained"), child(id, "one"), child(id, "two")
+		missed := child(two, "missed")
+		Expect(w.Store.Apply(ctx, retained, nil, &store.Retain{})).To(Succeed())
+		Expect(w.Store.Apply(ctx, two, nil, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
+		for range 2 {
+			Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+		}
+		for _, ended := range []string{id, one, two, missed} {
+			Expect(w.Store.Thread(ctx, ended)).To(HaveField("TerminatedAt", Not(BeZero())), ended)
+		}
+		Expect(w.Store.Thread(ctx, retained)).To(HaveField("TerminatedAt", BeZero()), "whoever adopts it goes on with it")
 	})
 
 	It("terminates a thread in the middle of a run and refuses new work", Label("THR-05", "SUB-08"), func(ctx SpecContext) {

@@ -63,7 +63,7 @@ func (s *Service) terminateAll(ctx context.Context, threadID string, below func(
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(terminators)
 	for _, id := range ids {
-		group.Go(func() error { return store.IgnoreNotFound(s.Terminate(ctx, id, skeinv1.ReasonParentTerminated)) })
+		group.Go(func() error { return store.IgnoreGone(s.Terminate(ctx, id, skeinv1.ReasonParentTerminated)) })
 	}
 	return group.Wait()
 }
