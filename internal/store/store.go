@@ -75,6 +75,9 @@ type Store interface {
 	Namespaces(ctx context.Context) ([]string, error)
 	// Children lists the threads whose parent is id, oldest first.
 	Children(ctx context.Context, id string) ([]Thread, error)
+	// Undeclared lists the retained threads that have never had an object and whose ids are derived (UUIDs of version 5), by id: those of
+	// handoffs that are to get one. after is the last id of the page before. Its cost does not grow with the number of other retained threads.
+	Undeclared(ctx context.Context, after string, limit int) ([]Thread, error)
 	// Retained lists the threads of a namespace that have no object (THR-09), by id. after is the last id of the page
 	// before.
 	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)

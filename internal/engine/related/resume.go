@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -50,34 +49,25 @@ func (s *Service) retry() {
 // resume declares the objects of new threads that have none. One that cannot be declared keeps none of the others from their objects.
 func (s *Service) resume(ctx context.Context) error {
 	var failed error
-	namespaces, err := s.store.Namespaces(ctx)
-	if err != nil {
-		return err
-	}
-	for _, ns := range namespaces {
-		for after := ""; ; {
-			page, err := s.store.Retained(ctx, ns, after, pageSize)
-			if err != nil {
+	for after := ""; ; {
+		page, err := s.store.Undeclared(ctx, after, pageSize)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			t := &page[i]
+			if err := s.redeclare(ctx, t); err != nil && failed == nil {
+				failed = fmt.Errorf("thread %s in namespace %s: %w", t.ID, t.Namespace, err)
+			}
+			if err := ctx.Err(); err != nil {
 				return err
 			}
-			for i := range page {
-				if !awaitsObject(&page[i]) {
-					continue
-				}
-				if err := s.redeclare(ctx, &page[i]); err != nil && failed == nil {
-					failed = fmt.Errorf("thread %s in namespace %s: %w", page[i].ID, ns, err)
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-			}
-			if len(page) < pageSize {
-				break
-			}
-			after = page[len(page)-1].ID
 		}
+		if len(page) < pageSize {
+			return failed
+		}
+		after = page[len(page)-1].ID
 	}
-	return failed
 }
 
 // redeclare declares the object of a new thread that has none. A thread whose object the cluster refuses is removed, which is no error.
@@ -86,11 +76,4 @@ func (s *Service) redeclare(ctx context.Context, t *store.Thread) error {
 	defer cancel()
 	_, err := s.declare(ctx, t, "resumed "+t.ID)
 	return err
-}
-
-// awaitsObject reports whether a retained thread was made by a handoff and never had an object. The ids of handoffs are
-// derived, which the version of the UUID says. Those of objects are random.
-func awaitsObject(t *store.Thread) bool {
-	id, err := uuid.Parse(t.ID)
-	return err == nil && id.Version() == 5 && t.ObjectUID == ""
 }

@@ -72,6 +72,7 @@ var Queries = map[string]struct {
 	"children since":     {queries.ChildrenSince, 2},
 	"by name":            {queries.ThreadsByName, 2},
 	"by name within":     {queries.ThreadsOfNamespaceByName, 3},
+	"undeclared":         {queries.UndeclaredThreads, 2},
 	"present by name":    {queries.PresentThreadsByName, 3},
 	"by short id":        {queries.ThreadsByShort, 2},
 	"by short id within": {queries.ThreadsOfNamespaceByShort, 3},

@@ -206,7 +206,7 @@ var _ = Describe("SQLite's plans", func() {
 			"tool results": "message_tool_call", "files below": "file_path", "file": "file_path", "digest used": "file_digest", "work": "thread_head_work",
 			"claimable": "effect_firing_space", "due firings": "effect_firing_space", "firings ready": "effect_firing_pending", "children": "thread_parent", "message": "message_id", "runs": "run_seq",
 			"vectors": "embedding_memory", "wakes": "inbox_held", "unfinished": "thread_unfinished", "unfinished below": "thread_unfinished",
-			"working children": "thread_unfinished", "children since": "thread_parent",
+			"working children": "thread_unfinished", "children since": "thread_parent", "undeclared": "thread_undeclared",
 		} {
 			q := sqlstore.Queries[name]
 			plan, err := s.Plan(ctx, q.Text, make([]any, q.Args)...)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -219,6 +220,21 @@ func describeLife(e *env) {
 			Expect(e.store.Retained(ctx, t.Namespace, "", 10)).To(HaveExactElements(HaveField("ID", id)))
 			Expect(e.store.Retained(ctx, t.Namespace, id, 10)).To(BeEmpty())
 			Expect(e.store.Retained(ctx, "elsewhere", "", 10)).To(BeEmpty())
+			var derived []string
+			for i, namespace := range []string{"default", "elsewhere", "default", "default"} {
+				d := fmt.Sprintf("00000000-0000-5000-8000-%012d", i)
+				_, _, err := e.store.CreateThread(ctx, store.Thread{ID: d, Namespace: namespace, Name: "d", Agent: "a"}, &store.Retain{})
+				Expect(err).NotTo(HaveOccurred())
+				derived = append(derived, d)
+			}
+			e.apply(ctx, derived[2], &store.Adopt{ObjectUID: "uid-d", Name: "d", Agent: "a"})
+			e.apply(ctx, derived[2], &store.Retain{}) // it had an object
+			e.apply(ctx, derived[3], &store.Condemn{})
+			first, err := e.store.Undeclared(ctx, "", 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(first).To(HaveExactElements(HaveField("ID", derived[0])))
+			Expect(e.store.Undeclared(ctx, derived[0], 10)).To(HaveExactElements(HaveField("ID", derived[1])))
+			Expect(e.store.Undeclared(ctx, derived[1], 10)).To(BeEmpty())
 
 			adopt := &store.Adopt{ObjectUID: "uid-2", Name: "second", Agent: "other"}
 			e.apply(ctx, id, adopt)

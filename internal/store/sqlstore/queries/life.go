@@ -27,6 +27,10 @@ const (
 	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
 	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status IN ('pending', 'queued', 'running')`
 	RetainedThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
+	// UndeclaredThreads has the condition of the index thread_undeclared; otherwise the index is not used. A backup's threads get their
+	// objects from a restore.
+	UndeclaredThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.retained_at <> 0 AND t.object_uid = '' AND substr(t.id, 15, 1) = '5'
+		AND t.restored = '' AND t.id > ? ORDER BY t.id LIMIT ?`
 	// RetainedBefore takes the time, and the owner of threads that are being purged.
 	RetainedBefore = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.retained_at <> 0 AND (t.retained_at < ? OR t.object_uid = ?) ORDER BY t.retained_at LIMIT ?`
 )

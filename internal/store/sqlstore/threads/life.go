@@ -257,6 +257,11 @@ func (s Store) RetainedBefore(ctx context.Context, before int64, limit int) ([]s
 	return s.listThreads(ctx, queries.RetainedBefore, before, purgedOwner, sqldb.PageSize(limit))
 }
 
+// Undeclared implements store.Store.
+func (s Store) Undeclared(ctx context.Context, after string, limit int) ([]store.Thread, error) {
+	return s.listThreads(ctx, queries.UndeclaredThreads, after, sqldb.PageSize(limit))
+}
+
 // Retained implements store.Store.
 func (s Store) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
 	return s.listThreads(ctx, queries.RetainedThreads, namespace, after, sqldb.PageSize(limit))
