@@ -154,6 +154,25 @@ func describeChildren(e *env) {
 			Expect(ids(since)).To(HaveExactElements(waits, rests, ended, retained))
 		})
 
+		It("count for a child whose reference an earlier one had, whatever becomes of what is retained of that", func(ctx SpecContext) {
+			parent := e.thread(ctx)
+			earlier := child(ctx, task(parent, 1))
+			e.apply(ctx, earlier, &store.Retain{})
+			Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+			Expect(e.store.Child(ctx, parent, "child-1")).To(HaveField("ID", earlier))
+			now := child(ctx, task(parent, 1))
+			Expect(e.store.Child(ctx, parent, "child-1")).To(HaveField("ID", now))
+			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 1}))
+			_, err := e.store.PurgeThread(ctx, earlier)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 1}))
+			_, err = e.store.ReserveChild(ctx, task(parent, 2), []store.ChildLimit{{Scope: store.ChildrenOfParent, Most: 1}})
+			Expect(err).To(HaveOccurred())
+			_, err = e.store.PurgeThread(ctx, now)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+		})
+
 		It("end with their child, or before there is one", func(ctx SpecContext) {
 			parent := e.thread(ctx)
 			for i := range 5 {

@@ -20,17 +20,19 @@ const (
 	CountChild = `INSERT INTO child_task (` + ChildTaskColumns + `, living, created_at) VALUES (?, ?, ?, ?, ?, ?, NULL, '', ?, ?)
 		ON CONFLICT (parent_id, reference) DO UPDATE SET living = excluded.living`
 	ReleaseChild = `UPDATE child_task SET living = 0 WHERE parent_id = ? AND reference = ? AND living = 1`
-	// ChildEnded releases the place of a thread.
+	// ChildEnded releases the place of a thread. One that is retained has none: another child of the reference may have it now.
 	ChildEnded = `UPDATE child_task SET living = 0 WHERE living = 1
-		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
+		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '' AND retained_at = 0)`
 	// ForgetOwnTask removes what a purged child was given. The row stays, so that the call which made the child does not make it again.
 	ForgetOwnTask = `UPDATE child_task SET task = NULL, salt = '', living = 0 WHERE id NOT LIKE 'thread:%'
 		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
-	DeleteOwnCount = `DELETE FROM child_task WHERE id LIKE 'thread:%'
+	DeleteOwnCount = `DELETE FROM child_task WHERE id LIKE 'thread:%' AND living = 0
 		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
 	DeleteChildTasks = `DELETE FROM child_task WHERE parent_id = ?`
 
-	Child = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.reference = ?`
+	// Child is the present one of a reference, which retained ones may have had.
+	Child = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.reference = ?
+		ORDER BY CASE t.retained_at WHEN 0 THEN 0 ELSE 1 END, t.key DESC LIMIT 1`
 
 	// unfinished is spelled as in the index thread_unfinished; otherwise the index is not used.
 	unfinished         = ` t.parent_id <> '' AND t.terminated_at = 0 AND t.retained_at = 0`
