@@ -163,6 +163,8 @@ type FiringQuery struct {
 	// BeforeThread, when it is set, also selects those due at Before whose threads follow it.
 	BeforeThread *string
 	Limit        int // 100 when 0
+	// Brief leaves out Args, Target and Log. Thousands of firings may be under way, each with a mebibyte of arguments.
+	Brief bool
 }
 
 // HistoryLimits are how many firings of an effect stay when others are removed.

@@ -1,7 +1,9 @@
 package effects
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,7 +30,7 @@ func (h *Handler) Firings(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	page := store.FiringQuery{Before: int64(before), Limit: limit + 1}
+	page := store.FiringQuery{Before: int64(before), Limit: limit + 1, Brief: true}
 	if token != "" {
 		if before != 0 {
 			return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "continue", "give before or continue, not both")
@@ -51,7 +53,11 @@ func (h *Handler) Firings(c *call.Call) error {
 	shown, more := call.Cut(firings, limit, 0)
 	list := runtimev1.FiringList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFiringList), Firings: make([]runtimev1.Firing, len(shown)), Skipped: []runtimev1.SkippedFirings{}, HasMore: more}
 	for i := range shown {
-		list.Firings[i] = firingOf(&shown[i])
+		f, err := h.whole(c.Context(), &shown[i])
+		if err != nil {
+			return err
+		}
+		list.Firings[i] = firingOf(f)
 	}
 	if more {
 		list.Continue = tokenOf(&shown[len(shown)-1])
@@ -66,6 +72,19 @@ func (h *Handler) Firings(c *call.Call) error {
 		}
 	}
 	return c.WriteJSON(http.StatusOK, list)
+}
+
+// whole returns a firing of a list with its log, and with the target that tells whether it has made a Thread. Only firings without a thread
+// have either. They are read one by one, because a page of them may have a gigabyte of arguments.
+func (h *Handler) whole(ctx context.Context, f *store.Firing) (*store.Firing, error) {
+	if f.ThreadID != "" {
+		return f, nil
+	}
+	whole, err := h.Threads.Store().Firing(ctx, f.Key())
+	if errors.Is(err, store.ErrNotFound) { // the history was pruned meanwhile
+		return f, nil
+	}
+	return whole, err
 }
 
 // tokenOf returns the token of the page that follows a firing. A due time may have many firings, one for each thread.

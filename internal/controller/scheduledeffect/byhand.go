@@ -162,7 +162,7 @@ func (r *Reconciler) freeTime(ctx context.Context, b *batch, at, last time.Time)
 		if at.Nanosecond() == 0 {
 			at = at.Add(time.Microsecond)
 		}
-		have, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: b.now.EffectID, Before: at.UnixMicro() + 1, Limit: 1})
+		have, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: b.now.EffectID, Before: at.UnixMicro() + 1, Limit: 1, Brief: true})
 		if err != nil {
 			return at, fmt.Errorf("look for firings by hand: %w", err)
 		}
@@ -216,12 +216,13 @@ func (r *Reconciler) backfillRange(ctx context.Context, b *batch, text string) e
 		return err
 	}
 	n := len(times)*len(b.threads) - len(fired)
-	switch under := len(b.active) + len(b.record.Firings); {
+	sample := b.newFiring(times[0], store.OriginBackfill, target{})
+	switch under, most := len(b.active)+len(b.record.Firings), mostActive(&sample); {
 	case len(b.threads) == 0:
 		b.answer.Refused = noThreads
 		return nil
-	case n > maxActive-under:
-		b.answer.Refused = fmt.Sprintf("it would fire %d times, and %d firings are under way: there may be %d", n, under, maxActive)
+	case n > most-under:
+		b.answer.Refused = fmt.Sprintf("it would fire %d times, and %d firings are under way: there may be %d", n, under, most)
 		return nil
 	}
 	threads := b.threads
@@ -258,7 +259,7 @@ func (r *Reconciler) firedBefore(ctx context.Context, b *batch, times []time.Tim
 		have[b.record.Firings[i].Key()] = true
 	}
 	first, last := times[0].UnixMicro(), times[len(times)-1].UnixMicro()
-	for q := (store.FiringQuery{EffectID: b.now.EffectID, Before: last + 1, Limit: 1000}); ; {
+	for q := (store.FiringQuery{EffectID: b.now.EffectID, Before: last + 1, Limit: 1000, Brief: true}); ; {
 		page, err := r.Store.Firings(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("read which due times fired: %w", err)

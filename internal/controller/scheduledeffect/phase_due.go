@@ -3,6 +3,7 @@ package scheduledeffect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,11 +72,9 @@ func (r *Reconciler) write(ctx context.Context, b *batch) error {
 		return fmt.Errorf("record what is due: %w", err)
 	}
 	d.was, d.recorded = &record.Schedule, true
-	for i := range record.Firings {
-		f := &record.Firings[i]
-		d.active = append([]store.Firing{*f}, d.active...)
-		d.recent = append([]store.Firing{*f}, d.recent...)
-	}
+	newest := slices.Clone(record.Firings)
+	slices.Reverse(newest)
+	d.active, d.recent = slices.Concat(newest, d.active), slices.Concat(newest, d.recent)
 	r.recordSkips(b)
 	if len(record.Firings) > 0 {
 		r.Engine.WakeEffects()
@@ -89,9 +88,10 @@ type batch struct {
 	record  *store.DueRecord
 	skipped []skipRecord // what did not fire
 	at      time.Time
-	spent   map[string]float64 // the cost of ended firings by day
-	missed  time.Time          // due times up to it are beyond the limit of catching up
-	answer  *answer            // to the request by hand that is being worked on; nil for the schedule itself
+	spent   map[string]float64        // the cost of ended firings by day
+	missed  time.Time                 // due times up to it are beyond the limit of catching up
+	answer  *answer                   // to the request by hand that is being worked on; nil for the schedule itself
+	under   map[string][]store.Firing // by thread what is under way, the oldest first; nil until somebody asks
 }
 
 // limit returns how many late due times All fires.
@@ -246,7 +246,7 @@ func (r *Reconciler) spending(ctx context.Context, d *schedule) (map[string]floa
 	if l := d.object.Spec.DailyLimit; l == nil || l.Cost == nil {
 		return nil, nil
 	}
-	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: d.now.EffectID, Limit: int(d.now.DayFired) + recentFirings})
+	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: d.now.EffectID, Limit: int(d.now.DayFired) + recentFirings, Brief: true})
 	if err != nil {
 		return nil, fmt.Errorf("read the cost of the day: %w", err)
 	}
@@ -278,6 +278,7 @@ func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 		f.AvailableAt = b.at.Add(time.Duration(i) * b.pace()).UnixMicro()
 		if b.admit(&f) {
 			b.record.Firings = append(b.record.Firings, f)
+			b.under[f.ThreadID] = append(b.under[f.ThreadID], f)
 			b.answer.firing(&f)
 			fires = true
 		}
@@ -298,14 +299,9 @@ func (b *batch) pace() time.Duration {
 
 // admit applies the concurrency policy to a firing. It reports whether to record it.
 func (b *batch) admit(f *store.Firing) bool {
-	under := b.activeOf(f.ThreadID)
-	for i := range b.record.Firings {
-		if b.record.Firings[i].ThreadID == f.ThreadID {
-			under = append(under, b.record.Firings[i])
-		}
-	}
+	under := b.underWayFor(f.ThreadID)
 	if len(under) == 0 {
-		return true
+		return b.room(f)
 	}
 	due, policy := time.UnixMicro(f.Due), b.object.Spec.ConcurrencyPolicy
 	if f.Origin == store.OriginBackfill && policy != skeinv1.ConcurrencyAllow && policy != "" {
@@ -324,6 +320,7 @@ func (b *batch) admit(f *store.Firing) bool {
 			}
 		}
 		f.Status = store.FiringQueued
+		return b.room(f)
 	case skeinv1.ConcurrencyReplace:
 		for i := range under {
 			if under[i].Status != store.FiringQueued || under[i].Origin != store.OriginBackfill { // a backfill goes on afterwards
@@ -331,12 +328,42 @@ func (b *batch) admit(f *store.Firing) bool {
 			}
 		}
 	default:
-		if len(b.active)+len(b.record.Firings) >= maxActive {
-			b.skipThread(due, f.ThreadID, skeinv1.ReasonLimitReached, fmt.Sprintf("%d firings were under way", maxActive))
-			return false
-		}
+		return b.room(f)
 	}
 	return true
+}
+
+// room reports whether another firing may be under way. It records that there is none.
+func (b *batch) room(f *store.Firing) bool {
+	most := mostActive(f)
+	if len(b.active)+len(b.record.Firings) < most {
+		return true
+	}
+	b.skipThread(time.UnixMicro(f.Due), f.ThreadID, skeinv1.ReasonLimitReached, fmt.Sprintf("%d firings were under way", most))
+	return false
+}
+
+const (
+	// maxActive bounds how many firings of one object may be under way. Due times beyond it are skipped.
+	maxActive = 10000
+	// maxActiveBytes bounds what they have in the store, since each has a copy of its arguments.
+	maxActiveBytes = 128 << 20
+)
+
+// mostActive returns how many firings such as this one may be under way.
+func mostActive(f *store.Firing) int {
+	return min(maxActive, maxActiveBytes/max(len(f.Args)+len(f.Target), 1))
+}
+
+// underWayFor returns the firings of a thread that are under way, those of this batch included, the oldest first.
+func (b *batch) underWayFor(threadID string) []store.Firing {
+	if b.under == nil {
+		b.under = map[string][]store.Firing{}
+		for _, f := range slices.Backward(b.active) {
+			b.under[f.ThreadID] = append(b.under[f.ThreadID], f)
+		}
+	}
+	return b.under[threadID]
 }
 
 // waitsInTurn reports whether a firing is the one that may wait for an earlier one. Those of a backfill do not count.

@@ -46,7 +46,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	// It has one firing, whatever has become of its thread meanwhile.
-	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.object.UID), Limit: 1})
+	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.object.UID), Limit: 1, Brief: true})
 	if err != nil {
 		return true, fmt.Errorf("read the firing: %w", err)
 	}

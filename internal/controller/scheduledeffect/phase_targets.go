@@ -123,7 +123,10 @@ func (r *Reconciler) readArgs(ctx context.Context, d *schedule) (bool, error) {
 	}
 	args, err := r.Store.EffectArgs(ctx, d.row.ID, spec.ArgsRef)
 	if errors.Is(err, store.ErrNotFound) && len(d.recent) > 0 {
-		args, err = d.recent[0].Args, nil
+		var f *store.Firing
+		if f, err = r.Store.Firing(ctx, d.recent[0].Key()); err == nil {
+			args = f.Args
+		}
 	}
 	if err != nil {
 		return true, fmt.Errorf("read the arguments: %w", err)

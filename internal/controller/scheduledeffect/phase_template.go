@@ -74,7 +74,7 @@ func (r *Reconciler) endReplaced(ctx context.Context, d *schedule) (bool, error)
 		return false, nil
 	}
 	// The replaced firings may have been canceled by this reconcile, or by one that a crash cut off.
-	newest, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: recentFirings})
+	newest, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: recentFirings, Brief: true})
 	if err != nil {
 		return true, fmt.Errorf("read the newest firings: %w", err)
 	}
@@ -151,8 +151,12 @@ func (r *Reconciler) end(ctx context.Context, d *schedule, f *store.Firing, end 
 
 // createThread creates the Thread of a firing under a name that derives from the due time, so that a repeat finds it.
 func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Firing) error {
+	whole, err := r.Store.Firing(ctx, f.Key()) // lists have no targets
+	if err != nil {
+		return fmt.Errorf("read the template of a firing: %w", err)
+	}
 	var template skeinv1.ThreadTemplate
-	if err := json.Unmarshal(f.Target, &template); err != nil {
+	if err := json.Unmarshal(whole.Target, &template); err != nil {
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Error: "the template cannot be read: " + err.Error(), Counts: true})
 	}
 	if p, err := r.findAgent(ctx, f.Namespace, &template); err != nil {
@@ -231,7 +235,7 @@ func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
 
 // deleteThreads deletes the Threads of ended firings beyond the newest ones.
 func (r *Reconciler) deleteThreads(ctx context.Context, d *schedule, keepGood, keepBad int) error {
-	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: keepGood + keepBad + maxActive})
+	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: keepGood + keepBad + maxActive, Brief: true})
 	if err != nil {
 		return fmt.Errorf("read the history: %w", err)
 	}

@@ -56,9 +56,6 @@ type schedule struct {
 // target is a thread for which a schedule fires; the zero target stands for none.
 type target struct{ id, name string }
 
-// maxActive bounds how many firings of one object may be under way. Due times beyond it are skipped.
-const maxActive = 10000
-
 // recentFirings is how many firings are read for the status.
 const recentFirings = 20
 
@@ -170,10 +167,10 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error) {
 	id := d.now.EffectID
 	var err error
-	if d.active, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Active: true, Limit: maxActive}); err != nil {
+	if d.active, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Active: true, Limit: maxActive, Brief: true}); err != nil {
 		return true, fmt.Errorf("read the firings that are under way: %w", err)
 	}
-	if d.recent, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Limit: recentFirings}); err != nil {
+	if d.recent, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Limit: recentFirings, Brief: true}); err != nil {
 		return true, fmt.Errorf("read the newest firings: %w", err)
 	}
 	if d.skips, err = r.Store.EffectSkips(ctx, id, recentSkips); err != nil {
@@ -213,15 +210,4 @@ func (r *Reconciler) planNext(_ context.Context, d *schedule) (bool, error) {
 		d.over, d.nextAt, d.fires, d.next = true, time.Time{}, false, 0
 	}
 	return false, nil
-}
-
-// activeOf returns the firings of a thread that are under way, the oldest first.
-func (d *schedule) activeOf(threadID string) []store.Firing {
-	var out []store.Firing
-	for _, f := range slices.Backward(d.active) {
-		if f.ThreadID == threadID {
-			out = append(out, f)
-		}
-	}
-	return out
 }

@@ -111,6 +111,8 @@ var Queries = map[string]struct {
 	"firing":             {queries.Firing, 3},
 	"firings":            {queries.Firings, 5},
 	"active firings":     {queries.ActiveFirings, 5},
+	"brief firings":      {queries.BriefFirings, 5},
+	"brief active":       {queries.BriefActiveFirings, 5},
 	"claimed firings":    {queries.ClaimedFirings, 1},
 	"effect schedule":    {queries.EffectSchedule, 1},
 	"skips":              {queries.Skips, 2},

@@ -385,8 +385,13 @@ func (s Store) Firing(ctx context.Context, k store.FiringKey) (*store.Firing, er
 // Firings implements store.FiringStore.
 func (s Store) Firings(ctx context.Context, q store.FiringQuery) ([]store.Firing, error) {
 	query := queries.Firings
-	if q.Active {
+	switch {
+	case q.Active && q.Brief:
+		query = queries.BriefActiveFirings
+	case q.Active:
 		query = queries.ActiveFirings
+	case q.Brief:
+		query = queries.BriefFirings
 	}
 	last, before, thread := int64(math.MaxInt64), int64(math.MaxInt64), ""
 	switch {

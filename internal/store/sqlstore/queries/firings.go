@@ -5,6 +5,9 @@ const (
 	newFiring = `effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at, hook_depth,
 		epoch, origin, target, waiting, started_at, cost, available_at, log`
 	FiringColumns = newFiring + `, keyed_by`
+	// briefly leaves out what is large: arguments, target and log.
+	briefly = `effect_id, due, thread_id, namespace, name, effect, NULL, status, attempts, error, fired_at, ended_at, hook_depth,
+		epoch, origin, NULL, waiting, started_at, cost, available_at, '', keyed_by`
 
 	Firing       = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND due = ? AND thread_id = ?`
 	RecordFiring = `INSERT INTO effect_firing (` + newFiring + `, owner)
@@ -40,9 +43,13 @@ const (
 	CancelEffect   = `UPDATE effect_firing SET status = 'canceled', error = 'removed before it was due', ended_at = ?
 		WHERE effect_id = ? AND epoch = 0 AND started_at = 0 AND status IN ('pending', 'queued', 'running')`
 	// ActiveFirings and Firings take the effect, and the due time and thread after which the page begins.
-	ActiveFirings = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')` + firingsAfter
-	Firings       = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE effect_id = ?` + firingsAfter
-	firingsAfter  = ` AND due <= ? AND (due < ? OR thread_id > ?) ORDER BY due DESC, thread_id LIMIT ?`
+	ActiveFirings      = `SELECT ` + FiringColumns + activeFirings
+	BriefActiveFirings = `SELECT ` + briefly + activeFirings
+	Firings            = `SELECT ` + FiringColumns + firings
+	BriefFirings       = `SELECT ` + briefly + firings
+	activeFirings      = ` FROM effect_firing WHERE effect_id = ? AND status IN ('pending', 'queued', 'running')` + firingsAfter
+	firings            = ` FROM effect_firing WHERE effect_id = ?` + firingsAfter
+	firingsAfter       = ` AND due <= ? AND (due < ? OR thread_id > ?) ORDER BY due DESC, thread_id LIMIT ?`
 	// ReleaseQueued takes effect, thread, and both once more.
 	ReleaseQueued = `UPDATE effect_firing SET status = CAST(? AS TEXT), available_at = ? WHERE effect_id = ? AND thread_id = ? AND status = 'queued'
 		AND due = (SELECT min(o.due) FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status = 'queued')

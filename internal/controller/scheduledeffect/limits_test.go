@@ -1,0 +1,71 @@
+package scheduledeffect_test
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// weighed is a store that adds up what its lists of firings hold.
+type weighed struct {
+	scheduledeffect.Store
+	firings, bytes int
+}
+
+func (w *weighed) Firings(ctx context.Context, q store.FiringQuery) ([]store.Firing, error) {
+	all, err := w.Store.Firings(ctx, q)
+	for i := range all {
+		w.firings++
+		w.bytes += len(all[i].Args) + len(all[i].Target) + len(all[i].Log)
+	}
+	return all, err
+}
+
+var _ = Describe("A schedule with large arguments", Label("EFF-05", "EFF-08"), func() {
+	var w *world
+	var stored *weighed
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		stored = &weighed{Store: w.Store}
+		o := w.r.Options
+		o.Store = stored
+		w.r = scheduledeffect.New(o)
+	})
+	large := func(s *skeinv1.ScheduledEffect) {
+		s.Spec.Schedules = []string{"@every 1s"}
+		s.Spec.Args = &runtime.RawExtension{Raw: []byte(`{"x":"` + strings.Repeat("x", 1<<20-10) + `"}`)}
+	}
+
+	It("has no more firings under way than the store has room for, and reads none of their arguments again", func(ctx SpecContext) {
+		w.declare(ctx, large, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 140}
+		})
+		w.Clock.Step(140 * time.Second)
+		w.settle(ctx)
+		Expect(w.s.Status.Fired).To(Equal(int64(127)))
+		Expect(w.skipped(ctx)).To(ConsistOf(And(HaveField("Count", int64(13)), HaveField("Reason", "LimitReached"), HaveField("Detail", "127 firings were under way"))))
+		w.pass(ctx, 3*time.Second)
+		Expect(stored.firings).To(BeNumerically(">", 127))
+		Expect(stored.bytes).To(BeZero(), "ten thousand firings of a mebibyte each would end the manager")
+	})
+
+	It("refuses a backfill that the store has no room for", func(ctx SpecContext) {
+		w.declare(ctx, large, func(s *skeinv1.ScheduledEffect) { s.Spec.Suspend = true })
+		w.Clock.Step(200 * time.Second)
+		w.settle(ctx)
+		asked := Start.Add(time.Second).Format(time.RFC3339) + "/" + Start.Add(129*time.Second).Format(time.RFC3339)
+		w.ask(ctx, skeinv1.AnnotationBackfill, asked)
+		w.settle(ctx)
+		Expect(w.answers(asked)).To(HaveExactElements("refused: it would fire 129 times, and 0 firings are under way: there may be 127"))
+		Expect(w.firings(ctx)).To(BeEmpty())
+	})
+})
