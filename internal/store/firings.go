@@ -190,8 +190,8 @@ type FiringStore interface {
 	// is under way.
 	ReleaseQueued(ctx context.Context, effectID, threadID string, to FiringStatus) error
 	// DueFirings returns how many firings can be claimed in each namespace, up to limit in each. The namespace whose firing is
-	// due for the longest time comes first.
-	DueFirings(ctx context.Context, limit int) ([]DueFirings, error)
+	// due for the longest time comes first. It also returns how long it takes until another one can be claimed, 0 when there is no other.
+	DueFirings(ctx context.Context, limit int) (due []DueFirings, next time.Duration, err error)
 	// PendingFirings returns how many firings are due and have not ended, by namespace.
 	PendingFirings(ctx context.Context) (map[string]int64, error)
 	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. shares says how many

@@ -40,7 +40,7 @@ func (d *Dispatcher) Notify(h store.Notification) {
 		d.opts.PostRun.Look()
 	}
 	if h.Changed&store.ChangedFiring != 0 {
-		d.opts.Effects.Changed(h.EffectID)
+		d.opts.Effects.Changed(h.EffectID, h.ThreadID)
 		if h.ThreadID == "" {
 			return
 		}

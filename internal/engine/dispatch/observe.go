@@ -77,7 +77,7 @@ func (d *Dispatcher) observeAll() {
 // missed handles the notification that others may have been lost. It wakes the effect worker, has every active run read its
 // inbox again, checks all threads that this replica works for, and starts a sweep.
 func (d *Dispatcher) missed() {
-	d.opts.Effects.Changed(store.AnyEffect)
+	d.opts.Effects.Changed(store.AnyEffect, "")
 	d.opts.PostRun.Look()
 	d.opts.Active.MarkAllDirty()
 	d.observeAll()

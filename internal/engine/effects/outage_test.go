@@ -20,12 +20,12 @@ type lost struct {
 	looks atomic.Int64
 }
 
-func (s *lost) DueFirings(context.Context, int) ([]store.DueFirings, error) {
+func (s *lost) DueFirings(context.Context, int) ([]store.DueFirings, time.Duration, error) {
 	s.looks.Add(1)
 	if s.found.Load() {
-		return nil, nil
+		return nil, 0, nil
 	}
-	return nil, store.ErrUnavailable
+	return nil, 0, store.ErrUnavailable
 }
 
 func (s *lost) ReleaseFirings(context.Context, string) error { return nil }

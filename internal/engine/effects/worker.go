@@ -45,22 +45,24 @@ type Worker struct {
 	wakeup chan struct{}
 	meters *Metrics
 	done   chan struct{} // a slot became free
-	check  chan struct{} // a claim may be lost
+	check  chan struct{} // a claim of suspects may be lost
 
-	mu      sync.Mutex // guards running
-	running map[store.FiringKey]*claim
-	group   sync.WaitGroup
+	mu       sync.Mutex // guards running and suspects
+	running  map[store.FiringKey]*claim
+	suspects map[store.FiringKey]struct{} // running firings that may have been canceled
+	group    sync.WaitGroup
 
 	claiming sync.Mutex // held while firings are claimed; guards what follows
 	drained  bool
-	failures int  // looks for firings that have failed one after the other
-	retrying bool // another look will follow a failed one
+	timer    clock.Timer // wakes the worker when another firing can be claimed; nil before the first
+	failures int         // looks for firings that have failed one after the other
+	retrying bool        // another look will follow a failed one
 }
 
 // NewWorker returns a worker that does nothing until Run is called.
 func NewWorker(o Options) *Worker {
 	return &Worker{
-		opts: o, store: o.Store, log: o.Log, fault: o.Fault, meters: newMetrics(o.Store), running: map[store.FiringKey]*claim{},
+		opts: o, store: o.Store, log: o.Log, fault: o.Fault, meters: newMetrics(o.Store), running: map[store.FiringKey]*claim{}, suspects: map[store.FiringKey]struct{}{},
 		wakeup: make(chan struct{}, 1), done: make(chan struct{}, 1), check: make(chan struct{}, 1),
 	}
 }
@@ -71,14 +73,15 @@ func (w *Worker) Metrics() *Metrics { return w.meters }
 // Wake makes the worker look for firings, because one was recorded.
 func (w *Worker) Wake() { signal(w.wakeup) }
 
-// Changed makes the worker look for firings, and find out whether firings of an effect that run here were canceled. For
-// store.AnyEffect it looks at all that run here.
-func (w *Worker) Changed(effectID string) {
+// Changed makes the worker look for firings, and find out whether those of an effect and a thread that run here were canceled. Without a
+// thread it asks about all of the effect, and for store.AnyEffect about all that run here.
+func (w *Worker) Changed(effectID, threadID string) {
 	w.mu.Lock()
 	for key, c := range w.running {
-		if (key.EffectID == effectID || effectID == store.AnyEffect) && !c.ending() {
+		about := effectID == store.AnyEffect || (key.EffectID == effectID && (threadID == "" || key.ThreadID == threadID))
+		if about && !c.ending() {
+			w.suspects[key] = struct{}{}
 			signal(w.check)
-			break
 		}
 	}
 	w.mu.Unlock()
@@ -130,9 +133,9 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-w.wakeup:
 		case <-w.done:
 		case <-w.check:
-			w.renew(ctx)
+			w.renew(ctx, w.suspected())
 		case <-ticker.C():
-			w.renew(ctx)
+			w.renew(ctx, w.underWay())
 		}
 	}
 }
@@ -224,7 +227,10 @@ func (w *Worker) retry(err error) {
 
 // claimDue claims firings of the namespaces that have any, so that each has its share of the slots.
 func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*claim, free int) ([]store.Firing, error) {
-	due, err := w.store.DueFirings(ctx, free+len(running))
+	due, next, err := w.store.DueFirings(ctx, free+len(running))
+	if err == nil {
+		w.wakeIn(next)
+	}
 	if err != nil || len(due) == 0 {
 		return nil, err
 	}
@@ -243,9 +249,33 @@ func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*clai
 	return w.store.ClaimFirings(ctx, w.opts.Owner, w.opts.ClaimTTL, shares, slices.Collect(maps.Keys(running))...)
 }
 
-// renew extends the claims of the firings that run here, and ends those that are lost.
-func (w *Worker) renew(ctx context.Context) {
-	running := w.underWay()
+// suspected returns the firings that run here and may have been canceled. They are asked about once.
+func (w *Worker) suspected() map[store.FiringKey]*claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	claims := map[store.FiringKey]*claim{}
+	for key := range w.suspects {
+		if c := w.running[key]; c != nil {
+			claims[key] = c
+		}
+	}
+	clear(w.suspects)
+	return claims
+}
+
+// wakeIn makes the worker look for firings when the next one can be claimed: it may be one of many that were recorded with a pace, one that
+// is tried again, or one whose claim a lost replica leaves to expire. 0 means that there is none.
+func (w *Worker) wakeIn(next time.Duration) {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if next > 0 {
+		w.timer = w.opts.Clock.AfterFunc(next, w.Wake)
+	}
+}
+
+// renew extends the claims of firings that run here, and ends those that are lost.
+func (w *Worker) renew(ctx context.Context, running map[store.FiringKey]*claim) {
 	var claims []store.FiringClaim
 	for key, c := range running {
 		if !c.ending() {

@@ -102,6 +102,7 @@ var Queries = map[string]struct {
 	"wakes":              {queries.Wakes, 2},
 	"held in":            {queries.HeldIn, 1},
 	"firings ready":      {queries.FiringsReady, 1},
+	"next firing":        {queries.NextFiring, 1},
 	"claimable":          {queries.Claimable, 3},
 	"count firings":      {queries.CountFirings, 1},
 	"firing namespaces":  {queries.FiringNamespaces, 0},

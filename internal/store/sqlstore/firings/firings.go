@@ -73,10 +73,18 @@ func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool,
 }
 
 // DueFirings implements store.FiringStore.
-func (s Store) DueFirings(ctx context.Context, limit int) ([]store.DueFirings, error) {
-	var due []store.DueFirings
-	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+func (s Store) DueFirings(ctx context.Context, limit int) (due []store.DueFirings, next time.Duration, err error) {
+	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
 		now := s.DB.Now()
+		due, next = nil, 0
+		var at int64
+		later, err := sqldb.Found(c.Row(ctx, queries.NextFiring, []any{now}, &at))
+		if err != nil {
+			return err
+		}
+		if later {
+			next = time.Duration(at-now) * time.Microsecond
+		}
 		var one int
 		ready, err := sqldb.Found(c.Row(ctx, queries.FiringsReady, []any{now}, &one))
 		if err != nil || !ready { // the most frequent case looks at one row
@@ -98,10 +106,10 @@ func (s Store) DueFirings(ctx context.Context, limit int) ([]store.DueFirings, e
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for firings that are due: %w", err)
+		return nil, 0, fmt.Errorf("look for firings that are due: %w", err)
 	}
 	slices.SortStableFunc(due, func(a, b store.DueFirings) int { return cmp.Compare(a.Oldest, b.Oldest) })
-	return due, nil
+	return due, next, nil
 }
 
 // PendingFirings implements store.FiringStore.

@@ -17,6 +17,7 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = ? AND t.namespace <> ?)
 		ON CONFLICT (effect_id, due, thread_id) DO NOTHING`
 	FiringsReady     = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
+	NextFiring       = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND available_at > ? ORDER BY available_at LIMIT 1`
 	FiringNamespaces = `WITH RECURSIVE n (namespace) AS (
 			SELECT min(namespace) FROM effect_firing WHERE status = 'pending'
 			UNION ALL
