@@ -66,7 +66,7 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	queue         dueQueue
-	deleted       sync.Map // by ctrl.Request: the UID of a deleted object with a schedule
+	deleted       sync.Map // by ctrl.Request: the deletion of an object of which something is stored
 	underWay      underWay
 }
 

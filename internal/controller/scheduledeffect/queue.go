@@ -34,8 +34,8 @@ func (r *Reconciler) byDueTime() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { r.enqueue(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { r.enqueue(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			if s, ok := e.Object.(*skeinv1.ScheduledEffect); ok && !oneTime(s) {
-				r.deleted.Store(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}, string(s.UID))
+			if s, ok := e.Object.(*skeinv1.ScheduledEffect); ok && (!oneTime(s) || s.Status.CompletionTime == nil) {
+				r.deleted.Store(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}, deletion{string(s.UID), oneTime(s)})
 			}
 			r.enqueue(e.Object, q)
 		},

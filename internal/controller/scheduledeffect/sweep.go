@@ -21,25 +21,57 @@ const (
 	sweepPage  = 500
 )
 
+// deletion is the deletion of an object.
+type deletion struct {
+	id      string // its UID
+	oneTime bool
+}
+
 // replaced forgets a deleted object that one of the same name has replaced.
 func (r *Reconciler) replaced(ctx context.Context, req ctrl.Request, uid types.UID) error {
-	if id, ok := r.deleted.Load(req); !ok || id == string(uid) {
+	if d, ok := r.deletion(req); !ok || d.id == string(uid) {
 		return nil
 	}
 	return r.forget(ctx, req)
 }
 
-// forget removes what is stored of an object with a schedule that was deleted. Its firings that are under way are canceled by that.
+func (r *Reconciler) deletion(req ctrl.Request) (deletion, bool) {
+	value, ok := r.deleted.Load(req)
+	d, _ := value.(deletion)
+	return d, ok
+}
+
+// forget removes what is stored of an object that was deleted. Its firings that are under way are canceled by that.
 func (r *Reconciler) forget(ctx context.Context, req ctrl.Request) error {
-	id, ok := r.deleted.Load(req)
+	d, ok := r.deletion(req)
 	if !ok {
 		return nil
 	}
-	if err := r.Store.ForgetEffect(ctx, id.(string)); err != nil {
+	var err error
+	if d.oneTime {
+		err = r.cancelFirings(ctx, d.id)
+	} else {
+		err = r.Store.ForgetEffect(ctx, d.id)
+	}
+	if err != nil {
 		return fmt.Errorf("forget a deleted ScheduledEffect: %w", err)
 	}
-	r.deleted.CompareAndDelete(req, id)
+	r.deleted.CompareAndDelete(req, d)
 	return nil
+}
+
+// cancelFirings cancels what is under way of a deleted effect of one time. What is stored of it stays for a while: see endedFor.
+func (r *Reconciler) cancelFirings(ctx context.Context, id string) error {
+	active, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Active: true, Brief: true})
+	if err != nil || len(active) == 0 {
+		return err
+	}
+	keys := make([]store.FiringKey, len(active))
+	for i := range active {
+		keys[i] = active[i].Key()
+	}
+	_, err = r.Store.CancelFirings(ctx, "the ScheduledEffect was deleted", keys...)
+	return err
 }
 
 func (r *Reconciler) sweepLoop(ctx context.Context) error {
