@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,15 +33,15 @@ func (r *Reconciler) release(ctx context.Context, d *schedule) (bool, error) {
 	for _, f := range d.active {
 		under[f.ThreadID] = under[f.ThreadID] || f.Status != store.FiringQueued
 	}
-	to := store.FiringPending
-	if d.object.Spec.ThreadTemplate != nil {
-		to = store.FiringRunning
-	}
-	for _, f := range d.active {
+	for _, f := range slices.Backward(d.active) { // the oldest first
 		if under[f.ThreadID] {
 			continue
 		}
 		under[f.ThreadID] = true
+		to, err := r.released(ctx, &f)
+		if err != nil {
+			return true, err
+		}
 		if err := r.Store.ReleaseQueued(ctx, f.EffectID, f.ThreadID, to); err != nil {
 			return true, fmt.Errorf("start a firing that waited: %w", err)
 		}
@@ -48,6 +49,20 @@ func (r *Reconciler) release(ctx context.Context, d *schedule) (bool, error) {
 		r.Engine.WakeEffects()
 	}
 	return false, nil
+}
+
+// released returns the status of a queued firing when its turn comes. An edit may have changed what the object fires, but not what was
+// recorded: a firing of a template creates its Thread, and no worker could carry it out.
+func (r *Reconciler) released(ctx context.Context, f *store.Firing) (store.FiringStatus, error) {
+	whole, err := r.Store.Firing(ctx, f.Key()) // lists have no targets
+	if err != nil {
+		return "", fmt.Errorf("read a firing that waited: %w", err)
+	}
+	var template skeinv1.ThreadTemplate
+	if whole.Effect == "" && json.Unmarshal(whole.Target, &template) == nil && template.Spec.AgentRef.Name != "" {
+		return store.FiringRunning, nil
+	}
+	return store.FiringPending, nil
 }
 
 // runThreads creates the Thread of each firing of a template, and records the end of its first run. An error with one Thread keeps no
