@@ -45,7 +45,9 @@ func TestPace(t *testing.T) {
 func TestChanged(t *testing.T) {
 	g := NewWithT(t)
 	w, _ := newWorker(nil)
-	key := func(effect, thread string) store.FiringKey { return store.FiringKey{EffectID: effect, Due: 1, ThreadID: thread} }
+	key := func(effect, thread string) store.FiringKey {
+		return store.FiringKey{EffectID: effect, Due: 1, ThreadID: thread}
+	}
 	a, b, other, ending := key("e", "a"), key("e", "b"), key("other", "a"), key("e", "ending")
 	for _, k := range []store.FiringKey{a, b, other, ending} {
 		w.running[k] = &claim{}

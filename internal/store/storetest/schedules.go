@@ -225,20 +225,6 @@ func describeSchedules(e *env) {
 			Expect(dues(ctx, store.FiringQuery{Active: true, Before: first + 3, Limit: 1})).To(Equal([]int64{first + 2}))
 		})
 
-		It("is briefly all but what is large", func(ctx SpecContext) {
-			e.fires(ctx, 1, func(f *store.Firing) {
-				f.Namespace, f.Args, f.Target, f.Origin = "n", json.RawMessage(`{"x":1}`), json.RawMessage(`{"timeout":1}`), store.OriginManual
-			})
-			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"n": 1})
-			Expect(err).NotTo(HaveOccurred())
-			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: firingKey(1), Epoch: claimed[0].Epoch, Status: store.FiringPending, Log: "log"})).To(Succeed())
-			want := *e.firing(ctx, firingKey(1))
-			Expect(want).To(And(HaveField("Args", Not(BeEmpty())), HaveField("Target", Not(BeEmpty())), HaveField("Log", "log")))
-			want.Args, want.Target, want.Log = nil, nil, ""
-			Expect(e.store.Firings(ctx, store.FiringQuery{EffectID: "e", Brief: true})).To(HaveExactElements(want))
-			Expect(e.store.Firings(ctx, store.FiringQuery{EffectID: "e", Brief: true, Active: true})).To(HaveExactElements(want))
-		})
-
 		It("keeps the newest when the rest is removed, also of those that ended together", func(ctx SpecContext) {
 			skips := func(n int) (all []store.EffectSkip) {
 				for i := range n {
