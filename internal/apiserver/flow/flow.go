@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
@@ -21,13 +22,13 @@ import (
 
 // Limits bound the use of the runtime API. 0 is without limit.
 type Limits struct {
-	UserRate      int // requests of a user in a second; three times as many at once
+	UserRate      int // requests of a user, or of the service accounts of a namespace, in a second; three times as many at once
 	UserOpen      int // requests of a user that are under way, apart from those that last
 	NamespaceOpen int // the same of a namespace
 	// UserLasting and NamespaceLasting bound requests that last: streams, files, and code.
 	UserLasting, NamespaceLasting int
-	// UserSearches are the searches of a user in a minute, and SearchesOpen those of everybody that are under way. A search
-	// asks the API server about each namespace.
+	// UserSearches are the searches of a user in a minute, and SearchesOpen those of everybody that are under way, of which one user has a
+	// quarter at most. A search asks the API server about each namespace.
 	UserSearches, SearchesOpen int
 }
 
@@ -92,9 +93,22 @@ type counted struct {
 	what string
 }
 
+// Payer returns the name under which the requests of a user count together with others. The service accounts of a namespace are one: whoever
+// may edit a namespace can make, or impersonate, as many of them as he likes.
+func Payer(user string) string {
+	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
+		return serviceaccount.MakeNamespaceGroupName(namespace)
+	}
+	return user
+}
+
 // admit counts a request as under way, until done is called.
 func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name string) (done func(), refused *apierrors.StatusError) {
 	search := info.Resource == string(runtimev1.ViewSearches)
+	payer := Payer(name)
+	if info.Namespace == "" {
+		name = payer // no namespace bounds the request
+	}
 	under := []counted{
 		{key{"open", name}, c.limits.UserOpen, "requests of the user %q are under way"},
 		{key{"openIn", info.Namespace}, c.limits.NamespaceOpen, "requests to the namespace %q are under way"},
@@ -109,10 +123,15 @@ func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name stri
 		under = under[:1]
 	}
 	if search {
-		under = append(under, counted{key{"searches", "all"}, c.limits.SearchesOpen, "searches of %s users are under way"})
+		under = append(under,
+			counted{key{"searchesOf", payer}, (c.limits.SearchesOpen + searchers - 1) / searchers, "searches of the user %q are under way"},
+			counted{key{"searches", "all"}, c.limits.SearchesOpen, "searches of %s users are under way"})
 	}
-	return c.enter(name, search, under)
+	return c.enter(payer, search, under)
 }
+
+// searchers is by how many users all searches that may be under way are shared at least.
+const searchers = 4
 
 // Enter counts a request that comes in on another way than the runtime API, with those of the namespace that come that way.
 // who names the way; it is a user like others. lasting tells that the request may last. The request is under way until done is

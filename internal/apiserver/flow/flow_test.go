@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -29,13 +30,19 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 	var hold chan struct{}
 	var began chan struct{}
 	var handler http.Handler
+	serve := func(who string, groups []string, info *apirequest.RequestInfo) int {
+		ctx := apirequest.WithUser(context.Background(), &user.DefaultInfo{Name: who, Groups: groups})
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(apirequest.WithRequestInfo(ctx, info), http.MethodGet, "/", nil))
+		return w.Code
+	}
 	// ask makes a request and returns its status. Requests to the subresource events last until hold is closed.
 	ask := func(who, namespace, resource, subresource string, groups ...string) int {
-		ctx := apirequest.WithUser(context.Background(), &user.DefaultInfo{Name: who, Groups: groups})
-		ctx = apirequest.WithRequestInfo(ctx, &apirequest.RequestInfo{IsResourceRequest: true, Namespace: namespace, Resource: resource, Subresource: subresource})
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-		return w.Code
+		return serve(who, groups, &apirequest.RequestInfo{IsResourceRequest: true, Namespace: namespace, Resource: resource, Subresource: subresource})
+	}
+	// askSlowly searches until hold is closed.
+	askSlowly := func(who string) int {
+		return serve(who, nil, &apirequest.RequestInfo{IsResourceRequest: true, Resource: "searches", Name: "slow"})
 	}
 	BeforeEach(func() {
 		clock, limits, hold, began, refused = testingclock.NewFakeClock(time.Now()), flow.Limits{}, make(chan struct{}), make(chan struct{}, 100), ""
@@ -47,7 +54,7 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 				Expect(err.ErrStatus.Details.RetryAfterSeconds).To(BeNumerically(">", 0))
 				w.WriteHeader(int(err.ErrStatus.Code))
 			}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if info, _ := apirequest.RequestInfoFrom(r.Context()); info.Subresource == "events" {
+			if info, _ := apirequest.RequestInfoFrom(r.Context()); info.Subresource == "events" || info.Resource == "slow" || info.Name == "slow" {
 				began <- struct{}{}
 				<-hold
 			}
@@ -105,6 +112,50 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 			}
 			Expect(ask("flood", "", "searches", "")).To(Equal(429))
 			Expect(ask("flood", "a", "threads", "")).To(Equal(200))
+			Expect(ask("calm", "", "searches", "")).To(Equal(200))
+		})
+	})
+
+	Context("with service accounts, of which a tenant has as many as it likes", func() {
+		BeforeEach(func() { limits = flow.Limits{UserRate: 10, UserOpen: 2, UserSearches: 60} })
+		account := func(namespace string, n int) string { return fmt.Sprintf("system:serviceaccount:%s:made-up-%d", namespace, n) }
+		It("counts those of a namespace as one user in rates", func() {
+			for n := range 30 {
+				Expect(ask(account("flood", n), "flood", "threads", "")).To(Equal(200))
+			}
+			Expect(ask(account("flood", 30), "flood", "threads", "")).To(Equal(429))
+			Expect(refused).To(ContainSubstring(`"system:serviceaccounts:flood" makes more than 10 requests a second`))
+			Expect(ask(account("calm", 0), "calm", "threads", "")).To(Equal(200))
+		})
+		It("counts their searches as those of one user", func() {
+			for n := range 10 {
+				Expect(ask(account("flood", n), "", "searches", "")).To(Equal(200))
+			}
+			Expect(ask(account("flood", 10), "", "searches", "")).To(Equal(429))
+			Expect(ask(account("calm", 0), "", "searches", "")).To(Equal(200))
+		})
+		It("counts their open requests that name no namespace as those of one user", func() {
+			defer close(hold)
+			for n := range 2 {
+				go ask(account("flood", n), "", "slow", "")
+				Eventually(began).Should(Receive())
+			}
+			Expect(ask(account("flood", 2), "", "lookups", "")).To(Equal(429))
+			Expect(ask(account("flood", 2), "flood", "threads", "")).To(Equal(200), "a namespace has a limit of its own")
+			Expect(ask(account("calm", 0), "", "lookups", "")).To(Equal(200))
+		})
+	})
+
+	Context("with a number of searches of everybody", func() {
+		BeforeEach(func() { limits = flow.Limits{SearchesOpen: 16} })
+		It("gives no user more than a quarter of them", func() {
+			defer close(hold)
+			for range 4 {
+				go askSlowly("flood")
+				Eventually(began).Should(Receive())
+			}
+			Expect(ask("flood", "", "searches", "")).To(Equal(429))
+			Expect(refused).To(ContainSubstring(`4 searches of the user "flood" are under way`))
 			Expect(ask("calm", "", "searches", "")).To(Equal(200))
 		})
 	})
