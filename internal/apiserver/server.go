@@ -162,6 +162,9 @@ func (s *Server) setUp() error {
 	cfg.SkipOpenAPIInstallation = true
 	cfg.EnableProfiling = false
 	cfg.RequestTimeout = s.opts.RequestTimeout
+	// All callers would share these, so one could take them all. Flow bounds each user and namespace instead, and package auth what waits for
+	// an answer about a right.
+	cfg.MaxRequestsInFlight, cfg.MaxMutatingRequestsInFlight = 0, 0
 	// Requests are answered first; then connections have two seconds to end. Without this, a connection that has sent
 	// part of a request would delay the end of the process for as long as a request may take.
 	cfg.ShutdownSendRetryAfter = true

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -44,6 +46,41 @@ var _ = Describe("the server", func() {
 		}
 		_, err := e.client().Thread("other", st.ID()).Get(ctx)
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "an id is no way into another namespace: %v", err)
+	})
+
+	It("answers others while requests of one wait for anything at all, however many they are", Label("K8S-12"), func(ctx SpecContext) {
+		const many = 450 // more than the generic server has under way, unless told otherwise
+		release, waiting := make(chan struct{}), make(chan struct{}, 2*many)
+		var e *testEnv
+		e = newEnv(func(o *Options) {
+			o.Authorizer = authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if a.GetUser().GetName() == "flood" {
+					waiting <- struct{}{}
+					<-release
+				}
+				return e.rights.authorize(ctx, a)
+			})
+		})
+		e.thread("hello")
+		var ended sync.WaitGroup
+		defer ended.Wait()
+		defer close(release)
+		for n := range 2 * many {
+			ended.Go(func() {
+				defer GinkgoRecover()
+				req, err := http.NewRequestWithContext(ctx, []string{"GET", "POST"}[n%2], e.base+at("hello", "/messages"), nil)
+				Expect(err).NotTo(HaveOccurred())
+				req.Header.Set("Authorization", "Bearer flood")
+				if resp, err := e.http.Do(req); err == nil {
+					_ = resp.Body.Close()
+				}
+			})
+		}
+		for range 2 * many {
+			Eventually(waiting).Should(Receive())
+		}
+		Expect(e.client().Thread("ns", "hello").Get(ctx)).To(HaveField("Name", "hello"))
+		Expect(e.client().Thread("ns", "hello").Send(ctx, "hi")).NotTo(BeNil())
 	})
 
 	It("prefers the object of that name over the thread of that id", func(ctx SpecContext) {

@@ -17,6 +17,8 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/skein-dev/skein/internal/apiserver/flow"
 )
 
 const (
@@ -76,7 +78,7 @@ func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Int
 			return err
 		}
 	}
-	cfg.Authentication.Authenticator, _, err = authenticatorfactory.DelegatingAuthenticatorConfig{
+	inner, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous:                          &apiserverconfig.AnonymousAuthConfig{Enabled: true}, // for health checks; it has no rights
 		TokenAccessReviewClient:            clients.AuthenticationV1(),
 		TokenAccessReviewTimeout:           reviewTimeout,
@@ -85,7 +87,11 @@ func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Int
 		ClientCertificateCAContentProvider: clientCA,
 		RequestHeaderConfig:                headers,
 	}.New()
-	return err
+	if err != nil {
+		return err
+	}
+	cfg.Authentication.Authenticator = inLines(inner)
+	return nil
 }
 
 func delegateAuthorization(clients kubernetes.Interface) (authorizer.Authorizer, error) {
@@ -105,6 +111,6 @@ func delegateAuthorization(clients kubernetes.Interface) (authorizer.Authorizer,
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "privileged-groups", Authorizer: authorizerfactory.NewPrivilegedGroups("system:masters")},
 		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
-		union.NamedAuthorizer{AuthorizerName: "subject-access-reviews", Authorizer: reviews},
+		union.NamedAuthorizer{AuthorizerName: "subject-access-reviews", Authorizer: &linedAuthorizer{reviews, flow.NewLines(rightsAtOnce, maxWaiting)}},
 	)
 }

@@ -29,7 +29,7 @@ type Route struct {
 	// Plain handles verbs without a path below the subresource, Nested those with one.
 	Plain  call.Verbs
 	Nested call.Verbs
-	// LongRunning requests have no deadline and do not count against the in-flight limit.
+	// LongRunning requests have no deadline, and limits of their own.
 	LongRunning bool
 	// Secret means that the bodies of its writes hold secrets. Then only the URL identifies a repeat under an
 	// idempotency key.

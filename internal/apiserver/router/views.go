@@ -21,7 +21,7 @@ type View struct {
 	Across call.Verbs
 	// Below holds the subresources of a name: {name}/{subresource}[/{path}].
 	Below map[string]Route
-	// LongRunning requests have no deadline and do not count against the in-flight limit.
+	// LongRunning requests have no deadline, and limits of their own.
 	LongRunning bool
 }
 
