@@ -8,12 +8,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/fileblob" // the file:// scheme
 	_ "gocloud.dev/blob/s3blob"   // the s3:// scheme
 
+	"gocloud.dev/gcerrors"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -139,4 +142,20 @@ func (s *folderSync) close() error {
 		return nil
 	}
 	return s.file.Close()
+}
+
+// listAgain lists objects until none has gone meanwhile. A folder is listed by name first, and its files are read afterwards, so a file that
+// is removed in between ends the list with not found. Listing again does not meet the file.
+func listAgain[T any](ctx context.Context, list func() (T, error)) (listed T, err error) {
+	delays := wait.Backoff{Duration: time.Millisecond, Factor: 1.3, Jitter: 1, Steps: 20}
+	for {
+		if listed, err = list(); gcerrors.Code(err) != gcerrors.NotFound || delays.Steps == 0 {
+			return listed, err
+		}
+		select {
+		case <-time.After(delays.Step()):
+		case <-ctx.Done():
+			return listed, err
+		}
+	}
 }

@@ -19,8 +19,9 @@ import (
 const (
 	// MaxPartBytes is the largest size of one part of an upload.
 	MaxPartBytes = 64 << 20
-	// MaxParts is the largest number of parts of one upload.
-	MaxParts = 10_000
+	// MaxParts is the largest number of parts that the uploads of a thread have together. Each part that comes is counted with those
+	// before it, so this also bounds what a part costs: a thousand objects are one page of a bucket's list.
+	MaxParts = 1000
 
 	uploadPrefix = "uploads/"
 )
@@ -64,27 +65,33 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	before, err := u.stored(ctx, u.part(n))
+	others, err := u.others(ctx, n)
 	if err != nil {
 		return 0, err
 	}
-	if before >= limit {
-		return 0, tooMuch(before + 1)
+	if err := others.full(); err != nil {
+		return 0, err
 	}
-	most := min(limit-before, MaxPartBytes)
+	if others.bytes >= limit {
+		return 0, tooMuch(others.bytes + 1)
+	}
+	most := min(limit-others.bytes, MaxPartBytes)
 	bounded := &boundedReader{r: io.LimitReader(r, most+1), limit: most, tooMuch: func(read int64) error {
 		if read > MaxPartBytes {
 			return invalid("data", "a part has more than %d bytes: make the parts smaller", MaxPartBytes)
 		}
-		return tooMuch(before + read)
+		return tooMuch(others.bytes + read)
 	}}
 	size, err := u.st.svc.blobs.write(ctx, u.part(n), bounded)
-	if err != nil || size == 0 {
-		return size, err
+	if err != nil {
+		return 0, err
 	}
 	// Parts that came meanwhile, perhaps through another replica, did not see this one. Whoever ends last sees all of them.
-	if before, err = u.stored(ctx, u.part(n)); err == nil && before+size > limit {
-		err = tooMuch(before + size)
+	if others, err = u.others(ctx, n); err == nil {
+		err = others.full()
+	}
+	if err == nil && others.bytes+size > limit {
+		err = tooMuch(others.bytes + size)
 	}
 	if err != nil {
 		u.st.svc.blobs.remove(ctx, u.part(n))
@@ -93,36 +100,45 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 	return size, nil
 }
 
-// stored returns the size of all stored parts of the thread's uploads, except the part that is replaced.
-func (u *Upload) stored(ctx context.Context, but string) (sum int64, err error) {
-	for range listTries {
-		if sum, err = u.sum(ctx, but); gcerrors.Code(err) != gcerrors.NotFound {
-			break
-		}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("list the parts of uploads: %w", unavailable(err))
-	}
-	return sum, nil
+// stored is what the uploads of a thread have stored: how many parts, and their bytes. Beyond MaxParts no more are counted.
+type stored struct {
+	parts int
+	bytes int64
 }
 
-// listTries bounds how often a folder is listed in which files come and go: a file that is gone when its turn comes fails the list.
-const listTries = 100
+// full returns an *InvalidError if there is no room for one more part.
+func (s stored) full() error {
+	if s.parts < MaxParts {
+		return nil
+	}
+	return invalid("part", "the uploads of the thread have %d parts that are not completed, and may have no more: complete or cancel them, or make the parts larger", MaxParts)
+}
 
-func (u *Upload) sum(ctx context.Context, but string) (sum int64, err error) {
+// others returns all that is stored except part n of this upload, which is being replaced.
+func (u *Upload) others(ctx context.Context, n int) (stored, error) {
+	s, err := listAgain(ctx, func() (stored, error) { return u.list(ctx, u.part(n)) })
+	if err != nil {
+		return s, fmt.Errorf("list the parts of uploads: %w", unavailable(err))
+	}
+	return s, nil
+}
+
+func (u *Upload) list(ctx context.Context, but string) (s stored, err error) {
 	list := u.st.svc.blobs.bucket.List(&blob.ListOptions{Prefix: path.Join(uploadPrefix, u.st.id) + "/"})
-	for {
+	for s.parts < MaxParts {
 		o, err := list.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return sum, nil
+			break
 		}
 		if err != nil {
-			return 0, err
+			return s, err
 		}
 		if o.Key != but && !strings.HasSuffix(o.Key, ".tmp") {
-			sum += o.Size
+			s.parts++
+			s.bytes += o.Size
 		}
 	}
+	return s, nil
 }
 
 // Complete creates the file from its parts and removes them. It returns an *InvalidError when a part is missing.

@@ -67,4 +67,46 @@ var _ = Describe("parts of uploads that come at once", Label("FIL-08"), func() {
 		}
 		Expect(put(ctx, 2*all, strings.NewReader(strings.Repeat("x", 30)))).To(MatchError(store.ErrQuota))
 	})
+
+	It("have a bound together, so that each costs one page of a list", func(ctx SpecContext) {
+		e := newEnv(ctx)
+		st := e.create(ctx, "t")
+		for n := range thread.MaxParts - 2 {
+			Expect(e.bucket.WriteAll(ctx, fmt.Sprintf("uploads/t/upload-%d/%05d", n%7, n), nil, nil)).To(Succeed())
+		}
+		put := func(id string, n int, r io.Reader) error {
+			u, err := st.Upload("/f", id)
+			if err == nil {
+				_, err = u.Put(ctx, n, r)
+			}
+			return err
+		}
+		const all = 20
+		var come, ended sync.WaitGroup
+		come.Add(all)
+		failed := make([]error, all)
+		for n := range all {
+			ended.Go(func() { failed[n] = put("upload-new", n, &meeting{Reader: strings.NewReader("x"), come: &come}) })
+		}
+		ended.Wait()
+		stored := 0
+		for _, err := range failed {
+			if err == nil {
+				stored++
+				continue
+			}
+			Expect(err).To(beInvalid("part", "complete or cancel them, or make the parts larger"))
+		}
+		Expect(stored).To(BeNumerically("<=", 2))
+		for n := range 2 - stored {
+			Expect(put("upload-last", n, strings.NewReader(""))).To(Succeed(), "what was refused takes no room")
+		}
+		Expect(e.objects()).To(HaveLen(thread.MaxParts))
+		Expect(put("upload-more", 0, strings.NewReader(""))).To(beInvalid("part", "1000 parts"))
+		Expect(put("upload-0", 0, strings.NewReader("again"))).To(Succeed(), "a part that is sent again replaces the first")
+		u, err := st.Upload("/f", "upload-0")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(u.Abort(ctx)).To(Succeed())
+		Expect(put("upload-more", 0, strings.NewReader("x"))).To(Succeed())
+	})
 })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"gocloud.dev/blob"
@@ -28,16 +27,19 @@ func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 	before := s.clock.Now().Add(-sweepAge).UnixMicro()
 	// Folder by folder, since a file:// bucket reads the whole of what it lists again for each page.
 	folders, token := []string{""}, blob.FirstPageToken
+	var busy error // of folders in which files came and went all the time: those of one thread keep no others from being swept
 	for len(folders) > 0 {
-		page, within, next, err := s.listObjects(ctx, folders[0], token)
-		if err != nil {
+		l, err := s.listObjects(ctx, folders[0], token)
+		if gcerrors.Code(err) == gcerrors.NotFound && ctx.Err() == nil {
+			busy = errors.Join(busy, err)
+		} else if err != nil {
 			return removed, err
 		}
-		folders = append(folders, within...)
-		if token = next; len(token) == 0 {
+		folders = append(folders, l.folders...)
+		if token = l.next; len(token) == 0 {
 			folders, token = folders[1:], blob.FirstPageToken
 		}
-		forgotten, err := s.store.SweepObjects(ctx, page, before)
+		forgotten, err := s.store.SweepObjects(ctx, l.page, before)
 		if err != nil {
 			return removed, err
 		}
@@ -48,29 +50,30 @@ func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 			removed++
 		}
 	}
-	return removed, nil
+	return removed, busy
 }
 
-// listObjects returns a page of the objects of a folder, the folders in it, and the token of the next page; no token at
-// the end.
-func (s *Service) listObjects(ctx context.Context, folder string, token []byte) (page, folders []string, next []byte, err error) {
-	for {
+// listed is a page of the objects of a folder, the folders in it, and the token of the next page; no token at the end.
+type listed struct {
+	page, folders []string
+	next          []byte
+}
+
+func (s *Service) listObjects(ctx context.Context, folder string, token []byte) (listed, error) {
+	l, err := listAgain(ctx, func() (l listed, err error) {
 		objects, next, err := s.blobs.bucket.ListPage(ctx, token, sweepPage, &blob.ListOptions{Prefix: folder, Delimiter: "/"})
-		// A folder is listed by name first, and its files are read afterwards. A file that is removed in between ends
-		// the listing with not found. That is harmless, and listing again does not meet the file.
-		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
-			continue
-		}
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("list the bucket of file contents: %w", unavailable(err))
-		}
+		l.next = next
 		for _, o := range objects {
 			if o.IsDir {
-				folders = append(folders, o.Key)
+				l.folders = append(l.folders, o.Key)
 			} else {
-				page = append(page, o.Key)
+				l.page = append(l.page, o.Key)
 			}
 		}
-		return page, folders, next, nil
+		return l, err
+	})
+	if err != nil {
+		return l, fmt.Errorf("list the bucket of file contents: %w", unavailable(err))
 	}
+	return l, nil
 }
