@@ -102,7 +102,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	logger := o.Logger
 	options := ctrl.Options{
 		Scheme: Scheme(),
-		Logger: o.Logger,
+		Logger: o.Logger.WithSink(lostEvents{o.Logger.GetSink()}), // writes Events, too
 		Cache: cache.Options{
 			DefaultNamespaces: o.cachedNamespaces(),
 			ByObject:          byObject,

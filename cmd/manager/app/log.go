@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,6 +49,38 @@ func withoutAborts(next utilruntime.ErrorHandler) utilruntime.ErrorHandler {
 		}
 		next(ctx, err, msg, keysAndValues...)
 	}
+}
+
+// rejected is what the library for Events says of one that the API server has refused.
+const rejected = "Server rejected event (will not retry!)"
+
+// lostEvents is a sink of a log that knows that Events cannot be written into a namespace that is being deleted. Each deletion of a namespace
+// with threads makes some, and nobody can read what is in it. So they are logged at the level debug. Other Events that are refused are errors.
+type lostEvents struct{ logr.LogSink }
+
+// Error implements logr.LogSink.
+func (s lostEvents) Error(err error, msg string, keysAndValues ...any) {
+	if msg != rejected || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && !noNamespace(err) {
+		s.LogSink.Error(err, msg, keysAndValues...)
+		return
+	}
+	if s.Enabled(1) {
+		s.Info(1, "An Event was not written, because its namespace is being deleted", append(keysAndValues, "error", err.Error())...)
+	}
+}
+
+// noNamespace reports whether an error says that a namespace does not exist.
+func noNamespace(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+// WithName implements logr.LogSink.
+func (s lostEvents) WithName(name string) logr.LogSink { return lostEvents{s.LogSink.WithName(name)} }
+
+// WithValues implements logr.LogSink.
+func (s lostEvents) WithValues(keysAndValues ...any) logr.LogSink {
+	return lostEvents{s.LogSink.WithValues(keysAndValues...)}
 }
 
 // logWriter writes the output of other programs to the log, line by line.
