@@ -65,12 +65,12 @@ type Options struct {
 // Numbers of workers. Threads and effects have many, because they wait for the store and the API server most of the
 // time.
 const (
-	definitionWorkers = 2
+	definitionWorkers = 8
 	threadWorkers     = 16
 	subagentWorkers   = 8
 	effectWorkers     = 16
-	poolWorkers       = 2
-	quotaWorkers      = 2
+	poolWorkers       = 4
+	quotaWorkers      = 4
 )
 
 // recorderName is the reporting controller in Events.

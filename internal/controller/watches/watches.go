@@ -33,11 +33,15 @@ const (
 	afterConflict = 20 * time.Millisecond
 )
 
-// Options returns the options of a controller with this number of workers.
+// Options returns the options of a controller with this number of workers, which namespaces share.
 func Options(workers int) controller.Options {
+	workers = max(workers, 1)
 	return controller.Options{
-		MaxConcurrentReconciles: max(workers, 1),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
+		MaxConcurrentReconciles: workers,
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+			return newSharedQueue(name, workers, limiter)
+		},
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}
 }
 

@@ -1,0 +1,146 @@
+package watches
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+)
+
+// reservedPart is the part of the workers of a controller that is kept for namespaces of which nothing is reconciled: one worker in this
+// many, and one at least.
+const reservedPart = 4
+
+// sharedQueue is the workqueue of a controller whose workers namespaces share. Without it the many objects of one namespace, or a few whose
+// sources take long to compile, would keep the objects of all others waiting.
+//
+// What a namespace may not begin yet is set aside when a worker comes to it, and goes back into the queue once a worker has become free.
+type sharedQueue struct {
+	priorityqueue.PriorityQueue[ctrl.Request]
+	workers, reserved int
+
+	mu    sync.Mutex
+	busy  map[string]int    // reconciles under way, by namespace
+	all   int               // the same of all namespaces
+	aside map[string]*aside // by namespace
+	turns []string          // namespaces of which something is set aside
+}
+
+// aside is what of a namespace is set aside, the oldest first. What changed comes before what was there when the manager started, as in the
+// queue.
+type aside struct {
+	changed, initial []ctrl.Request
+	priorities       map[ctrl.Request]int // of each request, which may be in both lists
+}
+
+func (a *aside) add(request ctrl.Request, priority int) {
+	before, there := a.priorities[request]
+	if there && before >= priority {
+		return
+	}
+	a.priorities[request] = priority
+	if priority < 0 {
+		a.initial = append(a.initial, request)
+	} else if !there || before < 0 {
+		a.changed = append(a.changed, request)
+	}
+}
+
+// next removes a request. There is one.
+func (a *aside) next() (request ctrl.Request, priority int) {
+	list := &a.changed
+	for there := false; !there; {
+		if len(*list) == 0 {
+			list = &a.initial
+		}
+		request, *list = (*list)[0], (*list)[1:]
+		priority, there = a.priorities[request]
+	}
+	delete(a.priorities, request)
+	return request, priority
+}
+
+// newSharedQueue returns the queue of a controller with this number of workers.
+func newSharedQueue(name string, workers int, limiter workqueue.TypedRateLimiter[ctrl.Request]) *sharedQueue {
+	q := &sharedQueue{workers: workers, busy: map[string]int{}, aside: map[string]*aside{}}
+	if workers > 1 {
+		q.reserved = max(workers/reservedPart, 1)
+	}
+	q.PriorityQueue = priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) {
+		o.Log, o.RateLimiter = ctrl.Log.WithValues("controller", name), limiter
+	})
+	return q
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue.
+func (q *sharedQueue) GetWithPriority() (request ctrl.Request, priority int, shutdown bool) {
+	for {
+		request, priority, shutdown = q.PriorityQueue.GetWithPriority()
+		if shutdown || q.begin(request, priority) {
+			return request, priority, shutdown
+		}
+		q.PriorityQueue.Done(request)
+	}
+}
+
+// Get implements workqueue.TypedInterface.
+func (q *sharedQueue) Get() (request ctrl.Request, shutdown bool) {
+	request, _, shutdown = q.GetWithPriority()
+	return request, shutdown
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *sharedQueue) Done(request ctrl.Request) {
+	q.PriorityQueue.Done(request)
+	if next, priority, some := q.end(request.Namespace); some {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, next)
+	}
+}
+
+// may reports whether a namespace may begin a reconcile. The caller holds mu.
+func (q *sharedQueue) may(namespace string) bool {
+	return q.busy[namespace] == 0 || q.all < q.workers-q.reserved
+}
+
+// begin counts a reconcile, or sets the request aside.
+func (q *sharedQueue) begin(request ctrl.Request, priority int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ns := request.Namespace
+	if q.may(ns) {
+		q.busy[ns]++
+		q.all++
+		return true
+	}
+	if q.aside[ns] == nil {
+		q.aside[ns] = &aside{priorities: map[ctrl.Request]int{}}
+		q.turns = append(q.turns, ns)
+	}
+	q.aside[ns].add(request, priority)
+	return false
+}
+
+// end counts the end of a reconcile, and returns what may begin instead. Namespaces take turns.
+func (q *sharedQueue) end(namespace string) (next ctrl.Request, priority int, some bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all--
+	if q.busy[namespace]--; q.busy[namespace] == 0 {
+		delete(q.busy, namespace)
+	}
+	i := slices.IndexFunc(q.turns, q.may)
+	if i < 0 {
+		return next, 0, false
+	}
+	ns := q.turns[i]
+	q.turns = slices.Delete(q.turns, i, i+1)
+	next, priority = q.aside[ns].next()
+	if len(q.aside[ns].priorities) == 0 {
+		delete(q.aside, ns)
+	} else {
+		q.turns = append(q.turns, ns)
+	}
+	return next, priority, true
+}
