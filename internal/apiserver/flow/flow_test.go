@@ -118,7 +118,9 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 
 	Context("with service accounts, of which a tenant has as many as it likes", func() {
 		BeforeEach(func() { limits = flow.Limits{UserRate: 10, UserOpen: 2, UserSearches: 60} })
-		account := func(namespace string, n int) string { return fmt.Sprintf("system:serviceaccount:%s:made-up-%d", namespace, n) }
+		account := func(namespace string, n int) string {
+			return fmt.Sprintf("system:serviceaccount:%s:made-up-%d", namespace, n)
+		}
 		It("counts those of a namespace as one user in rates", func() {
 			for n := range 30 {
 				Expect(ask(account("flood", n), "flood", "threads", "")).To(Equal(200))
