@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"time"
 )
 
 // EarlierCommit is the commit on main whose manager runs beside the present one, on one database. It is the release before, in a
@@ -22,8 +23,8 @@ const EarlierCommit = "dad75a3260e1d39b8d15c99a45633ac2311169d5"
 var ErrNoHistory = errors.New("two versions cannot run side by side without the history of the repository")
 
 // BuildEarlier returns a folder with the programs manager and sandbox of EarlierCommit. It builds them from the history of the
-// repository, once for all clones: they are kept in the folder that SKEIN_CACHE names. It fails with ErrNoHistory where there is no
-// such commit.
+// repository, once for all clones: they are kept in the folder that SKEIN_CACHE names, until none has used them for keepUnused. It
+// fails with ErrNoHistory where there is no such commit.
 func BuildEarlier(ctx context.Context) (dir string, err error) {
 	if _, err := run(ctx, Root(), "git", "cat-file", "-e", EarlierCommit+"^{commit}"); err != nil {
 		return "", fmt.Errorf("%w: commit %s is missing: in a shallow clone run `git fetch --unshallow`, and in CI check out with the whole history (fetch-depth: 0): %w",
@@ -35,9 +36,15 @@ func BuildEarlier(ctx context.Context) (dir string, err error) {
 	if err := makeOnce(kept, func(bin string) error { return buildEarlier(ctx, bin) }); err != nil {
 		return "", fmt.Errorf("build the earlier version: %w", err)
 	}
+	if err := prune(kept, time.Now()); err != nil {
+		return "", fmt.Errorf("remove earlier versions that are not used any more: %w", err)
+	}
 	// Beside links programs, which only works within one file system, so the clone has a copy.
 	dir = filepath.Join(Root(), "build", "earlier", name)
-	return dir, makeOnce(dir, func(bin string) error { return os.CopyFS(bin, os.DirFS(kept)) })
+	if err := makeOnce(dir, func(bin string) error { return os.CopyFS(bin, os.DirFS(kept)) }); err != nil {
+		return "", err
+	}
+	return dir, prune(dir, time.Now())
 }
 
 // buildEarlier builds the programs of EarlierCommit into a folder. Its flags are those of `make build`, so that what the two versions
@@ -95,6 +102,48 @@ func makeOnce(dir string, fill func(dir string) error) (err error) {
 		if _, there := os.Stat(dir); there != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// keepUnused is how long a folder stays that nobody uses. Go's build cache keeps entries as long.
+const keepUnused = 5 * 24 * time.Hour
+
+// prune notes that used is in use, and removes the folders beside it that were last used more than keepUnused ago, also what
+// interrupted runs left there. Other clones may use other versions, so what was used since then stays. Several may prune at once.
+func prune(used string, now time.Time) error {
+	if err := os.Chtimes(used, now, now); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Dir(used))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			continue // someone else removed it
+		}
+		if err != nil {
+			errs = append(errs, err)
+		} else if info.IsDir() && now.Sub(info.ModTime()) > keepUnused {
+			errs = append(errs, removeWhole(filepath.Join(filepath.Dir(used), e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeWhole removes a folder that others may remove at the same time. It moves the folder away first, so that an interrupt leaves
+// nothing under its name that lacks a part.
+func removeWhole(dir string) (err error) {
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "making-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+	if err := os.Rename(dir, filepath.Join(temporary, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
 }
