@@ -121,6 +121,29 @@ var _ = Describe("Retained data of a namespace that was deleted", Label("THR-09"
 		}
 	}, NodeTimeout(patience))
 
+	It("hides no data of the present namespace behind it in a list of retained threads", func(ctx SpecContext) {
+		const first, second = "0190a4c2-7a1b-7c3d-8e4f-000000000005", "0190a4c2-7a1b-7c3d-8e4f-000000000007"
+		for _, end := range []string{"1", "2", "3", "4", "6"} {
+			keep(ctx, "door", "0190a4c2-7a1b-7c3d-8e4f-00000000000"+end, "uid-1")
+		}
+		keep(ctx, "door", first, "uid-2")
+		keep(ctx, "door", second, "uid-2")
+		for _, limit := range []int{1, 2, 3, 4, 1000} {
+			var ids []string
+			for after, more := "", true; more; after = ids[len(ids)-1] {
+				page, err := e.client().Retained(ctx, "door", after, limit)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(page.Threads).NotTo(BeEmpty(), "limit %d: the next page begins behind the last thread", limit)
+				Expect(len(page.Threads)).To(BeNumerically("<=", limit))
+				for _, t := range page.Threads {
+					ids = append(ids, t.ThreadID)
+				}
+				more = page.HasMore
+			}
+			Expect(ids).To(Equal([]string{first, second, here}), "limit %d", limit)
+		}
+	}, NodeTimeout(patience))
+
 	It("is not looked up", func(ctx SpecContext) {
 		for _, id := range []string{old, "T-" + old, "aabbccddeeff", gone, "aabbccddee11"} {
 			_, err := e.client().Lookup(ctx, id)

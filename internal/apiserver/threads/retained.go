@@ -1,9 +1,10 @@
 package threads
 
 import (
+	"context"
 	"net/http"
-	"slices"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
@@ -28,18 +29,39 @@ func (h *Retained) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	threads, err := h.Threads.Store().Retained(c.Context(), c.Namespace, after, limit+1)
+	page, more, err := h.page(c.Context(), c.Namespace, after, limit)
 	if err != nil {
 		return err
 	}
-	page, more := call.Cut(threads, limit, 0)
-	within, err := h.Find.NamespaceUID(c.Context(), c.Namespace)
-	if err != nil {
-		return err
-	}
-	// Data of an earlier namespace of this name leaves the page shorter.
-	page = slices.DeleteFunc(page, func(t store.Thread) bool { return !t.Within(within) })
 	return c.WriteJSON(http.StatusOK, convert.RetainedList(page, more))
+}
+
+// page returns the retained threads of a namespace behind an id, and whether more follow. It reads on past data of an earlier namespace
+// of this name: a page that is empty because of such data would leave a client without the id that its next page begins behind.
+func (h *Retained) page(ctx context.Context, namespace, after string, limit int) (page []store.Thread, more bool, err error) {
+	within, err := h.Find.NamespaceUID(ctx, namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	for size := limit + 1; ; size = runtimev1.MaxPageSize {
+		read, err := h.Threads.Store().Retained(ctx, namespace, after, size)
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range read {
+			if !read[i].Within(within) {
+				continue
+			}
+			if len(page) == limit {
+				return page, true, nil
+			}
+			page = append(page, read[i])
+		}
+		if len(read) < size {
+			return page, false, nil
+		}
+		after = read[len(read)-1].ID
+	}
 }
 
 // Purge answers DELETE retained/{id}: it removes the retained data for good.
