@@ -58,6 +58,8 @@ type probe struct {
 	shows string
 	// finds says that the caller is told of nothing when what he asks for is not found.
 	finds bool
+	// alone says that flow control lets few such requests of one user be under way at once, and counts the callers as one.
+	alone bool
 }
 
 // answer says how a door treated a probe of a caller.
@@ -150,7 +152,7 @@ func runtimeProbes(ns string, t *harness.Thread, id, resource, verb string, name
 	switch resource + " " + verb {
 	case "searches list":
 		q := at("searches?q=hello&namespace=" + ns)
-		q.shows = `"hits":[{`
+		q.shows, q.alone = `"hits":[{`, true
 		return []probe{q}, nil
 	case "backups list", "backups watch": // without making one
 		return []probe{at("backups?absent=true")}, nil
@@ -188,6 +190,7 @@ func runtimeProbes(ns string, t *harness.Thread, id, resource, verb string, name
 type inquiry struct {
 	list  map[string]*caller
 	group *errgroup.Group
+	alone sync.Mutex // held by a probe that must be the only one of its kind
 	mu    sync.Mutex
 	table access.Table
 }
@@ -203,6 +206,10 @@ func (a *inquiry) row(ctx context.Context, r access.Row, probes ...probe) {
 	for who, c := range a.list {
 		for _, p := range probes {
 			a.group.Go(func() error {
+				if p.alone {
+					a.alone.Lock()
+					defer a.alone.Unlock()
+				}
 				got, err := p.answer(ctx, c)
 				if err != nil {
 					return fmt.Errorf("%s, as %s: %w", r, who, err)

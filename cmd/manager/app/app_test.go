@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -118,8 +119,15 @@ func TestAnUnreachableClusterIsSaidPlainly(t *testing.T) {
 	g := NewWithT(t)
 	const nobody = "127.0.0.1:1"
 	o := parse(t, "--data-dir="+t.TempDir(), "--metrics-bind-address=0", "--health-probe-bind-address=0")
-	o.Logger, o.Config = logr.Discard(), &rest.Config{Host: "http://" + nobody}
-	g.Expect(Run(context.Background(), o)).To(MatchError(ContainSubstring(nobody)))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Logger = funcr.New(func(_, line string) { // it waits for the cluster, until it is told to end
+		if strings.Contains(line, "This replica waits") && strings.Contains(line, nobody) {
+			cancel()
+		}
+	}, funcr.Options{})
+	o.Config = &rest.Config{Host: "http://" + nobody}
+	g.Expect(Run(ctx, o)).To(MatchError(And(ContainSubstring("reach the cluster"), ContainSubstring(nobody))))
 }
 
 func TestALockedDataFolderIsSaidPlainly(t *testing.T) {
