@@ -78,4 +78,20 @@ var _ = Describe("The history", Label("THR-15"), func() {
 			Expect([]int64{r.lists.Load(), r.relationships.Load(), r.contents.Load()}).To(Equal([]int64{1, 1, 0}), "lists, relationships, contents of threads for %d", limit)
 		}
 	})
+
+	It("takes one beginning of a page, and none that is of another list", func(ctx SpecContext) {
+		e := newEnv()
+		for i := range 3 {
+			e.thread(fmt.Sprint("t-", i))
+		}
+		first, err := e.client().History(ctx, "ns", runtimeclient.HistoryOptions{Limit: 1})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = e.client().History(ctx, "ns", runtimeclient.HistoryOptions{Continue: first.Continue})
+		Expect(err).NotTo(HaveOccurred())
+		resp, body := e.do("GET", "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/history?offset=1&continue="+first.Continue, nil)
+		Expect(resp.StatusCode).To(Equal(422), body)
+		Expect(body).To(ContainSubstring("offset: continue says where the page begins"))
+		_, err = e.client().History(ctx, "ns", runtimeclient.HistoryOptions{Continue: "1.delivery-1"})
+		Expect(err).To(MatchError(ContainSubstring("is not the value of metadata.continue in the previous page")))
+	})
 })

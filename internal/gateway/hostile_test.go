@@ -79,6 +79,26 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 		Expect(l.open).To(BeEmpty(), "no place is kept")
 	})
 
+	DescribeTable("that say something twice are told to say it once", func(change func(*http.Request), said string) {
+		r := post(1)
+		change(r)
+		got := ask(serverOf(nil), r)
+		Expect(got.StatusCode).To(Equal(http.StatusBadRequest))
+		var body errorBody
+		Expect(json.NewDecoder(got.Body).Decode(&body)).To(Succeed())
+		Expect(body.Error.Message).To(ContainSubstring(said))
+	},
+		Entry("the key of a message", func(r *http.Request) {
+			r.Header["Idempotency-Key"] = []string{"one", "two"}
+		}, "send one Idempotency-Key, not 2"),
+		Entry("the length of a page", func(r *http.Request) {
+			r.Method, r.URL.Path, r.URL.RawQuery = http.MethodGet, "/ns/chat/v1/messages", "limit=1&limit=2"
+		}, "set limit once, not 2 times"),
+		Entry("with a query that cannot be read", func(r *http.Request) {
+			r.Method, r.URL.Path, r.URL.RawQuery = http.MethodGet, "/ns/chat/v1/messages", "limit=%zz"
+		}, "the query cannot be read"),
+	)
+
 	It("that ask for 10,000 gateways that do not exist leave nothing behind", func() {
 		s := serverOf(nil)
 		for i := range 10_000 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -111,11 +112,18 @@ func (s *Server) messages(q *request) error {
 
 // number returns a parameter of the query that is a whole number within bounds.
 func number(q *request, key string, def, lowest, highest int) (int, error) {
-	text := q.URL.Query().Get(key)
-	if text == "" {
+	query, err := url.ParseQuery(q.URL.RawQuery)
+	if err != nil {
+		return 0, badRequest("the query cannot be read: escape special characters in it")
+	}
+	values := query[key]
+	if len(values) > 1 {
+		return 0, badRequest("set " + key + " once, not " + strconv.Itoa(len(values)) + " times")
+	}
+	if len(values) == 0 || values[0] == "" {
 		return def, nil
 	}
-	n, err := strconv.Atoi(text)
+	n, err := strconv.Atoi(values[0])
 	if err != nil || n < lowest || n > highest {
 		return 0, badRequest(key + " must be a whole number from " + strconv.Itoa(lowest) + " to " + strconv.Itoa(highest))
 	}
@@ -157,11 +165,16 @@ const maxKey = 200
 
 // idempotencyKey returns the key under which a repeat of a request finds the first one, or "".
 func idempotencyKey(q *request) (string, error) {
-	key := q.Header.Get(runtimev1.HeaderIdempotencyKey)
-	if len(key) > maxKey {
+	keys := q.Header.Values(runtimev1.HeaderIdempotencyKey)
+	switch {
+	case len(keys) == 0:
+		return "", nil
+	case len(keys) > 1:
+		return "", badRequest("send one Idempotency-Key, not " + strconv.Itoa(len(keys)))
+	case len(keys[0]) > maxKey:
 		return "", badRequest("an Idempotency-Key has 200 characters at most")
 	}
-	return key, nil
+	return keys[0], nil
 }
 
 // saying is what a client says.

@@ -39,6 +39,9 @@ func (h *History) List(c *call.Call) error {
 		Offset: q.Number("offset", 0, 0, math.MaxInt32),
 		After:  cursor(q, "continue"),
 	}
+	if tq.After != nil && q.Has("offset") {
+		q.Bad("offset", "continue says where the page begins: leave one of the two out")
+	}
 	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.OneOf("archived", "false", "true", "all")]
 	if err := q.Check(); err != nil {
 		return err
@@ -123,7 +126,8 @@ func cursor(q *call.Query, key string) *store.ThreadCursor {
 	}
 	at, id, found := strings.Cut(v, ".")
 	n, err := strconv.ParseInt(at, 10, 64)
-	if !found || err != nil || n < 0 || id == "" {
+	canonical, known := thread.ParseID(id)
+	if !found || err != nil || n < 0 || !known || canonical != id {
 		q.Bad(key, "%q is not the value of metadata.continue in the previous page", v)
 		return nil
 	}
