@@ -84,6 +84,15 @@ type DeliveryCursor struct {
 	ID        string
 }
 
+// DeliveryRoom says how many deliveries may be claimed.
+type DeliveryRoom struct {
+	// Free is how many may be in all. The last Reserved of them are for namespaces of which nothing is under way on any replica.
+	Free, Reserved int
+	// Each is how many of one webhook may be under way here, and Busy how many are, by the webhook's id.
+	Each int
+	Busy map[string]int
+}
+
 // WebhookStore keeps what webhooks are told. Deliveries are written by the transactions that they tell of: those that end a
 // run, that log a wanted approval, or in which a firing of an effect fails.
 type WebhookStore interface {
@@ -91,10 +100,9 @@ type WebhookStore interface {
 	SetWebhooks(ctx context.Context, all []Webhook) error
 	// NextDelivery returns when the next pending delivery can be claimed, in microseconds, or 0 when none is pending.
 	NextDelivery(ctx context.Context) (at int64, err error)
-	// ClaimDeliveries claims pending deliveries that nobody holds, for ttl, and counts an attempt of each: at most limit, and of one
-	// webhook at most each, less those that busy says are under way. Those of the namespace with the fewest claims come first, and
-	// within a namespace the oldest.
-	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, limit, each int, busy map[string]int) ([]Delivery, error)
+	// ClaimDeliveries claims pending deliveries that nobody holds, for ttl, as far as there is room, and counts an attempt of each. Those of
+	// the namespace with the fewest claims come first, and within a namespace the oldest.
+	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room DeliveryRoom) ([]Delivery, error)
 	// FinishDelivery records the outcome of an attempt. It returns ErrDeliveryLost when the claim is lost.
 	FinishDelivery(ctx context.Context, end DeliveryEnd) error
 	// ReleaseDeliveries gives up the claims of an owner at its shutdown. Their attempts do not count.

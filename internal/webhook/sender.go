@@ -51,6 +51,7 @@ type Options struct {
 const (
 	atOnce       = 8                // requests of a replica under way
 	atOnceOfOne  = 2                // of them to one Webhook, so that a slow one does not hold up others
+	reserved     = 2                // of them for namespaces of which none is under way, so that slow Webhooks of one hold up no other
 	attemptTime  = 15 * time.Second // one request
 	recordTime   = 5 * time.Second  // to record how it ended
 	claimTime    = time.Minute      // after which others may take a delivery
@@ -128,7 +129,7 @@ func (s *Sender) round(ctx context.Context) time.Duration {
 		var claimed []store.Delivery
 		busy, free := s.underWay()
 		if free > 0 {
-			if claimed, err = s.Store.ClaimDeliveries(ctx, s.Owner, claimTime, free, atOnceOfOne, busy); err == nil {
+			if claimed, err = s.Store.ClaimDeliveries(ctx, s.Owner, claimTime, store.DeliveryRoom{Free: free, Reserved: reserved, Each: atOnceOfOne, Busy: busy}); err == nil {
 				s.begin(ctx, claimed)
 				at = 0 // the end of a request looks again
 			}

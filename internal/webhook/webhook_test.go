@@ -131,10 +131,10 @@ func (o *outbox) NextDelivery(context.Context) (int64, error) {
 	return 1, nil
 }
 
-func (o *outbox) ClaimDeliveries(_ context.Context, _ string, _ time.Duration, limit, each int, busy map[string]int) (claimed []store.Delivery, err error) {
+func (o *outbox) ClaimDeliveries(_ context.Context, _ string, _ time.Duration, room store.DeliveryRoom) (claimed []store.Delivery, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := min(limit, max(0, each-busy["w"]), len(o.pending))
+	n := min(room.Free, max(0, room.Each-room.Busy["w"]), len(o.pending))
 	claimed, o.pending = o.pending[:n], o.pending[n:]
 	return claimed, nil
 }

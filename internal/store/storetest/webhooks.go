@@ -23,7 +23,7 @@ func describeWebhooks(e *env) {
 		}
 		claim := func(ctx SpecContext, owner string, busy map[string]int) []store.Delivery {
 			GinkgoHelper()
-			claimed, err := e.store.ClaimDeliveries(ctx, owner, time.Minute, 10, 2, busy)
+			claimed, err := e.store.ClaimDeliveries(ctx, owner, time.Minute, store.DeliveryRoom{Free: 10, Each: 2, Busy: busy})
 			Expect(err).NotTo(HaveOccurred())
 			return claimed
 		}
@@ -123,18 +123,20 @@ func describeWebhooks(e *env) {
 			ended(crowded, 4)
 			e.clock.Step(time.Second)
 			ended(calm, 4)
-			claimed := func(limit int) (namespaces []string) {
+			claimed := func(free, reserved int) (namespaces []string) {
 				GinkgoHelper()
-				got, err := e.store.ClaimDeliveries(ctx, "a", time.Minute, limit, 2, nil)
+				got, err := e.store.ClaimDeliveries(ctx, "a", time.Minute, store.DeliveryRoom{Free: free, Reserved: reserved, Each: 2})
 				Expect(err).NotTo(HaveOccurred())
 				for _, d := range got {
 					namespaces = append(namespaces, d.Namespace)
 				}
 				return namespaces
 			}
-			Expect(claimed(3)).To(Equal([]string{"crowded", "calm", "crowded"}), "the oldest first, where nothing is under way")
-			Expect(claimed(1)).To(Equal([]string{"calm"}), "which has fewer under way")
-			Expect(claimed(100)).To(HaveLen(12), "no more than two of each webhook, while there is room")
+			Expect(claimed(4, 3)).To(Equal([]string{"crowded", "calm"}), "the last room is for namespaces of which nothing is under way")
+			Expect(claimed(3, 3)).To(BeEmpty())
+			Expect(claimed(1, 0)).To(Equal([]string{"crowded"}), "the oldest first, where as much is under way")
+			Expect(claimed(1, 0)).To(Equal([]string{"calm"}), "which has fewer under way")
+			Expect(claimed(100, 2)).To(HaveLen(12), "no more than two of each webhook, while there is room")
 		})
 
 		It("wait between attempts, are given up, redelivered and pruned", func(ctx SpecContext) {

@@ -124,7 +124,7 @@ func (s Store) NextDelivery(ctx context.Context) (at int64, err error) {
 }
 
 // ClaimDeliveries implements store.WebhookStore.
-func (s Store) ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, limit, each int, busy map[string]int) (claimed []store.Delivery, err error) {
+func (s Store) ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room store.DeliveryRoom) (claimed []store.Delivery, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		claimed = nil
 		waiting, err := waitingWebhooks(t)
@@ -135,14 +135,17 @@ func (s Store) ClaimDeliveries(ctx context.Context, owner string, ttl time.Durat
 		if err != nil {
 			return err
 		}
-		of := maps.Clone(busy)
+		of := maps.Clone(room.Busy)
 		if of == nil {
 			of = map[string]int{}
 		}
-		for len(claimed) < limit && len(waiting) > 0 {
+		for len(claimed) < room.Free && len(waiting) > 0 {
 			next := fairest(waiting, underWay)
 			w, before := waiting[next], len(claimed)
-			if of[w.id] < each {
+			if room.Free-before <= room.Reserved && underWay[w.namespace] > 0 {
+				break // so has every other namespace that waits
+			}
+			if of[w.id] < room.Each {
 				if err := s.claimable(t, w.id, 1, &claimed); err != nil {
 					return err
 				}
@@ -197,7 +200,7 @@ func claimedOf(t *txn.Tx) (claimed map[string]int, err error) {
 }
 
 // fairest returns the place of the webhook whose turn it is: the first one of the namespace with the fewest deliveries under way. So a
-// namespace whose webhooks are slow, however many they are, holds up no other one for longer than an attempt takes.
+// namespace whose webhooks are slow, however many they are, holds up no other one.
 func fairest(waiting []waitingWebhook, underWay map[string]int) (place int) {
 	for i, w := range waiting {
 		if underWay[w.namespace] < underWay[waiting[place].namespace] {
