@@ -56,6 +56,7 @@ const (
 	recordTime   = 5 * time.Second  // to record how it ended
 	claimTime    = time.Minute      // after which others may take a delivery
 	lookAnyway   = 30 * time.Second // without a notification, because notifications may be lost
+	claimAgain   = time.Second      // while what is due finds no room, because something else may become due that does
 	firstWait    = 5 * time.Second  // before the second attempt
 	longestWait  = 6 * time.Hour
 	keptDone     = 24 * time.Hour
@@ -132,6 +133,9 @@ func (s *Sender) round(ctx context.Context) time.Duration {
 			if claimed, err = s.Store.ClaimDeliveries(ctx, s.Owner, claimTime, store.DeliveryRoom{Free: free, Reserved: reserved, Each: atOnceOfOne, Busy: busy}); err == nil {
 				s.begin(ctx, claimed)
 				at = 0 // the end of a request looks again
+				if len(claimed) == 0 {
+					return claimAgain
+				}
 			}
 		}
 		if err == nil && len(claimed) > 0 {

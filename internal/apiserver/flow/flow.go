@@ -106,8 +106,8 @@ func Payer(user string) string {
 func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name string) (done func(), refused *apierrors.StatusError) {
 	search := info.Resource == string(runtimev1.ViewSearches)
 	payer := Payer(name)
-	if info.Namespace == "" {
-		name = payer // no namespace bounds the request
+	if account, _, err := serviceaccount.SplitUsername(name); err == nil && account != info.Namespace {
+		name = payer // the limits of its own namespace do not bound the request
 	}
 	under := []counted{
 		{key{"open", name}, c.limits.UserOpen, "requests of the user %q are under way"},

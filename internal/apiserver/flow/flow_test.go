@@ -146,6 +146,15 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 			Expect(ask(account("flood", 2), "flood", "threads", "")).To(Equal(200), "a namespace has a limit of its own")
 			Expect(ask(account("calm", 0), "", "lookups", "")).To(Equal(200))
 		})
+		It("counts their open requests to a namespace of others as those of one user", func() {
+			defer close(hold)
+			for n := range 2 {
+				go ask(account("flood", n), "calm", "slow", "")
+				Eventually(began).Should(Receive())
+			}
+			Expect(ask(account("flood", 2), "calm", "threads", "")).To(Equal(429))
+			Expect(ask(account("calm", 0), "calm", "threads", "")).To(Equal(200))
+		})
 	})
 
 	Context("with a number of searches of everybody", func() {

@@ -53,7 +53,7 @@ func (l *Lines) join(name string) (*line, error) {
 		l.lines[name] = in
 	}
 	if in.in >= l.most {
-		return nil, fmt.Errorf("%d requests of %q wait for the API server to say who they are of or what they may do: make fewer at once", l.most, name)
+		return nil, fmt.Errorf("%d requests of %q wait until the API server has said who sends them and what they may do: make fewer at once", l.most, name)
 	}
 	in.in++
 	return in, nil

@@ -39,7 +39,7 @@ func (h *History) List(c *call.Call) error {
 		Offset: q.Number("offset", 0, 0, math.MaxInt32),
 		After:  cursor(q, "continue"),
 	}
-	if tq.After != nil && q.Has("offset") {
+	if tq.After != nil && tq.Offset > 0 {
 		q.Bad("offset", "continue says where the page begins: leave one of the two out")
 	}
 	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.OneOf("archived", "false", "true", "all")]
