@@ -42,6 +42,9 @@ func (r *Reconciler) takeName(ctx context.Context, o *skeinv1.Thread) error {
 		if err != nil {
 			return fmt.Errorf("read namespace %s: %w", o.Namespace, err)
 		}
+		if err := r.reportLost(ctx, row); err != nil {
+			return err
+		}
 		err = r.Threads.Store().Apply(ctx, row.ID, nil, &store.Retain{NamespaceUID: cmp.Or(row.NamespaceUID, within), Of: row.OwnerUID()})
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNotRetained) {
 			continue // it has ended, or another object has it

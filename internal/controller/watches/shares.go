@@ -28,11 +28,22 @@ type sharedQueue struct {
 	turns []string          // namespaces of which something is set aside
 }
 
-// aside is what of a namespace is set aside, the oldest first. What changed comes before what was there when the manager started, as in the
-// queue.
+// aside is what of a namespace is set aside, in lists of which each is older first: what passes everything else, such as effects that are due,
+// before what changed, and that before what was there when the manager started. So does the queue.
 type aside struct {
-	changed, initial []ctrl.Request
-	priorities       map[ctrl.Request]int // of each request, which may be in both lists
+	lists      [3][]ctrl.Request
+	priorities map[ctrl.Request]int // of each request, which may be in several lists
+}
+
+// listOf returns the list for requests of a priority.
+func listOf(priority int) int {
+	switch {
+	case priority > 0:
+		return 0
+	case priority == 0:
+		return 1
+	}
+	return 2
 }
 
 func (a *aside) add(request ctrl.Request, priority int) {
@@ -41,25 +52,23 @@ func (a *aside) add(request ctrl.Request, priority int) {
 		return
 	}
 	a.priorities[request] = priority
-	if priority < 0 {
-		a.initial = append(a.initial, request)
-	} else if !there || before < 0 {
-		a.changed = append(a.changed, request)
+	if list := listOf(priority); !there || list != listOf(before) {
+		a.lists[list] = append(a.lists[list], request)
 	}
 }
 
 // next removes a request. There is one.
 func (a *aside) next() (request ctrl.Request, priority int) {
-	list := &a.changed
-	for there := false; !there; {
-		if len(*list) == 0 {
-			list = &a.initial
+	for list := range a.lists {
+		for len(a.lists[list]) > 0 {
+			request, a.lists[list] = a.lists[list][0], a.lists[list][1:]
+			if priority, there := a.priorities[request]; there {
+				delete(a.priorities, request)
+				return request, priority
+			}
 		}
-		request, *list = (*list)[0], (*list)[1:]
-		priority, there = a.priorities[request]
 	}
-	delete(a.priorities, request)
-	return request, priority
+	panic("nothing is set aside") // the namespace would have no turn
 }
 
 // newSharedQueue returns the queue of a controller with this number of workers.

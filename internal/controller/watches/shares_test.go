@@ -113,3 +113,22 @@ func TestWhatIsSetAsideIsKeptOnceInOrder(t *testing.T) {
 	q.ShutDown()
 	g.Eventually(next, time.Minute).Should(BeClosed())
 }
+
+func TestWhatIsDuePassesWhatIsSetAside(t *testing.T) {
+	g := NewWithT(t)
+	a := &aside{priorities: map[ctrl.Request]int{}}
+	for n := range 3 {
+		a.add(requestOf("flood", n), 0)
+	}
+	a.add(requestOf("flood", 3), -100)
+	a.add(requestOf("flood", 4), 100)
+	a.add(requestOf("flood", 2), 100) // it becomes due while it waits because it changed
+	a.add(requestOf("flood", 2), 0)
+	type set struct{ n, priority int }
+	for _, want := range []set{{4, 100}, {2, 100}, {0, 0}, {1, 0}, {3, -100}} {
+		request, priority := a.next()
+		g.Expect(request).To(Equal(requestOf("flood", want.n)))
+		g.Expect(priority).To(Equal(want.priority))
+	}
+	g.Expect(a.priorities).To(BeEmpty())
+}
