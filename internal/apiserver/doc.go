@@ -4,9 +4,9 @@
 //
 // The server is the generic server of k8s.io/apiserver. Its handler chain provides delegated authentication (front
 // proxy, client certificates, TokenReview), delegated authorization (SubjectAccessReview), audit, deadlines and graceful
-// shutdown. Its in-flight limits, which all callers would share, are off: package flow bounds each user and namespace. The handlers behind it are our own instead of REST storage, because the answers
-// are streams, pages and files, not objects with resource versions. docs/adr/0004-runtime-api-server.md has the
-// reasons. One rule keeps authorization sound: a handler is always chosen from the RequestInfo that was authorized,
+// shutdown. Its in-flight limits, which all callers would share, are off: package flow bounds each user and namespace.
+// The handlers behind it are our own instead of REST storage, because the answers are streams, pages and files, not
+// objects with resource versions. docs/adr/0004-runtime-api-server.md has the reasons. One rule keeps authorization sound: a handler is always chosen from the RequestInfo that was authorized,
 // never by parsing the URL again.
 //
 // This package has the server and the table of its routes (routes.go). Package router dispatches requests, and each

@@ -70,7 +70,7 @@ var _ = Describe("Stopping and terminating", func() {
 		for _, ended := range []string{id, one, two, missed} {
 			Expect(w.Store.Thread(ctx, ended)).To(HaveField("TerminatedAt", Not(BeZero())), ended)
 		}
-		Expect(w.Store.Thread(ctx, retained)).To(HaveField("TerminatedAt", BeZero()), "whoever adopts it goes on with it")
+		Expect(w.Store.Thread(ctx, retained)).To(HaveField("TerminatedAt", BeZero()), "the Thread that adopts it continues it")
 	})
 
 	It("terminates a thread in the middle of a run and refuses new work", Label("THR-05", "SUB-08"), func(ctx SpecContext) {

@@ -100,7 +100,7 @@ type WebhookStore interface {
 	SetWebhooks(ctx context.Context, all []Webhook) error
 	// NextDelivery returns when the next pending delivery can be claimed, in microseconds, or 0 when none is pending.
 	NextDelivery(ctx context.Context) (at int64, err error)
-	// ClaimDeliveries claims pending deliveries that nobody holds, for ttl, as far as there is room, and counts an attempt of each. Those of
+	// ClaimDeliveries claims pending deliveries without a claim for ttl, as far as there is room, and counts an attempt of each. Deliveries of
 	// the namespace with the fewest claims come first, and within a namespace the oldest.
 	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room DeliveryRoom) ([]Delivery, error)
 	// FinishDelivery records the outcome of an attempt. It returns ErrDeliveryLost when the claim is lost.

@@ -132,10 +132,10 @@ func (s *Sender) round(ctx context.Context) time.Duration {
 		if free > 0 {
 			if claimed, err = s.Store.ClaimDeliveries(ctx, s.Owner, claimTime, store.DeliveryRoom{Free: free, Reserved: reserved, Each: atOnceOfOne, Busy: busy}); err == nil {
 				s.begin(ctx, claimed)
-				at = 0 // the end of a request looks again
 				if len(claimed) == 0 {
 					return claimAgain
 				}
+				at = 0 // the end of a request looks again
 			}
 		}
 		if err == nil && len(claimed) > 0 {

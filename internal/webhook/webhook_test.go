@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,6 +177,19 @@ func (o *patientOutbox) FinishDelivery(ctx context.Context, end store.DeliveryEn
 	return o.outbox.FinishDelivery(ctx, end)
 }
 
+// fullOutbox has a delivery that is due, for which there is no room.
+type fullOutbox struct {
+	outbox
+	looks atomic.Int64
+}
+
+func (*fullOutbox) NextDelivery(context.Context) (int64, error) { return 1, nil }
+
+func (o *fullOutbox) ClaimDeliveries(context.Context, string, time.Duration, store.DeliveryRoom) ([]store.Delivery, error) {
+	o.looks.Add(1)
+	return nil, nil
+}
+
 type oneTarget struct {
 	target *Target
 	err    error
@@ -270,6 +284,23 @@ var _ = Describe("the sender", Label("EVT-05"), func() {
 		Eventually(done).Should(Receive(BeNil()))
 		Expect(o.ended()).To(ConsistOf(HaveField("Status", store.DeliveryDelivered)))
 	}, SpecTimeout(2*time.Minute))
+
+	It("looks again soon while what is due finds no room, because something else may become due that does", func(ctx SpecContext) {
+		o := &fullOutbox{}
+		clock := clocktesting.NewFakeClock(time.Now())
+		sender := NewSender(Options{Store: o, Clock: clock, Log: logr.Discard(), Owner: "a"})
+		running, cancel := context.WithCancel(ctx)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- sender.Start(running) }()
+		for looks := int64(1); looks <= 3; looks++ {
+			Eventually(o.looks.Load).Should(Equal(looks))
+			Eventually(clock.HasWaiters).Should(BeTrue())
+			clock.Step(claimAgain)
+		}
+		cancel()
+		Eventually(done).Should(Receive(BeNil()))
+	})
 
 	It("lets a request that is under way finish when it is stopped, so that it is sent once", func(ctx SpecContext) {
 		came, goOn := make(chan struct{}), make(chan struct{})

@@ -118,15 +118,15 @@ func TestAMissingClusterIsSaidPlainly(t *testing.T) {
 // startWithoutCluster runs a manager whose API server is away until it says that it waits for it.
 func startWithoutCluster(t *testing.T, o Options) error {
 	t.Helper()
-	const nobody = "127.0.0.1:1"
+	const unreachable = "127.0.0.1:1"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	o.Logger = funcr.New(func(_, line string) {
-		if strings.Contains(line, "This replica waits") && strings.Contains(line, nobody) {
+		if strings.Contains(line, "This replica waits") && strings.Contains(line, unreachable) {
 			cancel()
 		}
 	}, funcr.Options{})
-	o.Config = &rest.Config{Host: "http://" + nobody}
+	o.Config = &rest.Config{Host: "http://" + unreachable}
 	return Run(ctx, o)
 }
 

@@ -54,8 +54,8 @@ func withoutAborts(next utilruntime.ErrorHandler) utilruntime.ErrorHandler {
 // rejected is what the library for Events says of one that the API server has refused.
 const rejected = "Server rejected event (will not retry!)"
 
-// lostEvents is a sink of a log that knows that Events cannot be written into a namespace that is being deleted. Each deletion of a namespace
-// with threads makes some, and nobody can read what is in it. So they are logged at the level debug. Other Events that are refused are errors.
+// lostEvents is a log sink that logs Events for a namespace that is being deleted at the level debug. The API server refuses them, and each
+// deletion of a namespace with threads makes some. Other Events that the API server refuses are logged as errors.
 type lostEvents struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

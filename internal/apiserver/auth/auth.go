@@ -90,7 +90,7 @@ func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Int
 	if err != nil {
 		return err
 	}
-	cfg.Authentication.Authenticator = inLines(inner)
+	cfg.Authentication.Authenticator = limitReviews(inner)
 	return nil
 }
 
@@ -111,6 +111,6 @@ func delegateAuthorization(clients kubernetes.Interface) (authorizer.Authorizer,
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "privileged-groups", Authorizer: authorizerfactory.NewPrivilegedGroups("system:masters")},
 		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
-		union.NamedAuthorizer{AuthorizerName: "subject-access-reviews", Authorizer: &linedAuthorizer{reviews, flow.NewLines(rightsAtOnce, maxWaiting)}},
+		union.NamedAuthorizer{AuthorizerName: "subject-access-reviews", Authorizer: &limitedAuthorizer{reviews, flow.NewSemaphores(rightsAtOnce, maxWaiting)}},
 	)
 }

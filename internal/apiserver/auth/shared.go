@@ -12,20 +12,20 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/flow"
 )
 
-// All requests share the reviews that the API server does for this replica in a second. Without lines one caller, who needs no right and
-// no identity for it, would use them up with made-up tokens or names.
+// All requests share the reviews that the API server does for this replica in a second. Without a semaphore for each caller, one caller
+// without any right or identity could use all of them up with made-up tokens or names.
 const (
-	// tokensAtOnce bounds the tokens of one address that the API server is asked about at once.
+	// tokensAtOnce bounds the TokenReviews for one address that are under way.
 	tokensAtOnce = 8
-	// rightsAtOnce bounds the rights of one user.
+	// rightsAtOnce bounds the SubjectAccessReviews for one user that are under way.
 	rightsAtOnce = 16
-	// maxWaiting bounds what one of them may have waiting, because each takes memory.
+	// maxWaiting bounds how many requests of one address or user wait, because each takes memory.
 	maxWaiting = 2000
 )
 
-// inLines returns an authenticator that asks about the tokens of each address in a line of its own.
-func inLines(inner authenticator.Request) authenticator.Request {
-	lines := flow.NewLines(tokensAtOnce, maxWaiting)
+// limitReviews returns an authenticator with a semaphore for the tokens of each address.
+func limitReviews(inner authenticator.Request) authenticator.Request {
+	semaphores := flow.NewSemaphores(tokensAtOnce, maxWaiting)
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		if !hasToken(r) {
 			return inner.AuthenticateRequest(r)
@@ -34,12 +34,12 @@ func inLines(inner authenticator.Request) authenticator.Request {
 		if err != nil {
 			address = r.RemoteAddr
 		}
-		leave, err := lines.Enter(r.Context(), address)
+		release, err := semaphores.Acquire(r.Context(), address)
 		if err != nil {
 			return nil, false, err
 		}
-		defer leave()
-		// The review goes on when its caller disconnects, so the place is taken until it ends.
+		defer release()
+		// The review goes on when its caller disconnects, so the slot is taken until it ends.
 		return inner.AuthenticateRequest(r.WithContext(context.WithoutCancel(r.Context())))
 	})
 }
@@ -50,27 +50,27 @@ func hasToken(r *http.Request) bool {
 		strings.Contains(strings.Join(r.Header.Values("Sec-Websocket-Protocol"), ","), "base64url.bearer.authorization.k8s.io.")
 }
 
-// linedAuthorizer asks about the rights of each user in a line of his own.
-type linedAuthorizer struct {
+// limitedAuthorizer is an authorizer with a semaphore for the rights of each user.
+type limitedAuthorizer struct {
 	authorizer.Authorizer
-	lines *flow.Lines
+	semaphores *flow.Semaphores
 }
 
 // Authorize implements authorizer.Authorizer.
-func (l *linedAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (l *limitedAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	var name string
 	if who := a.GetUser(); who != nil {
-		name = flow.Payer(who.GetName())
+		name = flow.Distinguisher(who.GetName())
 	}
-	leave, err := l.lines.Enter(ctx, name)
+	release, err := l.semaphores.Acquire(ctx, name)
 	if err != nil {
 		return authorizer.DecisionNoOpinion, "", err
 	}
-	defer leave()
+	defer release()
 	return l.Authorizer.Authorize(ctx, a)
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer.
-func (l *linedAuthorizer) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (l *limitedAuthorizer) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(l.Authorize(ctx, a))
 }

@@ -95,7 +95,7 @@ var _ = Describe("reviews, which all callers share", Label("K8S-12"), func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("leave each user a line of his own", func(ctx SpecContext) {
+	It("have a queue for each user", func(ctx SpecContext) {
 		rights, err := delegateAuthorization(clients)
 		Expect(err).NotTo(HaveOccurred())
 		ask := func(who, thread string) authorizer.Decision {
@@ -124,7 +124,7 @@ var _ = Describe("reviews, which all callers share", Label("K8S-12"), func() {
 		Expect(reviews.counts()).To(Equal([2]int{0, rightsAtOnce}))
 	})
 
-	It("leave each address a line of its own, also when senders of made-up tokens do not wait for the answer", func(ctx SpecContext) {
+	It("have a queue for each address, also when senders of made-up tokens do not wait for the answer", func(ctx SpecContext) {
 		cfg := genericapiserver.NewConfig(serializer.NewCodecFactory(runtime.NewScheme()))
 		cfg.SecureServing = &genericapiserver.SecureServingInfo{}
 		Expect(delegateAuthentication(cfg, clients)).To(Succeed())

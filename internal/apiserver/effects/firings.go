@@ -74,8 +74,8 @@ func (h *Handler) Firings(c *call.Call) error {
 	return c.WriteJSON(http.StatusOK, list)
 }
 
-// whole returns a firing of a list with its log, and with the target that tells whether it has made a Thread. Only firings without a thread
-// have either. They are read one by one, because a page of them may have a gigabyte of arguments.
+// whole reads the log and the target of a firing of a list. The target says whether the firing made a Thread. Firings with a thread have
+// neither. It reads one firing at a time, because the arguments of a page of firings may have a gigabyte.
 func (h *Handler) whole(ctx context.Context, f *store.Firing) (*store.Firing, error) {
 	if f.ThreadID != "" {
 		return f, nil

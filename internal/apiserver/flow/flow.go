@@ -93,9 +93,9 @@ type counted struct {
 	what string
 }
 
-// Payer returns the name under which the requests of a user count together with others. The service accounts of a namespace are one: whoever
-// may edit a namespace can make, or impersonate, as many of them as he likes.
-func Payer(user string) string {
+// Distinguisher returns the name under which the requests of a user are counted. All service accounts of a namespace have the same one,
+// because a user who may edit the namespace can create, or impersonate, any number of them.
+func Distinguisher(user string) string {
 	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
 		return serviceaccount.MakeNamespaceGroupName(namespace)
 	}
@@ -105,9 +105,9 @@ func Payer(user string) string {
 // admit counts a request as under way, until done is called.
 func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name string) (done func(), refused *apierrors.StatusError) {
 	search := info.Resource == string(runtimev1.ViewSearches)
-	payer := Payer(name)
+	distinguisher := Distinguisher(name)
 	if account, _, err := serviceaccount.SplitUsername(name); err == nil && account != info.Namespace {
-		name = payer // the limits of its own namespace do not bound the request
+		name = distinguisher // the limits of its own namespace do not bound the request
 	}
 	under := []counted{
 		{key{"open", name}, c.limits.UserOpen, "requests of the user %q are under way"},
@@ -124,10 +124,10 @@ func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name stri
 	}
 	if search {
 		under = append(under,
-			counted{key{"searchesOf", payer}, (c.limits.SearchesOpen + searchers - 1) / searchers, "searches of the user %q are under way"},
+			counted{key{"searchesOf", distinguisher}, (c.limits.SearchesOpen + searchers - 1) / searchers, "searches of the user %q are under way"},
 			counted{key{"searches", "all"}, c.limits.SearchesOpen, "searches of %s users are under way"})
 	}
-	return c.enter(payer, search, under)
+	return c.enter(distinguisher, search, under)
 }
 
 // searchers is by how many users all searches that may be under way are shared at least.

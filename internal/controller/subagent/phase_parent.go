@@ -82,8 +82,8 @@ func earlierParent(parent *skeinv1.Thread) *problem {
 }
 
 // worksForAnother reports whether the child of a Subagent that has no owner belongs to another stored thread than the parent: to an
-// earlier one of that name, which left it behind (--cascade=orphan). A name gives nobody the children of others, nor what they were
-// told. Data that the parent has adopted again keeps its children.
+// earlier one of that name, which was deleted with --cascade=orphan. A new Thread of the same name must not get its children, nor what they
+// were told. Data that the parent has adopted keeps its children.
 func (r *Reconciler) worksForAnother(ctx context.Context, s *scope) (bool, error) {
 	another := s.object.Labels[skeinv1.LabelThreadID] != s.parent.ThreadID() // what is left to go by once all else is purged
 	if ref := s.object.Spec.TaskRef; ref != "" {

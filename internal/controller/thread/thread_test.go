@@ -451,6 +451,20 @@ var _ = Describe("The thread controller", func() {
 			Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("RetainedAt", BeZero()))
 		})
 
+		It("tells the parent of the other, whose call waits, that it gets no result", Label("SUB-03"), func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			parent := newThread(ctx, "parent")
+			Reconcile(ctx, r, parent)
+			_, _, err := e.Store.CreateThread(ctx, store.Thread{
+				ID: "left-behind", Namespace: Namespace, Name: "name", Agent: "a", ParentID: string(parent.UID), RootID: string(parent.UID), Depth: 1, Reference: "worker-1",
+				Child: &store.Child{Name: "worker", Blocking: true, ToolCallID: "call_1"},
+			})
+			Expect(err).NotTo(HaveOccurred())
+			Reconcile(ctx, r, newThread(ctx, "name"))
+			Expect(e.Store.Thread(ctx, "left-behind")).To(HaveField("RetainedAt", Not(BeZero())))
+			Expect(e.Store.Inbox(ctx, string(parent.UID))).To(ContainElement(HaveField("Payload", And(ContainSubstring("call_1"), ContainSubstring("terminated")))))
+		})
+
 		It("does so for a Thread that adopts data too", func(ctx SpecContext) {
 			e.ReadyAgent(ctx, "a")
 			kept := forced(ctx, "kept")
