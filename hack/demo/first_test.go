@@ -131,7 +131,7 @@ func TestTheFirstDemoSaysWhatItDoes(t *testing.T) {
 	if code == 0 || !strings.Contains(stderr, "no compiler here") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	for _, words := range []string{"starts a Kubernetes cluster", "make demo-down", "8 to 14 minutes"} {
+	for _, words := range []string{"starts a Kubernetes cluster", "make demo-down", "8 to 16 minutes"} {
 		if !strings.Contains(stdout, words) {
 			t.Errorf("it does not say %q:\n%s", words, stdout)
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -21,8 +23,12 @@ type command struct {
 
 // compile runs go build.
 func (b *builder) compile(ctx context.Context, c command, out string, pkgs []string, f *feed) error {
-	args := append([]string{"build", "-v", "-p=" + jobs(), "-o", out}, c.flags...)
+	args := append([]string{"build", "-v", "-p=" + strconv.Itoa(jobs()), "-o", out}, c.flags...)
 	cmd := b.goCommand(ctx, c, append(args, pkgs...)...)
+	if os.Getenv("GOMAXPROCS") == "" && jobs() >= runtime.NumCPU() {
+		// Each processor has a compiler to run. Threads of one would only take time from another.
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
+	}
 	cmd.Stderr = f
 	running := make(chan struct{})
 	defer close(running)
@@ -97,11 +103,11 @@ func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exe
 }
 
 // jobs returns how many packages are compiled at the same time: $JOBS, or two.
-func jobs() string {
-	if j := os.Getenv("JOBS"); j != "" {
+func jobs() int {
+	if j, err := strconv.Atoi(os.Getenv("JOBS")); err == nil && j > 0 {
 		return j
 	}
-	return "2"
+	return 2
 }
 
 // explain adds the error output of a failed command to its error.

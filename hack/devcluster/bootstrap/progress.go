@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -119,7 +118,7 @@ func (p *progress) text(now time.Time) string {
 	s += ", " + clock(now.Sub(p.began)) + " gone"
 	switch left := p.left(now); {
 	case len(p.size) == 0:
-		s += "; where nothing is compiled yet this takes 8 to 14 minutes on two processors"
+		s += "; where nothing is compiled yet this takes 8 to 16 minutes on two processors"
 	case n < total:
 		s += ", about " + clock(left) + " left"
 	}
@@ -129,10 +128,7 @@ func (p *progress) text(now time.Time) string {
 // left estimates the remaining time. A package counts by the size of its sources. It counts as done when the next
 // ones have begun, because the go tool only reports what it begins.
 func (p *progress) left(now time.Time) time.Duration {
-	width, err := strconv.Atoi(jobs())
-	if err != nil {
-		width = 2
-	}
+	width := jobs()
 	var done, total int64
 	for i, path := range p.order {
 		total += p.size[path]
