@@ -32,7 +32,7 @@ type acquisition struct {
 }
 
 // sandbox returns the thread's pod and a connection to it. It tries the pod that the thread has, then a warm pod,
-// then one that is about to be warm, then a new one. A pod that comes with an error belongs to the thread, but cannot
+// then one that is about to be warm, then a new one, for which it waits while the pool is full. A pod that comes with an error belongs to the thread, but cannot
 // be used.
 func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, error) {
 	pod, err := a.own(ctx)
@@ -43,16 +43,25 @@ func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox
 		}
 		// The cache did not know yet that the pod was given up.
 	}
-	pod, conn, err := a.claimWarm(ctx)
-	if err != nil || pod != nil {
+	pod, conn, found, err := a.unclaimed(ctx)
+	if err == nil && pod == nil {
+		pod, conn, found, err = a.place(ctx)
+	}
+	if err != nil || conn != nil {
 		return pod, conn, err
 	}
-	pod, err = a.claimStarting(ctx)
+	return a.await(ctx, pod, nil, found)
+}
+
+// unclaimed claims a pod of the pool that is warm or about to be. A connection comes with a warm one. It returns no pod
+// when there is none.
+func (a *acquisition) unclaimed(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, string, error) {
+	pod, conn, err := a.claimWarm(ctx)
 	if err != nil || pod != nil {
-		return a.await(ctx, pod, err, foundStarting)
+		return pod, conn, foundWarm, err
 	}
-	pod, err = a.port.createCold(ctx, a.thread, a.pool)
-	return a.await(ctx, pod, err, foundCold)
+	pod, err = a.claimStarting(ctx)
+	return pod, nil, foundStarting, err
 }
 
 // errPodGone means that the pod that was waited for does not exist any more.

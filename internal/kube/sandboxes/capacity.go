@@ -2,6 +2,7 @@ package sandboxes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -60,14 +61,9 @@ func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName) (unlock
 	}
 }
 
-// createCold creates a pod that belongs to the thread from the start. The lock makes checking the capacity and creating
-// the pod one step, so that the pool's bound holds.
+// createCold creates a pod that belongs to the thread from the start. The caller holds the lock of the pool, which makes
+// checking the capacity and creating the pod one step, so that the pool's bound holds.
 func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	unlock, err := s.capacity.lock(ctx, client.ObjectKeyFromObject(pool))
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	if s.isClosed() {
 		return nil, errPodsClosed
 	}
@@ -88,7 +84,11 @@ func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skein
 	return pod, nil
 }
 
-// ensureCapacity keeps a pool within spec.max: when the pool is full it gives up the sandbox that has been idle longest.
+// errPoolFull means that a pool has as many pods as it may have, and that a thread uses each of them.
+var errPoolFull = errors.New("all of its sandboxes are in use")
+
+// ensureCapacity keeps a pool within spec.max: when the pool is full, it gives up an idle sandbox. It returns errPoolFull
+// when there is none.
 func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool) error {
 	limit := int(pool.Spec.Max)
 	if limit == 0 {
@@ -116,7 +116,7 @@ func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool) er
 	if s.evictIdle(ctx, claimed) {
 		return nil
 	}
-	return noSandbox("SandboxPool %q is full: all of its %d sandboxes are in use; wait for one to end, or raise spec.max", pool.Name, limit)
+	return errPoolFull
 }
 
 // evictIdle gives up one of the pods that no caller uses, and reports whether it found one.

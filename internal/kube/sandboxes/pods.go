@@ -57,6 +57,8 @@ type PodsOptions struct {
 	Logger      logr.Logger
 	// StartTimeout bounds the start of a pod that is created for a claim. 0 means 2 minutes.
 	StartTimeout time.Duration
+	// PlaceTimeout bounds how long a thread waits for a place in a pool that is full. 0 means 30 seconds.
+	PlaceTimeout time.Duration
 }
 
 // Pods implements the engine's port with pods (COD-08, COD-09). Each thread claims a pod of its own from a
@@ -69,6 +71,7 @@ type Pods struct {
 	warm     *warmConnections
 
 	capacity poolLocks // held while the capacity of a pool is checked and a pod is created
+	idled    broadcast // wakes the threads that wait for a place in a full pool
 
 	mu     sync.Mutex
 	claims map[string]*claim               // by thread id; mu guards this and all fields below
@@ -96,6 +99,9 @@ type claim struct {
 func NewPods(o PodsOptions) *Pods {
 	if o.StartTimeout == 0 {
 		o.StartTimeout = 2 * time.Minute
+	}
+	if o.PlaceTimeout == 0 {
+		o.PlaceTimeout = 30 * time.Second
 	}
 	return &Pods{
 		PodsOptions: o,
@@ -285,6 +291,7 @@ func (s *Pods) release(c *claim) {
 	defer s.mu.Unlock()
 	if c.users--; c.users <= 0 {
 		s.startIdle(c)
+		s.idled.wake()
 	}
 }
 
@@ -348,6 +355,7 @@ func (s *Pods) Forget(threadID string) {
 func (s *Pods) Close() error {
 	s.mu.Lock()
 	s.closed = true
+	s.idled.wake()
 	claims := make([]*claim, 0, len(s.claims))
 	for _, c := range s.claims {
 		claims = append(claims, c)

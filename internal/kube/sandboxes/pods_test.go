@@ -115,6 +115,7 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 	}, p.pool, policyOf(p.pool))
 	p.port = sandboxes.NewPods(sandboxes.PodsOptions{
 		Client: p.client, Settings: settings, Clock: p.clock, Logger: logr.Discard(), StartTimeout: 50 * time.Millisecond,
+		PlaceTimeout: 50 * time.Millisecond,
 		Dial: func(_ context.Context, e sandboxes.Endpoint) (sandbox.Sandbox, error) {
 			c := &connection{endpoint: e}
 			if p.dialled != nil {
