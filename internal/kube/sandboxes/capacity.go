@@ -26,18 +26,31 @@ type poolLocks struct {
 
 type poolLock struct {
 	turn  chan struct{} // holds one entry while the lock is held
+	idled chan struct{} // gets an entry when a sandbox of the pool becomes idle in this process
 	users int           // who hold it or wait for it; poolLocks.mu guards it
 }
 
-// lock waits for the lock of a pool until ctx ends.
-func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName) (unlock func(), err error) {
+// wake tells the holder of a pool's lock that a sandbox is idle. It does nothing where there is no holder.
+func (l *poolLocks) wake(pool types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one := l.of[pool]; one != nil {
+		select {
+		case one.idled <- struct{}{}:
+		default: // the holder has not looked since the last one
+		}
+	}
+}
+
+// lock waits for the lock of a pool until ctx ends. idled has an entry whenever a sandbox of the pool has become idle.
+func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName) (idled <-chan struct{}, unlock func(), err error) {
 	l.mu.Lock()
 	if l.of == nil {
 		l.of = map[types.NamespacedName]*poolLock{}
 	}
 	one := l.of[pool]
 	if one == nil {
-		one = &poolLock{turn: make(chan struct{}, 1)}
+		one = &poolLock{turn: make(chan struct{}, 1), idled: make(chan struct{}, 1)}
 		l.of[pool] = one
 	}
 	one.users++
@@ -51,23 +64,23 @@ func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName) (unlock
 	}
 	select {
 	case one.turn <- struct{}{}:
-		return func() {
+		return one.idled, func() {
 			<-one.turn
 			leave()
 		}, nil
 	case <-ctx.Done():
 		leave()
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 }
 
 // createCold creates a pod that belongs to the thread from the start. The caller holds the lock of the pool, which makes
-// checking the capacity and creating the pod one step, so that the pool's bound holds.
-func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+// checking the capacity and creating the pod one step, so that the pool's bound holds. adopted is as for evictIdle.
+func (s *Pods) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool, adopted bool) (*corev1.Pod, error) {
 	if s.isClosed() {
 		return nil, errPodsClosed
 	}
-	if err := s.ensureCapacity(ctx, pool); err != nil {
+	if err := s.ensureCapacity(ctx, pool, adopted); err != nil {
 		return nil, err
 	}
 	pod := sandboxpod.New(pool, s.Settings)
@@ -89,7 +102,7 @@ var errPoolFull = errors.New("all of its sandboxes are in use")
 
 // ensureCapacity keeps a pool within spec.max: when the pool is full, it gives up an idle sandbox. It returns errPoolFull
 // when there is none.
-func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool) error {
+func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool, adopted bool) error {
 	limit := int(pool.Spec.Max)
 	if limit == 0 {
 		return nil
@@ -113,19 +126,20 @@ func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool) er
 	if alive < limit {
 		return nil
 	}
-	if s.evictIdle(ctx, claimed) {
+	if s.evictIdle(ctx, claimed, adopted) {
 		return nil
 	}
 	return errPoolFull
 }
 
-// evictIdle gives up one of the pods that no caller uses, and reports whether it found one.
-func (s *Pods) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
+// evictIdle gives up one of the pods that no caller uses, and reports whether it found one. With adopted it also asks those
+// that this process does not use but another replica may. Each of them costs a connection.
+func (s *Pods) evictIdle(ctx context.Context, pods []corev1.Pod, adopted bool) bool {
 	for i := range pods {
 		key := client.ObjectKeyFromObject(&pods[i])
 		s.mu.Lock()
 		c := s.claims[s.byPod[key]]
-		unused := c != nil && c.users == 0 && c.pod == key
+		unused := c != nil && c.users == 0 && c.pod == key && (adopted || c.conn != nil)
 		s.mu.Unlock()
 		if !unused {
 			continue

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,62 +12,35 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// A thread that waits for a place in a full pool looks again when a sandbox becomes idle in this process. It looks again
-// after settling too, because a sandbox that is asked at once may not count as idle yet, and otherwise after placePoll:
-// nothing else wakes it when a pod ends, when the limit changes, or when another replica gives up a pod.
+// A thread that waits for a place in a full pool looks again when a sandbox of the pool becomes idle in this process, and
+// once more after settling, because a sandbox that is asked at once may not count as idle yet. Otherwise it looks after
+// placePoll: nothing wakes it when a pod ends, when the limit changes, or when a sandbox is idle in another replica.
 const (
 	settling  = 20 * time.Millisecond
 	placePoll = time.Second
 )
-
-// broadcast wakes the callers that wait for an event. The zero value is ready to use.
-type broadcast struct {
-	mu   sync.Mutex
-	next chan struct{} // nil while no caller waits
-}
-
-// wait returns a channel that is closed at the next event.
-func (b *broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next == nil {
-		b.next = make(chan struct{})
-	}
-	return b.next
-}
-
-// wake reports an event.
-func (b *broadcast) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next != nil {
-		close(b.next)
-		b.next = nil
-	}
-}
 
 // place gets a pod for a thread that found no warm one: a new pod if the pool may have another one. In a full pool it
 // waits until a sandbox is idle or until PlaceTimeout has passed. Threads of one pool wait in the order in which they came,
 // because the first one holds the lock of the pool. A connection comes with a pod that was warm already.
 func (a *acquisition) place(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, string, error) {
 	patience := time.After(a.port.PlaceTimeout)
-	unlock, err := a.port.capacity.lock(ctx, client.ObjectKeyFromObject(a.pool))
+	idled, unlock, err := a.port.capacity.lock(ctx, client.ObjectKeyFromObject(a.pool))
 	if err != nil {
 		return nil, nil, "", err
 	}
 	defer unlock()
-	pause := placePoll
+	adopted, pause := true, placePoll
 	for {
-		idled := a.port.idled.wait()
-		pod, err := a.port.createCold(ctx, a.thread, a.pool)
+		pod, err := a.port.createCold(ctx, a.thread, a.pool, adopted)
 		if !errors.Is(err, errPoolFull) {
 			return pod, nil, foundCold, err
 		}
 		select {
 		case <-idled:
-			pause = settling
+			adopted, pause = false, settling
 		case <-time.After(pause):
-			pause = placePoll
+			adopted, pause = pause == placePoll, placePoll
 		case <-patience:
 			return nil, nil, "", noSandbox("SandboxPool %q is full: each of its %d sandboxes was in use for %v; try again later, or raise spec.max",
 				a.pool.Name, a.pool.Spec.Max, a.port.PlaceTimeout)

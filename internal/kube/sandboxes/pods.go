@@ -71,7 +71,6 @@ type Pods struct {
 	warm     *warmConnections
 
 	capacity poolLocks // held while the capacity of a pool is checked and a pod is created
-	idled    broadcast // wakes the threads that wait for a place in a full pool
 
 	mu     sync.Mutex
 	claims map[string]*claim               // by thread id; mu guards this and all fields below
@@ -88,6 +87,7 @@ type claim struct {
 
 	// Pods.mu guards the fields below.
 	pod         types.NamespacedName
+	pool        types.NamespacedName // empty until the claim is bound
 	uid         types.UID
 	conn        sandbox.Sandbox
 	users       int
@@ -242,7 +242,7 @@ func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, pool
 	for range maxTries {
 		pod, conn, err := a.sandbox(ctx)
 		if err == nil {
-			if !s.bind(c, pod, conn, idleTimeout(pool)) {
+			if !s.bind(c, pod, conn, pool) {
 				_ = conn.Close() // no caller has seen it yet
 				return nil, errPodsClosed
 			}
@@ -269,7 +269,7 @@ func wallTime(pool *skeinv1.SandboxPool) time.Duration {
 }
 
 // bind gives the claim its pod, its connection and its first user. It returns false once the port is closed.
-func (s *Pods) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) bool {
+func (s *Pods) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, pool *skeinv1.SandboxPool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -278,7 +278,8 @@ func (s *Pods) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.D
 	if s.byPod[c.pod] == c.threadID {
 		delete(s.byPod, c.pod)
 	}
-	c.pod, c.uid, c.conn, c.idleTimeout = client.ObjectKeyFromObject(pod), pod.UID, conn, idle
+	c.pod, c.uid, c.conn = client.ObjectKeyFromObject(pod), pod.UID, conn
+	c.pool, c.idleTimeout = client.ObjectKeyFromObject(pool), idleTimeout(pool)
 	s.claims[c.threadID] = c
 	s.byPod[c.pod] = c.threadID
 	s.failures.forget(c.threadID)
@@ -291,7 +292,7 @@ func (s *Pods) release(c *claim) {
 	defer s.mu.Unlock()
 	if c.users--; c.users <= 0 {
 		s.startIdle(c)
-		s.idled.wake()
+		s.capacity.wake(c.pool)
 	}
 }
 
@@ -355,7 +356,6 @@ func (s *Pods) Forget(threadID string) {
 func (s *Pods) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	s.idled.wake()
 	claims := make([]*claim, 0, len(s.claims))
 	for _, c := range s.claims {
 		claims = append(claims, c)

@@ -69,8 +69,8 @@ func TestNoPodAfterClose(t *testing.T) {
 	_, _, err := s.Acquire(t.Context(), &store.Thread{ID: "t"}, "")
 	g.Expect(err).To(MatchError(errPodsClosed))
 	// Nor may a run that was starting one already.
-	_, err = s.createCold(t.Context(), &store.Thread{ID: "t"}, &skeinv1.SandboxPool{})
+	_, err = s.createCold(t.Context(), &store.Thread{ID: "t"}, &skeinv1.SandboxPool{}, true)
 	g.Expect(err).To(MatchError(errPodsClosed))
-	g.Expect(s.bind(&claim{threadID: "t"}, &corev1.Pod{}, nil, 0)).To(BeFalse())
+	g.Expect(s.bind(&claim{threadID: "t"}, &corev1.Pod{}, nil, &skeinv1.SandboxPool{})).To(BeFalse())
 	g.Expect(s.claims).To(BeEmpty())
 }
