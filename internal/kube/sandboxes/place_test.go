@@ -55,7 +55,7 @@ var _ = Describe("Threads that find a pool full", Label("COD-09"), func() {
 		Eventually(looked).Should(Receive())
 		Expect(got).NotTo(Receive())
 		release[1]()
-		Eventually(got).Should(Receive(Succeed()))
+		Eventually(got).WithTimeout(kubetest.Patience).Should(Receive(Succeed()))
 		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(0)), ownedBy(thread(2)), ownedBy(thread(9))))
 	})
 
@@ -65,7 +65,7 @@ var _ = Describe("Threads that find a pool full", Label("COD-09"), func() {
 		Eventually(looked).Should(Receive())
 		p.pool.Spec.Max = 4
 		Expect(p.client.Update(ctx, p.pool)).To(Succeed())
-		Eventually(got).Should(Receive(Succeed()))
+		Eventually(got).WithTimeout(kubetest.Patience).Should(Receive(Succeed()))
 		Expect(p.all(ctx)).To(HaveLen(4))
 	})
 
@@ -101,7 +101,7 @@ var _ = Describe("Threads that find a pool full", Label("COD-09"), func() {
 		cancel()
 		Eventually(first).Should(Receive(MatchError(context.Canceled)))
 		release[0]()
-		Eventually(second).Should(Receive(Succeed()))
+		Eventually(second).WithTimeout(kubetest.Patience).Should(Receive(Succeed()))
 	})
 
 	It("are told after a while what to do, those that wait behind others too", func(ctx SpecContext) {
