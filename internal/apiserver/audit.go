@@ -1,23 +1,31 @@
 package apiserver
 
 import (
+	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
+
+	"github.com/skein-dev/skein/internal/apiserver/flow"
 )
 
-// withoutContents is an audit backend that leaves the query out of the addresses of requests: what is searched for is part
-// of what people say (K8S-12). The address still names the namespace, the thread and what of it was asked for.
-type withoutContents struct{ audit.Backend }
+// cleaned is an audit backend that leaves the query out of the addresses of requests: what is searched for is part
+// of what people say (K8S-12). The address still names the namespace, the thread and what of it was asked for. It also corrects the status of
+// requests that a filter refused, because flow control replaces the filter's answer behind the audit.
+type cleaned struct{ audit.Backend }
 
 // ProcessEvents implements audit.Sink.
-func (b withoutContents) ProcessEvents(events ...*auditinternal.Event) bool {
+func (b cleaned) ProcessEvents(events ...*auditinternal.Event) bool {
 	clean := make([]*auditinternal.Event, len(events))
 	for i, e := range events {
 		one := *e
 		one.RequestURI, _, _ = strings.Cut(e.RequestURI, "?")
 		one.RequestObject, one.ResponseObject = nil, nil
+		if why, refused := e.Annotations[flow.AnnotationRefused]; refused && e.ResponseStatus != nil && e.ResponseStatus.Code >= http.StatusBadRequest {
+			one.ResponseStatus = &metav1.Status{Code: http.StatusTooManyRequests, Status: metav1.StatusFailure, Reason: metav1.StatusReasonTooManyRequests, Message: why}
+		}
 		clean[i] = &one
 	}
 	return b.Backend.ProcessEvents(clean...)

@@ -180,14 +180,16 @@ func (s *Server) setUp() error {
 	cfg.LongRunningFunc = rt.LongRunning
 	s.control = flow.New(s.opts.Flow, clock.RealClock{}, rt.LongRunning, router.WriteStatus)
 	cfg.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(s.control.Wrap(traced(handler, rt.LongRunning)), c)
+		return s.control.WrapChain(s.control.Wrap(traced(handler, rt.LongRunning)), func(h http.Handler) http.Handler {
+			return genericapiserver.DefaultBuildHandlerChain(h, c)
+		})
 	}
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
 		if cfg.AuditBackend != nil {
-			cfg.AuditBackend = withoutContents{cfg.AuditBackend}
+			cfg.AuditBackend = cleaned{cfg.AuditBackend}
 			s.auditor = audited.New(cfg.AuditBackend, cfg.AuditPolicyRuleEvaluator)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/flow"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 )
 
@@ -66,7 +67,7 @@ func perMinute(n int32) *rate.Limiter {
 // refused to one client is not taken from the others. threadID is "" while it is not known.
 func (l *limiter) request(threadID string, from netip.Addr) string {
 	switch {
-	case !l.allow(l.addresses, network(from), l.limits.PerAddress):
+	case !l.allow(l.addresses, flow.Network(from), l.limits.PerAddress):
 		return "this address"
 	case threadID != "" && !l.conversation(threadID):
 		return thisConversation
@@ -102,14 +103,4 @@ func (l *limiter) enter() (leave func()) {
 	default:
 		return nil
 	}
-}
-
-// network returns what counts as one address: of IPv6 a /64, which one client has to itself.
-func network(a netip.Addr) netip.Prefix {
-	bits := 64
-	if a = a.Unmap().WithZone(""); a.Is4() {
-		bits = 32
-	}
-	p, _ := a.Prefix(bits) // without an address all share one
-	return p
 }

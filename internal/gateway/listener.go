@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/skein-dev/skein/internal/apiserver/flow"
 )
 
 // partOfAddress is the part of all connections that one address may have open, so that a client that opens many and sends slowly leaves
@@ -58,7 +60,7 @@ func (l *limited) enter(addr net.Addr) (leave func(), ok bool) {
 	if err != nil || l.trusted(at.Addr().Unmap().WithZone("")) {
 		return func() { <-l.free }, true
 	}
-	of := network(at.Addr())
+	of := flow.Network(at.Addr())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.from[of] >= l.most {

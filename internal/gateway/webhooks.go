@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/flow"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
@@ -84,7 +85,7 @@ type hookNetwork struct {
 
 // arrives reports whether a receiver takes one more request from an address now, whatever its signature.
 func (hs *hookRates) arrives(r *definitions.Receiver, from netip.Addr) bool {
-	return hs.allow(hs.networks, hookNetwork{r.UID, network(from)}, r.PerMinute)
+	return hs.allow(hs.networks, hookNetwork{r.UID, flow.Network(from)}, r.PerMinute)
 }
 
 // delivers reports whether a receiver takes one more delivery now.

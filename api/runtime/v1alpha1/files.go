@@ -47,8 +47,8 @@ type FileList struct {
 // that of ScheduledEffects. The cause's field is bytes, files or effects.
 const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
 
-// CauseFlowControl is the type of the cause of a TooManyRequests that means that a user or a namespace makes more requests
-// than its share.
+// CauseFlowControl is the type of the cause of a TooManyRequests that means that a user, a namespace or an address makes more
+// requests than its share.
 const CauseFlowControl metav1.CauseType = "FlowControl"
 
 // CauseMemory is the type of the cause of a TooManyRequests that means that the namespace takes as much of the manager's memory

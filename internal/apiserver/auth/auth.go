@@ -108,9 +108,15 @@ func delegateAuthorization(clients kubernetes.Interface) (authorizer.Authorizer,
 	if err != nil {
 		return nil, err
 	}
-	return union.New(
+	free, err := union.New(
 		union.NamedAuthorizer{AuthorizerName: "privileged-groups", Authorizer: authorizerfactory.NewPrivilegedGroups("system:masters")},
 		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
-		union.NamedAuthorizer{AuthorizerName: "subject-access-reviews", Authorizer: &limitedAuthorizer{reviews, flow.NewSemaphores(rightsAtOnce, maxWaiting)}},
 	)
+	if err != nil {
+		return nil, err
+	}
+	return &limitedAuthorizer{
+		Authorizer: reviews, free: free,
+		semaphores: flow.NewSemaphores(rightsAtOnce, maxWaiting, "requests of the user %q wait until the API server has reviewed their rights"),
+	}, nil
 }

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -10,6 +11,7 @@ import (
 // queue of their name, so the requests of one name delay no others. It is safe for concurrent use.
 type Semaphores struct {
 	slots, queued int
+	what          string
 
 	mu     sync.Mutex
 	byName map[string]*semaphore
@@ -22,16 +24,18 @@ type semaphore struct {
 }
 
 // NewSemaphores returns semaphores with a number of slots for each name. At most queued requests of a name have a slot or wait for one.
-func NewSemaphores(slots, queued int) *Semaphores {
-	return &Semaphores{slots: slots, queued: queued, byName: map[string]*semaphore{}}
+// what says in errors what they are, with %q in place of the name.
+func NewSemaphores(slots, queued int, what string) *Semaphores {
+	return &Semaphores{slots: slots, queued: queued, what: what, byName: map[string]*semaphore{}}
 }
 
-// Acquire waits for a slot of a name. The slot is taken until release is called. It returns an error when the queue of the name is full, and
-// when ctx ends first.
+// Acquire waits for a slot of a name. The slot is taken until release is called. When the queue of the name is full, or the deadline of ctx
+// passes first, it returns a *StatusError with 429, which the filters of WrapChain answer with too. When ctx is canceled first, it returns
+// the error of ctx.
 func (s *Semaphores) Acquire(ctx context.Context, name string) (release func(), err error) {
-	sem, err := s.enqueue(name)
-	if err != nil {
-		return nil, err
+	sem := s.enqueue(name)
+	if sem == nil {
+		return nil, refuse(ctx, fmt.Sprintf("%d "+s.what, s.queued, name))
 	}
 	select {
 	case sem.slots <- struct{}{}:
@@ -41,11 +45,15 @@ func (s *Semaphores) Acquire(ctx context.Context, name string) (release func(), 
 		}, nil
 	case <-ctx.Done():
 		s.dequeue(name, sem)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, refuse(ctx, fmt.Sprintf("the request waited until its deadline, because %d "+s.what, s.slots, name))
+		}
 		return nil, ctx.Err()
 	}
 }
 
-func (s *Semaphores) enqueue(name string) (*semaphore, error) {
+// enqueue returns the semaphore of a name, or nil when its queue is full.
+func (s *Semaphores) enqueue(name string) *semaphore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sem := s.byName[name]
@@ -54,10 +62,10 @@ func (s *Semaphores) enqueue(name string) (*semaphore, error) {
 		s.byName[name] = sem
 	}
 	if sem.held >= s.queued {
-		return nil, fmt.Errorf("%d requests of %q wait until the API server has said who sends them and what they may do: make fewer at once", s.queued, name)
+		return nil
 	}
 	sem.held++
-	return sem, nil
+	return sem
 }
 
 func (s *Semaphores) dequeue(name string, sem *semaphore) {

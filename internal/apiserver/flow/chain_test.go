@@ -1,0 +1,71 @@
+package flow_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/apiserver/flow"
+)
+
+var _ = Describe("What the filters of a chain answer", Label("K8S-12"), func() {
+	full := func(ctx context.Context) {
+		GinkgoHelper()
+		_, err := flow.NewSemaphores(1, 0, "requests of %q wait for a test").Acquire(ctx, "one")
+		Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "%v", err)
+	}
+	failed := func(w http.ResponseWriter, code int) {
+		w.Header().Set("Content-Length", "6")
+		http.Error(w, "failed", code)
+	}
+	serve := func(filter func(next http.Handler) http.HandlerFunc, handler http.HandlerFunc) (code int, body string) {
+		c := flow.New(flow.Limits{}, clock.RealClock{}, nil, func(w http.ResponseWriter, _ *http.Request, err *apierrors.StatusError) {
+			w.WriteHeader(int(err.ErrStatus.Code))
+			_, _ = w.Write([]byte(err.ErrStatus.Message))
+		})
+		w := httptest.NewRecorder()
+		c.WrapChain(handler, func(next http.Handler) http.Handler { return filter(next) }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		Expect(w.Header()).NotTo(HaveKey("Content-Length"))
+		return w.Code, w.Body.String()
+	}
+	handle := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("done")) }
+
+	DescribeTable("is 429 when a queue is full, whatever the filter takes that for", func(code int) {
+		got, body := serve(func(http.Handler) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				full(r.Context())
+				failed(w, code)
+			}
+		}, handle)
+		Expect(got).To(Equal(http.StatusTooManyRequests))
+		Expect(body).To(Equal(`0 requests of "one" wait for a test: try again later, or make fewer requests at once`))
+	}, Entry("wrong credentials", 401), Entry("missing rights", 403), Entry("a fault of the server", 500))
+
+	It("stays otherwise", func() {
+		code, body := serve(func(http.Handler) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "failed", http.StatusUnauthorized) }
+		}, handle)
+		Expect([]any{code, body}).To(Equal([]any{http.StatusUnauthorized, "failed\n"}))
+	})
+
+	It("says nothing about what a handler answers", func() {
+		tried := func(next http.Handler) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				full(r.Context()) // one of two ways to a right
+				next.ServeHTTP(w, r)
+			}
+		}
+		code, body := serve(tried, handle)
+		Expect([]any{code, body}).To(Equal([]any{http.StatusOK, "done"}))
+		code, body = serve(tried, func(w http.ResponseWriter, r *http.Request) {
+			full(r.Context())
+			http.Error(w, "no such thread", http.StatusNotFound)
+		})
+		Expect([]any{code, body}).To(Equal([]any{http.StatusNotFound, "no such thread\n"}))
+	})
+})
