@@ -104,6 +104,7 @@ var Queries = map[string]struct {
 	"firings ready":      {queries.FiringsReady, 1},
 	"next firing":        {queries.NextFiring, 1},
 	"claimable":          {queries.Claimable, 3},
+	"unended effects":    {queries.UnendedEffects, 2},
 	"count firings":      {queries.CountFirings, 1},
 	"firing namespaces":  {queries.FiringNamespaces, 0},
 	"due firings":        {queries.DueFirings, 3},

@@ -250,6 +250,46 @@ func (b *backups) describeSteps() {
 		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
 	})
 
+	It("counts children that were declared as before, until they are purged or adopted and end", Label("SUB-03"), func(ctx SpecContext) {
+		s, target := b.source.store, &b.target
+		parent := b.source.thread(ctx)
+		declare := func() string {
+			GinkgoHelper()
+			id := b.source.thread(ctx)
+			Expect(s.Apply(ctx, id, nil, &store.Attach{ParentID: parent, Reference: "ref", Agent: "helper", Child: store.Child{Name: "kind"},
+				RegistryStatus: func(*store.Run) string { return "pending" }})).To(Succeed())
+			return id
+		}
+		earlier := declare()
+		b.source.apply(ctx, earlier, &store.Retain{})
+		living := Equal(map[string]int{"kind": 1})
+		for _, adopt := range []bool{false, true} {
+			child := declare()
+			Expect(s.LivingChildren(ctx, parent)).To(living)
+			c := b.read(ctx, &b.source, "default")
+			b.send(ctx, c)
+			b.finish(ctx, c)
+			Expect(target.store.LivingChildren(ctx, parent)).To(living)
+			purge := func(id string) {
+				GinkgoHelper()
+				_, err := target.store.PurgeThread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			purge(earlier)
+			Expect(target.store.LivingChildren(ctx, parent)).To(living, "what was retained had left its place")
+			if adopt {
+				b.adopt(ctx, child)
+				Expect(target.store.LivingChildren(ctx, parent)).To(living)
+				target.apply(ctx, child, &store.Terminate{})
+				Expect(target.store.LivingChildren(ctx, parent)).To(BeEmpty())
+			}
+			purge(child)
+			Expect(target.store.LivingChildren(ctx, parent)).To(BeEmpty())
+			purge(parent)
+			b.source.apply(ctx, child, &store.Retain{})
+		}
+	})
+
 	It("leaves a thread whose object is gone to be retained, once", func(ctx SpecContext) {
 		id := b.source.thread(ctx)
 		b.source.say(ctx, id, "hello")

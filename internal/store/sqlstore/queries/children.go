@@ -20,14 +20,16 @@ const (
 	CountChild = `INSERT INTO child_task (` + ChildTaskColumns + `, living, created_at) VALUES (?, ?, ?, ?, ?, ?, NULL, '', ?, ?)
 		ON CONFLICT (parent_id, reference) DO UPDATE SET living = excluded.living`
 	ReleaseChild = `UPDATE child_task SET living = 0 WHERE parent_id = ? AND reference = ? AND living = 1`
-	// ChildEnded releases the place of a thread. One that is retained has none: another child of the reference may have it now.
-	ChildEnded = `UPDATE child_task SET living = 0 WHERE living = 1
-		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '' AND retained_at = 0)`
+	// ChildEnded releases the place of a thread, unless a present one has its reference, and so its place.
+	ChildEnded = `UPDATE child_task SET living = 0 WHERE living = 1 AND ` + ofChild + unlessTaken + `)`
 	// ForgetOwnTask removes what a purged child was given. The row stays, so that the call which made the child does not make it again.
-	ForgetOwnTask = `UPDATE child_task SET task = NULL, salt = '', living = 0 WHERE id NOT LIKE 'thread:%'
-		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
-	DeleteOwnCount = `DELETE FROM child_task WHERE id LIKE 'thread:%' AND living = 0
-		AND (parent_id, reference) IN (SELECT parent_id, reference FROM thread WHERE key = ? AND parent_id <> '')`
+	ForgetOwnTask  = `UPDATE child_task SET task = NULL, salt = '' WHERE id NOT LIKE 'thread:%' AND ` + ofChild + `)`
+	DeleteOwnCount = `DELETE FROM child_task WHERE id LIKE 'thread:%' AND ` + ofChild + unlessTaken + `)`
+	ofChild       = `(parent_id, reference) IN (SELECT t.parent_id, t.reference FROM thread t WHERE t.key = ? AND t.parent_id <> ''`
+	// unlessTaken: a retained thread has left its place to the next one of its reference. One that a restore brought is retained until it is
+	// adopted, and keeps its place.
+	unlessTaken = ` AND NOT EXISTS (SELECT 1 FROM thread o WHERE o.parent_id = t.parent_id AND o.parent_id <> '' AND o.reference = t.reference
+		AND o.key <> t.key AND (o.retained_at = 0 OR o.restored <> '' AND o.restored NOT LIKE '` + RestoredKept + `%'))`
 	DeleteChildTasks = `DELETE FROM child_task WHERE parent_id = ?`
 
 	// Child is the present one of a reference, which retained ones may have had.
