@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gocloud.dev/blob"
@@ -22,6 +23,9 @@ const (
 	// MaxParts is the largest number of parts that the uploads of a thread have together. Each part that comes is counted with those
 	// before it, so this also bounds what a part costs: a thousand objects are one page of a bucket's list.
 	MaxParts = 1000
+	// MaxCompleteParts is the largest number of parts from which a file is made. An upload that began when a thread might have more than
+	// MaxParts is still completed.
+	MaxCompleteParts = 10_000
 
 	uploadPrefix = "uploads/"
 )
@@ -55,7 +59,7 @@ func (u *Upload) part(n int) string { return fmt.Sprintf("%s%05d", u.prefix(), n
 // Put stores a part, counted from 0, and returns its size. Repeating it replaces the part.
 func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 	if n < 0 || n >= MaxParts {
-		return 0, invalid("part", "give 0 to %d", MaxParts-1)
+		return 0, invalid("part", "give 0 to %d, and make the parts larger if the file has more: a part may have %d bytes", MaxParts-1, MaxPartBytes)
 	}
 	replaced, err := u.st.fileBefore(ctx, u.path)
 	if err != nil {
@@ -102,16 +106,45 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 
 // stored is what the uploads of a thread have stored: how many parts, and their bytes. Beyond MaxParts no more are counted.
 type stored struct {
-	parts int
-	bytes int64
+	parts   int
+	bytes   int64
+	uploads []uploadParts // in the order of their ids
 }
+
+// uploadParts is how many parts an upload has stored.
+type uploadParts struct {
+	id    string
+	parts int
+}
+
+// add counts a part. Those of an upload follow each other.
+func (s *stored) add(id string, size int64) {
+	s.parts++
+	s.bytes += size
+	if n := len(s.uploads); n == 0 || s.uploads[n-1].id != id {
+		s.uploads = append(s.uploads, uploadParts{id: id})
+	}
+	s.uploads[len(s.uploads)-1].parts++
+}
+
+// maxNamed is how many uploads an error names: those with the most parts.
+const maxNamed = 5
 
 // full returns an *InvalidError if there is no room for one more part.
 func (s stored) full() error {
 	if s.parts < MaxParts {
 		return nil
 	}
-	return invalid("part", "the uploads of the thread have %d parts that are not completed, and may have no more: complete or cancel them, or make the parts larger", MaxParts)
+	slices.SortStableFunc(s.uploads, func(a, b uploadParts) int { return b.parts - a.parts })
+	var names []string
+	for _, u := range s.uploads[:min(len(s.uploads), maxNamed)] {
+		names = append(names, fmt.Sprintf("%q (%d parts)", u.id, u.parts))
+	}
+	if more := len(s.uploads) - maxNamed; more > 0 {
+		names = append(names, fmt.Sprintf("and %d others", more))
+	}
+	return invalid("part", "the uploads of the thread have %d parts that are not completed, and may have no more: %s: complete or cancel them (DELETE files/{path}?upload=ID), or make the parts larger",
+		MaxParts, strings.Join(names, ", "))
 }
 
 // others returns all that is stored except part n of this upload, which is being replaced.
@@ -134,8 +167,7 @@ func (u *Upload) list(ctx context.Context, but string) (s stored, err error) {
 			return s, err
 		}
 		if o.Key != but && !strings.HasSuffix(o.Key, ".tmp") {
-			s.parts++
-			s.bytes += o.Size
+			s.add(path.Base(path.Dir(o.Key)), o.Size)
 		}
 	}
 	return s, nil
@@ -143,8 +175,8 @@ func (u *Upload) list(ctx context.Context, but string) (s stored, err error) {
 
 // Complete creates the file from its parts and removes them. It returns an *InvalidError when a part is missing.
 func (u *Upload) Complete(ctx context.Context, parts int, o WriteFileOptions) (*FileRecord, error) {
-	if parts < 1 || parts > MaxParts {
-		return nil, invalid("parts", "give 1 to %d", MaxParts)
+	if parts < 1 || parts > MaxCompleteParts {
+		return nil, invalid("parts", "give 1 to %d", MaxCompleteParts)
 	}
 	r := &partsReader{ctx: ctx, u: u, parts: parts}
 	defer r.close()

@@ -95,18 +95,38 @@ var _ = Describe("parts of uploads that come at once", Label("FIL-08"), func() {
 				stored++
 				continue
 			}
-			Expect(err).To(beInvalid("part", "complete or cancel them, or make the parts larger"))
+			Expect(err).To(beInvalid("part", "complete or cancel them (DELETE files/{path}?upload=ID), or make the parts larger"))
 		}
 		Expect(stored).To(BeNumerically("<=", 2))
 		for n := range 2 - stored {
 			Expect(put("upload-last", n, strings.NewReader(""))).To(Succeed(), "what was refused takes no room")
 		}
 		Expect(e.objects()).To(HaveLen(thread.MaxParts))
-		Expect(put("upload-more", 0, strings.NewReader(""))).To(beInvalid("part", "1000 parts"))
+		Expect(put("upload-more", 0, strings.NewReader(""))).To(beInvalid("part", `1000 parts that are not completed, and may have no more: "upload-0" (143 parts), "upload-1" (143 parts), `+
+			`"upload-2" (143 parts), "upload-3" (143 parts), "upload-4" (142 parts), and `))
 		Expect(put("upload-0", 0, strings.NewReader("again"))).To(Succeed(), "a part that is sent again replaces the first")
 		u, err := st.Upload("/f", "upload-0")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(u.Abort(ctx)).To(Succeed())
 		Expect(put("upload-more", 0, strings.NewReader("x"))).To(Succeed())
+	})
+
+	It("make a file when an earlier version took more of them than this one", func(ctx SpecContext) {
+		e := newEnv(ctx)
+		st := e.create(ctx, "t")
+		const parts = thread.MaxParts + 200
+		for n := range parts {
+			Expect(e.bucket.WriteAll(ctx, fmt.Sprintf("uploads/t/upload-old/%05d", n), []byte{byte('a' + n%26)}, nil)).To(Succeed())
+		}
+		u, err := st.Upload("/f", "upload-old")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = u.Put(ctx, 7, strings.NewReader("x"))
+		Expect(err).To(beInvalid("part", `"upload-old" (1000 parts): complete or cancel them`))
+		_, err = u.Complete(ctx, thread.MaxCompleteParts+1, thread.WriteFileOptions{})
+		Expect(err).To(beInvalid("parts", "give 1 to 10000"))
+		rec, err := u.Complete(ctx, parts, thread.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rec.Size).To(BeEquivalentTo(parts))
+		Expect(e.objects()).To(HaveLen(1), "the parts are removed")
 	})
 })

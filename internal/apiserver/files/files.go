@@ -123,7 +123,7 @@ func (h *Handler) Write(c *call.Call) error {
 		return err
 	}
 	dir, upload := q.Flag("directory", false), q.Text("upload")
-	part, parts := q.Number("part", -1, 0, thread.MaxParts-1), q.Number("parts", 0, 1, thread.MaxParts)
+	part, parts := q.Number("part", -1, 0, thread.MaxParts-1), q.Number("parts", 0, 1, thread.MaxCompleteParts)
 	switch {
 	case upload == "" && (part >= 0 || parts > 0):
 		q.Bad("upload", "set it to the id of the upload that the part belongs to")
