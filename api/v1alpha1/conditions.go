@@ -268,6 +268,8 @@ const (
 	ReasonLimitReached = "LimitReached"
 	// ReasonTooManyThreads: the selector matched more Threads than maxThreads.
 	ReasonTooManyThreads = "TooManyThreads"
+	// ReasonNoThreadMatches: the selector matched no living Thread.
+	ReasonNoThreadMatches = "NoThreadMatches"
 )
 
 // Labels and annotations that Skein sets or reads.

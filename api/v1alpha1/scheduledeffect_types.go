@@ -229,7 +229,7 @@ type ScheduledEffectStatus struct {
 	// +optional
 	FiredAt int64 `json:"firedAt,omitempty"`
 
-	// NextTime is the next due time.
+	// NextTime is the next due time. While the schedule is suspended it may be one up to a minute later: the ones before it are recorded then.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
 
@@ -281,7 +281,7 @@ type EffectSkip struct {
 	Until metav1.Time `json:"until"`
 	// Count of the due times.
 	Count int64 `json:"count"`
-	// Reason: Missed, Suspended, Forbidden, LimitReached, Paused or TooManyThreads.
+	// Reason: Missed, Suspended, Forbidden, LimitReached, Paused, TooManyThreads or NoThreadMatches.
 	Reason string `json:"reason"`
 }
 

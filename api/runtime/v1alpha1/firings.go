@@ -58,7 +58,7 @@ type SkippedFirings struct {
 	Count int64 `json:"count"`
 	// ThreadID is set when they did not fire for one thread only.
 	ThreadID string `json:"threadId,omitempty"`
-	// Reason is Missed, Suspended, Paused, Forbidden, LimitReached or TooManyThreads.
+	// Reason is Missed, Suspended, Paused, Forbidden, LimitReached, TooManyThreads or NoThreadMatches.
 	Reason string `json:"reason"`
 	// Detail says more, for people.
 	Detail string `json:"detail,omitempty"`

@@ -5,7 +5,6 @@ package scheduledeffect
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +65,7 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	queue         dueQueue
-	deleted       sync.Map // by ctrl.Request: the deletion of an object of which something is stored
+	deleted       deletions
 	underWay      underWay
 }
 
@@ -148,11 +147,11 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		r.notifications.Forget(req)
 		r.underWay.set(req, false)
 		if client.IgnoreNotFound(err) == nil {
-			err = r.forget(ctx, req)
+			err = r.forget(ctx, req, "")
 		}
 		return ctrl.Result{}, err
 	}
-	if err := r.replaced(ctx, req, s.object.UID); err != nil || !s.object.DeletionTimestamp.IsZero() {
+	if err := r.forget(ctx, req, s.object.UID); err != nil || !s.object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, err
 	}
 	if watches.Restoring(s.object) { // what it fired is not here yet

@@ -25,6 +25,9 @@ const (
 // cursor change in one transaction, on condition that the cursor is where it was read, so that each due time is dealt
 // with once, whatever crashes and whoever leads.
 func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
+	if d.gathers(d.at) {
+		return false, nil
+	}
 	record := &store.DueRecord{Was: d.was, ResetFailures: d.was != nil && d.now.Fingerprint != d.was.Fingerprint}
 	b := &batch{schedule: d, record: record, at: r.Clock.Now()}
 	before := d.now
@@ -35,6 +38,7 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	if d.was == nil && d.object.Spec.RunOnCreation {
 		b.create(d.object.CreationTimestamp.Time)
 	}
+	b.resume()
 	passed := d.plan.Since(time.UnixMicro(d.now.Cursor), b.at.Add(-d.jitter), b.keep())
 	if passed.Older > 0 {
 		b.skipOlder(passed)
@@ -90,6 +94,7 @@ type batch struct {
 	at      time.Time
 	spent   map[string]float64        // the cost of ended firings by day
 	missed  time.Time                 // due times up to it are beyond the limit of catching up
+	left    []store.EffectSkip        // the threads for which the due time that is being worked on does not fire
 	answer  *answer                   // to the request by hand that is being worked on; nil for the schedule itself
 	under   map[string][]store.Firing // by thread what is under way, the oldest first; nil until somebody asks
 }
@@ -286,6 +291,10 @@ func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 	if n := len(b.beyond); n > 0 {
 		b.skipThread(due, b.beyond[0].id, skeinv1.ReasonTooManyThreads, fmt.Sprintf("%d threads from %q on were left out: raise spec.maxThreads", n, b.beyond[0].name))
 	}
+	if len(b.threads) == 0 {
+		b.skipThread(due, "", skeinv1.ReasonNoThreadMatches, noThreads)
+	}
+	b.noteLeft()
 	return fires
 }
 

@@ -83,9 +83,14 @@ func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) 
 	return err != nil, err
 }
 
+// madeThreads reports whether there may be Threads of firings: there is a template, or an edit has taken one away.
+func (d *schedule) madeThreads() bool {
+	return d.object.Spec.ThreadTemplate != nil || slices.ContainsFunc(d.recent, func(f store.Firing) bool { return f.Effect == "" && f.ThreadID == "" })
+}
+
 // endReplaced deletes the Threads of firings that were canceled, because a later firing replaced them.
 func (r *Reconciler) endReplaced(ctx context.Context, d *schedule) (bool, error) {
-	if d.object.Spec.ThreadTemplate == nil {
+	if !d.madeThreads() {
 		return false, nil
 	}
 	// The replaced firings may have been canceled by this reconcile, or by one that a crash cut off.
@@ -236,7 +241,7 @@ func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
 	if l := d.object.Spec.DailyLimit; l != nil && l.Cost != nil { // the cost of the day is the sum of its firings
 		keepGood, keepBad = max(keepGood, int(d.now.DayFired)), max(keepBad, int(d.now.DayFired))
 	}
-	if d.object.Spec.ThreadTemplate != nil {
+	if d.madeThreads() {
 		if err := r.deleteThreads(ctx, d, keepGood, keepBad); err != nil {
 			return true, err
 		}

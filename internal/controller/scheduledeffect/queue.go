@@ -35,7 +35,7 @@ func (r *Reconciler) byDueTime() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { r.enqueue(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			if s, ok := e.Object.(*skeinv1.ScheduledEffect); ok && (!oneTime(s) || s.Status.CompletionTime == nil) {
-				r.deleted.Store(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}, deletion{string(s.UID), oneTime(s)})
+				r.deleted.add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}, deletion{string(s.UID), oneTime(s)})
 			}
 			r.enqueue(e.Object, q)
 		},

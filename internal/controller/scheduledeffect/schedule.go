@@ -199,7 +199,7 @@ func (r *Reconciler) planNext(_ context.Context, d *schedule) (bool, error) {
 	d.sought = true
 	if d.over {
 		d.nextAt = time.Time{}
-	} else if next := d.plan.Next(time.UnixMicro(d.now.Cursor)); !next.IsZero() {
+	} else if next := d.nextRecorded(); !next.IsZero() {
 		d.nextAt = next.Add(d.jitter)
 		d.fires = true
 		d.next = max(d.nextAt.Sub(r.Clock.Now()), time.Nanosecond)

@@ -27,8 +27,31 @@ func (b *batch) skip(first, last time.Time, count int64, reason, detail string) 
 
 // skipThread records a due time that does not fire for one thread.
 func (b *batch) skipThread(due time.Time, threadID, reason, detail string) {
-	b.note(store.EffectSkip{EffectID: b.now.EffectID, Due: due.UnixMicro(), Until: due.UnixMicro(), ThreadID: threadID, Count: 1, Reason: reason, Detail: detail})
+	b.left = append(b.left, store.EffectSkip{EffectID: b.now.EffectID, Due: due.UnixMicro(), Until: due.UnixMicro(), ThreadID: threadID, Count: 1, Reason: reason, Detail: detail})
 	b.answer.result(due, skeinv1.RequestSkipped, reason, detail)
+}
+
+// noteLeft records the threads for which a due time does not fire. When they are more than the history has records, the due time has one for
+// all of them, and not a row and an Event for each.
+func (b *batch) noteLeft() {
+	type why struct{ reason, detail string }
+	threads := map[why]int{}
+	for i := range b.left {
+		threads[why{b.left[i].Reason, b.left[i].Detail}]++
+	}
+	most := min(max(limitOf(b.object.Spec.FailedHistoryLimit), 1), recentSkips)
+	for _, k := range b.left {
+		of := why{k.Reason, k.Detail}
+		switch n := threads[of]; {
+		case n == 0: // noted for all
+			continue
+		case n > most:
+			threads[of] = 0
+			k.ThreadID, k.Detail = "", fmt.Sprintf("more than %d threads: %s", most, k.Detail)
+		}
+		b.note(k)
+	}
+	b.left = nil
 }
 
 // note records due times that do not fire. What follows each other for the same reason is one record, over several reconciles too: a

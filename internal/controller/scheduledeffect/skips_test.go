@@ -2,10 +2,14 @@ package scheduledeffect_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -14,6 +18,17 @@ import (
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/store"
 )
+
+// recordCounter counts the transactions that record what is due.
+type recordCounter struct {
+	scheduledeffect.Store
+	n int
+}
+
+func (c *recordCounter) RecordDue(ctx context.Context, d store.DueRecord) error {
+	c.n++
+	return c.Store.RecordDue(ctx, d)
+}
 
 var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() {
 	var w *world
@@ -54,27 +69,129 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 	}
 	after := func(d time.Duration) int64 { return Start.Add(d).UnixMicro() }
 
+	everySecond := func(s *skeinv1.ScheduledEffect) { s.Spec.Suspend, s.Spec.Schedules = true, []string{"@every 1s"} }
+	suspend := func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = true }
+	resume := func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = false }
+	// record is one of due times that passed from and until times after the start.
+	record := func(reason string, from, until time.Duration, count int) types.GomegaMatcher {
+		return And(HaveField("Due", after(from)), HaveField("Until", after(until)), HaveField("Count", int64(count)), HaveField("Reason", reason))
+	}
+
 	It("are one record and one Event while it is suspended, and another one when it is suspended again", func(ctx SpecContext) {
 		before := counted("Suspended")
-		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
-			s.Spec.Suspend, s.Spec.Schedules, s.Spec.FailedHistoryLimit = true, []string{"@every 1s"}, ptr.To(int32(0))
-		})
-		w.pass(ctx, 60*time.Second)
+		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.FailedHistoryLimit = ptr.To(int32(0)) })
+		w.pass(ctx, 90*time.Second)
 		w.r = scheduledeffect.New(w.r.Options) // another leader goes on with the record
-		w.pass(ctx, 60*time.Second)
-		Expect(w.skipped(ctx)).To(ConsistOf(And(HaveField("Due", after(time.Second)), HaveField("Until", after(120*time.Second)), HaveField("Count", int64(120)), HaveField("Reason", "Suspended"))))
+		w.pass(ctx, 33*time.Second)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 121*time.Second, 121)))
 		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
-		Expect(counted("Suspended") - before).To(BeEquivalentTo(120))
-		w.pass(ctx, 900*time.Millisecond)
-		Expect(w.s.Status.LastSkip).To(HaveValue(And(HaveField("Time.Time", BeTemporally("==", Start.Add(time.Second))), HaveField("Count", BeNumerically(">", 100)))))
+		Expect(counted("Suspended") - before).To(BeEquivalentTo(121))
+		Expect(w.s.Status.Skipped).To(BeEquivalentTo(121))
+		Expect(w.s.Status.LastSkip).To(HaveValue(And(HaveField("Time.Time", BeTemporally("==", Start.Add(time.Second))), HaveField("Count", int64(121)))))
+		Expect(w.s.Status.NextTime.Time).To(BeTemporally("==", Start.Add(181*time.Second)))
 
-		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.FailedHistoryLimit = false, ptr.To(int32(10)) })
+		edit(ctx, resume)
 		w.pass(ctx, 3*time.Second)
-		Expect(w.firings(ctx)).To(HaveLen(3))
-		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = true })
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 123*time.Second, 123)), "what had passed is recorded when it is resumed")
+		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("2m4s"), HavePrefix("2m5s"), HavePrefix("2m6s")))
+		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.FailedHistoryLimit = true, ptr.To(int32(10)) })
 		w.pass(ctx, 10*time.Second)
-		Expect(w.skipped(ctx)).To(HaveExactElements(And(HaveField("Due", after(124*time.Second)), HaveField("Count", int64(10))), HaveField("Count", int64(120))))
+		Expect(w.skipped(ctx)).To(HaveExactElements(record("Suspended", 127*time.Second, 127*time.Second, 1), HaveField("Count", int64(123))))
 		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
+	})
+
+	It("cost one transaction and one status a minute while it is suspended", func(ctx SpecContext) {
+		records := &recordCounter{Store: w.Store}
+		w.r = scheduledeffect.New(scheduledeffect.Options{Client: w.Client, Store: records, Engine: w.Engine, Clock: w.Clock})
+		w.declare(ctx, everySecond)
+		w.pass(ctx, 90*time.Second)
+		w.Writes()
+		records.n = 0
+		w.pass(ctx, 10*time.Minute)
+		Expect(records.n).To(Equal(10))
+		Expect(w.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 10}))
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 661*time.Second, 661)))
+	})
+
+	It("are suspended ones also when nobody was there to see that it was resumed, and fire nothing", func(ctx SpecContext) {
+		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} })
+		w.pass(ctx, 70*time.Second)
+		w.Clock.Step(20 * time.Second)
+		edit(ctx, resume)
+		w.r = scheduledeffect.New(w.r.Options)
+		w.pass(ctx, 100*time.Millisecond)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 90*time.Second, 90)))
+		Expect(w.firings(ctx)).To(BeEmpty())
+		w.pass(ctx, time.Second)
+		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("1m31s")), "a record that was made just now holds up nothing")
+
+		edit(ctx, suspend)
+		w.pass(ctx, 10*time.Second)
+		Expect(w.skipped(ctx)).To(ContainElement(record("Suspended", 92*time.Second, 92*time.Second, 1)))
+		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.CatchUp = false, nil })
+		w.Clock.Step(5 * time.Minute)
+		w.pass(ctx, 100*time.Millisecond)
+		Expect(w.skipped(ctx)).To(ContainElements(record("Suspended", 92*time.Second, 151*time.Second, 60), HaveField("Reason", "Missed")), "the manager was away for longer than it gathers")
+		Expect(w.fired(ctx)).To(ContainElement(ContainSubstring("schedule")), "what is punctual fires")
+	})
+
+	It("are recorded before a request by hand is answered, and until its times end", func(ctx SpecContext) {
+		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.EndTime = ptr.To(skeinv1.NewTimestamp(Start.Add(100 * time.Second)))
+		})
+		w.pass(ctx, 30*time.Second)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, time.Second, 1)))
+		w.ask(ctx, skeinv1.AnnotationRunAt, Start.Add(30*time.Second).Format(time.RFC3339Nano))
+		w.settle(ctx)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 30*time.Second, 30)))
+		w.pass(ctx, 3*time.Minute)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 100*time.Second, 100)))
+	})
+
+	selects := func(s *skeinv1.ScheduledEffect) {
+		s.Spec.ThreadSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}
+	}
+
+	It("have a record when a selector matches no Thread", func(ctx SpecContext) {
+		w.declare(ctx, selects)
+		w.pass(ctx, 3*time.Minute+2*time.Second)
+		Expect(w.skipped(ctx)).To(ConsistOf(And(record("NoThreadMatches", time.Minute, 3*time.Minute, 3), HaveField("Detail", "no living Thread of the namespace matches spec.threadSelector"))))
+		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: NoThreadMatches")))
+		Expect(w.s.Status.LastSkip).To(HaveValue(HaveField("Reason", "NoThreadMatches")))
+		Expect(w.s.Status.Skipped).To(BeEquivalentTo(3))
+	})
+
+	It("say why an effect of one time for a selector did not fire", func(ctx SpecContext) {
+		w.declare(ctx, selects, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Schedules, s.Spec.At = nil, ptr.To(skeinv1.NewTimestamp(Start.Add(time.Minute)))
+		})
+		w.pass(ctx, 62*time.Second)
+		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "NoThreadMatches"))))
+	})
+
+	It("have one record for many threads", func(ctx SpecContext) {
+		const threads = 120
+		for i := range threads {
+			t := &skeinv1.Thread{ObjectMeta: Meta(fmt.Sprint("t-", i))}
+			t.Labels = map[string]string{"team": "x"}
+			w.Create(ctx, t)
+			t.Status.ThreadID = string(t.UID)
+			Expect(w.Client.Status().Update(ctx, t)).To(Succeed())
+		}
+		w.declare(ctx, selects, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.ConcurrencyPolicy, s.Spec.MaxThreads = skeinv1.ConcurrencyForbid, threads
+		})
+		w.pass(ctx, 4*time.Minute)
+		Expect(w.firings(ctx)).To(HaveLen(threads))
+		Expect(w.skipped(ctx)).To(ConsistOf(And(record("Forbidden", 2*time.Minute, 4*time.Minute, 3), HaveField("ThreadID", ""),
+			HaveField("Detail", "more than 10 threads: an earlier firing was under way"))))
+		Expect(events()).To(HaveLen(1))
+		for _, f := range w.firings(ctx)[10:] {
+			Expect(w.Store.CancelFirings(ctx, "done", f.Key())).To(Equal(1))
+		}
+		w.pass(ctx, time.Minute)
+		Expect(w.skipped(ctx)).To(HaveLen(10), "ten threads have a record each, as many as the history keeps")
+		Expect(w.skipped(ctx)).To(HaveEach(And(record("Forbidden", 5*time.Minute, 5*time.Minute, 1), HaveField("ThreadID", Not(BeEmpty())))))
 	})
 
 	It("are one record while an earlier firing is under way, beside those of requests by hand", func(ctx SpecContext) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,59 +19,6 @@ const (
 	sweepEvery = 10 * time.Minute
 	sweepPage  = 500
 )
-
-// deletion is the deletion of an object.
-type deletion struct {
-	id      string // its UID
-	oneTime bool
-}
-
-// replaced forgets a deleted object that one of the same name has replaced.
-func (r *Reconciler) replaced(ctx context.Context, req ctrl.Request, uid types.UID) error {
-	if d, ok := r.deletion(req); !ok || d.id == string(uid) {
-		return nil
-	}
-	return r.forget(ctx, req)
-}
-
-func (r *Reconciler) deletion(req ctrl.Request) (deletion, bool) {
-	value, ok := r.deleted.Load(req)
-	d, _ := value.(deletion)
-	return d, ok
-}
-
-// forget removes what is stored of an object that was deleted. Its firings that are under way are canceled by that.
-func (r *Reconciler) forget(ctx context.Context, req ctrl.Request) error {
-	d, ok := r.deletion(req)
-	if !ok {
-		return nil
-	}
-	var err error
-	if d.oneTime {
-		err = r.cancelFirings(ctx, d.id)
-	} else {
-		err = r.Store.ForgetEffect(ctx, d.id)
-	}
-	if err != nil {
-		return fmt.Errorf("forget a deleted ScheduledEffect: %w", err)
-	}
-	r.deleted.CompareAndDelete(req, d)
-	return nil
-}
-
-// cancelFirings cancels what is under way of a deleted effect of one time. What is stored of it stays for a while: see endedFor.
-func (r *Reconciler) cancelFirings(ctx context.Context, id string) error {
-	active, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Active: true, Brief: true})
-	if err != nil || len(active) == 0 {
-		return err
-	}
-	keys := make([]store.FiringKey, len(active))
-	for i := range active {
-		keys[i] = active[i].Key()
-	}
-	_, err = r.Store.CancelFirings(ctx, "the ScheduledEffect was deleted", keys...)
-	return err
-}
 
 func (r *Reconciler) sweepLoop(ctx context.Context) error {
 	ticker := time.NewTicker(sweepEvery)
@@ -93,7 +39,7 @@ func (r *Reconciler) sweepLoop(ctx context.Context) error {
 // the object in its cache, from recording the firing again.
 const endedFor = time.Hour
 
-// Sweep removes what is stored of objects that do not exist any more.
+// Sweep removes what is stored of objects that do not exist any more, and cancels their firings.
 func (r *Reconciler) Sweep(ctx context.Context) error {
 	var list skeinv1.ScheduledEffectList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -104,6 +50,9 @@ func (r *Reconciler) Sweep(ctx context.Context) error {
 		there[string(list.Items[i].UID)] = true
 	}
 	if err := r.sweepSchedules(ctx, there); err != nil {
+		return err
+	}
+	if err := r.sweepUnended(ctx, there); err != nil {
 		return err
 	}
 	return r.sweepEnded(ctx, there)
@@ -127,11 +76,35 @@ func (r *Reconciler) sweepSchedules(ctx context.Context, there map[string]bool) 
 			if err != nil {
 				return err
 			}
-			if err := r.forgetGone(ctx, store.EndedEffect{EffectID: id, Namespace: stored.Namespace, Name: stored.Name}); err != nil {
+			if err := r.forgetGone(ctx, store.OneTimeEffect{EffectID: id, Namespace: stored.Namespace, Name: stored.Name}); err != nil {
 				return err
 			}
 		}
 		after = ids[len(ids)-1]
+	}
+}
+
+// sweepUnended cancels firings of one-time effects that have not ended, and whose objects are gone. A firing is recorded of an object that
+// exists, so one that the API server does not have was deleted, however short a time ago the firing was recorded.
+func (r *Reconciler) sweepUnended(ctx context.Context, there map[string]bool) error {
+	for after := ""; ; {
+		unended, err := r.Store.UnendedEffects(ctx, after, sweepPage)
+		if err != nil || len(unended) == 0 {
+			return err
+		}
+		for _, e := range unended {
+			if there[e.EffectID] {
+				continue
+			}
+			gone, err := r.gone(ctx, e)
+			if err == nil && gone {
+				err = r.cancelFirings(ctx, e.EffectID)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		after = unended[len(unended)-1].EffectID
 	}
 }
 
@@ -155,7 +128,7 @@ func (r *Reconciler) sweepEnded(ctx context.Context, there map[string]bool) erro
 }
 
 // forgetGone removes what is stored of an effect whose object does not exist.
-func (r *Reconciler) forgetGone(ctx context.Context, e store.EndedEffect) error {
+func (r *Reconciler) forgetGone(ctx context.Context, e store.OneTimeEffect) error {
 	gone, err := r.gone(ctx, e)
 	if err != nil || !gone {
 		return err
@@ -165,7 +138,7 @@ func (r *Reconciler) forgetGone(ctx context.Context, e store.EndedEffect) error 
 
 // gone reports whether the object of an effect does not exist. The cache may lack its namespace, so the API server is asked. Where this
 // manager may not read, nothing is gone.
-func (r *Reconciler) gone(ctx context.Context, e store.EndedEffect) (bool, error) {
+func (r *Reconciler) gone(ctx context.Context, e store.OneTimeEffect) (bool, error) {
 	if e.Namespace == "" { // it was removed before it had a schedule
 		return true, nil
 	}

@@ -359,15 +359,19 @@ func describeSchedules(e *env) {
 		Expect(err).To(MatchError(store.ErrNotFound))
 		later := func() time.Time { return e.clock.Now().Add(time.Second) }
 		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(BeEmpty(), "they are pending")
+		a, b, c := store.OneTimeEffect{EffectID: "e-a", Namespace: "default", Name: "a"}, store.OneTimeEffect{EffectID: "e-b", Namespace: "default", Name: "b"},
+			store.OneTimeEffect{EffectID: "e-c", Namespace: "default", Name: "c"}
+		Expect(e.store.UnendedEffects(ctx, "", 0)).To(Equal([]store.OneTimeEffect{a, b, c}))
+		Expect(e.store.UnendedEffects(ctx, "e-a", 1)).To(Equal([]store.OneTimeEffect{b}))
 		Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-a", Due: 1, ThreadID: id}, store.FiringKey{EffectID: "e-b", Due: 1, ThreadID: id},
 			store.FiringKey{EffectID: "s", Due: 1, ThreadID: id})).To(Equal(3))
-		a, b := store.EndedEffect{EffectID: "e-a", Namespace: "default", Name: "a"}, store.EndedEffect{EffectID: "e-b", Namespace: "default", Name: "b"}
-		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.EndedEffect{a, b}))
-		Expect(e.store.EndedEffects(ctx, "", later(), 1)).To(Equal([]store.EndedEffect{a}))
-		Expect(e.store.EndedEffects(ctx, "e-a", later(), 1)).To(Equal([]store.EndedEffect{b}))
+		Expect(e.store.UnendedEffects(ctx, "", 0)).To(Equal([]store.OneTimeEffect{c}))
+		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.OneTimeEffect{a, b}))
+		Expect(e.store.EndedEffects(ctx, "", later(), 1)).To(Equal([]store.OneTimeEffect{a}))
+		Expect(e.store.EndedEffects(ctx, "e-a", later(), 1)).To(Equal([]store.OneTimeEffect{b}))
 		Expect(e.store.EndedEffects(ctx, "", e.clock.Now(), 0)).To(BeEmpty(), "they have just ended")
 		Expect(e.store.ForgetEffect(ctx, "e-a")).To(Succeed())
-		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.EndedEffect{b}))
+		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.OneTimeEffect{b}))
 	})
 
 	It("arguments of an effect are stored once, and go with their thread", Label("EFF-01", "THR-09"), func(ctx SpecContext) {

@@ -257,11 +257,18 @@ func (s Store) StoredEffects(ctx context.Context, after string, before time.Time
 }
 
 // EndedEffects implements store.FiringStore.
-func (s Store) EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]store.EndedEffect, error) {
-	return sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*store.EndedEffect, error) {
-		var e store.EndedEffect
-		return &e, scan(&e.EffectID, &e.Namespace, &e.Name)
-	}, queries.EndedEffects, after, before.UnixMicro(), sqldb.PageSize(limit))
+func (s Store) EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]store.OneTimeEffect, error) {
+	return sqldb.ReadList(ctx, s.DB.Readers, scanOneTime, queries.EndedEffects, after, before.UnixMicro(), sqldb.PageSize(limit))
+}
+
+// UnendedEffects implements store.FiringStore.
+func (s Store) UnendedEffects(ctx context.Context, after string, limit int) ([]store.OneTimeEffect, error) {
+	return sqldb.ReadList(ctx, s.DB.Readers, scanOneTime, queries.UnendedEffects, after, sqldb.PageSize(limit))
+}
+
+func scanOneTime(scan sqldb.Scanner) (*store.OneTimeEffect, error) {
+	var e store.OneTimeEffect
+	return &e, scan(&e.EffectID, &e.Namespace, &e.Name)
 }
 
 // RemoveEffectArgs implements store.FiringStore.
