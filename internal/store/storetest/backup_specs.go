@@ -250,21 +250,24 @@ func (b *backups) describeSteps() {
 		Expect(b.source.store.ContentsHeld(ctx)).To(BeFalse())
 	})
 
-	It("counts children that were declared as before, until they are purged or adopted and end", Label("SUB-03"), func(ctx SpecContext) {
+	It("counts children as before, until they are purged or adopted and end", Label("SUB-03"), func(ctx SpecContext) {
 		s, target := b.source.store, &b.target
 		parent := b.source.thread(ctx)
-		declare := func() string {
+		attach := func(kind string) string {
 			GinkgoHelper()
 			id := b.source.thread(ctx)
-			Expect(s.Apply(ctx, id, nil, &store.Attach{ParentID: parent, Reference: "ref", Agent: "helper", Child: store.Child{Name: "kind"},
+			Expect(s.Apply(ctx, id, nil, &store.Attach{ParentID: parent, Reference: "ref-" + kind, Agent: "helper", Child: store.Child{Name: kind},
 				RegistryStatus: func(*store.Run) string { return "pending" }})).To(Succeed())
 			return id
 		}
-		earlier := declare()
+		earlier := attach("declared")
 		b.source.apply(ctx, earlier, &store.Retain{})
-		living := Equal(map[string]int{"kind": 1})
+		_, err := s.ReserveChild(ctx, store.ChildTask{ID: "made", ParentID: parent, Reference: "ref-made", Namespace: "default", Kind: "made", Agent: "helper"}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		made := attach("made")
+		living := Equal(map[string]int{"declared": 1, "made": 1})
 		for _, adopt := range []bool{false, true} {
-			child := declare()
+			child := attach("declared")
 			Expect(s.LivingChildren(ctx, parent)).To(living)
 			c := b.read(ctx, &b.source, "default")
 			b.send(ctx, c)
@@ -281,9 +284,11 @@ func (b *backups) describeSteps() {
 				b.adopt(ctx, child)
 				Expect(target.store.LivingChildren(ctx, parent)).To(living)
 				target.apply(ctx, child, &store.Terminate{})
-				Expect(target.store.LivingChildren(ctx, parent)).To(BeEmpty())
+				Expect(target.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"made": 1}))
 			}
 			purge(child)
+			Expect(target.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"made": 1}))
+			purge(made)
 			Expect(target.store.LivingChildren(ctx, parent)).To(BeEmpty())
 			purge(parent)
 			b.source.apply(ctx, child, &store.Retain{})

@@ -21,11 +21,11 @@ const (
 		ON CONFLICT (parent_id, reference) DO UPDATE SET living = excluded.living`
 	ReleaseChild = `UPDATE child_task SET living = 0 WHERE parent_id = ? AND reference = ? AND living = 1`
 	// ChildEnded releases the place of a thread, unless a present one has its reference, and so its place.
-	ChildEnded = `UPDATE child_task SET living = 0 WHERE living = 1 AND ` + ofChild + unlessTaken + `)`
+	ChildEnded = `UPDATE child_task SET living = 0 WHERE living = 1 AND ` + placeOf + unlessTaken + `)`
 	// ForgetOwnTask removes what a purged child was given. The row stays, so that the call which made the child does not make it again.
-	ForgetOwnTask  = `UPDATE child_task SET task = NULL, salt = '' WHERE id NOT LIKE 'thread:%' AND ` + ofChild + `)`
-	DeleteOwnCount = `DELETE FROM child_task WHERE id LIKE 'thread:%' AND ` + ofChild + unlessTaken + `)`
-	ofChild       = `(parent_id, reference) IN (SELECT t.parent_id, t.reference FROM thread t WHERE t.key = ? AND t.parent_id <> ''`
+	ForgetOwnTask  = `UPDATE child_task SET task = NULL, salt = '' WHERE id NOT LIKE 'thread:%' AND ` + placeOf + `)`
+	DeleteOwnCount = `DELETE FROM child_task WHERE id LIKE 'thread:%' AND ` + placeOf + unlessTaken + `)`
+	placeOf        = `(parent_id, reference) IN (SELECT t.parent_id, t.reference FROM thread t WHERE t.key = ? AND t.parent_id <> ''`
 	// unlessTaken: a retained thread has left its place to the next one of its reference. One that a restore brought is retained until it is
 	// adopted, and keeps its place.
 	unlessTaken = ` AND NOT EXISTS (SELECT 1 FROM thread o WHERE o.parent_id = t.parent_id AND o.parent_id <> '' AND o.reference = t.reference
