@@ -21,13 +21,14 @@ const (
 	maxAccepted = 10_000
 )
 
-// acceptedTokens remembers who sent tokens that the API server accepted. It authenticates nobody: it only chooses the semaphore in which the
-// review of a token waits. A token whose cached answer has expired, or that was revoked, is reviewed as any other.
+// acceptedTokens remembers who sent tokens that the API server accepted. It only chooses the semaphore in which the
+// review of a token waits, and does not replace that review. A token whose cached answer has expired, or that was revoked, is reviewed as any other.
 //
 // So made-up tokens do not delay clients whose tokens were accepted by this process in the last hour. They do delay clients of the same address
 // whose tokens it does not know: after a restart, and when a client starts or gets a new token. Nothing that the server can read without the
-// API server tells such a token from a made-up one. In particular its claims do not: whoever makes up tokens can claim another user in each of them, and
-// so get a semaphore with each, or claim to be the client that they want to delay.
+// API server tells such a token from a made-up one. The claims of a
+// token do not help before the token is verified. A client can put any name into a made-up token. With a new name in each token it would get a new
+// semaphore each time. With the name of one user it would delay that user.
 //
 // The tokens that were used last are kept. A user who has thousands of tokens accepted can make the process forget those of others,
 // which then wait as unknown ones do.

@@ -55,7 +55,7 @@ func (l *limitedAuthenticator) AuthenticateRequest(r *http.Request) (*authentica
 	defer release()
 	// The review goes on when its caller disconnects, so the slot is taken until it ends.
 	who, ok, err := l.Request.AuthenticateRequest(r.WithContext(context.WithoutCancel(r.Context())))
-	if ok && token != "" && !hasToken(r) { // a client certificate leaves the token in its place, which nobody has reviewed then
+	if ok && token != "" && !hasToken(r) { // with a client certificate the token stays in the header, and was not reviewed
 		l.accepted.add(token, who.User.GetName())
 	}
 	return who, ok, err

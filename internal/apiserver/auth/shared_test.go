@@ -78,7 +78,7 @@ var _ = Describe("reviews, which all callers share", Label("K8S-12"), func() {
 			Expect(reviews.Counts()).To(Equal([2]int{0, rightsAtOnce}))
 		})
 
-		It("refuse more than may wait with an error that says so to whoever asks", func(ctx SpecContext) {
+		It("refuse more requests than may wait, with an error that says why", func(ctx SpecContext) {
 			var ended sync.WaitGroup
 			refused := make(chan error, 1)
 			for n := range maxWaiting + 1 {
@@ -166,7 +166,7 @@ var _ = Describe("tokens from one address", Label("K8S-12"), func() {
 	ask := func(r *http.Request) error {
 		_, ok, err := limited.AuthenticateRequest(r)
 		if err == nil && !ok {
-			return errors.New("nobody")
+			return errors.New("no identity is known")
 		}
 		return err
 	}

@@ -113,7 +113,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 661*time.Second, 661)))
 	})
 
-	It("are suspended ones also when nobody was there to see that it was resumed, and fire nothing", func(ctx SpecContext) {
+	It("are suspended ones, and fire nothing, when the schedule was resumed while no manager ran", func(ctx SpecContext) {
 		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} })
 		w.pass(ctx, 70*time.Second)
 		w.Clock.Step(20 * time.Second)
