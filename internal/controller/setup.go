@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/threadquota"
 	"github.com/skein-dev/skein/internal/controller/webhook"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/eventlimit"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/redact"
@@ -60,6 +61,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Secrets are removed from Events and statuses. It may be nil.
 	Secrets *redact.Registry
+	// Events bounds the Events of each namespace. nil means that they are not bounded.
+	Events *eventlimit.Limiter
 }
 
 // Numbers of workers. Threads and effects have many, because they wait for the store and the API server most of the
@@ -82,7 +85,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = ownclock.Clock{}
 	}
-	recorder := redact.NewRecorder(mgr.GetEventRecorder(recorderName), o.Secrets)
+	recorder := o.Events.Recorder(redact.NewRecorder(mgr.GetEventRecorder(recorderName), o.Secrets))
 	c := redact.NewClient(mgr.GetClient(), o.Secrets)
 	return errors.Join(
 		(&webhook.Reconciler{Webhooks: o.Definitions.Webhooks, Store: o.Threads.Store()}).Setup(mgr),

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -20,6 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/postruntasks"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/eventlimit"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/providers"
 	"github.com/skein-dev/skein/internal/ownclock"
@@ -99,6 +101,7 @@ func (o *Options) complete() error {
 	}
 	// Before anything is logged or stored, so that no known secret gets into either.
 	o.secrets = redact.NewRegistry(nil)
+	o.events = eventlimit.New(ownclock.Clock{})
 	o.Logger = redact.NewLogger(o.Logger, o.secrets)
 	if made {
 		useLogger(o.Logger)
@@ -151,7 +154,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	models.Through(func(namespace string) http.RoundTripper { return network.ForModels(namespace) })
 	servers := mcptool.New(mcptool.Options{
 		Network: network, Memory: o.memory, Log: o.Logger.WithName("mcp"),
-		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)), Redact: o.secrets.Text,
+		Watch: kube.WatchServers(o.recorder(mgr)), Redact: o.secrets.Text,
 	})
 	if err := mgr.Add(&closer{closes: []func(){servers.Close, network.Close}}); err != nil {
 		return nil, err
@@ -219,7 +222,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		}
 		return controller.Setup(term, controller.Options{
 			Quotas: quotas.Limits, Effects: effects, GatewaysOff: !o.servesGateways(),
-			Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
+			Threads: data.threads, Engine: eng, Definitions: resolver, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets, Events: o.events,
 		})
 	})
 	if err != nil {
@@ -239,6 +242,11 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return nil, err
 	}
 	return eng, o.addHealth(mgr, lead, data, api, d)
+}
+
+// recorder returns a recorder of Events for what runs on each replica.
+func (o *Options) recorder(mgr ctrl.Manager) events.EventRecorder {
+	return o.events.Recorder(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets))
 }
 
 // data holds the store and what depends on it.

@@ -21,6 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/eventlimit"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -143,6 +144,8 @@ type Options struct {
 	memory *membudget.Budget
 	// secrets are the values that are removed from everything that is written and shown.
 	secrets *redact.Registry
+	// events bounds the Events of each namespace.
+	events *eventlimit.Limiter
 	// compile compiles people's code.
 	compile definitions.Compile
 }

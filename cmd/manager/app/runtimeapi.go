@@ -60,7 +60,7 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 		Effects:     effects,
 		Objects:     kube.NewThreads(redact.NewClient(mgr.GetClient(), o.secrets), mgr.GetAPIReader()),
 		Secrets:     o.secrets,
-		Recorder:    redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets),
+		Recorder:    o.recorder(mgr),
 		Reader:      mgr.GetCache(),
 		LiveReader:  mgr.GetAPIReader(),
 		Kubeconfig:  cfg,
