@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -212,13 +213,20 @@ func (f *forkModel) checkRelationships(t *rapid.T) {
 		role         string
 		index, at    int64
 	}
+	ends := make([][]store.Relationship, len(f.threads))
+	var reads errgroup.Group
+	for i, th := range f.threads {
+		reads.Go(func() (err error) {
+			ends[i], _, err = f.store.Relationships(f.ctx, th.id, 1000, 0)
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		t.Fatal(err)
+	}
 	links := map[link]bool{}
-	for _, th := range f.threads {
-		rs, _, err := f.store.Relationships(f.ctx, th.id, 1000, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range rs {
+	for i, th := range f.threads {
+		for _, r := range ends[i] {
 			links[link{th.id, r.ThreadID, r.Type, r.Role, r.MessageIndex, r.CreatedAt}] = true
 		}
 	}
@@ -234,44 +242,59 @@ func (f *forkModel) checkRelationships(t *rapid.T) {
 	}
 }
 
-// check compares every thread with the model: all of it, a random page, and one message by its id.
+// check compares every thread with the model: all of it, a random page, and one message by its id. What is drawn is drawn first, because draws
+// have an order. The reads have none, and run at the same time: on PostgreSQL they wait for the network most of the time.
 func (f *forkModel) check(t *rapid.T) {
 	f.checkRelationships(t)
+	var reads errgroup.Group
+	reads.SetLimit(8)
 	for _, th := range f.threads {
-		info, err := f.store.Thread(f.ctx, th.id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Messages != int64(len(th.messages)) {
-			t.Fatalf("%s has %d messages, not %d", th.id, info.Messages, len(th.messages))
-		}
-		f.compare(t, th, store.MessageQuery{Order: "asc", Limit: 1000, IncludeSilent: true, AllDepths: true})
-		f.compare(t, th, store.MessageQuery{
+		some := store.MessageQuery{
 			Order: rapid.SampledFrom([]string{"", "asc", "desc"}).Draw(t, "order"), Limit: rapid.IntRange(1, 6).Draw(t, "limit"),
 			Offset:        rapid.IntRange(0, len(th.messages)+2).Draw(t, "offset"),
 			IncludeSilent: rapid.Bool().Draw(t, "includeSilent"), MaxDepth: rapid.IntRange(0, 2).Draw(t, "maxDepth"),
+		}
+		reads.Go(func() error {
+			info, err := f.store.Thread(f.ctx, th.id)
+			if err == nil && info.Messages != int64(len(th.messages)) {
+				err = fmt.Errorf("%s has %d messages, not %d", th.id, info.Messages, len(th.messages))
+			}
+			return err
 		})
+		reads.Go(func() error {
+			return f.compare(th, store.MessageQuery{Order: "asc", Limit: 1000, IncludeSilent: true, AllDepths: true})
+		})
+		reads.Go(func() error { return f.compare(th, some) })
 		if len(th.messages) == 0 {
 			continue
 		}
 		one := rapid.SampledFrom(th.messages).Draw(t, "one")
-		m, err := f.store.Message(f.ctx, th.id, one.id)
-		if err != nil || *m.Content != one.text {
-			t.Fatalf("message %s of %s is %v, %v", one.id, th.id, m, err)
-		}
-		if at, err := f.store.MessageIndex(f.ctx, th.id, one.id); err != nil || th.messages[at] != one {
-			t.Fatalf("message %s of %s is at %d, %v", one.id, th.id, at, err)
-		}
-		if _, err := f.store.Message(f.ctx, th.id, "none"); !errors.Is(err, store.ErrNotFound) {
-			t.Fatal(err)
-		}
+		reads.Go(func() error { return f.checkOne(th, one) })
+	}
+	if err := reads.Wait(); err != nil {
+		t.Fatalf("%s\n%v", strings.Join(f.did, "\n"), err)
 	}
 }
 
-func (f *forkModel) compare(t *rapid.T, th *forkThread, q store.MessageQuery) {
+// checkOne looks for a message by its id, and for one that does not exist.
+func (f *forkModel) checkOne(th *forkThread, one forkMessage) error {
+	m, err := f.store.Message(f.ctx, th.id, one.id)
+	if err != nil || *m.Content != one.text {
+		return fmt.Errorf("message %s of %s is %v, %w", one.id, th.id, m, err)
+	}
+	if at, err := f.store.MessageIndex(f.ctx, th.id, one.id); err != nil || th.messages[at] != one {
+		return fmt.Errorf("message %s of %s is at %d, %w", one.id, th.id, at, err)
+	}
+	if _, err := f.store.Message(f.ctx, th.id, "none"); !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("a message of %s that does not exist: %w", th.id, err)
+	}
+	return nil
+}
+
+func (f *forkModel) compare(th *forkThread, q store.MessageQuery) error {
 	page, err := f.store.Messages(f.ctx, th.id, q)
 	if err != nil {
-		t.Fatalf("%+v of %s: %v", q, th.id, err)
+		return fmt.Errorf("%+v of %s: %w", q, th.id, err)
 	}
 	want := []forkMessage{}
 	for _, m := range th.messages {
@@ -293,6 +316,7 @@ func (f *forkModel) compare(t *rapid.T, th *forkThread, q store.MessageQuery) {
 		got = append(got, forkMessage{m.ID, *m.Content, m.Silent, m.Depth})
 	}
 	if !slices.Equal(got, want) || page.Total != total {
-		t.Fatalf("%+v of %s gives\n%v of %d, want\n%v of %d", q, th.id, got, page.Total, want, total)
+		return fmt.Errorf("%+v of %s gives\n%v of %d, want\n%v of %d", q, th.id, got, page.Total, want, total)
 	}
+	return nil
 }
