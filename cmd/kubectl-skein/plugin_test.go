@@ -32,7 +32,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
-	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -87,7 +86,7 @@ func (noChildren) Entry(context.Context, *store.Thread, string) (*skeinv1.ChildS
 
 type noObjects struct{ family.Objects }
 
-type noEffects struct{ ports.Effects }
+type noEffects struct{ apiserver.Effects }
 
 func (*echo) Queue(ctx context.Context, st *thread.State, _ *store.Thread, n thread.NewMessage, _ skeinv1.RunPolicy) (*store.Message, error) {
 	return st.Queue(ctx, n)

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"github.com/skein-dev/skein/internal/apiserver/approvals"
 	"github.com/skein-dev/skein/internal/apiserver/code"
+	"github.com/skein-dev/skein/internal/apiserver/effects"
 	"github.com/skein-dev/skein/internal/apiserver/endpoints"
 	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/messages"
@@ -10,7 +11,6 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/search"
 	"github.com/skein-dev/skein/internal/apiserver/threads"
 	"github.com/skein-dev/skein/internal/apiserver/tools"
-	"github.com/skein-dev/skein/internal/engine/ports"
 )
 
 // Engine is the part of the engine that the runtime API uses.
@@ -33,4 +33,4 @@ type Outside interface {
 }
 
 // Effects is the port for scheduled effects.
-type Effects = ports.Effects
+type Effects = effects.Effects

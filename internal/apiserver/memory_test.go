@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -109,6 +113,39 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		Expect(body).To(ContainSubstring(`"hasMore":true`))
 		_, body = e.do("GET", at("t", "/runs?limit=1000&offset=27"), nil)
 		Expect(body).To(And(ContainSubstring(`"id":"r0"`), ContainSubstring(`"hasMore":false`)))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
+	It("is drawn for lists of children, effects and orphans, and effects come in pages that end early", Label("SUB-01", "EFF-01"), func(ctx SpecContext) {
+		args := json.RawMessage(`{"a":"` + strings.Repeat("x", 900<<10) + `"}`)
+		for i := range 30 {
+			e.effects.pending = append(e.effects.pending, ports.ScheduledEffect{ID: fmt.Sprint("e", i), Name: "later", Args: args})
+		}
+		e.children = append(e.children, skeinv1.ChildStatus{Reference: "child"})
+		const orphans = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/orphans"
+		letGo := hold(1 << 20)
+		for _, path := range []string{at("t", "/effects"), at("t", "/children"), orphans} {
+			refused(e.do("GET", path, nil))
+		}
+		Expect(e.effects.pages).To(BeZero(), "memory is drawn before the arguments are read")
+		letGo()
+		var ids []string
+		for more := true; more; {
+			_, body := e.do("GET", at("t", fmt.Sprintf("/effects?limit=1000&offset=%d", len(ids))), nil)
+			Expect(len(body)).To(BeNumerically("<", 10<<20))
+			var page runtimev1.EffectList
+			Expect(json.Unmarshal([]byte(body), &page)).To(Succeed())
+			for _, effect := range page.Effects {
+				ids = append(ids, effect.ID)
+			}
+			more = page.HasMore
+		}
+		Expect(ids).To(HaveLen(30))
+		Expect(slices.Compact(ids)).To(And(HaveLen(30), HaveEach(HavePrefix("e"))))
+		for _, path := range []string{at("t", "/children"), orphans} {
+			resp, body := e.do("GET", path, nil)
+			Expect(resp.StatusCode).To(Equal(http.StatusOK), body)
+		}
 		Eventually(budget.Used).Should(BeZero())
 	})
 

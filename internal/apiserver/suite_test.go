@@ -31,6 +31,7 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
@@ -346,6 +347,7 @@ func (c *memoryChildren) Entry(_ context.Context, _ *store.Thread, reference str
 
 type memoryEffects struct {
 	pending []ports.ScheduledEffect
+	pages   int
 	asked   ports.EffectRequest
 	err     error
 }
@@ -362,6 +364,18 @@ func (m *memoryEffects) List(_ context.Context, _ *store.Thread, name string) (o
 		}
 	}
 	return out, nil
+}
+
+func (m *memoryEffects) Page(ctx context.Context, t *store.Thread, q ports.EffectPage) ([]ports.ScheduledEffect, bool, error) {
+	m.pages++
+	all, _ := m.List(ctx, t, q.Name)
+	page, more := call.Cut(all, q.Limit, q.Offset)
+	for i := range page {
+		if q.MaxBytes -= int64(len(page[i].Args)); q.MaxBytes <= 0 && i+1 < len(page) {
+			return page[:i+1], true, nil
+		}
+	}
+	return page, more, nil
 }
 
 func (m *memoryEffects) Remove(_ context.Context, _ *store.Thread, id string) (bool, error) {

@@ -229,6 +229,10 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 // muchLater is a store by whose clock nobody can be at the tasks after any run any more. The store has a clock of its own, as databases do.
 type muchLater struct{ store.Store }
 
-func (s muchLater) ClaimPostRun(ctx context.Context, _ time.Duration, limit int) ([]store.RunRef, error) {
-	return s.Store.ClaimPostRun(ctx, 0, limit)
+func (s muchLater) LeftPostRun(ctx context.Context, _ time.Duration, limit int) ([]store.LeftRun, error) {
+	return s.Store.LeftPostRun(ctx, 0, limit)
+}
+
+func (s muchLater) TakeTasks(ctx context.Context, run store.RunRef, _ time.Duration) (bool, error) {
+	return s.Store.TakeTasks(ctx, run, 0)
 }

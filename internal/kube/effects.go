@@ -1,11 +1,11 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +55,7 @@ type EffectStore interface {
 	StopEffect(ctx context.Context, effectID string) error
 	PutEffectArgs(ctx context.Context, a store.EffectArgs) error
 	EffectArgs(ctx context.Context, threadID, id string) (json.RawMessage, error)
+	StoredEffectArgs(ctx context.Context, threadID string) (ids []string, err error)
 	RemoveEffectArgs(ctx context.Context, threadID, id string) error
 	ClaimRoom(ctx context.Context, c store.RoomClaim) error
 	ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
@@ -218,38 +219,8 @@ func sameEffect(have, want *skeinv1.ScheduledEffect) bool {
 
 // List implements ports.Effects.
 func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) ([]ports.ScheduledEffect, error) {
-	pending, err := e.pending(ctx, thread)
-	if err != nil {
-		return nil, err
-	}
-	out := []ports.ScheduledEffect{}
-	for _, s := range pending {
-		if name != "" && objects.EffectName(s.Spec.Effect) != objects.EffectName(name) {
-			continue
-		}
-		due := e.next(s)
-		if due.IsZero() {
-			continue
-		}
-		args, err := e.args(ctx, thread, s)
-		if errors.Is(err, store.ErrNotFound) {
-			continue // it has fired meanwhile, or its thread is being purged
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ports.ScheduledEffect{
-			ID:          string(s.UID),
-			Name:        s.Spec.Effect,
-			Args:        args,
-			ScheduledAt: due.UnixMicro(),
-			CreatedAt:   s.CreationTimestamp.UnixMicro(),
-		})
-	}
-	slices.SortFunc(out, func(a, b ports.ScheduledEffect) int {
-		return cmp.Or(cmp.Compare(a.ScheduledAt, b.ScheduledAt), cmp.Compare(a.ID, b.ID))
-	})
-	return out, nil
+	all, _, err := e.Page(ctx, thread, ports.EffectPage{Name: name, Limit: math.MaxInt, MaxBytes: math.MaxInt64})
+	return all, err
 }
 
 // Remove implements ports.Effects. A one-time effect that has fired cannot be removed. A schedule can, and fires no more.
@@ -329,9 +300,10 @@ func (e *Effects) next(s *skeinv1.ScheduledEffect) time.Time {
 	return next
 }
 
-func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1.ScheduledEffect, error) {
+func (e *Effects) pending(ctx context.Context, thread *store.Thread, opts ...client.ListOption) ([]*skeinv1.ScheduledEffect, error) {
 	var list skeinv1.ScheduledEffectList
-	if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), client.MatchingFields{objects.IndexThread: thread.Name}); err != nil {
+	opts = append(opts, client.InNamespace(thread.Namespace), client.MatchingFields{objects.IndexThread: thread.Name})
+	if err := e.client.List(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list the ScheduledEffects of Thread %q: %w", thread.Name, err)
 	}
 	var out []*skeinv1.ScheduledEffect

@@ -12,7 +12,7 @@ import (
 // users chose the names. A short secret that is part of such a name must not break the relation.
 var structural = map[string]bool{
 	"Namespace": true, "Name": true, "Agent": true, "Effect": true, "Reference": true, "Owner": true, "Digest": true,
-	"To": true, "ThreadID": true, "RootID": true, "ParentID": true, "RunID": true, "MessageID": true, "ToolCallID": true,
+	"To": true, "ThreadID": true, "RootID": true, "EnvRoot": true, "ParentID": true, "RunID": true, "MessageID": true, "ToolCallID": true,
 	"EffectID": true, "KeyedBy": true, "SpawnGroupID": true, "MimeType": true, "Type": true, "Kind": true, "State": true, "Usage": true,
 	"UserID": true, "ThreadName": true, "Parent": true, "Replaced": true, "Reason": true, "TerminatedReason": true,
 	"Phase": true, "Language": true,

@@ -247,6 +247,8 @@ type FiringStore interface {
 	PutEffectArgs(ctx context.Context, a EffectArgs) error
 	// EffectArgs returns arguments that were stored for a thread, or ErrNotFound.
 	EffectArgs(ctx context.Context, threadID, id string) (json.RawMessage, error)
+	// StoredEffectArgs returns the ids of the arguments that are stored for a thread, in no order.
+	StoredEffectArgs(ctx context.Context, threadID string) (ids []string, err error)
 	// RemoveEffectArgs removes arguments that were stored for a thread.
 	RemoveEffectArgs(ctx context.Context, threadID, id string) error
 }

@@ -9,6 +9,12 @@ var RunPostRunPending = json.RawMessage(`{"postRun":true}`)
 // RunRef identifies a run.
 type RunRef struct{ ThreadID, RunID string }
 
+// LeftRun is a run whose post-run tasks were left undone.
+type LeftRun struct {
+	RunRef
+	Namespace string
+}
+
 // Wake is a parked run that continues at a time in microseconds. Without a run id it is a thread with an inbox item
 // that is held until then.
 type Wake struct {

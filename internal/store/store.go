@@ -81,6 +81,12 @@ type Store interface {
 	// Retained lists the threads of a namespace that have no object (THR-09), by id. after is the last id of the page
 	// before.
 	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)
+	// AdoptBelow gives at most limit threads (100 when 0) that are below a retained thread the root that they have once the thread is adopted,
+	// and returns how many. It is called before Adopt, until there are none left. Variables stay readable.
+	AdoptBelow(ctx context.Context, id string, limit int) (moved int, err error)
+	// Owned lists the threads of a namespace that are not retained, by id: only what tells whose they are. after is the last id of the page
+	// before.
+	Owned(ctx context.Context, namespace, after string, limit int) ([]ThreadOwner, error)
 	// RetainedBefore lists threads of all namespaces that have had no object since before a time, and those whose purge
 	// was interrupted, the oldest first.
 	RetainedBefore(ctx context.Context, before int64, limit int) ([]Thread, error)
@@ -170,10 +176,10 @@ type Store interface {
 	PostRunPending(ctx context.Context, before int64, limit int) ([]RunRef, error)
 	// TakeTasks takes the tasks after a run for ttl, unless they are done or another replica has taken them.
 	TakeTasks(ctx context.Context, run RunRef, ttl time.Duration) (taken bool, err error)
-	// ClaimPostRun claims runs whose tasks a replica has left undone, at most limit, and returns them: those that were handed over, and
-	// those that ended, or were claimed, longer than ttl ago. No other caller gets them within ttl. Runs of threads that are retained or
-	// about to be purged are left alone.
-	ClaimPostRun(ctx context.Context, ttl time.Duration, limit int) ([]RunRef, error)
+	// LeftPostRun lists at most limit runs (100 when 0) whose tasks a replica has left undone: those that were handed over, and those that
+	// ended, or were taken, longer than ttl ago. The oldest of each namespace come first, then the second oldest of each, and so on. Runs of
+	// threads that are retained or about to be purged are left out. TakeTasks takes them.
+	LeftPostRun(ctx context.Context, ttl time.Duration, limit int) ([]LeftRun, error)
 	// HandOver lets other replicas take these runs at once, where their tasks are not done, and sends them ChangedTasks.
 	HandOver(ctx context.Context, runs []RunRef) error
 	// FinishPostRun removes RunPostRunPending from a run. It does not change the version of the thread. A run that is already

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
@@ -35,6 +36,9 @@ type Thread struct {
 	// ScopedEnv are the sorted names of variables that the thread does not inherit, because its agent graph marks them
 	// as scoped (ENV-04).
 	ScopedEnv []string
+
+	// EnvRoot is the root that the variables are sealed under; "" for RootID. See EnvTree.
+	EnvRoot string
 
 	OriginID  string // id of the thread that this one was forked from; "" when it was not (REL-02)
 	ForkIndex int64  // index of the last message that the fork inherited
@@ -84,6 +88,27 @@ func (t *Thread) OwnerUID() string {
 	}
 	return t.ID
 }
+
+// ThreadOwner says which Thread object a thread belongs to.
+type ThreadOwner struct{ ThreadID, Name, UID string }
+
+// Bytes returns about how many bytes of memory the thread takes.
+func (t *Thread) Bytes() int64 {
+	n := 2048 + len(t.Title) + len(t.Arguments) + len(t.Fields.Draft)
+	for _, s := range t.Fields.ActivatedSkills {
+		n += len(s.Arguments)
+	}
+	if w := t.Fields.Workspace; w != nil {
+		for _, tree := range w.Trees {
+			n += len(tree)
+		}
+	}
+	return int64(n)
+}
+
+// EnvTree returns the id of the root that the variables of the thread, and of all below it, are sealed under. It stays what it was when the
+// thread was adopted alone, and is a root since.
+func (t *Thread) EnvTree() string { return cmp.Or(t.EnvRoot, t.RootID) }
 
 // HeldBy reports whether the thread belongs to the Thread object with this UID.
 func (t *Thread) HeldBy(uid string) bool { return t.RetainedAt == 0 && t.OwnerUID() == uid }

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"gocloud.dev/gcerrors"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -171,50 +171,49 @@ func (s *Service) AbandonRestore(ctx context.Context, r store.Restore) error {
 	return err
 }
 
+// orphanBytes ends a page of orphans early: the arguments and fields of a thread may have a mebibyte.
+const orphanBytes = 8 << 20
+
 // Orphans lists threads of a namespace that belong to an object which exists reports as gone. The page begins behind the thread after,
-// in the order of ids.
+// in the order of ids. It ends early when its threads are large. It draws memory from the account of ctx.
 func (s *Service) Orphans(ctx context.Context, namespace, after string, limit int, exists func(ctx context.Context, name, uid string) (bool, error)) (found []store.Thread, more bool, err error) {
-	var all []store.Thread
-	for offset := 0; ; offset += maxPage {
-		page, err := s.store.Threads(ctx, store.ThreadQuery{Namespace: namespace, Archived: store.ArchivedShown, Limit: maxPage, Offset: offset})
+	settle, err := membudget.Reserve(ctx, orphanBytes)
+	if err != nil {
+		return nil, false, err
+	}
+	var size int64
+	defer func() { settle(size) }()
+	for {
+		page, err := s.store.Owned(ctx, namespace, after, maxPage)
 		if err != nil {
 			return nil, false, err
 		}
-		for i := range page {
-			if page[i].RetainedAt == 0 && page[i].ID > after {
-				all = append(all, page[i])
+		for _, o := range page {
+			there, err := exists(ctx, o.Name, o.UID)
+			if err != nil {
+				return nil, false, err
 			}
+			if there {
+				continue
+			}
+			if len(found) == limit || size >= orphanBytes {
+				return found, true, nil
+			}
+			t, err := s.store.Thread(ctx, o.ThreadID)
+			if errors.Is(err, store.ErrNotFound) || err == nil && t.RetainedAt != 0 {
+				continue // it was purged or retained meanwhile
+			}
+			if err != nil {
+				return nil, false, err
+			}
+			found = append(found, *t)
+			size += t.Bytes()
 		}
 		if len(page) < maxPage {
-			break
+			return found, false, nil
 		}
+		after = page[len(page)-1].ThreadID
 	}
-	slices.SortFunc(all, func(a, b store.Thread) int {
-		switch {
-		case a.ID < b.ID:
-			return -1
-		case a.ID > b.ID:
-			return 1
-		}
-		return 0
-	})
-	for i := range all {
-		if i > 0 && all[i].ID == all[i-1].ID {
-			continue // it moved while the pages were read
-		}
-		there, err := exists(ctx, all[i].Name, all[i].OwnerUID())
-		if err != nil {
-			return nil, false, err
-		}
-		if there {
-			continue
-		}
-		if len(found) == limit {
-			return found, true, nil
-		}
-		found = append(found, all[i])
-	}
-	return found, false, nil
 }
 
 // RetainOrphan retains a thread whose object is gone, so that another object can adopt it.

@@ -179,11 +179,11 @@ func (s *Service) openEnv(ctx context.Context, t *store.Thread, v *store.EnvVar)
 	if s.env.Cipher == nil {
 		return nil, errors.New("environment variables of threads are not configured")
 	}
-	value, err := s.env.Cipher.Open(t.RootID, v.Name, v.Value)
+	value, err := s.env.Cipher.Open(t.EnvTree(), v.Name, v.Value)
 	var unknown *envkeys.UnknownKeyError
 	if errors.As(err, &unknown) && s.env.Refresh != nil {
 		s.env.Refresh(ctx)
-		value, err = s.env.Cipher.Open(t.RootID, v.Name, v.Value)
+		value, err = s.env.Cipher.Open(t.EnvTree(), v.Name, v.Value)
 	}
 	if err != nil {
 		return nil, &EnvUnreadableError{Name: v.Name, cause: err}

@@ -63,7 +63,7 @@ func (st *State) SetEnv(ctx context.Context, name, value string, kind store.EnvT
 	if kind == store.EnvSecret || (kind == "" && (i < 0 || own[i].Type == store.EnvSecret)) {
 		st.svc.registerEnv(t.Namespace, &EnvValue{Name: name, Value: value, Type: store.EnvSecret})
 	}
-	v, err := st.svc.sealEnv(t.RootID, name, value)
+	v, err := st.svc.sealEnv(t.EnvTree(), name, value)
 	if err != nil {
 		return err
 	}

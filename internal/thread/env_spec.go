@@ -31,7 +31,7 @@ func (s *Service) ApplySpecEnv(ctx context.Context, t *store.Thread, spec []Spec
 		if at >= 0 && own[at].Entry == e.Entry && (own[at].Origin != store.EnvSpec || own[at].Version == e.Version) {
 			continue
 		}
-		v, err := s.specEnv(t.Namespace, t.RootID, e)
+		v, err := s.specEnv(t.Namespace, t.EnvTree(), e)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (s *Service) firstEnv(ctx context.Context, n *NewThread) (store.Op, error) 
 		if err != nil {
 			return nil, err
 		}
-		root = parent.RootID
+		root = parent.EnvTree()
 	}
 	op := &store.SetEnv{}
 	for i := range n.Env {

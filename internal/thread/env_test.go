@@ -173,6 +173,29 @@ var _ = Describe("Variables", func() {
 		Expect(err).To(MatchError(ContainSubstring("sealed for another thread")))
 	})
 
+	It("of a subagent are kept when its retained thread is adopted, with those of its own subagents", Label("ENV-04", "ENV-05", "THR-09"), func(ctx SpecContext) {
+		root := e.create(ctx, "root")
+		Expect(root.SetEnv(ctx, "TOKEN", "of root", "")).To(Succeed())
+		child := func(id, parent string) {
+			GinkgoHelper()
+			_, _, err := e.Create(ctx, thread.NewThread{Thread: store.Thread{ID: id, Namespace: "default", Name: id, Agent: "a", ParentID: parent, Reference: id, Child: &store.Child{Name: "kind"}}})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		child("kept", "root")
+		child("under", "kept")
+		db := e.store
+		Expect(db.Apply(ctx, "kept", nil, &store.Retain{})).To(Succeed())
+		Expect(db.AdoptBelow(ctx, "kept", 10)).To(Equal(1))
+		Expect(db.Apply(ctx, "kept", nil, &store.Adopt{ObjectUID: "new", Name: "kept", Agent: "helper"})).To(Succeed())
+		Expect(value(ctx, e.open(ctx, "kept"), "TOKEN")).To(Equal("of root secret thread"))
+		Expect(value(ctx, e.open(ctx, "under"), "TOKEN")).To(Equal("of root secret thread"))
+		Expect(e.open(ctx, "kept").SetEnv(ctx, "TOKEN", "of kept", "")).To(Succeed())
+		Expect(value(ctx, e.open(ctx, "under"), "TOKEN")).To(Equal("of kept secret thread"))
+		child("new", "under")
+		Expect(value(ctx, e.open(ctx, "new"), "TOKEN")).To(Equal("of kept secret thread"))
+		Expect(value(ctx, root, "TOKEN")).To(Equal("of root secret thread"))
+	})
+
 	It("are sealed under a new key, and errors name a missing key", Label("ENV-05"), func(ctx SpecContext) {
 		var states []*thread.State
 		for i := range 3 {

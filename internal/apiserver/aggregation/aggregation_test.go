@@ -41,7 +41,6 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
 	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
-	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -112,7 +111,7 @@ func (noChildren) Entry(context.Context, *store.Thread, string) (*skeinv1.ChildS
 	return nil, store.ErrNotFound
 }
 
-type noEffects struct{ ports.Effects }
+type noEffects struct{ apiserver.Effects }
 
 // The API server checks at its own pace whether it can reach us. It may find that it cannot, long after the end of a
 // spec that sent it elsewhere. So those specs come after all that need to be reached.

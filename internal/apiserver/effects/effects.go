@@ -2,6 +2,7 @@
 package effects
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -12,15 +13,31 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine/ports"
+	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
+// Effects is the port for scheduled effects.
+type Effects interface {
+	ports.Effects
+	// Page returns a page of List, and whether more effects follow.
+	Page(ctx context.Context, thread *store.Thread, q ports.EffectPage) (page []ports.ScheduledEffect, more bool, err error)
+}
+
 // Handler serves the scheduled effects of a thread.
 type Handler struct {
-	Effects ports.Effects
+	Effects Effects
 	Threads *thread.Service
 }
+
+const (
+	// maxPageBytes bounds the arguments of a page: those of one effect may have a mebibyte, and a page a thousand effects.
+	maxPageBytes = 8 << 20
+	// effectBytes is about how many bytes of memory an effect of a page takes without its arguments.
+	effectBytes = 512
+)
 
 // List answers GET effects: the pending effects, all or those of one name (EFF-01).
 func (h *Handler) List(c *call.Call) error {
@@ -33,15 +50,21 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	all, err := h.Effects.List(c.Context(), c.Row, name)
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
-	page, more := call.Cut(all, limit, offset)
-	list := runtimev1.EffectList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEffectList), Effects: []runtimev1.Effect{}, HasMore: more}
-	for _, e := range page {
-		list.Effects = append(list.Effects, effectOf(e))
+	page, more, err := h.Effects.Page(c.Context(), c.Row, ports.EffectPage{Name: name, Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
+	if err != nil {
+		return err
 	}
+	list := runtimev1.EffectList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEffectList), Effects: make([]runtimev1.Effect, len(page)), HasMore: more}
+	var size int64
+	for i, e := range page {
+		list.Effects[i] = effectOf(e)
+		size += effectBytes + int64(len(e.Args))
+	}
+	settle(size)
 	return c.WriteJSON(http.StatusOK, list)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -39,6 +40,13 @@ type Handler struct {
 	Children Children
 }
 
+const (
+	// registryBytes is drawn before the registry of a thread is read, which says how many children there are.
+	registryBytes = 8 << 20
+	// childBytes is about how many bytes of memory a child takes in it. Its texts are shared with the cache.
+	childBytes = 2 << 10
+)
+
 // ListChildren answers GET children: the registry of the thread (SUB-01).
 func (h *Handler) ListChildren(c *call.Call) error {
 	q, err := c.Query()
@@ -49,14 +57,19 @@ func (h *Handler) ListChildren(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
+	settle, err := membudget.Reserve(c.Context(), registryBytes)
+	if err != nil {
+		return err
+	}
 	all, err := h.Children.List(c.Context(), c.Row)
 	if err != nil {
 		return err
 	}
+	settle(int64(len(all)) * childBytes)
 	page, more := call.Cut(all, limit, offset)
-	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: []runtimev1.Child{}, HasMore: more}
-	for _, child := range page {
-		list.Children = append(list.Children, childOf(child))
+	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: make([]runtimev1.Child, len(page)), HasMore: more}
+	for i := range page {
+		list.Children[i] = childOf(page[i])
 	}
 	return c.WriteJSON(http.StatusOK, list)
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// movedAtOnce is how many threads below an adopted one get their new root in one transaction.
+const movedAtOnce = 500
+
 // ensureOwned makes sure that the stored thread belongs to the object: it does already, or it is retained and the object
 // adopts it (THR-09). A thread of another object is not examined, so that its existence in another namespace stays
 // hidden.
@@ -48,6 +51,13 @@ func (r *Reconciler) ensureOwned(ctx context.Context, s *scope, row *store.Threa
 	}
 	if err := r.takeName(ctx, o); err != nil {
 		return false, err
+	}
+	for more := true; more; { // before the thread is adopted, so that this is repeated if it is interrupted
+		moved, err := r.Threads.Store().AdoptBelow(ctx, row.ID, movedAtOnce)
+		if err != nil {
+			return false, err
+		}
+		more = moved == movedAtOnce
 	}
 	err = r.Threads.Store().Apply(ctx, row.ID, nil, &store.Adopt{
 		NamespaceUID: within, ObjectUID: string(o.UID), Name: o.Name, Agent: o.Spec.AgentRef.Name, Title: o.Spec.Title,

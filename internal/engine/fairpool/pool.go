@@ -65,6 +65,17 @@ func (p *Pool) Load() (running, waiting int) {
 	return p.busy, p.queued
 }
 
+// Loads returns how many pieces of work of each group are under way or wait.
+func (p *Pool) Loads() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	loads := make(map[string]int, len(p.groups))
+	for name, g := range p.groups {
+		loads[name] = g.busy + len(g.waiting)
+	}
+	return loads
+}
+
 // enter adds a group to the end of the turns, if it may begin work. The caller holds mu.
 func (p *Pool) enter(g *group) {
 	if !g.inTurn && len(g.waiting) > 0 && g.busy < p.perGroup {

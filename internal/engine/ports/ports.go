@@ -113,6 +113,14 @@ type Effects interface {
 	ID(ctx context.Context, namespace, name string) (string, error)
 }
 
+// EffectPage selects a page of the pending effects of a thread.
+type EffectPage struct {
+	Name          string // all when empty
+	Limit, Offset int
+	// MaxBytes ends the page early, after at least one effect, once its arguments have so many bytes.
+	MaxBytes int64
+}
+
 // EffectRequest asks for an effect.
 type EffectRequest struct {
 	Cause string

@@ -229,23 +229,63 @@ func (w *Worker) Sweep(ctx context.Context) {
 	}
 }
 
-// takeLeft takes as many such runs as this replica can soon follow. The others are left to replicas that have time.
+// takeLeft takes as many such runs as this replica can soon follow: the namespaces share twice as many places as there are workers, also with
+// the runs that are here already. The others are left to replicas that have time.
 func (w *Worker) takeLeft(ctx context.Context) {
-	_, waiting := w.pool.Load()
-	n := min(sweepBatch, w.opts.Workers-w.queue.Len()-waiting)
-	if n <= 0 {
+	places := 2*w.opts.Workers - w.queue.Len()
+	if places <= 0 {
 		return
 	}
-	runs, err := w.store.ClaimPostRun(ctx, w.opts.Timeout+w.opts.LeaseTTL, n)
-	if err != nil && ctx.Err() == nil {
-		w.log.Error(err, "cannot look for runs whose tasks are not done")
+	ttl := w.opts.Timeout + w.opts.LeaseTTL
+	left, err := w.store.LeftPostRun(ctx, ttl, places)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Error(err, "cannot look for runs whose tasks are not done")
+		}
+		return
 	}
-	w.mu.Lock()
-	for _, r := range runs {
-		w.swept[r] = struct{}{}
+	for _, run := range share(places, w.pool.Loads(), left) {
+		taken, err := w.store.TakeTasks(ctx, run, ttl)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			w.log.Error(err, "cannot take a run whose tasks are not done", "thread", run.ThreadID, "run", run.RunID)
+		case err == nil && taken:
+			w.mu.Lock()
+			w.swept[run] = struct{}{}
+			w.mu.Unlock()
+			w.Add(run)
+		case err == nil:
+			w.Look() // another replica took it, and has left others
+		}
 	}
-	w.mu.Unlock()
-	w.Add(runs...)
+}
+
+// share returns the runs of which each namespace has its share of the places. here is how many runs of each namespace have a place already.
+func share(places int, here map[string]int, left []store.LeftRun) (mine []store.RunRef) {
+	counts := map[string]int{}
+	var order []string
+	for _, l := range left {
+		if counts[l.Namespace]++; counts[l.Namespace] == 1 {
+			order = append(order, l.Namespace)
+		}
+	}
+	for namespace := range here {
+		if counts[namespace] == 0 {
+			order = append(order, namespace)
+		}
+	}
+	waiting := make([]fairpool.Waiting, len(order))
+	for i, namespace := range order {
+		waiting[i] = fairpool.Waiting{Group: namespace, Count: counts[namespace] + here[namespace]}
+	}
+	shares := fairpool.Share(places, nil, waiting)
+	for _, l := range left {
+		if shares[l.Namespace] > here[l.Namespace] {
+			shares[l.Namespace]--
+			mine = append(mine, l.RunRef)
+		}
+	}
+	return mine
 }
 
 // mine reports whether this replica is to do the tasks after a run. A run that has waited for long may be taken by others,
@@ -313,9 +353,6 @@ func (w *Worker) failed(ctx context.Context, t *store.Thread, run *store.Run, ta
 }
 
 func (w *Worker) fault(point string) { w.opts.Fault(point) }
-
-// sweepBatch is how many runs with undone tasks one sweep reads.
-const sweepBatch = 1000
 
 // maxFailure bounds what the log of a thread says of a failed task, in bytes.
 const maxFailure = 1000

@@ -80,13 +80,13 @@ func TestTasksOfRetainedThreadsWaitForAdoption(t *testing.T) {
 	goOn <- struct{}{}
 
 	clock.Step(48 * time.Hour)
-	taken, err := st.ClaimPostRun(t.Context(), time.Hour, 10)
+	left, err := st.LeftPostRun(t.Context(), time.Hour, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range taken {
+	for _, r := range left {
 		if r.ThreadID != "living" { // it may not be recorded yet that its task is done
-			t.Fatalf("the run of the retained thread %s is taken, and would be again and again", r.ThreadID)
+			t.Fatalf("the run of the retained thread %s is listed, and would be taken again and again", r.ThreadID)
 		}
 	}
 	for _, id := range []string{"cut", "waits"} {

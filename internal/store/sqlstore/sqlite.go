@@ -82,10 +82,9 @@ var sqliteDialect = &sqldb.Dialect{
 	Goose:  goose.DialectSQLite3,
 	Folder: "migrations/sqlite",
 
-	Begin:       "BEGIN IMMEDIATE",
-	Snapshot:    "BEGIN",
-	Claimable:   queries.Claimable,
-	LeftPostRun: queries.LeftPostRun,
+	Begin:     "BEGIN IMMEDIATE",
+	Snapshot:  "BEGIN",
+	Claimable: queries.Claimable,
 	// The folder belongs to one process at a time, so holders of leases, firings and permits are gone, and their work
 	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
 	Adopt:    []string{queries.FreeLeases, queries.FreeFirings, queries.FreePermits},

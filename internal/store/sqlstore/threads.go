@@ -75,7 +75,7 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 	h := &txn.Head{ID: n.ID, Namespace: n.Namespace, TerminatedAt: n.TerminatedAt, ParentID: n.ParentID, Fresh: true, Second: second, SecondBefore: second, Run: txn.LastRun{Known: true}}
 	if err := t.Row(t.Ctx, queries.InsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.Agent, n.Agent, n.UserID, n.TaskID, n.Title,
 		sqldb.NullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
-		n.TerminatedReason, n.RegistryStatus, env.JoinNames(n.ScopedEnv), fields, n.NamespaceUID}, &h.Key); err != nil {
+		n.TerminatedReason, n.RegistryStatus, env.JoinNames(n.ScopedEnv), n.EnvRoot, fields, n.NamespaceUID}, &h.Key); err != nil {
 		return err
 	}
 	if err := t.Write(t.Ctx, queries.InsertHead, h.Key, h.Namespace, t.Now, second); err != nil {
@@ -122,7 +122,7 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 // lineage fills in what a child takes from its parent.
 func lineage(t *txn.Tx, n *store.Thread) error {
 	if n.ParentID == "" {
-		n.RootID, n.Depth = n.ID, 0
+		n.RootID, n.EnvRoot, n.Depth = n.ID, "", 0
 		return nil
 	}
 	if _, err := t.HeadIn(n.Namespace, n.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
@@ -131,7 +131,7 @@ func lineage(t *txn.Tx, n *store.Thread) error {
 	var root string
 	var depth int
 	var terminated int64
-	if err := t.Row(t.Ctx, queries.Lineage, []any{n.ParentID}, &root, &depth, &terminated); err != nil {
+	if err := t.Row(t.Ctx, queries.Lineage, []any{n.ParentID}, &root, &depth, &terminated, &n.EnvRoot); err != nil {
 		return fmt.Errorf("parent thread %s: %w", n.ParentID, err)
 	}
 	n.RootID, n.Depth = root, depth+1

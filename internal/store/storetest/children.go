@@ -120,6 +120,49 @@ func describeChildren(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
+		It("are not needed by what is below a retained child, which becomes the child's tree when that is adopted", Label("THR-09", "SUB-01"), func(ctx SpecContext) {
+			root := e.thread(ctx)
+			kept := child(ctx, task(root, 1))
+			below := child(ctx, task(kept, 1))
+			deeper, beside := child(ctx, task(below, 1)), child(ctx, task(root, 2))
+			e.apply(ctx, below, &store.SetEnv{Vars: []store.EnvVar{{Name: "A", Value: []byte("sealed"), KeyID: 7}}})
+			for _, id := range []string{below, deeper} {
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunSucceeded, EndedAt: e.now(), Usage: json.RawMessage(`{"inputTokens":5}`)}})
+				Expect(e.store.Usage(ctx, store.UsageQuery{ThreadID: id})).To(HaveField("InputTokens", BeEquivalentTo(5)))
+			}
+			e.apply(ctx, kept, &store.Retain{})
+			Expect(e.store.AdoptBelow(ctx, kept, 1)).To(Equal(1))
+			Expect(e.store.AdoptBelow(ctx, kept, 10)).To(Equal(1), "what was interrupted goes on")
+			Expect(e.store.AdoptBelow(ctx, kept, 10)).To(BeZero())
+			e.apply(ctx, kept, &store.Adopt{ObjectUID: "new", Name: "kept", Agent: "helper"})
+			for depth, id := range []string{kept, below, deeper} {
+				Expect(*e.info(ctx, id)).To(And(HaveField("RootID", kept), HaveField("Depth", depth), HaveField("EnvRoot", root)), id)
+			}
+			Expect(*e.info(ctx, beside)).To(And(HaveField("RootID", root), HaveField("EnvRoot", "")))
+			Expect(*e.info(ctx, child(ctx, task(below, 2)))).To(And(HaveField("RootID", kept), HaveField("Depth", 2), HaveField("EnvRoot", root)))
+			Expect(e.store.EnvNotUnder(ctx, 8, nil, 10)).To(ContainElement(And(HaveField("ThreadID", below), HaveField("RootID", root))))
+			Expect(e.store.Apply(ctx, kept, nil, &store.Attach{ParentID: deeper, Reference: "x", Agent: "helper", RegistryStatus: func(*store.Run) string { return "" }})).
+				To(MatchError(store.ErrCycle))
+			Expect(e.store.AdoptBelow(ctx, "none", 10)).To(BeZero())
+
+			By("keeping the root of the variables when it is adopted again")
+			e.apply(ctx, below, &store.Retain{})
+			Expect(e.store.AdoptBelow(ctx, below, 10)).To(Equal(2))
+			e.apply(ctx, below, &store.Adopt{ObjectUID: "newer", Name: "below", Agent: "helper"})
+			for depth, id := range []string{below, deeper} {
+				Expect(*e.info(ctx, id)).To(And(HaveField("RootID", below), HaveField("Depth", depth), HaveField("EnvRoot", root)), id)
+			}
+
+			By("folding what each used when its last root is purged")
+			for _, id := range []string{beside, root, deeper, below, kept} {
+				_, err := e.store.PurgeThread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			for _, id := range []string{below, deeper} {
+				Expect(e.store.Usage(ctx, store.UsageQuery{ThreadID: id})).To(HaveField("InputTokens", BeZero()), "the row of the thread is gone")
+			}
+		})
+
 		It("are told apart by what their children still do", Label("RUN-04", "SUB-08"), func(ctx SpecContext) {
 			parent := e.thread(ctx)
 			made := make([]string, 8)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -220,6 +221,13 @@ func describeLife(e *env) {
 			Expect(e.store.Retained(ctx, t.Namespace, "", 10)).To(HaveExactElements(HaveField("ID", id)))
 			Expect(e.store.Retained(ctx, t.Namespace, id, 10)).To(BeEmpty())
 			Expect(e.store.Retained(ctx, "elsewhere", "", 10)).To(BeEmpty())
+			other := e.thread(ctx)
+			owned := []store.ThreadOwner{{ThreadID: child, Name: e.info(ctx, child).Name, UID: child}, {ThreadID: other, Name: e.info(ctx, other).Name, UID: other}}
+			slices.SortFunc(owned, func(a, b store.ThreadOwner) int { return strings.Compare(a.ThreadID, b.ThreadID) })
+			Expect(e.store.Owned(ctx, t.Namespace, "", 10)).To(Equal(owned))
+			Expect(e.store.Owned(ctx, t.Namespace, "", 1)).To(Equal(owned[:1]))
+			Expect(e.store.Owned(ctx, t.Namespace, owned[0].ThreadID, 10)).To(Equal(owned[1:]))
+			Expect(e.store.Owned(ctx, "elsewhere", "", 10)).To(BeEmpty())
 			var derived []string
 			for i, namespace := range []string{"default", "elsewhere", "default", "default"} {
 				d := fmt.Sprintf("00000000-0000-5000-8000-%012d", i)
@@ -228,6 +236,7 @@ func describeLife(e *env) {
 				derived = append(derived, d)
 			}
 			e.apply(ctx, derived[2], &store.Adopt{ObjectUID: "uid-d", Name: "d", Agent: "a"})
+			Expect(e.store.Owned(ctx, "default", "", 10)).To(ContainElement(store.ThreadOwner{ThreadID: derived[2], Name: "d", UID: "uid-d"}))
 			e.apply(ctx, derived[2], &store.Retain{}) // it had an object
 			e.apply(ctx, derived[3], &store.Condemn{})
 			first, err := e.store.Undeclared(ctx, "", 1)

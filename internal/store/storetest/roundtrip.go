@@ -19,7 +19,7 @@ var (
 	threadsSet = map[string]string{
 		"Threadless": "never stored", "Kind": "never stored",
 		"OriginAgent": "the agent at first", "DeclaredAgent": "the agent at first",
-		"RootID": "that of the parent", "Depth": "one more than the parent's",
+		"RootID": "that of the parent", "Depth": "one more than the parent's", "EnvRoot": "by Adopt",
 		"OriginID": "by Fork", "ForkIndex": "by Fork",
 		"TerminatedAt": "by Terminate", "TerminatedReason": "by Terminate", "ArchivedAt": "by UpdateThread",
 		"DestroyedAt": "by Destroy", "DestroyedReason": "by Destroy", "RetainedAt": "by Retain", "ObjectUID": "by Adopt",

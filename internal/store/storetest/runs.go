@@ -104,10 +104,40 @@ func describeRuns(e *env) {
 			e.apply(ctx, retained, &store.Retain{})
 			Expect(e.store.MarkDeleted(ctx, deleted, deleted)).To(Succeed())
 			e.clock.Step(time.Hour)
-			Expect(e.store.ClaimPostRun(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: living, RunID: "r"}}))
+			take := func(id string) {
+				GinkgoHelper()
+				run := store.RunRef{ThreadID: id, RunID: "r"}
+				Expect(e.store.LeftPostRun(ctx, time.Minute, 10)).To(Equal([]store.LeftRun{{RunRef: run, Namespace: "default"}}))
+				Expect(e.store.TakeTasks(ctx, run, time.Minute)).To(BeTrue())
+				Expect(e.store.TakeTasks(ctx, run, time.Minute)).To(BeFalse(), "it is taken")
+			}
+			take(living)
 			e.apply(ctx, retained, &store.Adopt{ObjectUID: "new", Name: "n", Agent: "a"})
-			Expect(e.store.ClaimPostRun(ctx, time.Minute, 10)).To(Equal([]store.RunRef{{ThreadID: retained, RunID: "r"}}))
-			Expect(e.store.ClaimPostRun(ctx, time.Minute, 10)).To(BeEmpty())
+			take(retained)
+			Expect(e.store.LeftPostRun(ctx, time.Minute, 10)).To(BeEmpty())
+			e.clock.Step(time.Hour)
+			Expect(e.store.LeftPostRun(ctx, time.Minute, 10)).To(HaveLen(2), "who took them is lost")
+		})
+
+		It("with unfinished tasks are listed so that namespaces take turns", Label("THR-13", "K8S-11"), func(ctx SpecContext) {
+			var want []store.LeftRun
+			for _, run := range []store.LeftRun{
+				{RunRef: store.RunRef{ThreadID: "busy-1", RunID: "r"}, Namespace: "busy"}, {RunRef: store.RunRef{ThreadID: "busy-2", RunID: "r"}, Namespace: "busy"},
+				{RunRef: store.RunRef{ThreadID: "busy-3", RunID: "r"}, Namespace: "busy"}, {RunRef: store.RunRef{ThreadID: "calm-1", RunID: "r"}, Namespace: "calm"},
+				{RunRef: store.RunRef{ThreadID: "calm-2", RunID: "r"}, Namespace: "calm"},
+			} {
+				e.clock.Step(time.Second)
+				_, _, err := e.store.CreateThread(ctx, store.Thread{ID: run.ThreadID, Namespace: run.Namespace, Agent: "a"})
+				Expect(err).NotTo(HaveOccurred())
+				e.apply(ctx, run.ThreadID, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded, State: store.RunPostRunPending}})
+				want = append(want, run)
+			}
+			Expect(e.store.LeftPostRun(ctx, time.Minute, 10)).To(BeEmpty(), "they may be under way")
+			Expect(e.store.HandOver(ctx, []store.RunRef{want[4].RunRef})).To(Succeed())
+			Expect(e.store.LeftPostRun(ctx, time.Minute, 10)).To(Equal(want[4:]))
+			e.clock.Step(time.Hour)
+			Expect(e.store.LeftPostRun(ctx, time.Minute, 10)).To(Equal([]store.LeftRun{want[0], want[3], want[1], want[4], want[2]}))
+			Expect(e.store.LeftPostRun(ctx, time.Minute, 2)).To(Equal([]store.LeftRun{want[0], want[3]}))
 		})
 
 		It("that wait for a time are listed by that time while they wait", Label("RUN-11"), func(ctx SpecContext) {

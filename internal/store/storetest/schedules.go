@@ -349,6 +349,8 @@ func describeSchedules(e *env) {
 		}
 		Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: "kept", Namespace: "default", ThreadID: id, Args: json.RawMessage(`{}`)})).To(Succeed())
 		Expect(e.store.EffectArgs(ctx, id, "kept")).To(MatchJSON(`{}`))
+		Expect(e.store.StoredEffectArgs(ctx, id)).To(Equal([]string{"kept"}))
+		Expect(e.store.StoredEffectArgs(ctx, "another")).To(BeEmpty())
 		Expect(e.store.RemoveEffectArgs(ctx, id, "kept")).To(Succeed())
 		_, err := e.store.EffectArgs(ctx, id, "kept")
 		Expect(err).To(MatchError(store.ErrNotFound))

@@ -56,7 +56,7 @@ type table struct {
 var tables = []table{
 	define("thread", threadRows, "", `id:t namespace:t name:t agent:t user_id:t task_id:t title:t arguments:T created_at:i parent_id:n reference:t root_id:n
 		depth:i child:T terminated_at:i terminated_reason:t registry_status:t archived_at:i fields:T object_uid:t retained_at:i destroyed_at:i destroyed_reason:t
-		origin_id:n fork_index:i scoped_env:t origin_agent:t declared_agent:t restored:t namespace_uid:t waits:t`).withRemnants(),
+		origin_id:n fork_index:i scoped_env:t env_root:n origin_agent:t declared_agent:t restored:t namespace_uid:t waits:t`).withRemnants(),
 	define("message", ofThreads, "x.thread, x.seq", `thread:k seq:i id:t role:t silent:i depth:i status:t created_at:i run_id:t tool_call_id:T content:T rest:T summary_to:I`).withRemnants(),
 	define("message_block", ofThreads, "", `thread:k at:i spoken:i silent:i deep:t`).withRemnants(),
 	define("message_segment", ofThreads, "", `thread:k lo:i hi:i source:k`),

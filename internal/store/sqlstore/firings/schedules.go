@@ -283,6 +283,11 @@ func (s Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
 	})
 }
 
+// StoredEffectArgs implements store.FiringStore.
+func (s Store) StoredEffectArgs(ctx context.Context, threadID string) ([]string, error) {
+	return sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.StoredArgs, threadID)
+}
+
 // EffectArgs implements store.FiringStore.
 func (s Store) EffectArgs(ctx context.Context, threadID, id string) (args json.RawMessage, err error) {
 	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {

@@ -36,7 +36,7 @@ const (
 		WHERE r.status = 'waiting' AND r.reason = 'EnvMissing' AND (? = '' OR t.namespace = ?) AND t.id > ? ORDER BY t.id LIMIT ?`
 
 	EnvKeys     = `SELECT key_id, count(*) FROM thread_env GROUP BY key_id`
-	EnvNotUnder = `SELECT t.id, t.root_id, e.name, e.value, e.key_id FROM thread t JOIN thread_env e ON e.thread = t.key
+	EnvNotUnder = `SELECT t.id, CASE t.env_root WHEN '' THEN t.root_id ELSE t.env_root END, e.name, e.value, e.key_id FROM thread t JOIN thread_env e ON e.thread = t.key
 		WHERE e.key_id <> ? AND (t.id > ? OR (t.id = ? AND e.name > ?)) ORDER BY t.id, e.name LIMIT ?`
 	ResealEnv = `UPDATE thread_env SET value = ?, key_id = ?
 		WHERE thread = (SELECT key FROM thread WHERE id = ?) AND name = ? AND value = ?`

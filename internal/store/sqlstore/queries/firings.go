@@ -114,7 +114,8 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM effect_schedule s WHERE s.effect_id = f.effect_id)
 		ORDER BY f.effect_id LIMIT ?`
 
-	PutArgs = `INSERT INTO effect_args (id, thread_id, args, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
-	Args    = `SELECT args FROM effect_args WHERE id = ? AND thread_id = ?`
-	EndArgs = `DELETE FROM effect_args WHERE id = ? AND thread_id = ?`
+	PutArgs    = `INSERT INTO effect_args (id, thread_id, args, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	Args       = `SELECT args FROM effect_args WHERE id = ? AND thread_id = ?`
+	StoredArgs = `SELECT id FROM effect_args WHERE thread_id = ?`
+	EndArgs    = `DELETE FROM effect_args WHERE id = ? AND thread_id = ?`
 )

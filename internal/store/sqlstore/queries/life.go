@@ -20,12 +20,23 @@ const (
 
 	SetRetained = `UPDATE thread SET retained_at = ?, namespace_uid = ?, restored = '' WHERE key = ?`
 	Adopt       = `UPDATE thread SET object_uid = ?, namespace_uid = ?, retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
-		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
+		reference = '', root_id = id, depth = 0, child = NULL, registry_status = ''` + keepEnvRoot + ` WHERE key = ?`
+	// keepEnvRoot lets variables be opened as they were sealed, under the root that a thread had.
+	keepEnvRoot = `, env_root = CASE env_root WHEN '' THEN root_id ELSE env_root END`
+	// ElsewhereBelow takes a thread twice. It selects what is below it and has another root, with its depth below the thread.
+	ElsewhereBelow = `WITH RECURSIVE tree (id, depth) AS (SELECT id, CAST(0 AS BIGINT) FROM thread WHERE id = ?
+		UNION ALL SELECT t.id, tree.depth + 1 FROM tree JOIN thread t ON t.parent_id = tree.id AND t.parent_id <> '')
+		SELECT t.key, tree.depth FROM tree JOIN thread t ON t.id = tree.id WHERE tree.depth > 0 AND t.root_id <> ? LIMIT ?`
+	Reroot = `UPDATE thread SET root_id = ?, depth = ?` + keepEnvRoot + ` WHERE key = ?`
+	// RerootUsage lets the purge of the new root fold what the thread used. Its ancestors keep it in their sums until then.
+	RerootUsage = `UPDATE usage_sum SET root_id = ? WHERE thread_id = (SELECT id FROM thread WHERE key = ?) AND thread_id <> ''`
 	// AdoptRestored keeps everything as it was in the backup.
 	AdoptRestored   = `UPDATE thread SET object_uid = ?, namespace_uid = ?, retained_at = 0, name = ? WHERE key = ?`
 	Owner           = `SELECT id, object_uid, namespace_uid, retained_at, title, restored FROM thread WHERE key = ?`
+	Restored        = `SELECT restored FROM thread WHERE id = ?`
 	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
 	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status IN ('pending', 'queued', 'running')`
+	OwnedThreads    = `SELECT id, name, object_uid FROM thread WHERE namespace = ? AND retained_at = 0 AND id > ? ORDER BY id LIMIT ?`
 	RetainedThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
 	// UndeclaredThreads has the condition of the index thread_undeclared; otherwise the index is not used. A backup's threads get their
 	// objects from a restore.

@@ -26,12 +26,15 @@ const (
 const (
 	PostRunPending = `SELECT t.id, r.id FROM run r JOIN thread t ON t.key = r.thread
 		WHERE r.state = '{"postRun":true}' AND r.ended_at < ? ORDER BY r.ended_at LIMIT ?`
-	// LeftPostRun takes the present time, and the time before which a run must have ended. Its columns are the keys, too. It leaves out
-	// threads that take no outcome of a task; 2 is txn.AsleepRetained, 8 txn.AsleepDeleting.
-	LeftPostRun = `SELECT t.id, r.id, r.thread FROM run r JOIN thread t ON t.key = r.thread JOIN thread_head h ON h.thread = r.thread
-		WHERE r.state = '{"postRun":true}' AND (h.asleep & 10) = 0 AND (r.tasks_at > 0 AND r.tasks_at <= ? OR r.tasks_at = 0 AND r.ended_at < ?) ORDER BY r.ended_at LIMIT ?`
+	// LeftPostRun takes the present time, and the time before which a run must have ended. It leaves out threads that take no outcome of a
+	// task; 2 is txn.AsleepRetained, 8 txn.AsleepDeleting.
+	LeftPostRun = `SELECT l.id, l.run, l.namespace FROM (
+			SELECT t.id AS id, r.id AS run, t.namespace AS namespace, r.ended_at AS ended_at,
+				row_number() OVER (PARTITION BY t.namespace ORDER BY r.ended_at, t.id, r.id) AS turn
+			FROM run r JOIN thread t ON t.key = r.thread JOIN thread_head h ON h.thread = r.thread
+			WHERE r.state = '{"postRun":true}' AND (h.asleep & 10) = 0 AND (r.tasks_at > 0 AND r.tasks_at <= ? OR r.tasks_at = 0 AND r.ended_at < ?)) l
+		ORDER BY l.turn, l.ended_at, l.id, l.run LIMIT ?`
 	TakeTasks     = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}' AND tasks_at <= ?`
-	ClaimPostRun  = `UPDATE run SET tasks_at = ? WHERE thread = ? AND id = ?`
 	HandOver      = `UPDATE run SET tasks_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
 	FinishPostRun = `UPDATE run SET state = NULL WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
 )

@@ -6,16 +6,16 @@ package queries
 const (
 	ThreadColumns = `t.id, t.namespace, t.name, t.agent, t.origin_agent, t.declared_agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
 		t.parent_id, t.reference, t.root_id, t.depth, t.origin_id, t.fork_index, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
-		t.scoped_env, t.waits, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
+		t.scoped_env, t.env_root, t.waits, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
 		t.archived_at, t.fields, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + LifeColumns
 	FromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
 
 	Thread       = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.id = ?`
 	Children     = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
 	InsertThread = `INSERT INTO thread (id, namespace, name, agent, origin_agent, declared_agent, user_id, task_id, title, arguments, created_at,
-		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, archived_at, fields, namespace_uid)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?) RETURNING key`
-	Lineage      = `SELECT root_id, depth, terminated_at FROM thread WHERE id = ?`
+		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, env_root, archived_at, fields, namespace_uid)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?) RETURNING key`
+	Lineage      = `SELECT root_id, depth, terminated_at, env_root FROM thread WHERE id = ?`
 	ThreadKey    = `SELECT key FROM thread WHERE id = ?`
 	UpdateThread = `UPDATE thread SET title = ?, registry_status = ?, archived_at = ?, fields = ? WHERE key = ?`
 	ThreadFields = `SELECT title, registry_status, archived_at, fields FROM thread WHERE key = ?`

@@ -30,32 +30,17 @@ func (s Store) FinishPostRun(ctx context.Context, run store.RunRef) error {
 	}, run.ThreadID)
 }
 
-// ClaimPostRun implements store.Store.
-func (s Store) ClaimPostRun(ctx context.Context, ttl time.Duration, limit int) ([]store.RunRef, error) {
-	var taken []store.RunRef
-	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		taken = nil
-		var keys []int64
-		if err := t.Rows(t.Ctx, s.DB.Dialect.LeftPostRun, []any{t.Now, t.Now - ttl.Microseconds(), sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
-			var r store.RunRef
-			var key int64
-			err := scan(&r.ThreadID, &r.RunID, &key)
-			taken, keys = append(taken, r), append(keys, key)
-			return err
-		}); err != nil {
-			return err
-		}
-		for i, r := range taken {
-			if err := t.Write(t.Ctx, queries.ClaimPostRun, t.Now+ttl.Microseconds(), keys[i], r.RunID); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+// LeftPostRun implements store.Store.
+func (s Store) LeftPostRun(ctx context.Context, ttl time.Duration, limit int) ([]store.LeftRun, error) {
+	now := s.DB.Now()
+	left, err := sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*store.LeftRun, error) {
+		var l store.LeftRun
+		return &l, scan(&l.ThreadID, &l.RunID, &l.Namespace)
+	}, queries.LeftPostRun, now, now-ttl.Microseconds(), sqldb.PageSize(limit))
 	if err != nil {
-		return nil, fmt.Errorf("take runs with unfinished post-run tasks: %w", err)
+		return nil, fmt.Errorf("look for runs whose tasks were left undone: %w", err)
 	}
-	return taken, nil
+	return left, nil
 }
 
 // TakeTasks implements store.Store.

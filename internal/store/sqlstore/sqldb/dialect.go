@@ -16,8 +16,6 @@ type Dialect struct {
 	Begin, Snapshot string
 	// Claimable is the query that selects firings to claim.
 	Claimable string
-	// LeftPostRun is the query that selects runs whose tasks were left undone.
-	LeftPostRun string
 	// Lock is a query that locks a name until the transaction ends, and waits while another transaction has it; "" when there is one
 	// writer.
 	Lock string

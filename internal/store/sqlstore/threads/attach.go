@@ -13,14 +13,14 @@ import (
 
 // lineage is where a thread stands in its tree.
 type lineage struct {
-	parent, reference, root string
-	depth                   int
-	terminated              int64
-	namespace               string
+	parent, reference, root, envRoot string
+	depth                            int
+	terminated                       int64
+	namespace                        string
 }
 
 func readLineage(t *txn.Tx, id string) (l lineage, err error) {
-	err = t.Row(t.Ctx, queries.OwnLineage, []any{id}, &l.parent, &l.reference, &l.root, &l.depth, &l.terminated, &l.namespace)
+	err = t.Row(t.Ctx, queries.OwnLineage, []any{id}, &l.parent, &l.reference, &l.root, &l.envRoot, &l.depth, &l.terminated, &l.namespace)
 	return l, err
 }
 
@@ -66,7 +66,7 @@ func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
 		query string
 		args  []any
 	}{
-		{queries.MoveTree, []any{h.ID, parent.root, parent.depth + 1}},
+		{queries.MoveTree, []any{h.ID, parent.root, parent.envRoot, parent.depth + 1}},
 		{queries.MoveUsage, []any{parent.root, h.ID}},
 		{queries.Attach, []any{op.ParentID, op.Reference, string(child), status, h.Key}},
 		{queries.InheritEnv, []any{h.Key}},

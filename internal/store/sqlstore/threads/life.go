@@ -184,11 +184,14 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 	if err := CheckObject(t, op.ObjectUID); err != nil {
 		return err
 	}
-	if restored != "" && !strings.HasPrefix(restored, queries.RestoredKept) {
+	if keepsParent(restored) {
 		return adoptRestored(t, h, op, within)
 	}
 	if op.Title != "" {
 		title = op.Title
+	}
+	if err := t.Write(t.Ctx, queries.RerootUsage, h.ID, h.Key); err != nil {
+		return err
 	}
 	if _, err := t.Exec(t.Ctx, queries.Adopt, op.ObjectUID, cmp.Or(op.NamespaceUID, within), op.Name, op.Agent, op.Agent, title, h.Key); err != nil {
 		return err
@@ -198,6 +201,48 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 		return err
 	}
 	return t.Wake(h, txn.AsleepRetained)
+}
+
+// AdoptBelow implements store.Store. It writes a page at a time, because a tree may be large.
+func (s Store) AdoptBelow(ctx context.Context, id string, limit int) (moved int, err error) {
+	type below struct{ key, depth int64 }
+	var page []below
+	long := sqldb.Long(ctx)
+	err = s.DB.Readers.Snapshot(long, func(c *sqldb.Conn) error {
+		page = nil
+		var restored string
+		if err := c.Row(long, queries.Restored, []any{id}, &restored); err != nil || keepsParent(restored) {
+			return store.IgnoreNotFound(err)
+		}
+		return c.Rows(long, queries.ElsewhereBelow, []any{id, id, sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
+			var b below
+			err := scan(&b.key, &b.depth)
+			page = append(page, b)
+			return err
+		})
+	})
+	if err == nil && len(page) > 0 {
+		err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+			for _, b := range page {
+				if err := t.Write(t.Ctx, queries.Reroot, id, b.depth, b.key); err != nil {
+					return err
+				}
+				if err := t.Write(t.Ctx, queries.RerootUsage, id, b.key); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, id)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("move what is below thread %s: %w", id, err)
+	}
+	return len(page), nil
+}
+
+// keepsParent reports whether a retained thread is adopted as the child that it was, because it came from a backup.
+func keepsParent(restored string) bool {
+	return restored != "" && !strings.HasPrefix(restored, queries.RestoredKept)
 }
 
 // adoptRestored gives a thread of a backup its new object. It is what it was: the child of its parent, with the agent that it had, and
@@ -260,6 +305,16 @@ func (s Store) RetainedBefore(ctx context.Context, before int64, limit int) ([]s
 // Undeclared implements store.Store.
 func (s Store) Undeclared(ctx context.Context, after string, limit int) ([]store.Thread, error) {
 	return s.listThreads(ctx, queries.UndeclaredThreads, after, sqldb.PageSize(limit))
+}
+
+// Owned implements store.Store.
+func (s Store) Owned(ctx context.Context, namespace, after string, limit int) ([]store.ThreadOwner, error) {
+	return sqldb.ReadList(sqldb.Long(ctx), s.DB.Readers, func(scan sqldb.Scanner) (*store.ThreadOwner, error) {
+		var o store.ThreadOwner
+		err := scan(&o.ThreadID, &o.Name, &o.UID)
+		o.UID = cmp.Or(o.UID, o.ThreadID)
+		return &o, err
+	}, queries.OwnedThreads, namespace, after, sqldb.PageSize(limit))
 }
 
 // Retained implements store.Store.

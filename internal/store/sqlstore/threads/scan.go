@@ -18,7 +18,7 @@ func Scan(scan sqldb.Scanner) (*store.Thread, error) {
 	var asleep txn.Sleep
 	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.OriginAgent, &t.DeclaredAgent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
 		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &t.OriginID, &t.ForkIndex, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
-		&scoped, &t.Waits, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
+		&scoped, &t.EnvRoot, &t.Waits, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
 		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed,
 		&t.ObjectUID, &t.NamespaceUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
 		return nil, err
