@@ -130,7 +130,7 @@ func (p *plugin) recordOf(ctx context.Context, t *skeinv1.Thread) *runtimev1.Thr
 	if err != nil {
 		return nil
 	}
-	record, err := th.Get(ctx)
+	record, err := th.Impatient().Get(ctx) // what a Thread that is being set up waits for is shown at once
 	if err != nil {
 		if apierrors.IsForbidden(err) {
 			fmt.Fprintln(p.ErrOut, "(without what only the runtime API has: you may not read it)")

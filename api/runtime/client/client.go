@@ -108,6 +108,7 @@ type Thread struct {
 	scratch         map[string]any
 	headers         [][2]string // of writes
 	expect          *int64      // the version that writes expect
+	impatient       bool        // whether reads are sent only once
 }
 
 // request starts a request below the thread. A rest that is a path becomes part of the URL unchanged.

@@ -66,9 +66,20 @@ func (t *Thread) with(header, value string) *Thread {
 	return &bound
 }
 
+// Impatient returns a handle on the same thread whose reads are not sent again when the server asks for it. Otherwise they are sent up to ten
+// times more, each time after what the server asks for, for example while the thread is being set up.
+func (t *Thread) Impatient() *Thread {
+	bound := *t
+	bound.impatient = true
+	return &bound
+}
+
 // bind adds the thread's headers and expected version to a request that writes.
 func (t *Thread) bind(verb string, r *rest.Request) *rest.Request {
 	if verb == http.MethodGet {
+		if t.impatient {
+			r.MaxRetries(0)
+		}
 		return r
 	}
 	for _, h := range t.headers {

@@ -32,7 +32,7 @@ BEGIN
 END $$`
 
 var _ = Describe("A transaction that removes a conversation", Label("THR-06", "THR-07", "THR-09", "MSG-11"), func() {
-	const size, slice = 2000, 100
+	const size, slice = 1000, 100
 
 	It("writes few rows, however large the conversation is", func(ctx SpecContext) {
 		was := messages.Slice
