@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
@@ -54,7 +55,7 @@ type Control struct {
 
 	mu    sync.Mutex
 	open  map[key]int
-	rates map[key]*rate.Limiter
+	rates *lru.Cache // key → *rate.Limiter
 }
 
 // key names what is counted: of whom, and which requests.
@@ -62,7 +63,7 @@ type key struct{ kind, name string }
 
 // New returns a Control. lasting reports whether a request has no deadline, and refuse answers with an error.
 func New(l Limits, c clock.PassiveClock, lasting func(r *http.Request, info *apirequest.RequestInfo) bool, refuse func(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError)) *Control {
-	return &Control{limits: l, clock: c, lasting: lasting, refuse: refuse, open: map[key]int{}, rates: map[key]*rate.Limiter{}}
+	return &Control{limits: l, clock: c, lasting: lasting, refuse: refuse, open: map[key]int{}, rates: lru.New(maxRates)}
 }
 
 // Wrap returns a handler that holds authorized requests to the limits. Requests of system:masters, health checks and
@@ -183,7 +184,7 @@ func (c *Control) enter(name string, search bool, under []counted) (done func(),
 	}, nil
 }
 
-// maxRates bounds how many limiters are kept. Beyond it those that are full again are dropped, which changes nothing.
+// maxRates bounds how many limiters are kept. Beyond it, the one that was used least recently is dropped, which is most likely full again.
 const maxRates = 10_000
 
 // allow takes a token of a limiter. The caller holds the lock.
@@ -191,20 +192,12 @@ func (c *Control) allow(k key, limit rate.Limit, burst int) bool {
 	if limit <= 0 {
 		return true
 	}
-	now := c.clock.Now()
-	l := c.rates[k]
-	if l == nil {
-		if len(c.rates) >= maxRates {
-			for other, full := range c.rates {
-				if full.TokensAt(now) >= float64(full.Burst()) {
-					delete(c.rates, other)
-				}
-			}
-		}
+	l, ok := c.rates.Get(k)
+	if !ok {
 		l = rate.NewLimiter(limit, burst)
-		c.rates[k] = l
+		c.rates.Add(k, l)
 	}
-	return l.AllowN(now, 1)
+	return l.(*rate.Limiter).AllowN(c.clock.Now(), 1)
 }
 
 // retryAfter is the time after which to try again, in seconds.

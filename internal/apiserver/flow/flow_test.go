@@ -116,6 +116,26 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 		})
 	})
 
+	Context("with more users than it remembers", func() {
+		BeforeEach(func() { limits = flow.Limits{UserRate: 10} })
+		It("forgets those that were not here for longest, so that its memory is bounded", func() {
+			for range 30 {
+				Expect(ask("early", "a", "threads", "")).To(Equal(200))
+			}
+			Expect(ask("early", "a", "threads", "")).To(Equal(429))
+			for n := range 10_000 {
+				Expect(ask(fmt.Sprint("user-", n), "a", "threads", "")).To(Equal(200))
+				if n%5000 == 0 {
+					for range 30 {
+						ask("late", "a", "threads", "")
+					}
+				}
+			}
+			Expect(ask("early", "a", "threads", "")).To(Equal(200))
+			Expect(ask("late", "a", "threads", "")).To(Equal(429))
+		})
+	})
+
 	Context("with service accounts, of which a tenant has as many as it likes", func() {
 		BeforeEach(func() { limits = flow.Limits{UserRate: 10, UserOpen: 2, UserSearches: 60} })
 		account := func(namespace string, n int) string {
