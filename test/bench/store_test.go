@@ -110,6 +110,31 @@ var _ = Describe("The store", func() {
 				round(quantile(middle, .5)), round(quantile(floor, .5)), times(end, floor), times(middle, floor))
 		}, NodeTimeout(5*time.Minute))
 
+		It("reserves children on "+db.name, func(ctx SpecContext) {
+			s := db.open(ctx)
+			limits := []store.ChildLimit{{Scope: store.ChildrenOfParent, Most: 1 << 20}, {Scope: store.ChildrenOfKind, Most: 1 << 20},
+				{Scope: store.ChildrenOfAgent, Most: 1 << 20}, {Scope: store.ChildrenOfNamespace, Most: 1 << 20}}
+			// reserve adds children from one number to another and returns how long each took.
+			reserve := func(namespace string, from, to int) (took []time.Duration) {
+				for i := from; i < to; i++ {
+					name := fmt.Sprintf("%s-child-%d", namespace, i)
+					took = append(took, timed(func() {
+						_, err := s.ReserveChild(ctx, store.ChildTask{ID: name, ParentID: "parent-" + namespace, Reference: name, Namespace: namespace, Kind: "helper", Agent: "worker"}, limits)
+						Expect(err).NotTo(HaveOccurred())
+					}))
+				}
+				return took
+			}
+			reserve("few", 0, 1_000)
+			reserve("many", 0, 10_000)
+			floor, among := []time.Duration{}, []time.Duration{}
+			for i := range 10 { // in turns, because the machine's speed changes
+				floor = append(floor, reserve("few", 1_000+i*30, 1_030+i*30)...)
+				among = append(among, reserve("many", 10_000+i*30, 10_030+i*30)...)
+			}
+			figure("reservation of a child, "+db.name, "with 10,000 others %s, with 1,000 %s  (%.2f times; goal 1.2)", round(quantile(among, .5)), round(quantile(floor, .5)), times(among, floor))
+		}, NodeTimeout(5*time.Minute))
+
 		It("lists threads on "+db.name, func(ctx SpecContext) {
 			s := db.open(ctx)
 			list := func(namespace string) time.Duration {

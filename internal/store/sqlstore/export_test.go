@@ -70,6 +70,8 @@ var Queries = map[string]struct {
 	"unfinished below":   {queries.UnfinishedBelow, 1},
 	"working children":   {queries.WorkingChildren, 1},
 	"children since":     {queries.ChildrenSince, 2},
+	"living in scopes":   {queries.LivingInScopes, len(queries.ScopesOf("", "", "", ""))},
+	"many changes":       {queries.ManyChanges, 2},
 	"by name":            {queries.ThreadsByName, 2},
 	"by name within":     {queries.ThreadsOfNamespaceByName, 3},
 	"undeclared":         {queries.UndeclaredThreads, 2},

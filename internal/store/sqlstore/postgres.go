@@ -103,6 +103,7 @@ var postgresDialect = &sqldb.Dialect{
 	Lock:      `SELECT 1 FROM pg_advisory_xact_lock(hashtextextended(?, 0))`,
 	Purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
 		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`},
+	AddChanges:       []string{queries.AddRemoveChanges},
 	ManyWriters:      true,
 	Search:           search.ByTSQuery,
 	SearchesByItself: true,

@@ -87,9 +87,10 @@ var sqliteDialect = &sqldb.Dialect{
 	Claimable: queries.Claimable,
 	// The folder belongs to one process at a time, so holders of leases, firings and permits are gone, and their work
 	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
-	Adopt:    []string{queries.FreeLeases, queries.FreeFirings, queries.FreePermits},
-	Search:   search.ByFTS5,
-	Size:     `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`,
-	Rows:     queries.CountTables(),
-	Classify: sqldb.ClassifySQLite,
+	Adopt:      []string{queries.FreeLeases, queries.FreeFirings, queries.FreePermits},
+	AddChanges: []string{queries.AddChanges, queries.RemoveChanges},
+	Search:     search.ByFTS5,
+	Size:       `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`,
+	Rows:       queries.CountTables(),
+	Classify:   sqldb.ClassifySQLite,
 }

@@ -51,6 +51,8 @@ const digest0 = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e
 // DescribeMigrations checks that data of each earlier version of the schema survives the migration.
 func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) bool {
 	return Describe("the schema of "+name, func() {
+		describeCountedRows(fresh)
+
 		It("is migrated from every earlier version, with the data of that version", func(ctx SpecContext) {
 			first := fresh(ctx)
 			versions := versionsOf(first)

@@ -104,6 +104,8 @@ var LeftOut = map[string]string{
 	"model_limit":         "how many calls of models may be made at present",
 	"model_permit":        "calls of models that are under way",
 	"child_namespace":     "rows to lock",
+	"child_count":         "how many rows of child_task there are: the database counts them as they are restored",
+	"child_change":        "as child_count",
 	"message_cut":         "messages that are being removed: no backup is made meanwhile",
 	"schema_reader":       "which releases may use this database",
 	"quota_namespace":     "rows to lock",

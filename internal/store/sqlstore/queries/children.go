@@ -8,12 +8,8 @@ const (
 	ChildTask        = `SELECT ` + ChildTaskColumns + ` FROM child_task WHERE id = ?`
 	PutChildTask     = `INSERT INTO child_task (` + ChildTaskColumns + `, living, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?)`
 
-	ChildrenOfParent    = `SELECT count(*) FROM child_task WHERE parent_id = ? AND living = 1`
-	ChildrenOfKind      = `SELECT count(*) FROM child_task WHERE parent_id = ? AND kind = ? AND living = 1`
-	ChildrenOfAgent     = `SELECT count(*) FROM child_task WHERE namespace = ? AND agent = ? AND living = 1`
-	ChildrenOfNamespace = `SELECT count(*) FROM child_task WHERE namespace = ? AND living = 1`
-	LivingKinds         = `SELECT kind, count(*) FROM child_task WHERE parent_id = ? AND living = 1 GROUP BY kind`
-	UnmadeChildren      = `SELECT c.reference FROM child_task c WHERE c.parent_id = ? AND c.living = 1 AND c.created_at < ?
+	LivingKinds    = `SELECT kind, count(*) FROM child_task WHERE parent_id = ? AND living = 1 GROUP BY kind`
+	UnmadeChildren = `SELECT c.reference FROM child_task c WHERE c.parent_id = ? AND c.living = 1 AND c.created_at < ?
 		AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.parent_id = c.parent_id AND t.parent_id <> '' AND t.reference = c.reference)`
 
 	// CountChild counts a new thread as a child, whether or not it was reserved.

@@ -23,6 +23,8 @@ type Dialect struct {
 	Purge []string
 	// Adopt is run once when the store is opened, after the migrations; nil for none.
 	Adopt []string
+	// AddChanges moves the changes of the number of living children in a namespace to its counts. Each statement takes the namespace.
+	AddChanges []string
 	// ManyWriters says that transactions of several writers may commit in another order than they took their numbers.
 	ManyWriters bool
 	// Search returns the beginning of the query for messages that have the terms.

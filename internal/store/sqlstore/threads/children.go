@@ -65,42 +65,27 @@ func (s Store) ReserveChild(ctx context.Context, c store.ChildTask, limits []sto
 		if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		if err := t.Write(t.Ctx, queries.LockChildren, c.Namespace); err != nil {
+		counted, err := s.countLiving(t, c)
+		if err != nil {
 			return err
 		}
 		for _, limit := range limits {
-			if err := within(t, c, limit); err != nil {
+			if living := counted.of[limit.Scope]; living >= limit.Most {
+				return &store.ChildLimitError{ChildLimit: limit, Living: living}
+			}
+		}
+		if counted.changes >= ManyChanges {
+			if err := s.addChanges(t, c.Namespace); err != nil {
 				return err
 			}
 		}
 		digest = n.digest()
 		return t.Write(t.Ctx, queries.PutChildTask, n.ID, n.ParentID, n.Reference, n.Namespace, n.Kind, n.Agent, sqldb.NullJSON(n.Task), n.salt, t.Now)
-	}, "children/"+c.Namespace)
+	}, childrenOf(c.Namespace))
 	if err != nil {
 		return "", fmt.Errorf("reserve a child of thread %s: %w", c.ParentID, err)
 	}
 	return digest, nil
-}
-
-// within returns a *store.ChildLimitError when one more child would exceed a limit.
-func within(t *txn.Tx, c store.ChildTask, limit store.ChildLimit) error {
-	query, args := queries.ChildrenOfNamespace, []any{c.Namespace}
-	switch limit.Scope {
-	case store.ChildrenOfParent:
-		query, args = queries.ChildrenOfParent, []any{c.ParentID}
-	case store.ChildrenOfKind:
-		query, args = queries.ChildrenOfKind, []any{c.ParentID, c.Kind}
-	case store.ChildrenOfAgent:
-		query, args = queries.ChildrenOfAgent, []any{c.Namespace, c.Agent}
-	}
-	var living int
-	if err := t.Row(t.Ctx, query, args, &living); err != nil {
-		return err
-	}
-	if living >= limit.Most {
-		return &store.ChildLimitError{ChildLimit: limit, Living: living}
-	}
-	return nil
 }
 
 // ReleaseChild implements store.ChildStore.

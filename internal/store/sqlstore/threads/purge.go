@@ -20,8 +20,9 @@ const reasonDeleted = "deleted"
 // a part of one. Then it removes the rows in slices, and at last the thread. An interrupted purge can be repeated.
 func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err error) {
 	var key int64
+	var childOf string // the namespace of a child
 	for {
-		key, err = s.endForPurge(ctx, id)
+		key, childOf, err = s.endForPurge(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, nil
 		}
@@ -51,17 +52,23 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return purgeRest(t, s.DB.Dialect, id, key) }, id); err != nil {
 		return nil, err
 	}
+	if childOf != "" {
+		_ = s.settleChildren(ctx, childOf) // the thread is purged: the next purge or reservation makes up for what failed here
+	}
 	return freed, messages.CollectLeft(ctx, s.DB)
 }
 
-// endForPurge ends a thread that is to be purged, and returns its key.
-func (s Store) endForPurge(ctx context.Context, id string) (key int64, err error) {
+// endForPurge ends a thread that is to be purged, and returns its key, and its namespace if it is a child.
+func (s Store) endForPurge(ctx context.Context, id string) (key int64, childOf string, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		h, err := t.Head(id)
 		if err != nil {
 			return err
 		}
 		key = h.Key
+		if h.ParentID != "" {
+			childOf = h.Namespace
+		}
 		if err := h.Whole(); err != nil {
 			return err
 		}
@@ -84,7 +91,7 @@ func (s Store) endForPurge(ctx context.Context, id string) (key int64, err error
 		}
 		return end(t, h, store.ReasonPurged)
 	}, id)
-	return key, err
+	return key, childOf, err
 }
 
 // releaseStep is how many relationships one transaction of a purge removes. Each also writes the other thread.
