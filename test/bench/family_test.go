@@ -136,9 +136,28 @@ var _ = Describe("A family", Ordered, func() {
 		}).Should(Succeed())
 		of := writesOf(cluster, ns, "pair-", started)
 		of.subtract(writesOf(cluster, ns, "alone-", started))
-		figure("  API writes of a child over its life", "%s: what a parent has besides a thread without a child (goal 6)", of.each(n))
+		figure("  API writes of a child over its life", "%s: what a parent has besides a thread without a child (goal 6; ADR 3 has the list of 7)", of.each(n))
 		figure("  refused writes of a parent, a child and another", "%s", refusedWrites(cluster, ns, started).each(n))
 	}, SpecTimeout(10*time.Minute))
+
+	It("goes to a child that is removed as it ends", func(ctx SpecContext) {
+		const n = 30
+		ns := family(ctx, 1, func(s *skeinv1.AgentSubagent) { s.Blocking, s.TTLAfterFinished = true, &metav1.Duration{} }, helps, harness.Answer("done"))
+		started := time.Now()
+		for i := range n {
+			until(ctx, start(ctx, ns, fmt.Sprint("pair-", i), "parent"), done)
+		}
+		Eventually(ctx, func(g Gomega) {
+			var threads skeinv1.ThreadList
+			g.Expect(cluster.Client.List(ctx, &threads, client.InNamespace(ns))).To(Succeed())
+			g.Expect(threads.Items).To(HaveLen(n))
+			for i := range threads.Items {
+				g.Expect(threads.Items[i].Status.ChildCount).To(BeZero())
+			}
+		}).Should(Succeed())
+		of := writesWhere(cluster, ns, started, func(name string) bool { return strings.Contains(name, "-helper-") })
+		figure("API writes of a child that is removed as it ends", "%s (goal 6)", of.each(n))
+	}, SpecTimeout(5*time.Minute))
 
 	It("stops a running child when its parent is deleted", func(ctx SpecContext) {
 		called, stopped := make(chan struct{}), make(chan struct{})

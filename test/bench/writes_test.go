@@ -25,11 +25,17 @@ type apiWrites map[string]int
 // writesOf counts what everybody has written since a time about objects whose names begin with a prefix.
 func writesOf(c *harness.Cluster, ns, prefix string, since time.Time) apiWrites {
 	GinkgoHelper()
+	return writesWhere(c, ns, since, func(name string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// writesWhere counts what everybody has written since a time about objects with such names.
+func writesWhere(c *harness.Cluster, ns string, since time.Time, counts func(name string) bool) apiWrites {
+	GinkgoHelper()
 	all, err := c.Writes("", ns, since)
 	Expect(err).NotTo(HaveOccurred())
 	out := apiWrites{}
 	for _, w := range all {
-		if strings.HasPrefix(w.Name, prefix) {
+		if counts(w.Name) {
 			out[w.Verb+" "+w.Resource]++
 		}
 	}

@@ -140,6 +140,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if failed == nil && s.leaves {
 		return ctrl.Result{}, nil
 	}
+	if failed == nil && s.expired(r.Clock.Now()) {
+		if _, failed = r.expire(ctx, s); failed == nil {
+			return ctrl.Result{}, nil // what is removed says nothing new
+		}
+	}
 	if apierrors.IsConflict(failed) && !kube.Denied(failed) {
 		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}

@@ -45,6 +45,16 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) (ctrl.Result, error) 
 	return ctrl.Result{}, nil
 }
 
+// expired reports whether the child is known to have ended for good, and spec.ttlAfterFinished is over. A refusal is no such end: the
+// status is the record of it.
+func (s *scope) expired(at time.Time) bool {
+	if s.row == nil || s.refused != "" || s.problem != nil || s.object.Spec.TTLAfterFinished == nil {
+		return false
+	}
+	ended, since := s.endedAt()
+	return ended && !since.Add(s.object.Spec.TTLAfterFinished.Duration).After(at)
+}
+
 // endedAt reports whether and since when the child has ended for good.
 func (s *scope) endedAt() (bool, time.Time) {
 	if s.row != nil {

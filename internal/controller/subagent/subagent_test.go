@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
@@ -469,6 +471,36 @@ var _ = Describe("The subagent controller", func() {
 			} else {
 				Expect(Get(ctx, e, t).Annotations[skeinv1.AnnotationRetain]).NotTo(Equal("true"))
 			}
+		}
+	})
+
+	It("removes a child that is to go as soon as it ends without a write of its status, and says why it cannot", Label("SUB-02", "K8S-07"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		for _, refused := range []error{nil, errors.New("a webhook says no")} {
+			s := declared(ctx, func(s *skeinv1.Subagent) {
+				s.Name, s.Spec.TTLAfterFinished = "s-"+strconv.FormatBool(refused == nil), &metav1.Duration{}
+			})
+			Reconcile(ctx, r, s)
+			t := made(ctx, s)
+			stored(ctx, t, childRow(s))
+			Reconcile(ctx, r, s)
+			Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("completed")}, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
+			e.Writes()
+			if refused == nil {
+				Reconcile(ctx, r, s)
+				Expect(e.Writes()).To(Equal(map[string]int{"delete Subagent": 1}))
+				Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)).To(Satisfy(apierrors.IsNotFound))
+				continue
+			}
+			stays := interceptor.NewClient(e.Client, interceptor.Funcs{
+				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return refused }})
+			again := subagent.New(subagent.Options{Client: stays, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+			_, err := again.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+			Expect(err).To(MatchError(refused))
+			status := Get(ctx, e, s).Status
+			Expect(status.Entry.Status).To(Equal("completed"))
+			Expect(ready(s)).To(HaveValue(HaveField("Message", ContainSubstring("a webhook says no"))))
 		}
 	})
 

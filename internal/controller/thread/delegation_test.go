@@ -88,6 +88,31 @@ var _ = Describe("The status of a delegation", Label("K8S-07", "SUB-01"), func()
 		Expect(e.Recorder.Events).NotTo(Receive(), "nothing happened that does not happen to each delegation")
 	})
 
+	It("says nothing of a child that is removed as it ends, unless it stays", func(ctx SpecContext) {
+		sub := Get(ctx, e, &skeinv1.Subagent{ObjectMeta: Meta("child")})
+		sub.Spec.TTLAfterFinished = &metav1.Duration{Duration: 10 * time.Millisecond}
+		Expect(e.Client.Update(ctx, sub)).To(Succeed())
+		ends(ctx)
+		e.Clock.Step(10 * time.Millisecond)
+		e.Writes()
+		Expect(Reconcile(ctx, r, child).RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Second)))
+		Expect(e.Writes()).To(BeEmpty())
+		e.Clock.Step(time.Second) // the Subagent could not be deleted
+		Reconcile(ctx, r, child)
+		Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+		Expect(terminated(Get(ctx, e, child))).To(BeTrue())
+	})
+
+	It("shows the end of a child that is removed later at once", func(ctx SpecContext) {
+		sub := Get(ctx, e, &skeinv1.Subagent{ObjectMeta: Meta("child")})
+		sub.Spec.TTLAfterFinished = &metav1.Duration{Duration: 10 * time.Millisecond}
+		Expect(e.Client.Update(ctx, sub)).To(Succeed())
+		ends(ctx)
+		e.Writes()
+		Reconcile(ctx, r, child)
+		Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+	})
+
 	It("shows a run and what it did to its thread together, also when it ends meanwhile", func(ctx SpecContext) {
 		bucket := memblob.OpenBucket(nil)
 		DeferCleanup(bucket.Close)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -187,4 +188,20 @@ func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 		return fmt.Errorf("terminate with the parent: %w", err)
 	}
 	return r.reload(ctx, s)
+}
+
+// expires reports whether a child has ended for good and is removed with its Subagent at this moment, because the Subagent's
+// spec.ttlAfterFinished is over.
+func (r *Reconciler) expires(ctx context.Context, s *scope, at time.Time) (bool, error) {
+	owner := metav1.GetControllerOf(s.object)
+	if s.row == nil || s.row.TerminatedAt == 0 || s.problem != nil || owner == nil || owner.Kind != "Subagent" {
+		return false, nil
+	}
+	var sub skeinv1.Subagent
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: owner.Name}, &sub, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Subagent %q: %w", owner.Name, err)
+	}
+	ttl := sub.Spec.TTLAfterFinished
+	return err == nil && sub.UID == owner.UID && ttl != nil && !time.UnixMicro(s.row.TerminatedAt).Add(ttl.Duration).After(at), nil
 }

@@ -60,6 +60,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		r.statusLimit.Done(s.req)
 		return ctrl.Result{RequeueAfter: stale}, nil
 	}
+	if u == now && failed == nil {
+		goes, err := r.expires(ctx, s, at)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if goes {
+			u = familial // the Thread is most likely gone by then
+		}
+	}
 	wait, write := r.statusLimit.Decide(s.req, gather(u, run, at), at)
 	if !write {
 		if wait.Hold {
