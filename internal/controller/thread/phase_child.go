@@ -190,7 +190,7 @@ func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 	return r.reload(ctx, s)
 }
 
-// expires reports whether a child has ended for good and is removed with its Subagent at this moment, because the Subagent's
+// expires reports whether a child has ended for good and is removed at this moment: its Subagent is gone, or is about to be, because
 // spec.ttlAfterFinished is over.
 func (r *Reconciler) expires(ctx context.Context, s *scope, at time.Time) (bool, error) {
 	owner := metav1.GetControllerOf(s.object)
@@ -202,6 +202,9 @@ func (r *Reconciler) expires(ctx context.Context, s *scope, at time.Time) (bool,
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read Subagent %q: %w", owner.Name, err)
 	}
+	if err != nil || sub.UID != owner.UID {
+		return true, nil // the garbage collector deletes the Thread
+	}
 	ttl := sub.Spec.TTLAfterFinished
-	return err == nil && sub.UID == owner.UID && ttl != nil && !time.UnixMicro(s.row.TerminatedAt).Add(ttl.Duration).After(at), nil
+	return ttl != nil && !time.UnixMicro(s.row.TerminatedAt).Add(ttl.Duration).After(at), nil
 }
