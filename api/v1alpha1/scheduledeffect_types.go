@@ -229,7 +229,8 @@ type ScheduledEffectStatus struct {
 	// +optional
 	FiredAt int64 `json:"firedAt,omitempty"`
 
-	// NextTime is the next due time. While the schedule is suspended it may be one up to a minute later: the ones before it are recorded then.
+	// NextTime is the next due time. While the schedule is suspended, or its daily limit is reached, it may be one up to a minute later: the
+	// ones before it are recorded then.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
 

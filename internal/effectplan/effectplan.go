@@ -60,14 +60,39 @@ func exclusion(x skeinv1.ScheduleExclusion, loc *time.Location) (recurrence.Excl
 	return recurrence.Except(x.Schedule, loc)
 }
 
-// Fingerprint identifies the due times that a spec describes, and the policies whose edit continues a paused schedule.
-func Fingerprint(spec *skeinv1.ScheduledEffectSpec) string {
-	data, err := json.Marshal([]any{spec.Schedules, spec.TimeZone, spec.Exclusions, spec.StartTime, spec.EndTime, spec.At, spec.After})
+// Times returns the fields of a spec that describe its due times, in JSON.
+func Times(spec *skeinv1.ScheduledEffectSpec) string {
+	data, err := json.Marshal(timeFields(spec))
 	if err != nil { // plain data cannot fail
 		panic(err)
 	}
-	sum := sha256.Sum256(data)
+	return string(data)
+}
+
+// timeFields are pointers to the fields that describe due times. Their number and order are part of what is stored.
+func timeFields(spec *skeinv1.ScheduledEffectSpec) []any {
+	return []any{&spec.Schedules, &spec.TimeZone, &spec.Exclusions, &spec.StartTime, &spec.EndTime, &spec.At, &spec.After}
+}
+
+// Fingerprint identifies due times, as Times returns them.
+func Fingerprint(times string) string {
+	sum := sha256.Sum256([]byte(times))
 	return hex.EncodeToString(sum[:8])
+}
+
+// OfTimes returns the due times of schedules that Times returned. It returns nil when the fingerprint is not theirs: another release may have
+// stored one without the other.
+func OfTimes(times, fingerprint string) *recurrence.Plan {
+	var spec skeinv1.ScheduledEffectSpec
+	fields := timeFields(&spec)
+	if Fingerprint(times) != fingerprint || json.Unmarshal([]byte(times), &fields) != nil || len(spec.Schedules) == 0 {
+		return nil
+	}
+	plan, err := Of(&spec, time.Time{})
+	if err != nil { // a time zone that is gone, say
+		return nil
+	}
+	return plan
 }
 
 // Jitter returns the delay of each due time of an object.

@@ -113,6 +113,7 @@ type EffectSchedule struct {
 	Namespace   string
 	Name        string
 	Fingerprint string // of the schedule that the cursor belongs to
+	Times       string // that schedule, as its writer encodes it; "" when an earlier release wrote it
 	Cursor      int64  // all due times up to it have been dealt with
 	Fired       int64  // due times that fired
 	Failures    int64  // in a row

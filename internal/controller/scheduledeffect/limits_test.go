@@ -56,6 +56,12 @@ var _ = Describe("A schedule with large arguments", Label("EFF-05", "EFF-08"), f
 		w.pass(ctx, 3*time.Second)
 		Expect(stored.firings).To(BeNumerically(">", 127))
 		Expect(stored.bytes).To(BeZero(), "ten thousand firings of a mebibyte each would end the manager")
+
+		all := w.firings(ctx)
+		Expect(w.Store.CancelFirings(ctx, "done", all[0].Key(), all[1].Key())).To(Equal(2))
+		w.Clock.Step(2 * time.Second)
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveLen(129), "there is room again at once")
 	})
 
 	It("refuses a backfill that the store has no room for", func(ctx SpecContext) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/recurrence"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -25,33 +26,21 @@ const (
 // cursor change in one transaction, on condition that the cursor is where it was read, so that each due time is dealt
 // with once, whatever crashes and whoever leads.
 func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
+	var err error
+	if d.spent, err = r.spending(ctx, d); err != nil {
+		return true, err
+	}
 	if d.gathers(d.at) {
 		return false, nil
 	}
-	record := &store.DueRecord{Was: d.was, ResetFailures: d.was != nil && d.now.Fingerprint != d.was.Fingerprint}
+	record := &store.DueRecord{Was: d.was, ResetFailures: d.edited}
 	b := &batch{schedule: d, record: record, at: r.Clock.Now()}
 	before := d.now
-	var err error
-	if b.spent, err = r.spending(ctx, d); err != nil {
-		return true, err
-	}
 	if d.was == nil && d.object.Spec.RunOnCreation {
 		b.create(d.object.CreationTimestamp.Time)
 	}
-	b.resume()
-	passed := d.plan.Since(time.UnixMicro(d.now.Cursor), b.at.Add(-d.jitter), b.keep())
-	if passed.Older > 0 {
-		b.skipOlder(passed)
-		d.now.Cursor = passed.Last.UnixMicro()
-	}
-	b.caughtUp(passed.Newest)
-	for i, due := range passed.Newest {
-		if b.exhausted() {
-			break
-		}
-		b.decide(due, i == len(passed.Newest)-1)
-		d.now.Cursor = due.UnixMicro()
-	}
+	b.recordGathered()
+	b.decidePassed()
 	if d.was != nil && d.now == *d.was {
 		return false, nil
 	}
@@ -65,9 +54,30 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	return false, nil
 }
 
+// decidePassed fires the due times that have passed, or records why they do not fire. A schedule that has fired as often as it may has none.
+func (b *batch) decidePassed() {
+	if b.exhausted() {
+		return
+	}
+	passed := b.plan.Since(time.UnixMicro(b.now.Cursor), b.at.Add(-b.jitter), b.keep())
+	if passed.Older > 0 {
+		b.skipOlder(passed)
+		b.now.Cursor = passed.Last.UnixMicro()
+	}
+	b.caughtUp(passed.Newest)
+	for i, due := range passed.Newest {
+		if b.exhausted() {
+			break
+		}
+		b.decide(due, i == len(passed.Newest)-1)
+		b.now.Cursor = due.UnixMicro()
+	}
+}
+
 // write records what the batch has gathered.
 func (r *Reconciler) write(ctx context.Context, b *batch) error {
 	d, record := b.schedule, b.record
+	d.now.Times = effectplan.Times(&d.object.Spec)
 	record.Schedule = d.now
 	for i := range b.skipped {
 		record.Skips = append(record.Skips, b.skipped[i].EffectSkip)
@@ -92,7 +102,6 @@ type batch struct {
 	record  *store.DueRecord
 	skipped []skipRecord // what did not fire
 	at      time.Time
-	spent   map[string]float64        // the cost of ended firings by day
 	missed  time.Time                 // due times up to it are beyond the limit of catching up
 	left    []store.EffectSkip        // the threads for which the due time that is being worked on does not fire
 	answer  *answer                   // to the request by hand that is being worked on; nil for the schedule itself
@@ -142,11 +151,9 @@ func (b *batch) create(at time.Time) {
 
 // skipOlder records the due times that are too many to look at one by one.
 func (b *batch) skipOlder(passed recurrence.Passed) {
-	reason, detail := skeinv1.ReasonMissed, ""
-	if b.object.Spec.Suspend {
-		reason = skeinv1.ReasonSuspended
-	} else if why := b.pausedNow(); why != "" {
-		reason, detail = skeinv1.ReasonPaused, why
+	reason, detail := b.stopped()
+	if reason == "" {
+		reason = skeinv1.ReasonMissed
 	}
 	b.skip(passed.First, passed.Last, int64(passed.Older), reason, detail)
 }
@@ -161,15 +168,16 @@ func (b *batch) exhausted() bool {
 func (b *batch) decide(due time.Time, newest bool) {
 	spec := &b.object.Spec
 	late := b.late(due)
+	reason, detail := b.stopped()
+	if reason == "" && (!b.inTime(late, newest) || !due.After(b.missed)) {
+		reason = skeinv1.ReasonMissed
+	}
+	if why := b.limited(b.dayOf(due)); reason == "" && why != "" {
+		reason, detail = skeinv1.ReasonLimitReached, why
+	}
 	switch {
-	case spec.Suspend:
-		b.skip(due, due, 1, skeinv1.ReasonSuspended, "")
-	case b.pausedNow() != "":
-		b.skip(due, due, 1, skeinv1.ReasonPaused, b.pausedNow())
-	case !b.inTime(late, newest) || !due.After(b.missed):
-		b.skip(due, due, 1, skeinv1.ReasonMissed, "")
-	case b.limited(due) != "":
-		b.skip(due, due, 1, skeinv1.ReasonLimitReached, b.limited(due))
+	case reason != "":
+		b.skip(due, due, 1, reason, detail)
 	case late > onTime && len(spec.Schedules) > 0:
 		b.fire(due, store.OriginCatchUp)
 	default:
@@ -212,23 +220,30 @@ func (b *batch) inTime(late time.Duration, newest bool) bool {
 	return newest
 }
 
-// limited returns which daily limit keeps a due time from firing, or "". It counts the due time's day.
-func (b *batch) limited(due time.Time) string {
-	limit := b.object.Spec.DailyLimit
+// limited returns which daily limit keeps the due times of a day from firing, or "".
+func (d *schedule) limited(day string) string {
+	limit := d.object.Spec.DailyLimit
 	if limit == nil {
 		return ""
 	}
-	b.day(due)
-	if limit.Firings != nil && b.now.DayFired >= *limit.Firings {
-		return fmt.Sprintf("%d firings on %s, which is the limit", b.now.DayFired, b.now.Day)
+	if fired := d.firedOn(day); limit.Firings != nil && fired >= *limit.Firings {
+		return fmt.Sprintf("%d firings on %s, which is the limit", fired, day)
 	}
 	if limit.Cost != nil {
 		most, err := strconv.ParseFloat(*limit.Cost, 64)
-		if cost := b.spent[b.now.Day]; err == nil && cost >= most {
-			return fmt.Sprintf("a cost of %.2f on %s, of at most %s", cost, b.now.Day, *limit.Cost)
+		if cost := d.spent[day]; err == nil && cost >= most {
+			return fmt.Sprintf("a cost of %.2f on %s, of at most %s", cost, day, *limit.Cost)
 		}
 	}
 	return ""
+}
+
+// firedOn returns how many due times of a day have fired. Only the newest day is counted.
+func (d *schedule) firedOn(day string) int64 {
+	if day != d.now.Day {
+		return 0
+	}
+	return d.now.DayFired
 }
 
 // day makes the day of a due time the one that is counted.
@@ -348,9 +363,12 @@ func (b *batch) room(f *store.Firing) bool {
 	if len(b.active)+len(b.record.Firings) < most {
 		return true
 	}
-	b.skipThread(time.UnixMicro(f.Due), f.ThreadID, skeinv1.ReasonLimitReached, fmt.Sprintf("%d firings were under way", most))
+	b.skipThread(time.UnixMicro(f.Due), f.ThreadID, skeinv1.ReasonLimitReached, fmt.Sprintf("%d%s", most, tooManyUnderWay))
 	return false
 }
+
+// tooManyUnderWay ends the detail of a record of due times for which there was no room.
+const tooManyUnderWay = " firings were under way"
 
 const (
 	// maxActive bounds how many firings of one object may be under way. Due times beyond it are skipped.

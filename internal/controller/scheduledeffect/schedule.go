@@ -36,21 +36,25 @@ type schedule struct {
 	// was is how far the schedule has come as it is stored; nil before the first reconcile.
 	was *store.EffectSchedule
 	// now is was, changed by this reconcile.
-	now      store.EffectSchedule
+	now store.EffectSchedule
+	// edited says that the times were edited since they were stored. before are the due times until then; nil when they are unknown.
+	edited   bool
+	before   *recurrence.Plan
 	active   []store.Firing
 	recent   []store.Firing     // the newest, whether they ended or not
 	outcome  *store.Firing      // of an effect of one time, without those by hand; nil while it has not ended
 	skips    []store.EffectSkip // the newest records of what did not fire
 	threads  []target
-	beyond   []target      // matched by the selector, but too many
-	nextAt   time.Time     // the next due time, with jitter; zero if there is none
-	failed   bool          // an error ended the reconcile
-	sought   bool          // nextAt is known
-	over     bool          // nothing fires any more
-	recorded bool          // something was recorded by this reconcile
-	unseen   bool          // the status does not speak of the present spec yet
-	args     []byte        // for the effect or the tool
-	retry    time.Duration // until a Thread that could not be created is tried again; 0 if there is none
+	beyond   []target           // matched by the selector, but too many
+	nextAt   time.Time          // the next due time, with jitter; zero if there is none
+	failed   bool               // an error ended the reconcile
+	sought   bool               // nextAt is known
+	over     bool               // nothing fires any more
+	recorded bool               // something was recorded by this reconcile
+	unseen   bool               // the status does not speak of the present spec yet
+	args     []byte             // for the effect or the tool
+	spent    map[string]float64 // the cost of ended firings by day
+	retry    time.Duration      // until a Thread that could not be created is tried again; 0 if there is none
 }
 
 // target is a thread for which a schedule fires; the zero target stands for none.
@@ -136,12 +140,12 @@ func (r *Reconciler) readSpec(ctx context.Context, d *schedule) (bool, error) {
 
 func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) {
 	o := d.object
-	id := string(o.UID)
+	id, fingerprint := string(o.UID), effectplan.Fingerprint(effectplan.Times(&o.Spec))
 	r.notifications.Track(id, d.req)
 	was, err := r.Store.EffectSchedule(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		d.now = store.EffectSchedule{EffectID: id, Namespace: o.Namespace, Name: o.Name, Fingerprint: effectplan.Fingerprint(&o.Spec), Cursor: firstCursor(o)}
+		d.now = store.EffectSchedule{EffectID: id, Namespace: o.Namespace, Name: o.Name, Fingerprint: fingerprint, Cursor: firstCursor(o)}
 	case err != nil:
 		return true, fmt.Errorf("read how far the schedule has come: %w", err)
 	case was.Removed:
@@ -149,9 +153,10 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 		return true, nil
 	default:
 		d.was, d.now = was, *was
-		if f := effectplan.Fingerprint(&o.Spec); f != was.Fingerprint {
+		if fingerprint != was.Fingerprint {
 			// An edited schedule counts from now, so that nothing that fired fires again.
-			d.now.Fingerprint, d.now.Cursor, d.now.Failures = f, max(was.Cursor, d.at.UnixMicro()), 0
+			d.edited, d.before = true, effectplan.OfTimes(was.Times, was.Fingerprint)
+			d.now.Fingerprint, d.now.Cursor, d.now.Failures = fingerprint, max(was.Cursor, d.at.UnixMicro()), 0
 		}
 	}
 	if stop, err := r.readFirings(ctx, d); stop || err != nil {

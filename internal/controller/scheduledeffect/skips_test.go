@@ -1,13 +1,11 @@
 package scheduledeffect_test
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/types"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -18,17 +16,6 @@ import (
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-// recordCounter counts the transactions that record what is due.
-type recordCounter struct {
-	scheduledeffect.Store
-	n int
-}
-
-func (c *recordCounter) RecordDue(ctx context.Context, d store.DueRecord) error {
-	c.n++
-	return c.Store.RecordDue(ctx, d)
-}
 
 var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() {
 	var w *world
@@ -61,25 +48,9 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		}
 		return 0
 	}
-	edit := func(ctx context.Context, change func(*skeinv1.ScheduledEffectSpec)) {
-		GinkgoHelper()
-		change(&w.s.Spec)
-		w.s.Generation++
-		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
-	}
-	after := func(d time.Duration) int64 { return Start.Add(d).UnixMicro() }
-
-	everySecond := func(s *skeinv1.ScheduledEffect) { s.Spec.Suspend, s.Spec.Schedules = true, []string{"@every 1s"} }
-	suspend := func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = true }
-	resume := func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = false }
-	// record is one of due times that passed from and until times after the start.
-	record := func(reason string, from, until time.Duration, count int) types.GomegaMatcher {
-		return And(HaveField("Due", after(from)), HaveField("Until", after(until)), HaveField("Count", int64(count)), HaveField("Reason", reason))
-	}
-
 	It("are one record and one Event while it is suspended, and another one when it is suspended again", func(ctx SpecContext) {
 		before := counted("Suspended")
-		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.FailedHistoryLimit = ptr.To(int32(0)) })
+		w.declare(ctx, suspended, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.FailedHistoryLimit = ptr.To(int32(0)) })
 		w.pass(ctx, 90*time.Second)
 		w.r = scheduledeffect.New(w.r.Options) // another leader goes on with the record
 		w.pass(ctx, 33*time.Second)
@@ -90,62 +61,14 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		Expect(w.s.Status.LastSkip).To(HaveValue(And(HaveField("Time.Time", BeTemporally("==", Start.Add(time.Second))), HaveField("Count", int64(121)))))
 		Expect(w.s.Status.NextTime.Time).To(BeTemporally("==", Start.Add(181*time.Second)))
 
-		edit(ctx, resume)
+		w.edit(ctx, resume)
 		w.pass(ctx, 3*time.Second)
 		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 123*time.Second, 123)), "what had passed is recorded when it is resumed")
 		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("2m4s"), HavePrefix("2m5s"), HavePrefix("2m6s")))
-		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.FailedHistoryLimit = true, ptr.To(int32(10)) })
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.FailedHistoryLimit = true, ptr.To(int32(10)) })
 		w.pass(ctx, 10*time.Second)
 		Expect(w.skipped(ctx)).To(HaveExactElements(record("Suspended", 127*time.Second, 127*time.Second, 1), HaveField("Count", int64(123))))
 		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
-	})
-
-	It("cost one transaction and one status a minute while it is suspended", func(ctx SpecContext) {
-		records := &recordCounter{Store: w.Store}
-		w.r = scheduledeffect.New(scheduledeffect.Options{Client: w.Client, Store: records, Engine: w.Engine, Clock: w.Clock})
-		w.declare(ctx, everySecond)
-		w.pass(ctx, 90*time.Second)
-		w.Writes()
-		records.n = 0
-		w.pass(ctx, 10*time.Minute)
-		Expect(records.n).To(Equal(10))
-		Expect(w.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 10}))
-		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 661*time.Second, 661)))
-	})
-
-	It("are suspended ones, and fire nothing, when the schedule was resumed while no manager ran", func(ctx SpecContext) {
-		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} })
-		w.pass(ctx, 70*time.Second)
-		w.Clock.Step(20 * time.Second)
-		edit(ctx, resume)
-		w.r = scheduledeffect.New(w.r.Options)
-		w.pass(ctx, 100*time.Millisecond)
-		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 90*time.Second, 90)))
-		Expect(w.firings(ctx)).To(BeEmpty())
-		w.pass(ctx, time.Second)
-		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("1m31s")), "a record that was made just now holds up nothing")
-
-		edit(ctx, suspend)
-		w.pass(ctx, 10*time.Second)
-		Expect(w.skipped(ctx)).To(ContainElement(record("Suspended", 92*time.Second, 92*time.Second, 1)))
-		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.CatchUp = false, nil })
-		w.Clock.Step(5 * time.Minute)
-		w.pass(ctx, 100*time.Millisecond)
-		Expect(w.skipped(ctx)).To(ContainElements(record("Suspended", 92*time.Second, 151*time.Second, 60), HaveField("Reason", "Missed")), "the manager was away for longer than it gathers")
-		Expect(w.fired(ctx)).To(ContainElement(ContainSubstring("schedule")), "what is punctual fires")
-	})
-
-	It("are recorded before a request by hand is answered, and until its times end", func(ctx SpecContext) {
-		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) {
-			s.Spec.EndTime = ptr.To(skeinv1.NewTimestamp(Start.Add(100 * time.Second)))
-		})
-		w.pass(ctx, 30*time.Second)
-		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, time.Second, 1)))
-		w.ask(ctx, skeinv1.AnnotationRunAt, Start.Add(30*time.Second).Format(time.RFC3339Nano))
-		w.settle(ctx)
-		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 30*time.Second, 30)))
-		w.pass(ctx, 3*time.Minute)
-		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 100*time.Second, 100)))
 	})
 
 	selects := func(s *skeinv1.ScheduledEffect) {
@@ -212,12 +135,23 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		Expect(w.skipped(ctx)).To(ContainElement(And(HaveField("Due", after(22*time.Second)), HaveField("Count", int64(4)))), "it has fired in between")
 	})
 
+	It("are none after a schedule has fired as often as it may", func(ctx SpecContext) {
+		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(1)) })
+		w.pass(ctx, time.Second)
+		w.Clock.Step(10 * time.Minute)
+		w.r = scheduledeffect.New(w.r.Options) // of another leader
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("1s")))
+		Expect(w.skipped(ctx)).To(BeEmpty())
+		Expect(events()).To(BeEmpty())
+	})
+
 	It("are one record for each reason", func(ctx SpecContext) {
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.DailyLimit = &skeinv1.DailyLimit{Firings: ptr.To(int64(1))} })
 		w.pass(ctx, 4*time.Minute)
-		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = true })
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = true })
 		w.pass(ctx, 2*time.Minute)
-		edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = false })
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend = false })
 		w.pass(ctx, 2*time.Minute)
 		Expect(w.skipped(ctx)).To(HaveExactElements(
 			And(HaveField("Reason", "LimitReached"), HaveField("Count", int64(2))), And(HaveField("Reason", "Suspended"), HaveField("Count", int64(2))), And(HaveField("Reason", "LimitReached"), HaveField("Count", int64(3)))))

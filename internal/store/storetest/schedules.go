@@ -18,7 +18,7 @@ func describeSchedules(e *env) {
 	}
 	begin := func(ctx context.Context) store.EffectSchedule {
 		GinkgoHelper()
-		s := store.EffectSchedule{EffectID: "e", Namespace: "n", Name: "daily", Fingerprint: "f", Cursor: 10, Fired: 1, Skipped: 2, Day: "2030-01-01", DayFired: 1}
+		s := store.EffectSchedule{EffectID: "e", Namespace: "n", Name: "daily", Fingerprint: "f", Times: `[["@daily"]]`, Cursor: 10, Fired: 1, Skipped: 2, Day: "2030-01-01", DayFired: 1}
 		due(ctx, store.DueRecord{Schedule: s})
 		return s
 	}
@@ -46,7 +46,7 @@ func describeSchedules(e *env) {
 			e.fires(ctx, 1)
 
 			next := was
-			next.Cursor, next.Fired, next.Skipped, next.Day, next.DayFired, next.Fingerprint = 20, 2, 5, "2030-01-02", 3, "g"
+			next.Cursor, next.Fired, next.Skipped, next.Day, next.DayFired, next.Fingerprint, next.Times = 20, 2, 5, "2030-01-02", 3, "g", `[["@hourly"]]`
 			d := store.DueRecord{Schedule: next, Was: &was, Firings: []store.Firing{{EffectID: "e", Due: 15}}, Cancel: []store.FiringKey{firingKey(1)},
 				Skips: []store.EffectSkip{{EffectID: "e", Due: 16, Until: 18, Count: 3, Reason: "Missed"}}}
 			stale := func(change func(*store.DueRecord)) {

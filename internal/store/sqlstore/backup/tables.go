@@ -83,7 +83,7 @@ var tables = []table{
 	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:n parent_id:n root_id:n purged:i runs:i turns:i input_tokens:i output_tokens:i
 		cached_tokens:i reasoning_tokens:i cost:f duration_ms:i threads:i`).withOwner("agent", "thread_id"),
 	define("effect_args", arguments, "", `id:t thread_id:t args:t created_at:i`),
-	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i`),
+	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i times:t`),
 	define("effect_skip", ofEffects, "", `effect_id:t due:i until:i thread_id:n count:i reason:t detail:t recorded_at:i`),
 	define("effect_fired", ofEffects, "", `effect_id:t times:t`),
 	define("effect_request", ofEffects, "", `effect_id:t request:t recorded_at:i answer:T`),

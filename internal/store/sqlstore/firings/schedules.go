@@ -16,7 +16,7 @@ import (
 func scanSchedule(scan sqldb.Scanner) (*store.EffectSchedule, error) {
 	var s store.EffectSchedule
 	var removed int64
-	err := scan(&s.EffectID, &s.Namespace, &s.Name, &s.Fingerprint, &s.Cursor, &s.Fired, &s.Failures, &s.Skipped, &s.Day, &s.DayFired, &removed)
+	err := scan(&s.EffectID, &s.Namespace, &s.Name, &s.Fingerprint, &s.Cursor, &s.Fired, &s.Failures, &s.Skipped, &s.Day, &s.DayFired, &removed, &s.Times)
 	s.Removed = removed != 0
 	return &s, err
 }
@@ -148,13 +148,13 @@ func move(t *txn.Tx, d *store.DueRecord) error {
 	var n int64
 	var err error
 	if d.Was == nil {
-		n, err = t.Exec(t.Ctx, queries.AddSchedule, e.EffectID, e.Namespace, e.Name, e.Fingerprint, e.Cursor, e.Fired, e.Skipped, e.Day, e.DayFired, t.Now)
+		n, err = t.Exec(t.Ctx, queries.AddSchedule, e.EffectID, e.Namespace, e.Name, e.Fingerprint, e.Cursor, e.Fired, e.Skipped, e.Day, e.DayFired, e.Times, t.Now)
 	} else {
 		var reset int64
 		if d.ResetFailures {
 			reset = 1
 		}
-		n, err = t.Exec(t.Ctx, queries.MoveSchedule, e.Fingerprint, e.Cursor, e.Fired, e.Skipped, e.Day, e.DayFired, t.Now, reset,
+		n, err = t.Exec(t.Ctx, queries.MoveSchedule, e.Fingerprint, e.Cursor, e.Fired, e.Skipped, e.Day, e.DayFired, e.Times, t.Now, reset,
 			e.EffectID, d.Was.Fingerprint, d.Was.Cursor)
 	}
 	if err == nil && n == 0 {

@@ -85,15 +85,15 @@ const (
 
 // How far schedules have come.
 const (
-	scheduleColumns = `effect_id, namespace, name, fingerprint, cursor, fired, failures, skipped, day, day_fired, removed`
+	scheduleColumns = `effect_id, namespace, name, fingerprint, cursor, fired, failures, skipped, day, day_fired, removed, times`
 
 	EffectSchedule = `SELECT ` + scheduleColumns + ` FROM effect_schedule WHERE effect_id = ?`
-	AddSchedule    = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?)
+	AddSchedule    = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?, ?)
 		ON CONFLICT (effect_id) DO NOTHING`
-	MoveSchedule = `UPDATE effect_schedule SET fingerprint = ?, cursor = ?, fired = ?, skipped = ?, day = ?, day_fired = ?, updated_at = ?,
+	MoveSchedule = `UPDATE effect_schedule SET fingerprint = ?, cursor = ?, fired = ?, skipped = ?, day = ?, day_fired = ?, times = ?, updated_at = ?,
 			failures = CASE WHEN CAST(? AS BIGINT) = 1 THEN 0 ELSE failures END
 		WHERE effect_id = ? AND fingerprint = ? AND cursor = ? AND removed = 0`
-	RemoveSchedule = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, '', '', '', 0, 0, 0, 0, '', 0, 1, ?)
+	RemoveSchedule = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, '', '', '', 0, 0, 0, 0, '', 0, 1, '', ?)
 		ON CONFLICT (effect_id) DO UPDATE SET removed = 1, updated_at = excluded.updated_at`
 	ScheduleFailed    = `UPDATE effect_schedule SET failures = failures + 1 WHERE effect_id = ?`
 	ScheduleSucceeded = `UPDATE effect_schedule SET failures = 0 WHERE effect_id = ? AND failures > 0`

@@ -1,0 +1,124 @@
+package scheduledeffect
+
+import (
+	"sort"
+	"strings"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// recordEvery is how long due times that pass while nothing may fire are gathered before they are recorded together. A schedule of every
+// second would otherwise cost a transaction and a status each second, as one that fires does.
+const recordEvery = time.Minute
+
+// stopped returns why no due time fires until a person or another firing changes that, as the reason and the detail of a record. The
+// reason is "" if due times fire.
+func (d *schedule) stopped() (reason, detail string) {
+	if d.object.Spec.Suspend {
+		return skeinv1.ReasonSuspended, ""
+	}
+	if why := d.pausedNow(); why != "" {
+		return skeinv1.ReasonPaused, why
+	}
+	return "", ""
+}
+
+// holds reports whether the reason of a record keeps what is due next from firing, too.
+func (d *schedule) holds(k *store.EffectSkip) bool {
+	reason, detail := d.stopped()
+	if reason == "" && k.Reason == skeinv1.ReasonLimitReached {
+		reason, detail = skeinv1.ReasonLimitReached, d.limited(d.dayOf(time.UnixMicro(k.Until)))
+	}
+	return reason == k.Reason && detail == k.Detail
+}
+
+// gathering returns the record that ends at a cursor, if its reason lasts, so that due times after it may wait to be added to it; else nil.
+// The reason is stored with the cursor, so what waits is recorded after a crash too.
+func (d *schedule) gathering(cursor int64) *store.EffectSkip {
+	for i := range d.skips {
+		k := &d.skips[i]
+		if k.ThreadID != "" || k.Until != cursor {
+			continue
+		}
+		switch k.Reason {
+		case skeinv1.ReasonSuspended, skeinv1.ReasonPaused:
+			return k
+		case skeinv1.ReasonLimitReached:
+			if !strings.HasSuffix(k.Detail, tooManyUnderWay) { // each end of a firing may change that
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// gathersUntil returns the time before which due times that follow a record are gathered. A limit of a day ends with the day.
+func (d *schedule) gathersUntil(k *store.EffectSkip) time.Time {
+	until, seconds := time.UnixMicro(k.Until), int(recordEvery/time.Second)
+	if k.Reason == skeinv1.ReasonLimitReached {
+		day := d.dayOf(until)
+		seconds = min(seconds, 1+sort.Search(seconds, func(i int) bool { return d.dayOf(until.Add(time.Duration(i+1)*time.Second)) != day }))
+	}
+	return until.Add(time.Duration(seconds) * time.Second)
+}
+
+// nextRecorded returns the due time at which something is to be recorded next, or the zero time.
+func (d *schedule) nextRecorded() time.Time {
+	from := time.UnixMicro(d.now.Cursor)
+	if k := d.gathering(d.now.Cursor); k != nil && d.holds(k) {
+		until := d.gathersUntil(k).Add(-time.Microsecond)
+		if next := d.plan.Next(until); !next.IsZero() {
+			return next
+		}
+		if last := d.plan.Since(from, until, 0); last.Older > 0 {
+			return last.Last
+		}
+	}
+	return d.plan.Next(from)
+}
+
+// gathers reports whether nothing may fire, and what has passed since the newest record is recorded later. A request by hand, or an edit, has
+// it recorded now.
+func (d *schedule) gathers(at time.Time) bool {
+	if d.was == nil || d.now != *d.was || asked(d.object) {
+		return false
+	}
+	if k := d.gathering(d.now.Cursor); k == nil || !d.holds(k) {
+		return false
+	}
+	next := d.nextRecorded()
+	return next.IsZero() || at.Add(-d.jitter).Before(next)
+}
+
+// recordGathered records the due times that were gathered. They have the reason of the record that they follow, also when it holds no more,
+// and are not caught up. If it holds no more, the cursor moves past the record, so that what is due from now on is not taken for one of
+// them.
+func (b *batch) recordGathered() {
+	if b.was == nil || b.exhausted() {
+		return
+	}
+	k := b.gathering(b.was.Cursor)
+	if k == nil {
+		return
+	}
+	plan, now, last := b.plan, b.at.Add(-b.jitter), b.gathersUntil(k).Add(-time.Microsecond)
+	if b.edited { // they were due as the schedule was before, until the new one began to count
+		plan, now = b.before, b.schedule.at.Add(-b.jitter)
+	}
+	ends := now.Before(last)
+	if ends {
+		last = now
+	}
+	over := !b.holds(k)
+	if plan != nil {
+		if passed := plan.Since(time.UnixMicro(b.was.Cursor), last, 0); passed.Older > 0 {
+			b.skip(passed.First, passed.Last, int64(passed.Older), k.Reason, k.Detail)
+			b.now.Cursor = max(b.now.Cursor, passed.Last.UnixMicro())
+		}
+	}
+	if over && (ends || b.edited) {
+		b.now.Cursor = max(b.now.Cursor+1, now.UnixMicro())
+	}
+}
