@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -109,5 +110,14 @@ func ThreadName(effect string, due int64) string {
 	if minute := time.Minute.Microseconds(); due%minute == 0 {
 		due /= minute
 	}
-	return effect[:min(len(effect), 200)] + "-" + strconv.FormatInt(due, 10)
+	return threadPrefix(effect) + strconv.FormatInt(due, 10)
 }
+
+// IsThreadName reports whether a name is one that ThreadName makes for a ScheduledEffect.
+func IsThreadName(effect, thread string) bool {
+	due, ok := strings.CutPrefix(thread, threadPrefix(effect))
+	_, err := strconv.ParseInt(due, 10, 64)
+	return ok && err == nil
+}
+
+func threadPrefix(effect string) string { return effect[:min(len(effect), 200)] + "-" }

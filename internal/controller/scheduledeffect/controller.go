@@ -67,6 +67,7 @@ type Reconciler struct {
 	queue         dueQueue
 	deleted       deletions
 	underWay      underWay
+	endedSeen     endedSeen
 }
 
 // New returns a reconciler.
@@ -146,6 +147,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		r.underWay.set(req, false)
+		r.endedSeen.set(req, 0)
 		if client.IgnoreNotFound(err) == nil {
 			err = r.forget(ctx, req, "")
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -89,11 +88,21 @@ func (r *Reconciler) write(ctx context.Context, b *batch) error {
 	newest := slices.Clone(record.Firings)
 	slices.Reverse(newest)
 	d.active, d.recent = slices.Concat(newest, d.active), slices.Concat(newest, d.recent)
+	d.active = without(d.active, record.Cancel)
 	r.recordSkips(b)
 	if len(record.Firings) > 0 {
 		r.Engine.WakeEffects()
 	}
 	return nil
+}
+
+// without returns the firings that have none of the keys.
+func without(all []store.Firing, keys []store.FiringKey) []store.Firing {
+	not := make(map[store.FiringKey]bool, len(keys))
+	for _, k := range keys {
+		not[k] = true
+	}
+	return slices.DeleteFunc(all, func(f store.Firing) bool { return not[f.Key()] })
 }
 
 // batch gathers what one reconcile records.
@@ -218,63 +227,6 @@ func (b *batch) inTime(late time.Duration, newest bool) bool {
 		return true
 	}
 	return newest
-}
-
-// limited returns which daily limit keeps the due times of a day from firing, or "".
-func (d *schedule) limited(day string) string {
-	limit := d.object.Spec.DailyLimit
-	if limit == nil {
-		return ""
-	}
-	if fired := d.firedOn(day); limit.Firings != nil && fired >= *limit.Firings {
-		return fmt.Sprintf("%d firings on %s, which is the limit", fired, day)
-	}
-	if limit.Cost != nil {
-		most, err := strconv.ParseFloat(*limit.Cost, 64)
-		if cost := d.spent[day]; err == nil && cost >= most {
-			return fmt.Sprintf("a cost of %.2f on %s, of at most %s", cost, day, *limit.Cost)
-		}
-	}
-	return ""
-}
-
-// firedOn returns how many due times of a day have fired. Only the newest day is counted.
-func (d *schedule) firedOn(day string) int64 {
-	if day != d.now.Day {
-		return 0
-	}
-	return d.now.DayFired
-}
-
-// day makes the day of a due time the one that is counted.
-func (b *batch) day(due time.Time) {
-	if day := b.dayOf(due); day != b.now.Day {
-		b.now.Day, b.now.DayFired = day, 0
-	}
-}
-
-func (d *schedule) dayOf(t time.Time) string {
-	loc, err := recurrence.Location(d.object.Spec.TimeZone)
-	if err != nil {
-		loc = time.UTC
-	}
-	return t.In(loc).Format(time.DateOnly)
-}
-
-// spending returns the cost of the ended firings by their day, when a limit asks for it.
-func (r *Reconciler) spending(ctx context.Context, d *schedule) (map[string]float64, error) {
-	if l := d.object.Spec.DailyLimit; l == nil || l.Cost == nil {
-		return nil, nil
-	}
-	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: d.now.EffectID, Limit: int(d.now.DayFired) + recentFirings, Brief: true})
-	if err != nil {
-		return nil, fmt.Errorf("read the cost of the day: %w", err)
-	}
-	spent := map[string]float64{}
-	for i := range all {
-		spent[d.dayOf(time.UnixMicro(all[i].Due))] += all[i].Cost
-	}
-	return spent, nil
 }
 
 // fire records firings of a due time, and counts it.

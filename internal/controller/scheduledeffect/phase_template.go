@@ -77,49 +77,9 @@ func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) 
 			return true, cmp.Or(failed.join(), ctx.Err())
 		}
 	}
-	_, err := r.endReplaced(ctx, d)
-	failed.add(err)
-	err = failed.join()
+	failed.add(r.endThreads(ctx, d))
+	err := failed.join()
 	return err != nil, err
-}
-
-// madeThreads reports whether there may be Threads of firings: there is a template, or an edit has taken one away.
-func (d *schedule) madeThreads() bool {
-	return d.object.Spec.ThreadTemplate != nil || slices.ContainsFunc(d.recent, func(f store.Firing) bool { return f.Effect == "" && f.ThreadID == "" })
-}
-
-// endReplaced deletes the Threads of firings that were canceled, because a later firing replaced them.
-func (r *Reconciler) endReplaced(ctx context.Context, d *schedule) (bool, error) {
-	if !d.madeThreads() {
-		return false, nil
-	}
-	// The replaced firings may have been canceled by this reconcile, or by one that a crash cut off.
-	newest, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: recentFirings, Brief: true})
-	if err != nil {
-		return true, fmt.Errorf("read the newest firings: %w", err)
-	}
-	for i := range newest {
-		if newest[i].Status != store.FiringCanceled {
-			continue
-		}
-		if err := r.deleteThread(ctx, d, &newest[i]); err != nil {
-			return true, err
-		}
-	}
-	return false, nil
-}
-
-// deleteThread deletes the Thread of a firing, if there is one.
-func (r *Reconciler) deleteThread(ctx context.Context, d *schedule, f *store.Firing) error {
-	t := &skeinv1.Thread{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: effectplan.ThreadName(f.Name, f.Due)}, t)
-	if err == nil && t.DeletionTimestamp.IsZero() && metav1.IsControlledBy(t, d.object) {
-		err = r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID})
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete Thread %q of an earlier firing: %w", effectplan.ThreadName(f.Name, f.Due), err)
-	}
-	return nil
 }
 
 func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing) error {
@@ -228,60 +188,4 @@ func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why
 	waited := d.at.Sub(time.UnixMicro(f.FiredAt))
 	d.retry = earlier(d.retry, min(max(firstWait, waited/4), longestWait))
 	return nil
-}
-
-// prune keeps the history of firings within its limits, and deletes the Threads of firings beyond them. It does so
-// when something new was recorded. How an effect of one time ended stays in the store, whatever the limits are: the status may
-// not say it yet, and is computed again after a run by hand.
-func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
-	if !d.recorded {
-		return false, nil
-	}
-	keepGood, keepBad := limitOf(d.object.Spec.SuccessfulHistoryLimit), limitOf(d.object.Spec.FailedHistoryLimit)
-	if l := d.object.Spec.DailyLimit; l != nil && l.Cost != nil { // the cost of the day is the sum of its firings
-		keepGood, keepBad = max(keepGood, int(d.now.DayFired)), max(keepBad, int(d.now.DayFired))
-	}
-	if d.madeThreads() {
-		if err := r.deleteThreads(ctx, d, keepGood, keepBad); err != nil {
-			return true, err
-		}
-	}
-	keep := store.HistoryLimits{Succeeded: keepGood, Failed: keepBad, Outcome: len(d.object.Spec.Schedules) == 0}
-	if err := r.Store.PruneFirings(ctx, string(d.object.UID), keep); err != nil {
-		return true, fmt.Errorf("prune the history: %w", err)
-	}
-	return false, nil
-}
-
-// deleteThreads deletes the Threads of ended firings beyond the newest ones.
-func (r *Reconciler) deleteThreads(ctx context.Context, d *schedule, keepGood, keepBad int) error {
-	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(d.object.UID), Limit: keepGood + keepBad + maxActive, Brief: true})
-	if err != nil {
-		return fmt.Errorf("read the history: %w", err)
-	}
-	for i := range all {
-		switch f := &all[i]; {
-		case !f.Status.Over():
-			continue
-		case f.Status == store.FiringSucceeded:
-			if keepGood--; keepGood >= 0 {
-				continue
-			}
-		default:
-			if keepBad--; keepBad >= 0 {
-				continue
-			}
-		}
-		if err := r.deleteThread(ctx, d, &all[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func limitOf(n *int32) int {
-	if n == nil {
-		return 10
-	}
-	return int(*n)
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -56,6 +57,8 @@ const (
 	IndexSandbox = "skein.sandbox"
 	// IndexSandboxThread finds claimed sandbox pods by the id of their thread.
 	IndexSandboxThread = "skein.sandboxThread"
+	// IndexMaker finds Threads by the UID of the ScheduledEffect whose template made them.
+	IndexMaker = "skein.maker"
 	// IndexEffect finds ScheduledEffects by the name of the Effect object.
 	IndexEffect = "skein.effect"
 )
@@ -230,6 +233,12 @@ func Indexes() []Index {
 		{&skeinv1.Thread{}, IndexOrigin, func(o client.Object) []string {
 			if from := o.(*skeinv1.Thread).Spec.ForkFrom; from != nil {
 				return []string{from.ThreadRef.Name}
+			}
+			return nil
+		}},
+		{&skeinv1.Thread{}, IndexMaker, func(o client.Object) []string {
+			if ref := metav1.GetControllerOf(o); ref != nil && ref.Kind == "ScheduledEffect" {
+				return []string{string(ref.UID)}
 			}
 			return nil
 		}},

@@ -1,0 +1,87 @@
+package scheduledeffect_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var _ = Describe("Threads of a template that an edit has taken away", Label("EFF-03"), func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+	threads := func(ctx context.Context) int {
+		GinkgoHelper()
+		var list skeinv1.ThreadList
+		Expect(w.Client.List(ctx, &list)).To(Succeed())
+		return len(list.Items)
+	}
+	toEffect := func(s *skeinv1.ScheduledEffectSpec) { s.Effect, s.ThreadTemplate = "tick", nil }
+
+	It("are deleted when the history does not keep their firings, however many came later", func(ctx SpecContext) {
+		w.declare(ctx, fromTemplate, func(s *skeinv1.ScheduledEffect) { s.Spec.SuccessfulHistoryLimit = ptr.To(int32(30)) })
+		w.pass(ctx, 3*time.Minute)
+		w.endThreads(ctx)
+		w.settle(ctx)
+		w.edit(ctx, toEffect)
+		later := func(n int) {
+			GinkgoHelper()
+			for range n {
+				w.pass(ctx, time.Minute)
+				Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+			}
+		}
+		later(28)
+		Expect(threads(ctx)).To(Equal(3), "the history still has them")
+		later(1)
+		Expect(threads(ctx)).To(Equal(2))
+		later(2)
+		Expect(threads(ctx)).To(BeZero())
+	})
+
+	It("are deleted in slices when a firing has replaced them, and by the next leader too", func(ctx SpecContext) {
+		w.declare(ctx, fromTemplate, everySecond, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 250}
+		})
+		w.Clock.Step(250 * time.Second)
+		w.settle(ctx)
+		Expect(threads(ctx)).To(Equal(250))
+		other := &skeinv1.Thread{ObjectMeta: Meta("other")}
+		other.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.s, skeinv1.GroupVersion.WithKind("ScheduledEffect"))}
+		w.Create(ctx, other)
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) {
+			toEffect(s)
+			s.ConcurrencyPolicy, s.Schedules = skeinv1.ConcurrencyReplace, []string{"@every 1m"}
+		})
+		w.settle(ctx)
+		w.Clock.Step(time.Minute)
+		for _, left := range []int{150, 50, 0, 0} {
+			w.r = scheduledeffect.New(w.r.Options)
+			Reconcile(ctx, w.r, w.s)
+			Expect(threads(ctx)).To(Equal(left + 1))
+		}
+		Expect(w.Client.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed(), "no firing made it")
+	})
+})
+
+var _ = Describe("Firings of a template that are caught up together", Label("EFF-05"), func() {
+	It("create no Threads of those that a later one replaces at once", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, fromTemplate, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.CatchUp, s.Spec.ConcurrencyPolicy = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll}, skeinv1.ConcurrencyReplace
+		})
+		w.Clock.Step(3*time.Minute + 5*time.Second)
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s catch-up canceled", "2m0s catch-up canceled", "3m0s schedule running"}))
+		Expect(w.Writes()).To(HaveKeyWithValue("create Thread", 1))
+	})
+})
