@@ -71,6 +71,41 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
 	})
 
+	It("are suspended ones, and fire nothing, when the schedule was resumed while no manager ran", func(ctx SpecContext) {
+		w.declare(ctx, suspended, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} })
+		w.pass(ctx, 70*time.Second)
+		w.Clock.Step(20 * time.Second)
+		w.edit(ctx, resume)
+		w.r = scheduledeffect.New(w.r.Options)
+		w.pass(ctx, 100*time.Millisecond)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 90*time.Second, 90)))
+		Expect(w.firings(ctx)).To(BeEmpty())
+		w.pass(ctx, time.Second)
+		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("1m31s")), "a record that was made just now holds up nothing")
+
+		w.edit(ctx, suspend)
+		w.pass(ctx, 10*time.Second)
+		Expect(w.skipped(ctx)).To(ContainElement(record("Suspended", 92*time.Second, 92*time.Second, 1)))
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.CatchUp = false, nil })
+		w.Clock.Step(5 * time.Minute)
+		w.pass(ctx, 100*time.Millisecond)
+		Expect(w.skipped(ctx)).To(ContainElements(record("Suspended", 92*time.Second, 151*time.Second, 60), HaveField("Reason", "Missed")), "the manager was away for longer than it gathers")
+		Expect(w.fired(ctx)).To(ContainElement(ContainSubstring("schedule")), "what is punctual fires")
+	})
+
+	It("are recorded before a request by hand is answered, and until its times end", func(ctx SpecContext) {
+		w.declare(ctx, suspended, everySecond, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.EndTime = ptr.To(skeinv1.NewTimestamp(Start.Add(100 * time.Second)))
+		})
+		w.pass(ctx, 30*time.Second)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, time.Second, 1)))
+		w.ask(ctx, skeinv1.AnnotationRunAt, Start.Add(30*time.Second).Format(time.RFC3339Nano))
+		w.settle(ctx)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 30*time.Second, 30)))
+		w.pass(ctx, 3*time.Minute)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 100*time.Second, 100)))
+	})
+
 	selects := func(s *skeinv1.ScheduledEffect) {
 		s.Spec.ThreadSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}
 	}
