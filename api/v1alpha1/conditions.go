@@ -303,6 +303,9 @@ const (
 	// the log of that thread. spec.forkFrom is not enough: its index means another message once earlier messages were removed, and its
 	// name may come to mean another thread.
 	AnnotationForkPoint = "skein.dev/fork-point"
+	// AnnotationEnvSealedUnder is on the Secret with the keys that seal variables. It is the id of the primary key once no value remains
+	// under another one, so that the other keys can be removed.
+	AnnotationEnvSealedUnder = "skein.dev/env-sealed-under"
 	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value is the present time, perhaps with a slash and a key. A repeat with the same
 	// key, or with the same time when there is none, does not fire again. Several requests stand with commas between them.
 	AnnotationRunAt = "skein.dev/run-at"

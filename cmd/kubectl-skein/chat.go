@@ -51,8 +51,11 @@ command ends at the first file that cannot be attached. It exits as kubectl skei
 			if tail < 0 || tail > runtimev1.MaxPageSize {
 				return fmt.Errorf("--tail=%d: give a number from 0 to %d", tail, runtimev1.MaxPageSize)
 			}
-			if (len(args) == 0) == (create.agent == "") {
+			if len(args) == 0 && create.agent == "" {
 				return errors.New("name a THREAD, or make one with --agent AGENT")
+			}
+			if len(args) > 0 && create.agent != "" {
+				return fmt.Errorf("--agent makes a new thread, and %s is one already: leave one of the two out", args[0])
 			}
 			timeout, err := p.answerTimeout(cmd, timeout)
 			if err != nil {
@@ -244,7 +247,7 @@ func (c *chat) line(ctx context.Context, line string) (quit bool, err error) {
 		if strings.HasPrefix(line, "//") {
 			line = line[1:]
 		}
-		c.send(ctx, line)
+		return c.send(ctx, line)
 	}
 	return false, nil
 }
@@ -255,15 +258,18 @@ func (c *chat) report(err error) {
 	}
 }
 
-func (c *chat) send(ctx context.Context, text string) {
+func (c *chat) send(ctx context.Context, text string) (quit bool, err error) {
 	m, err := c.t.Queue(ctx, runtimev1.NewMessage{Content: text, Attachments: c.attached, IdempotencyKey: uuid.NewString()})
 	if err != nil {
-		c.failed = refused(err)
+		if !c.in.terminal { // a script learns that the message was not taken, whatever became of the next ones
+			return true, refused(err)
+		}
 		c.report(err)
-		return
+		return false, nil
 	}
 	c.attached, c.failed = nil, nil
 	c.sent[m.ID] = ""
+	return false, nil
 }
 
 func (c *chat) attach(ctx context.Context, path string) error {

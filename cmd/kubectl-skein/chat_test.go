@@ -93,6 +93,21 @@ var _ = Describe("kubectl skein chat", func() {
 		Expect(c.run("chat", "hello").code).To(Equal(exitStopped))
 	})
 
+	It("ends at the first message that the server refuses, which the error says once", func(ctx SpecContext) {
+		Expect(st.Terminate(ctx, "over")).To(Succeed())
+		c.stdin = "too late\nlater\n"
+		got := c.run("chat", "hello")
+		Expect(got.code).To(Equal(exitRefused))
+		Expect(strings.Count(got.err, "the thread is terminated")).To(Equal(1), got.err)
+	})
+
+	It("says that a line is too long for a message", func() {
+		c.stdin = strings.Repeat("x", runtimev1.MaxContentBytes+10) + "\n"
+		got := c.run("chat", "hello")
+		Expect(got.code).To(Equal(exitError))
+		Expect(got.err).To(Equal("error: a line of the input is too long: a message has at most 262144 bytes; give the rest as a file with /attach\n"))
+	})
+
 	It("tells how it ended also after an interrupt, which may have stopped a run only", func() {
 		interrupted, interrupt := context.WithCancel(context.Background())
 		interrupt()
@@ -110,7 +125,7 @@ var _ = Describe("kubectl skein chat", func() {
 
 	It("says what is wrong with its arguments", func() {
 		Expect(c.run("chat").err).To(ContainSubstring("--agent AGENT"))
-		Expect(c.run("chat", "hello", "--agent=helper").err).To(ContainSubstring("--agent AGENT"))
+		Expect(c.run("chat", "hello", "--agent=helper").err).To(Equal("error: --agent makes a new thread, and hello is one already: leave one of the two out\n"))
 		Expect(c.run("chat", "hello", "--tail=-1").err).To(And(ContainSubstring("--tail"), ContainSubstring("cannot be below 0")))
 		got := c.run("chat", "nobody")
 		Expect(got.code).NotTo(BeZero())

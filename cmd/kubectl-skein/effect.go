@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,7 +112,7 @@ func newEffectList(p *plugin) *cobra.Command {
 					thread = o.Spec.ThreadRef.Name
 				}
 				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s%s\t%s\t%s\t%s\t%d\t%s\t%s", column(o.Namespace), o.Name, safe(scheduleText(o)), utc(s.NextTime), ago(s.LastTime), s.Active,
-					orDash(s.LastOutcome), orDash(s.Phase)), doing(&o.Spec), thread))
+					orDash(s.LastOutcome), effectPhase(s)), doing(&o.Spec), thread))
 			}
 			return w.Flush()
 		},
@@ -119,6 +120,14 @@ func newEffectList(p *plugin) *cobra.Command {
 	outputFlag(cmd, &output)
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List those of all namespaces.")
 	return cmd
+}
+
+// effectPhase returns the phase, with the reason why the object is not ready if it is not.
+func effectPhase(s *skeinv1.ScheduledEffectStatus) string {
+	if ready := meta.FindStatusCondition(s.Conditions, skeinv1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
+		return fmt.Sprintf("%s (%s)", cmp.Or(s.Phase, "NotReady"), ready.Reason)
+	}
+	return orDash(s.Phase)
 }
 
 func scheduleText(o *skeinv1.ScheduledEffect) string {

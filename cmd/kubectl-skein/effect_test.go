@@ -112,7 +112,7 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		got := make(chan []any, 1)
 		go func() {
 			defer GinkgoRecover()
-			r := c.run("effect", "backfill", "daily", "--from=2026-01-01T00:00:00Z")
+			r := c.run("effect", "backfill", "daily", "--from=2026-01-01T00:00:00Z", "--idempotency-key=k")
 			got <- []any{r.code, r.out, r.err}
 		}()
 		answer(ctx, skeinv1.AnnotationBackfill, a)
@@ -135,6 +135,27 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Entry("it is a repeat of what an earlier release answered", 0, skeinv1.EffectRequest{Repeated: true}, "",
 			"This key was used before, so nothing was done. The answer was:\nNot kept: see kubectl skein effect history daily\n"),
 	)
+
+	It("speaks of a key only if one was given", func(ctx SpecContext) {
+		got := make(chan outputs, 1)
+		repeated := skeinv1.EffectRequest{Repeated: true, Results: []skeinv1.EffectRequestResult{days(1, 1, "Fired", "", "")}}
+		for key, says := range map[string]string{"": "", "k": "This key was used before, so nothing was done. The answer was:\n"} {
+			go func() {
+				defer GinkgoRecover()
+				got <- c.run("effect", "run", "daily", "--idempotency-key="+key)
+			}()
+			answer(ctx, skeinv1.AnnotationRunAt, repeated)
+			Eventually(ctx, got).Should(Receive(Equal(outputs{out: "scheduledeffect/daily: 2026-01-01T00:00:00Z: fires\n", err: says})))
+		}
+	})
+
+	It("lists why an effect is not ready", func(ctx SpecContext) {
+		o := get(ctx, "daily")
+		o.Status.Phase = "Pending"
+		o.Status.Conditions = []metav1.Condition{{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: "InvalidSpec", Message: "no such time", LastTransitionTime: metav1.Now()}}
+		Expect(api.Status().Update(ctx, o)).To(Succeed())
+		Expect(c.run("effect", "list").out).To(MatchRegexp(`(?m)^daily .* Pending \(InvalidSpec\)$`))
+	})
 
 	It("says that there is no answer, and why", func(ctx SpecContext) {
 		got := c.run("effect", "run", "daily", "--timeout=300ms")

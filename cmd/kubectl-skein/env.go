@@ -80,7 +80,7 @@ different values, the list has one line for each side, and a column with the sid
 			for _, v := range all.Variables {
 				value, source := "(secret)", v.Source
 				if v.Value != nil {
-					value = safe(*v.Value)
+					value = cell(*v.Value)
 				}
 				if v.Origin != "" {
 					source += " (" + v.Origin + ")"
@@ -192,7 +192,7 @@ func newEnvPending(p *plugin) *cobra.Command {
 // keysOptions say where the keys that seal variables are stored.
 type keysOptions struct {
 	namespace, secret string
-	prune             bool
+	prune, force      bool
 }
 
 func newEnvRotate(p *plugin) *cobra.Command {
@@ -201,19 +201,23 @@ func newEnvRotate(p *plugin) *cobra.Command {
 		Use:   "rotate",
 		Short: "Seal variables under a new key",
 		Long: `Seal variables under a new key. The command adds the key as the primary one to the Secret of the manager's --env-key-secret.
-The manager reads it within seconds, and then seals all values that are under older keys under the new one. Its log says,
-with the key's id, when no value remains under another key and every replica has had the time to read the new key.
-After that, --prune removes the older keys.`,
+The manager reads it within seconds, and then seals all values that are under older keys under the new one. When no value remains
+under another key and every replica has had the time to read the new key, it says so in its log and in the Secret.
+After that, --prune removes the older keys. Before, it refuses to.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.rotate(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.namespace, "system-namespace", o.namespace, "Namespace of the manager.")
 	cmd.Flags().StringVar(&o.secret, "secret", o.secret, "Name of the Secret.")
-	cmd.Flags().BoolVar(&o.prune, "prune", false, "Add no key. Remove all keys except the primary one. Values that are still sealed under them are lost.")
+	cmd.Flags().BoolVar(&o.prune, "prune", false, "Add no key. Remove all keys except the primary one.")
+	cmd.Flags().BoolVar(&o.force, "force", false, "With --prune: do not wait for the manager. Values that are still sealed under the removed keys are lost.")
 	return cmd
 }
 
 func (p *plugin) rotate(ctx context.Context, o keysOptions) error {
+	if o.force && !o.prune {
+		return errors.New("--force needs --prune")
+	}
 	cfg, _, err := p.config()
 	if err != nil {
 		return err
@@ -230,7 +234,7 @@ func (p *plugin) rotate(ctx context.Context, o keysOptions) error {
 	if err != nil {
 		return err
 	}
-	said, err := changeKeys(s, o.prune)
+	said, err := changeKeys(s, o)
 	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", o.namespace, o.secret, err)
 	}
@@ -242,9 +246,9 @@ func (p *plugin) rotate(ctx context.Context, o keysOptions) error {
 }
 
 // changeKeys changes the keyset in a Secret and returns a text that says how.
-func changeKeys(s *corev1.Secret, prune bool) (said string, err error) {
+func changeKeys(s *corev1.Secret, o keysOptions) (said string, err error) {
 	text := s.Data[envkeys.SecretKey]
-	if !prune {
+	if !o.prune {
 		rotated, primary, err := envkeys.Rotate(text)
 		if err != nil {
 			return "", err
@@ -264,6 +268,10 @@ func changeKeys(s *corev1.Secret, prune bool) (said string, err error) {
 	}
 	if len(old) == 0 {
 		return "", errors.New("there are no keys to remove: only the primary key exists")
+	}
+	if !o.force && s.Annotations[skeinv1.AnnotationEnvSealedUnder] != fmt.Sprint(primary) {
+		return "", fmt.Errorf("nothing was removed: the manager has not said yet that no variable remains under a key other than %d. "+
+			"That takes up to three minutes after a rotation: try again then. With --force, variables that are under other keys are lost", primary)
 	}
 	if s.Data[envkeys.SecretKey], err = envkeys.Remove(text, old...); err != nil {
 		return "", err

@@ -81,6 +81,9 @@ input.`,
 					return err
 				}
 				defer f.Close()
+				if info, err := f.Stat(); err == nil && info.IsDir() {
+					return fmt.Errorf("%s is a folder: name a file", args[0])
+				}
 				g := p.progress(filepath.Base(args[0]), sizeOf(f))
 				defer g.stop()
 				in = g.reader(f)

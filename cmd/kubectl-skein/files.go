@@ -72,7 +72,7 @@ func newFilesList(p *plugin) *cobra.Command {
 				if f.IsDirectory {
 					name, size, kind = f.Path+"/", "-", "folder"
 				}
-				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%s", safe(name), size, safe(kind), time.UnixMicro(f.CreatedAt).Format(time.DateTime)), f.Size, f.Storage))
+				fmt.Fprintln(w, wideRow(output, fmt.Sprintf("%s\t%s\t%s\t%s", cell(name), size, cell(kind), time.UnixMicro(f.CreatedAt).Format(time.DateTime)), f.Size, f.Storage))
 			}
 			return w.Flush()
 		},

@@ -86,14 +86,14 @@ func (l *lines) edit() error {
 
 func (l *lines) scan() error {
 	s := bufio.NewScanner(l.from)
-	s.Buffer(nil, runtimev1.MaxContentBytes)
+	s.Buffer(nil, runtimev1.MaxContentBytes+len("\r\n"))
 	for s.Scan() {
 		l.typed <- s.Text()
 	}
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("read a line of at most %d bytes: %w", runtimev1.MaxContentBytes, err)
+	if errors.Is(s.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("a line of the input is too long: a message has at most %d bytes; give the rest as a file with /attach", runtimev1.MaxContentBytes)
 	}
-	return nil
+	return s.Err()
 }
 
 // close restores the mode that the terminal had.

@@ -211,6 +211,7 @@ func mergeKeys(ctx context.Context, secrets corev1client.SecretInterface, o keys
 		s.Data = map[string][]byte{}
 	}
 	s.Data[envkeys.SecretKey] = merged
+	delete(s.Annotations, skeinv1.AnnotationEnvSealedUnder) // values under the keys of the backup come back
 	_, err = secrets.Update(ctx, s, metav1.UpdateOptions{})
 	return err
 }

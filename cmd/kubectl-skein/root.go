@@ -27,9 +27,16 @@ type plugin struct {
 
 // run executes the command line and returns the exit code.
 func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	out := &checkedOutput{to: streams.Out, end: end}
+	streams.Out = out
 	cmd := newRoot(streams)
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
+	err := cmd.ExecuteContext(running)
+	if failed := out.failed(); failed != nil && ctx.Err() == nil && !errors.As(err, new(*codedError)) {
+		err = fmt.Errorf("write the output: %w", failed)
+	}
 	if err == nil {
 		return 0
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -17,6 +18,9 @@ func styleOf(w io.Writer) style {
 }
 
 func isTerminal(w any) bool {
+	if o, ok := w.(*checkedOutput); ok {
+		w = o.to
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
@@ -46,6 +50,9 @@ func safe(text string) string {
 	}
 	return string(clean)
 }
+
+// cell returns text as one line of a table: with line breaks and tabs as escapes.
+func cell(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(safe(text)) }
 
 // safeWriter makes a stream of text safe. It holds back an incomplete character until the rest of it comes.
 type safeWriter struct {

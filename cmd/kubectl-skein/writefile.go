@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -31,6 +32,9 @@ func writeFile(name string, private bool, write func(io.Writer) error) (err erro
 	}
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(name), ".skein-"+uuid.NewString()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
+		if failed := new(fs.PathError); errors.As(err, &failed) {
+			failed.Path = name // the other name says nothing to a person
+		}
 		return err
 	}
 	defer func() {

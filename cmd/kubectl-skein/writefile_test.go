@@ -59,6 +59,11 @@ var _ = Describe("a file that is written", func() {
 		Expect(writeFile(dir, false, text("x"))).To(MatchError(ContainSubstring("is a folder: name a file")))
 	})
 
+	It("names the file in an error, and not the one that it writes first", func() {
+		name := filepath.Join(dir, "nowhere", "a.txt")
+		Expect(writeFile(name, false, text("x"))).To(MatchError("open " + name + ": no such file or directory"))
+	})
+
 	It("stays as it was when the writing fails", func() {
 		name := filepath.Join(dir, "kept")
 		Expect(os.WriteFile(name, []byte("before"), 0o600)).To(Succeed())

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -43,8 +44,8 @@ type EnvKeys struct {
 
 	mu      sync.Mutex
 	looked  time.Time // when the last read began; mu guards this and the fields below
-	version string
-	trouble string // the error text that was logged last
+	version string    // of the Secret that the keyring has
+	trouble string    // the error text that was logged last
 }
 
 // Load reads the keys. It creates the Secret when there is none and nothing is sealed yet. Without keys the manager
@@ -95,7 +96,7 @@ func (k *EnvKeys) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version := string(s.UID) + "/" + s.ResourceVersion
+	version := versionOf(&s)
 	if version == k.version {
 		return nil
 	}
@@ -110,6 +111,32 @@ func (k *EnvKeys) load(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Version returns the version of the Secret that the keyring has; "" when there is none.
+func (k *EnvKeys) Version() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.version
+}
+
+// NoneRemains writes into the Secret that no value is sealed under another key than the primary one, keyID. It returns the version that the
+// Secret has then. It fails with a conflict when the Secret is not of the given version any more, because it may then have other keys.
+func (k *EnvKeys) NoneRemains(ctx context.Context, version string, keyID uint32) (string, error) {
+	var s corev1.Secret
+	if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Secret}, &s); err != nil {
+		return "", err
+	}
+	if versionOf(&s) != version {
+		return "", apierrors.NewConflict(corev1.Resource("secrets"), k.Secret, errors.New("it has changed since its keys were read"))
+	}
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, skeinv1.AnnotationEnvSealedUnder, fmt.Sprint(keyID))
+	if err := k.Client.Update(ctx, &s); err != nil {
+		return "", err
+	}
+	return versionOf(&s), nil
+}
+
+func versionOf(s *corev1.Secret) string { return string(s.UID) + "/" + s.ResourceVersion }
 
 func (k *EnvKeys) create(ctx context.Context) error {
 	used, err := k.InUse(ctx)

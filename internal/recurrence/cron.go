@@ -3,6 +3,7 @@ package recurrence
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func parseCron(text string, loc *time.Location) (*expression, error) {
 	}
 	s, err := parser.Parse(strings.Join(fields, " "))
 	if err != nil {
-		return nil, fmt.Errorf("schedule %q: %w", text, err)
+		return nil, fmt.Errorf("schedule %q: %s", text, wrongField(fields, err))
 	}
 	spec, ok := s.(*cron.SpecSchedule)
 	if !ok {
@@ -60,6 +61,28 @@ func parseCron(text string, loc *time.Location) (*expression, error) {
 		return nil, fmt.Errorf("schedule %q is never due: none of its months has such a day", text)
 	}
 	return e, nil
+}
+
+// fieldsOf describes the fields of an expression in their order.
+var fieldsOf = []struct{ name, values string }{
+	{"minute", "numbers from 0 to 59"},
+	{"hour", "numbers from 0 to 23"},
+	{"day of the month", "numbers from 1 to 31"},
+	{"month", "numbers from 1 to 12 or names such as JAN"},
+	{"day of the week", "numbers from 0, which is Sunday, to 6 or names such as SUN"},
+}
+
+// wrongField returns a text that says which field the parser does not understand, and what to write there.
+func wrongField(fields []string, err error) string {
+	for i, f := range fields {
+		alone := slices.Repeat([]string{"*"}, len(fields))
+		alone[i] = f
+		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil {
+			return fmt.Sprintf("the %s %q is wrong: write %s, a range from the lower to the higher one, a list with commas, or * or a range with a step such as */2",
+				fieldsOf[i].name, f, fieldsOf[i].values)
+		}
+	}
+	return err.Error()
 }
 
 // possible reports whether any date matches.

@@ -149,8 +149,8 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 		Entry("31 April", "0 0 31 4 *", "is never due"),
 		Entry("seconds", "0 0 9 * * *", "has 6 fields: write five"),
 		Entry("nothing", "", "has 1 fields"),
-		Entry("an hour of 25", "0 25 * * *", "above maximum (23)"),
-		Entry("a range that is reversed", "0 9 * * FRI-MON", "beyond end of range"),
+		Entry("an hour of 25", "0 25 * * *", `schedule "0 25 * * *": the hour "25" is wrong: write numbers from 0 to 23, a range`),
+		Entry("a range that is reversed", "0 9 * * FRI-MON", `the day of the week "FRI-MON" is wrong: write numbers from 0, which is Sunday, to 6 or names such as SUN, a range from the lower to the higher one`),
 		Entry("a word", "tomorrow", "write five"),
 		Entry("a name", "@fortnightly", "write @yearly, @monthly"),
 		Entry("a zone in the schedule", "TZ=UTC 0 9 * * *", "set spec.timeZone"),
@@ -166,7 +166,10 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 		Entry("an offset in days", "@every 48h/1d", `the offset after the slash: "1d" is no duration: its units are`),
 		Entry("an offset longer than a duration", "@every 48h/9999999h", "shorter than the interval"),
 		Entry("an offset that is too long", "@every 1h/1h", "shorter than the interval"),
-		Entry("a step of 0", "*/0 * * * *", "step of range should be a positive number"),
+		Entry("a step of 0", "*/0 * * * *", `the minute "*/0" is wrong: write numbers from 0 to 59`),
+		Entry("a day of 7", "0 9 * * 7", `the day of the week "7" is wrong`),
+		Entry("a name that is none", "0 9 * FOO *", `the month "FOO" is wrong: write numbers from 1 to 12 or names such as JAN`),
+		Entry("a letter", "0 9 L * *", `the day of the month "L" is wrong`),
 	)
 
 	It("refuses unknown time zones", func() {

@@ -108,6 +108,20 @@ var _ = Describe("export and import", func() {
 		Expect(membudget.From(work).Held()).To(BeZero())
 	})
 
+	It("can be imported whatever was said", Label("LOG-02"), func(ctx SpecContext) {
+		e := newEnv(ctx)
+		from, to := e.create(ctx, "from"), e.create(ctx, "to")
+		logged(ctx, from, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Name: "a\x00da", Content: ptr("a\x00b\xff")}})
+		logged(ctx, from, &store.AppendMessage{Message: &store.Message{Role: store.RoleAssistant, Content: ptr("c\x00d"),
+			ToolCalls: []store.ToolCall{{ID: "1", Name: "look", Arguments: `{"a":"\u0000"}`}}}})
+		var out bytes.Buffer
+		_, err := from.Export(ctx, &out)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out.String()).To(ContainSubstring("a\uFFFDb"))
+		_, err = to.Import(ctx, &out)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
 	It("begin after the last destruction", Label("LOG-01"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t1")

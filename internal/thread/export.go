@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
@@ -176,18 +177,21 @@ func (e *exporter) messages(after int64, limit int) ([]store.Message, error) {
 	return page.Messages, nil
 }
 
+// importable returns text as an import takes it: without NUL, which not every database stores.
+func importable(text string) string { return strings.ReplaceAll(text, "\x00", "\uFFFD") }
+
 // message writes the lines of a message. Tool results have none: the format has only the calls. Summaries have none
 // either: what they stand for is there, and where it is imported it is summed up again when that is needed.
 func (e *exporter) message(m *store.Message) error {
 	at, text := jsonl.Time(m.CreatedAt), ""
 	if m.Content != nil {
-		text = *m.Content
+		text = importable(*m.Content)
 	}
 	if m.Role == store.RoleTool || m.Summary != nil {
 		return nil
 	}
 	if len(m.ToolCalls) == 0 {
-		return e.enc.Encode(jsonl.Message{Type: jsonl.TypeMessage, Role: string(m.Role), Text: text, Timestamp: at, Name: m.Name, Silent: m.Silent, Side: m.Side})
+		return e.enc.Encode(jsonl.Message{Type: jsonl.TypeMessage, Role: string(m.Role), Text: text, Timestamp: at, Name: importable(m.Name), Silent: m.Silent, Side: m.Side})
 	}
 	if text != "" {
 		if err := e.enc.Encode(jsonl.AssistantText{Type: jsonl.TypeAssistantText, Text: text, Timestamp: at, Side: m.Side}); err != nil {

@@ -43,6 +43,15 @@ var (
 // similar functions work. For errors.Is it is one of the kinds above.
 type Error struct{ *apierrors.StatusError }
 
+// invalidError is an ErrInvalid whose text is its message alone.
+type invalidError string
+
+// Error implements error.
+func (e invalidError) Error() string { return string(e) }
+
+// Is reports whether the target is ErrInvalid.
+func (e invalidError) Is(target error) bool { return target == ErrInvalid }
+
 // Unwrap returns the error of the Kubernetes API machinery.
 func (e *Error) Unwrap() error { return e.StatusError }
 

@@ -226,13 +226,13 @@ func filePath(path string) (string, error) {
 		switch part {
 		case "", ".":
 		case "..":
-			return "", fmt.Errorf("%q leads out of its folder: write it without \"..\": %w", path, ErrInvalid)
+			return "", invalidError(fmt.Sprintf("%q leads out of its folder: write it without \"..\"", path))
 		default:
 			parts = append(parts, part)
 		}
 	}
 	if len(parts) == 0 {
-		return "", fmt.Errorf("set the path of a file, such as /notes.txt: %w", ErrInvalid)
+		return "", invalidError("set the path of a file, such as /notes.txt")
 	}
 	return strings.Join(parts, "/"), nil
 }

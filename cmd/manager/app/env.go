@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
@@ -69,7 +70,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	keys.Load(ctx)
 	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: definitions.NewEnv(resolver.Variables, labelled), Secrets: data.secrets})
 	return &envWork{
-		resealer: &resealer{threads: data.threads, primary: ring.Primary, clock: ownclock.Clock{}, log: log},
+		resealer: &resealer{threads: data.threads, primary: ring.Primary, secret: keys, clock: ownclock.Clock{}, log: log},
 		waker:    &envWaker{threads: data.threads, cache: labelled, log: log},
 	}, mgr.Add(keys)
 }
@@ -110,21 +111,24 @@ type resealer struct {
 		ResealEnv(ctx context.Context) (done, left int, err error)
 	}
 	primary func() (uint32, error)
-	clock   clock.WithTicker
-	log     logr.Logger
+	secret  interface {
+		Version() string
+		NoneRemains(ctx context.Context, version string, keyID uint32) (newVersion string, err error)
+	}
+	clock clock.WithTicker
+	log   logr.Logger
 }
 
-// Start looks for values under old keys until ctx ends. It logs once for each primary key that none remains, after a
-// search that began when no replica could use the previous key any more. A person who reads that may remove the older
-// keys.
+// Start looks for values under old keys until ctx ends. For each primary key it writes into the Secret, and logs once, that none remains,
+// after a search that began when no replica could use the previous key any more. The older keys may be removed then.
 func (r *resealer) Start(ctx context.Context) error {
 	ticker := r.clock.NewTicker(resealEvery)
 	defer ticker.Stop()
-	told, said := "", false
+	told, said, noted := "", false, ""
 	var key uint32
 	var since time.Time // since when the key has been known to be primary
 	for {
-		began := r.clock.Now()
+		began, version := r.clock.Now(), r.secret.Version()
 		if now, err := r.primary(); err == nil && (since.IsZero() || now != key) {
 			key, since, said = now, began, false
 		}
@@ -141,7 +145,22 @@ func (r *resealer) Start(ctx context.Context) error {
 			if done > 0 {
 				r.log.Info("put variables under the primary key", "count", done, "keyID", key)
 			}
-			if now, err := r.primary(); !said && err == nil && now == key && !since.IsZero() && began.Sub(since) >= keysSettle {
+			now, err := r.primary()
+			if err != nil || now != key || since.IsZero() || began.Sub(since) < keysSettle {
+				break
+			}
+			if version != noted {
+				newVersion, err := r.secret.NoneRemains(ctx, version, key)
+				if err != nil { // a conflict is usual: another key may have come meanwhile
+					text = fmt.Sprintf("write into the Secret that no variable remains under other keys: %s", err)
+					if text != told && !apierrors.IsConflict(err) {
+						r.log.Error(err, "cannot write into the Secret that no variable remains under other keys", "keyID", key)
+					}
+					break
+				}
+				noted = newVersion
+			}
+			if !said {
 				r.log.Info("all variables are under the primary key; none remains under another", "keyID", key)
 				said = true
 			}

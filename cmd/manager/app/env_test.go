@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,11 +11,13 @@ import (
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
@@ -84,6 +87,19 @@ func (l looked) ResealEnv(ctx context.Context) (done, left int, err error) {
 	return 1, 0, nil
 }
 
+// keysSecret is a Secret that reports what is written into it.
+type keysSecret struct {
+	version chan string // the version of each search, from the test
+	written chan string
+}
+
+func (s *keysSecret) Version() string { return <-s.version }
+
+func (s *keysSecret) NoneRemains(_ context.Context, version string, keyID uint32) (string, error) {
+	s.written <- fmt.Sprintf("%d at %s", keyID, version)
+	return version + " noted", nil
+}
+
 func TestThatNoValueIsUnderAnOldKeyIsSaidWhenNoReplicaSealsUnderIt(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -95,30 +111,62 @@ func TestThatNoValueIsUnderAnOldKeyIsSaidWhenNoReplicaSealsUnderIt(t *testing.T)
 	said := make(chan string, 100)
 	log := funcr.New(func(_, args string) { said <- args }, funcr.Options{})
 	looks, now := make(looked), clocktesting.NewFakeClock(time.Now())
-	r := &resealer{threads: looks, primary: ring.Primary, clock: now, log: log}
+	secret := &keysSecret{version: make(chan string, 10), written: make(chan string, 10)}
+	r := &resealer{threads: looks, primary: ring.Primary, secret: secret, clock: now, log: log}
 	ended := make(chan error, 1)
 	go func() { ended <- r.Start(ctx) }()
-	look := func(none bool) {
+	look := func(version string, none bool) {
 		t.Helper()
+		secret.version <- version
 		g.Eventually(looks, "30s").Should(Receive())
 		g.Eventually(said, "30s").Should(Receive(ContainSubstring(`"msg"="put variables under the primary key"`)))
 		if none {
 			g.Eventually(said, "30s").Should(Receive(ContainSubstring("none remains under another")))
 		}
 	}
-	look(false) // another replica may still use the older key
+	primary, err := ring.Primary()
+	g.Expect(err).NotTo(HaveOccurred())
+	look("1", false) // another replica may still use the older key
 	now.Step(resealEvery)
-	look(true)
+	look("1", true)
+	g.Expect(secret.written).To(Receive(Equal(fmt.Sprintf("%d at 1", primary))), "before the log says it")
 	now.Step(resealEvery)
-	look(false) // once is enough
-	rotated, _, err := envkeys.Rotate(keyset)
+	look("1 noted", false) // once is enough
+	now.Step(resealEvery)
+	look("2", false) // somebody has changed the Secret
+	g.Eventually(secret.written, "30s").Should(Receive(Equal(fmt.Sprintf("%d at 2", primary))))
+	rotated, primary, err := envkeys.Rotate(keyset)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(ring.Use(rotated)).To(BeTrue())
 	now.Step(resealEvery)
-	look(false)
+	look("3", false)
 	now.Step(resealEvery)
-	look(true)
+	look("3", true)
+	g.Expect(secret.written).To(Receive(Equal(fmt.Sprintf("%d at 3", primary))))
 	cancel()
 	g.Eventually(ended, "30s").Should(Receive(BeNil()))
 	g.Expect(said).To(BeEmpty())
+	g.Expect(secret.written).To(BeEmpty())
+}
+
+func TestTheSecretSaysThatNoValueRemainsUnlessItHasChanged(t *testing.T) {
+	g, ctx, dir := NewWithT(t), t.Context(), t.TempDir()
+	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir, Clock: clock.RealClock{}})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(st.Close()).To(Succeed()) })
+	kubernetes := fake.NewClientBuilder().Build()
+	keys := newReplica(t, g, dir, st, kubernetes).keys
+	says := func() (s corev1.Secret) {
+		g.Expect(kubernetes.Get(ctx, client.ObjectKey{Namespace: "skein-system", Name: envkeys.DefaultSecret}, &s)).To(Succeed())
+		return s
+	}
+	before := keys.Version()
+	after, err := keys.NoneRemains(ctx, before, 7)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(says().Annotations).To(HaveKeyWithValue(skeinv1.AnnotationEnvSealedUnder, "7"))
+	keys.Load(ctx)
+	g.Expect(keys.Version()).To(Equal(after))
+	_, err = keys.NoneRemains(ctx, before, 8)
+	g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+	g.Expect(says().Annotations).To(HaveKeyWithValue(skeinv1.AnnotationEnvSealedUnder, "7"))
 }
