@@ -44,6 +44,7 @@ func record(reason string, from, until time.Duration, count int) types.GomegaMat
 
 func everySecond(s *skeinv1.ScheduledEffect) { s.Spec.Schedules = []string{"@every 1s"} }
 func suspended(s *skeinv1.ScheduledEffect)   { s.Spec.Suspend = true }
+func suspend(s *skeinv1.ScheduledEffectSpec) { s.Suspend = true }
 func resume(s *skeinv1.ScheduledEffectSpec)  { s.Suspend = false }
 
 // pauses is a schedule that pauses after a failure.
