@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -332,74 +331,5 @@ func (c *chat) runEnded(e *runtimev1.Event) {
 		if o.Status == runtimev1.RunStopped {
 			clear(c.sent) // what was not taken waits for /continue
 		}
-	}
-}
-
-// ask adds a call that waits for approval to those that the person is asked about.
-func (c *chat) ask(ctx context.Context, e *runtimev1.Event) {
-	var wanted struct{ ToolCallID string }
-	if json.Unmarshal(e.Data, &wanted) != nil {
-		return
-	}
-	list, err := c.t.Approvals(ctx, runtimeclient.Page{Limit: runtimev1.MaxPageSize})
-	if err != nil {
-		c.report(err)
-		return
-	}
-	for _, a := range list.Approvals {
-		if a.ToolCallID == wanted.ToolCallID && a.Decision == nil {
-			c.asking = append(c.asking, a)
-			if len(c.asking) == 1 {
-				c.question()
-			}
-		}
-	}
-}
-
-func (c *chat) question() {
-	a := c.asking[0]
-	fmt.Fprintf(c.ErrOut, "Approve %s(%s)? Answer y, or n with a reason for the model.\n", safe(a.Name), shorten(safe(plainJSON(a.Arguments))))
-}
-
-// decided drops a question that somebody has answered.
-func (c *chat) decided(e *runtimev1.Event) {
-	var call struct{ ToolCallID string }
-	if len(c.asking) == 0 || json.Unmarshal(e.Data, &call) != nil {
-		return
-	}
-	first := c.asking[0].ToolCallID
-	kept := c.asking[:0]
-	for _, a := range c.asking {
-		if a.ToolCallID != call.ToolCallID {
-			kept = append(kept, a)
-		}
-	}
-	c.asking = kept
-	if len(kept) > 0 && kept[0].ToolCallID != first {
-		c.question()
-	}
-}
-
-// decideOn takes a line as the answer to the question.
-func (c *chat) decideOn(ctx context.Context, line string) {
-	word, reason, _ := strings.Cut(line, " ")
-	id := c.asking[0].ToolCallID
-	var err error
-	switch strings.ToLower(word) {
-	case "y", "yes":
-		_, err = c.t.Approve(ctx, id, strings.TrimSpace(reason), nil)
-	case "n", "no":
-		_, err = c.t.Refuse(ctx, id, strings.TrimSpace(reason))
-	default:
-		c.question()
-		return
-	}
-	if err != nil {
-		c.report(err)
-		return
-	}
-	c.asking = c.asking[1:] // the event of the decision may come later
-	if len(c.asking) > 0 {
-		c.question()
 	}
 }

@@ -78,7 +78,7 @@ func (p *plugin) ask(ctx context.Context, name, annotation, request string, o *a
 	if err != nil {
 		return err
 	}
-	// An answer that was repeated is the request's own when nobody gave a key: Skein may read a request again that it has answered.
+	// Skein may process the same request twice, and marks its second answer as repeated. Without a key, no other request can have been meant.
 	answer.Repeated = answer.Repeated && o.key != ""
 	return p.printAnswer(name, answer)
 }

@@ -81,8 +81,8 @@ type Store interface {
 	// Retained lists the threads of a namespace that have no object (THR-09), by id. after is the last id of the page
 	// before.
 	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)
-	// AdoptBelow gives at most limit threads (100 when 0) that are below a retained thread the root that they have once the thread is adopted,
-	// and returns how many. It is called before Adopt, until there are none left. Variables stay readable.
+	// AdoptBelow makes a retained thread the root of its descendants. It changes at most limit of them (100 when 0), and returns how many it
+	// changed. Call it before Adopt until it returns less than limit. The variables of the descendants stay readable.
 	AdoptBelow(ctx context.Context, id string, limit int) (moved int, err error)
 	// Owned lists the threads of a namespace that are not retained, by id: only what tells whose they are. after is the last id of the page
 	// before.
