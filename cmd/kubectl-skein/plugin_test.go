@@ -43,7 +43,6 @@ const patience = 2 * time.Minute
 
 func TestPlugin(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
 	EnforceDefaultTimeoutsWhenUsingContexts() // otherwise a wait in vain lasts as long as its spec
 	RunSpecs(t, "kubectl skein")
 }
