@@ -16,6 +16,7 @@ const AnnotationRefused = "skein.dev/flow-control"
 // WrapChain returns the chain of filters that build makes around handler. An authenticator and an authorizer cannot choose how the generic
 // API server answers their errors: it takes them for wrong credentials (401), missing rights (403) and faults of its own (500). So what a filter answers
 // after Acquire refused the request is replaced with 429. It does so only until the request has passed all filters: handlers answer for themselves.
+// Requests with headers that are too large do not reach the filters.
 func (c *Control) WrapChain(handler http.Handler, build func(http.Handler) http.Handler) http.Handler {
 	chain := build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f := filteringOf(r.Context()); f != nil {
@@ -23,11 +24,11 @@ func (c *Control) WrapChain(handler http.Handler, build func(http.Handler) http.
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return c.boundHeader(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := &filtering{}
 		w = responsewriter.WrapForHTTP1Or2(&filteredWriter{ResponseWriter: w, request: r, state: f, refuse: c.refuse})
 		chain.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), filteringKey{}, f)))
-	})
+	}))
 }
 
 // filtering is what happened to a request in the filters. The filters may run in another goroutine than the one that answers.

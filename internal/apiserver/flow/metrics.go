@@ -7,7 +7,7 @@ import (
 
 var refusals = prometheus.NewCounter(prometheus.CounterOpts{
 	Name: "skein_runtime_api_refused_total",
-	Help: "Requests of the runtime API that were refused with 429, because a user, a namespace or an address made too many.",
+	Help: "Requests of the runtime API that were refused: with 429, because a user, a namespace or an address made too many, or with 431, because their headers were too large.",
 })
 
 func init() { metrics.Registry.MustRegister(refusals) }
