@@ -225,7 +225,11 @@ func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) err
 	if err != nil {
 		return err
 	}
-	times := plan.Upcoming(now.Add(-jitter), n)
+	from := now.Add(-jitter)
+	if o.UID == "" {
+		from = from.Add(-time.Nanosecond) // an object that is applied now and has no delay is due now
+	}
+	times := plan.Upcoming(from, n)
 	if len(times) == 0 {
 		fmt.Fprintln(p.ErrOut, "No due time is left.")
 		return nil

@@ -230,6 +230,11 @@ var _ = Describe("The next times of a file", Label("EFF-07"), func() {
 		Expect(strings.Count(out, "\n")).To(Equal(2), "one is used by its creation")
 		_, out, _ = next(`{effect: e, at: "2090-01-01T00:00:00Z"}`)
 		Expect(out).To(Equal("2090-01-01T00:00:00Z\n"))
+		before := time.Now().Truncate(time.Second)
+		_, out, errOut = next(`{effect: e, after: 0s}`)
+		due, err := time.Parse(time.RFC3339, strings.TrimSpace(out))
+		Expect(err).NotTo(HaveOccurred(), errOut)
+		Expect(due).To(BeTemporally(">=", before))
 		_, out, errOut = next(`{effect: e, at: "2020-01-01T00:00:00Z"}`)
 		Expect(out + errOut).To(Equal("No due time is left.\n"))
 	})
@@ -245,6 +250,8 @@ var _ = Describe("The next times of a file", Label("EFF-07"), func() {
 		Entry("no time", `{effect: e}`, "spec: set exactly one of at, after and schedules"),
 		Entry("two times", `{effect: e, schedules: ["@daily"], after: 1h}`, "spec: set exactly one of at, after and schedules"),
 		Entry("a delay of more than a year", `{effect: e, after: 8761h}`, "spec.after: give a delay from 0s, which is now, to 8760h, which is a year, or set at"),
+		Entry("a negative jitter", `{effect: e, schedules: ["@daily"], jitter: -5s}`, "spec.jitter: give a duration up to 24h such as 30s"),
+		Entry("a jitter of two days", `{effect: e, schedules: ["@daily"], jitter: 48h}`, "spec.jitter: give a duration up to 24h such as 30s"),
 		Entry("no firings", `{effect: e, schedules: ["@daily"], maxFirings: 0}`, "spec.maxFirings: give a number from 1"),
 	)
 

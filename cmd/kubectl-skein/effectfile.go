@@ -76,8 +76,11 @@ func onlyDocument(data []byte) (only []byte, err error) {
 	}
 }
 
-// longestAfter is the longest delay of spec.after.
-const longestAfter = 365 * 24 * time.Hour
+// The longest delay of spec.after, and the longest jitter.
+const (
+	longestAfter  = 365 * 24 * time.Hour
+	longestJitter = 24 * time.Hour
+)
 
 // checkTimes refuses times that the API server would refuse, since what it prints would be of no use.
 func checkTimes(s *skeinv1.ScheduledEffectSpec) error {
@@ -92,6 +95,8 @@ func checkTimes(s *skeinv1.ScheduledEffectSpec) error {
 		return errors.New("spec: set exactly one of at, after and schedules")
 	case s.After != nil && (s.After.Duration < 0 || s.After.Duration > longestAfter):
 		return errors.New("spec.after: give a delay from 0s, which is now, to 8760h, which is a year, or set at")
+	case s.Jitter != nil && (s.Jitter.Duration < 0 || s.Jitter.Duration > longestJitter):
+		return errors.New("spec.jitter: give a duration up to 24h such as 30s")
 	case s.MaxFirings != nil && *s.MaxFirings < 1:
 		return errors.New("spec.maxFirings: give a number from 1")
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -55,6 +57,9 @@ from.`,
 				return err
 			}
 			if len(list.Hits) == 0 {
+				if err := missing(cmd.Context(), c, ns, thread); err != nil {
+					return err
+				}
 				fmt.Fprintln(p.ErrOut, "Nothing found.")
 			}
 			for _, h := range list.Hits {
@@ -76,4 +81,16 @@ from.`,
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "Search every namespace that you may read.")
 	cmd.Flags().IntVar(&limit, "limit", limit, "How many messages to show.")
 	return cmd
+}
+
+// missing returns an error if a thread was named that does not exist: a search of it finds nothing. A caller who may not get threads may
+// search nevertheless.
+func missing(ctx context.Context, c *runtimeclient.Client, namespace, thread string) error {
+	if namespace == "" || thread == "" {
+		return nil
+	}
+	if _, err := c.Thread(namespace, thread).Impatient().Get(ctx); apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }

@@ -105,6 +105,9 @@ var _ = Describe("A search of messages", func() {
 		out, err := cluster.Plugin(ctx, "search", "sold", "-n", mine)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("thread"), ContainSubstring("sold")))
+		Expect(cluster.Plugin(ctx, "search", "violin", "--thread", "thread", "-n", mine)).To(Equal("Nothing found.\n"))
+		_, err = cluster.Plugin(ctx, "search", "sold", "--thread", "nope", "-n", mine)
+		Expect(err).To(MatchError(ContainSubstring(`"nope" not found`)))
 	}, SpecTimeout(3*time.Minute))
 
 	It("finds nothing of an earlier namespace of the same name, nor do lists and lookups", Label("THR-16", "THR-09"), func(ctx SpecContext) {
