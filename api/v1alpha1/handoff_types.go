@@ -12,7 +12,7 @@ const (
 	HandoffNever HandoffPolicy = "Never"
 )
 
-// MayHandOver tells whether a conversation may leave its agent: the Thread's policy counts before the agent's, and
+// MayHandOver reports whether a conversation may leave its agent: the Thread's policy counts before the agent's, and
 // Allow is what holds without any.
 func MayHandOver(ofThread, ofAgent HandoffPolicy) bool {
 	if ofThread != "" {

@@ -28,11 +28,11 @@ type ModelCapabilities struct {
 	// +optional
 	Tools *bool `json:"tools,omitempty"`
 
-	// ParallelToolCalls: false tells that the model asks for one call at a time and refuses to be told otherwise.
+	// ParallelToolCalls: false means that the model makes one call at a time, and that its endpoint refuses the parameter for it.
 	// +optional
 	ParallelToolCalls *bool `json:"parallelToolCalls,omitempty"`
 
-	// StructuredOutput: false tells that the model takes no schema for its answer: it is told of it in words.
+	// StructuredOutput: false means that the model takes no schema for its answer. The schema is then part of the prompt.
 	// +optional
 	StructuredOutput *bool `json:"structuredOutput,omitempty"`
 
@@ -41,26 +41,26 @@ type ModelCapabilities struct {
 	Embeddings *bool `json:"embeddings,omitempty"`
 }
 
-// Sees tells whether images may be sent.
+// Sees reports whether images may be sent.
 func (c *ModelCapabilities) Sees() bool { return c == nil || c.Vision == nil || *c.Vision }
 
-// Reasons tells whether reasoning may be asked for.
+// Reasons reports whether reasoning may be asked for.
 func (c *ModelCapabilities) Reasons() bool { return c == nil || c.Reasoning == nil || *c.Reasoning }
 
-// CallsTools tells whether tools may be offered.
+// CallsTools reports whether tools may be offered.
 func (c *ModelCapabilities) CallsTools() bool { return c == nil || c.Tools == nil || *c.Tools }
 
-// CallsAtOnce tells whether anything may be said of several tool calls in one answer.
+// CallsAtOnce reports whether anything may be said of several tool calls in one answer.
 func (c *ModelCapabilities) CallsAtOnce() bool {
 	return c == nil || c.ParallelToolCalls == nil || *c.ParallelToolCalls
 }
 
-// TakesSchemas tells whether a schema for the answer may be sent.
+// TakesSchemas reports whether a schema for the answer may be sent.
 func (c *ModelCapabilities) TakesSchemas() bool {
 	return c == nil || c.StructuredOutput == nil || *c.StructuredOutput
 }
 
-// Embeds tells whether the model is one for embeddings alone.
+// Embeds reports whether the model is one for embeddings alone.
 func (c *ModelCapabilities) Embeds() bool { return c != nil && c.Embeddings != nil && *c.Embeddings }
 
 // ModelPricing is what a model costs, in US dollars for a million tokens, as decimal strings.
@@ -111,7 +111,7 @@ type ModelLimits struct {
 	TokensPerMinute int64 `json:"tokensPerMinute,omitempty"`
 }
 
-// Any tells whether there is a limit at all.
+// Any reports whether there is a limit at all.
 func (l *ModelLimits) Any() bool {
 	return l != nil && (l.MaxConcurrent > 0 || l.RequestsPerMinute > 0 || l.TokensPerMinute > 0)
 }

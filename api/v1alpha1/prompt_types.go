@@ -61,12 +61,12 @@ type PromptSpec struct {
 	// +optional
 	ParallelToolCalls bool `json:"parallelToolCalls,omitempty"`
 
-	// IncludeChat tells whether the model reads the conversation from before the present turn. When it is absent it
+	// IncludeChat says whether the model reads the conversation from before the present turn. When it is absent it
 	// does as a side of an agent, and does not where the prompt is called as a tool.
 	// +optional
 	IncludeChat *bool `json:"includeChat,omitempty"`
 
-	// IncludePastTools tells whether the model reads the tool calls of earlier turns and their results. When it is
+	// IncludePastTools says whether the model reads the tool calls of earlier turns and their results. When it is
 	// absent it does as a side of an agent, and does not where the prompt is called as a tool.
 	// +optional
 	IncludePastTools *bool `json:"includePastTools,omitempty"`
