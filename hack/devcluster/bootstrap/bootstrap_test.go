@@ -244,7 +244,7 @@ func TestEstimate(t *testing.T) {
 		t.Errorf("at first %s", got)
 	}
 	// Two packages are compiling; ten of twenty are done, in twice the usual time.
-	if got := at(12, 200*time.Second); got < 190*time.Second || got > 220*time.Second {
+	if got := at(12, 200*time.Second); got < 155*time.Second || got > 170*time.Second {
 		t.Errorf("half-way on a slow machine %s", got)
 	}
 }

@@ -15,7 +15,7 @@ const beat = 15 * time.Second
 
 // usualSpeed is how many bytes of Go source two processors compile in a second, as measured. The estimate starts with
 // it.
-const usualSpeed = 450_000
+const usualSpeed = 350_000
 
 // progress counts what all go builds of one run do, and prints it: on a terminal in one line that is rewritten,
 // elsewhere in plain lines.
@@ -145,8 +145,8 @@ func (p *progress) left(now time.Time) time.Duration {
 	if !p.compiling.IsZero() {
 		spent = now.Sub(p.compiling).Seconds()
 	}
-	// The measured usual speed counts as much as the first 20 seconds.
-	const trust = 20
+	// The first packages have less code for their size than later ones, so the usual speed counts as much as two minutes.
+	const trust = 120
 	speed := (usualSpeed*trust + float64(done)) / (trust + spent)
 	const linking = 15
 	return time.Duration((float64(total-done)/speed + linking) * float64(time.Second))
