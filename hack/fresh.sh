@@ -8,7 +8,8 @@
 # checks each time that nothing keeps running. After both phases the demo must work. It uses the caller's cache of Go
 # modules; all others are empty.
 #   TIMES  how many interruptions (20)      SEED  of the random moments
-# fresh.sh twins: runs the demo in two clones at the same time, and removes one while the other is used.
+# fresh.sh twins: runs the demo in two clones of one user at the same time, who share all caches, and removes one while
+# the other is used.
 # All of them remove what they created, even when they are interrupted; only Debian packages stay.
 set -euo pipefail
 # Each command gets a process group, so that it can be interrupted as from a keyboard.
@@ -35,7 +36,8 @@ newcomer() {
 # start USER DIR COMMAND...: starts a command in the newcomer's clone and environment, as $child. Settings for
 # reaching registries stay; all other settings of Go, npm and Skein are removed.
 start() {
-	local user=$1 dir=$2 modules=${FRESH_MODULES:-$2/home/go/pkg/mod}
+	local user=$1 dir=$2 home=${FRESH_HOME:-$2/home}
+	local modules=${FRESH_MODULES:-$home/go/pkg/mod}
 	shift 2
 	local how=()
 	[ "$user" = "$(id -un)" ] || how=(setpriv --reuid="$(id -u "$user")" --regid="$(id -g "$user")" --clear-groups)
@@ -48,9 +50,9 @@ start() {
 	done < <(compgen -e)
 	(
 		cd "$dir/skein"
-		exec "${how[@]}" env "${unset[@]}" HOME="$dir/home" USER="$user" LOGNAME="$user" GOPATH="$dir/home/go" GOMODCACHE="$modules" \
-			GOCACHE="$dir/home/.cache/go-build" GOENV=off GOPROXY="$proxy" GOSUMDB="$sumdb" GOFLAGS=-buildvcs=false \
-			SKEIN_CACHE="$dir/home/.cache/skein" npm_config_cache="$dir/home/.npm" SKEIN_FRESH="$base" "$@"
+		exec "${how[@]}" env "${unset[@]}" HOME="$home" USER="$user" LOGNAME="$user" GOPATH="$home/go" GOMODCACHE="$modules" \
+			GOCACHE="$home/.cache/go-build" GOENV=off GOPROXY="$proxy" GOSUMDB="$sumdb" GOFLAGS=-buildvcs=false \
+			SKEIN_CACHE="$home/.cache/skein" npm_config_cache="$home/.npm" SKEIN_FRESH="$base" "$@"
 	) </dev/null &
 	child=$!
 }
@@ -212,7 +214,9 @@ leftovers() {
 twins() {
 	begin
 	FRESH_MODULES=$(go env GOMODCACHE)
-	export FRESH_MODULES
+	FRESH_HOME=$base/home
+	export FRESH_MODULES FRESH_HOME
+	mkdir "$FRESH_HOME"
 	user=$(id -un)
 	local name pids=()
 	for name in one two; do newcomer "$name" "$user"; done
