@@ -134,6 +134,7 @@ var _ = Describe("Health", Label("K8S-01"), func() {
 		Entry("a Tool whose address is not allowed yet", object("Tool", []set{unready(skeinv1.ReasonAddressNotAllowed, "annotate")}), health.InProgress, "Progressing", "annotate"),
 		Entry("a Tool with a forbidden address", object("Tool", []set{unready(skeinv1.ReasonAddressForbidden, "metadata")}), health.Failed, "Degraded", "metadata"),
 		Entry("a Model whose Secret is missing", object("Model", []set{unready(skeinv1.ReasonReferenceNotFound, "Secret")}), health.InProgress, "Progressing", "Secret"),
+		Entry("a Prompt that lists a Prompt as a tool which is none", object("Prompt", []set{unready(skeinv1.ReasonNotExposed, "exposeAsTool")}), health.Failed, "Degraded", "exposeAsTool"),
 		Entry("a Prompt that includes itself", object("Prompt", []set{unready(skeinv1.ReasonIncludeCycle, "circle")}), health.Failed, "Degraded", "circle"),
 		Entry("an Agent whose Prompt is not ready", object("Agent", []set{unready(skeinv1.ReasonReferenceNotReady, "Prompt")}), health.InProgress, "Progressing", "Prompt"),
 		Entry("an Effect that Skein failed to check", object("Effect", []set{unready(skeinv1.ReasonInternalError, "later")}), health.InProgress, "Progressing", "later"),
@@ -155,5 +156,6 @@ var _ = Describe("Health", Label("K8S-01"), func() {
 		Entry("a warm pool", object("SandboxPool", []set{ready(skeinv1.ReasonWarm, "")}), health.Current, "Healthy", ""),
 		Entry("a pool that starts pods", object("SandboxPool", []set{unready(skeinv1.ReasonScaling, "1 of 2")}), health.InProgress, "Progressing", "1 of 2"),
 		Entry("a pool whose image cannot be had", object("SandboxPool", []set{unready(skeinv1.ReasonImageUnavailable, "pull")}), health.InProgress, "Degraded", "pull"),
+		Entry("a pool whose pods are refused", object("SandboxPool", []set{unready(skeinv1.ReasonPodsRefused, "policy")}), health.Failed, "Degraded", "policy"),
 	)
 })

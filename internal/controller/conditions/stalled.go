@@ -4,7 +4,7 @@ import skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 
 // stalling are the reasons of a Ready condition that waiting does not change: a person must edit an object.
 // Everything else heals by itself: a reference that does not resolve yet, a failure of Skein itself, pods that do not
-// start.
+// start. Pods that the API server refuses stay refused.
 var stalling = map[string]bool{
 	skeinv1.ReasonInvalidSpec:        true,
 	skeinv1.ReasonInvalidArguments:   true,
@@ -16,6 +16,8 @@ var stalling = map[string]bool{
 	skeinv1.ReasonInvalidCode:        true,
 	skeinv1.ReasonAddressForbidden:   true,
 	skeinv1.ReasonPathTaken:          true,
+	skeinv1.ReasonNotExposed:         true,
+	skeinv1.ReasonPodsRefused:        true,
 	skeinv1.ReasonHandoffRefused:     true,
 	skeinv1.ReasonForkPointLost:      true,
 	skeinv1.ReasonFailed:             true,

@@ -24,7 +24,7 @@ func (d *Resolver) CheckCalledAgent(ctx context.Context, namespace, name, field 
 		return nil, err
 	}
 	if !a.Spec.ExposeAsTool {
-		return nil, objects.NotReady(skeinv1.ReasonReferenceNotReady,
+		return nil, objects.NotReady(skeinv1.ReasonNotExposed,
 			"Agent %q is not exposed as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
 	}
 	return &a, nil
@@ -93,7 +93,7 @@ func (d *Resolver) CheckCalledPrompt(ctx context.Context, namespace, name, field
 		return err
 	}
 	if !p.Spec.ExposeAsTool {
-		return objects.NotReady(skeinv1.ReasonReferenceNotReady,
+		return objects.NotReady(skeinv1.ReasonNotExposed,
 			"Prompt %q is not exposed as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
 	}
 	return nil
