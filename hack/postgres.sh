@@ -8,7 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 bin() {
 	local dir
-	for dir in "${SKEIN_POSTGRES_BIN:-}" $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -rV) ${PATH//:/ }; do
+	for dir in "${SKEIN_POSTGRES_BIN:-}" $(ls -d "${PREREQUISITES_ROOT:-}"/usr/lib/postgresql/*/bin 2>/dev/null | sort -rV) ${PATH//:/ }; do
 		if [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ]; then
 			echo "$dir"
 			return

@@ -112,6 +112,13 @@ has git || problem "git" "$(install git)"
 [ -n "${MAKELEVEL:-}" ] || has make || problem "make" "$(install make)"
 # Only the programs of a node include C code.
 [ "$node" = false ] || has gcc || problem "gcc, to compile runc for the node" "$(install gcc)"
+# Root on Debian gets these by itself when a test needs them (hack/need.sh).
+if [ "$what" = test ] && { [ "$(id -u)" -ne 0 ] || ! has apt-get; }; then
+	has node || problem "node, for tests of TypeScript" "$(install nodejs)"
+	has npm || problem "npm, for tests of TypeScript" "$(install npm)"
+	has openssl || problem "openssl, to check what is fetched" "$(install openssl)"
+	hack/postgres.sh bin >/dev/null 2>&1 || problem "PostgreSQL's server" "$(install postgresql)"
+fi
 go_needed=$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 go=
 if ! has go; then

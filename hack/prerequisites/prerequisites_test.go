@@ -40,6 +40,9 @@ func newMachine(t *testing.T) *machine {
 	m.program("gcc", "")
 	m.program("nft", "")
 	m.program("apt-get", "")
+	for _, name := range []string{"node", "npm", "openssl", "initdb", "postgres"} {
+		m.program(name, "")
+	}
 	m.program("du", "echo 0 $3")
 	m.program("df", `echo header; echo /dev/disk 0 0 99999999 0% /`)
 	m.system("Linux", "6.1.0-13-amd64", "x86_64")
@@ -167,6 +170,23 @@ func TestEachMissingProgram(t *testing.T) {
 			}
 			m.lacks(what, "- "+missing, remedy)
 		}
+	}
+}
+
+// Root on Debian gets these when a test needs them.
+func TestEachMissingProgramOfTests(t *testing.T) {
+	for name, of := range map[string][2]string{
+		"node": {"- node, for tests", "nodejs"}, "npm": {"- npm, for tests", "npm"}, "openssl": {"- openssl, to check", "openssl"}, "initdb": {"- PostgreSQL's server", "postgresql"},
+	} {
+		m := newMachine(t)
+		m.without(name)
+		m.says("test", "")
+		m.user(1000, "ann")
+		m.says("demo", "Without a real node")
+		m.lacks("test", of[0], "Run: sudo apt-get install "+of[1])
+		m.user(0, "root")
+		m.without("apt-get")
+		m.lacks("test", of[0], "Install "+of[1]+" with the package manager")
 	}
 }
 
