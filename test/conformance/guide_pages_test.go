@@ -37,7 +37,7 @@ var runElsewhere = map[string]string{
 	`curl -b jar -c jar http://localhost:8090/demo/chat/v1/endpoints/report/march`:                                                              "gateway_endpoints_test.go does the same by the API",
 	`kubectl skein effect backfill daily --from=2027-01-30T00:00:00Z --until=2027-02-02T00:00:00Z`:                                              "schedules_test.go backfills a range that is past",
 	`curl -i -b jar -c jar -H 'Content-Type: application/json' -d '{"content": "add: order paper"}' http://localhost:8090/demo/chat/v1/message`: "gateway_test.go does the same by the API",
-	"make demo     # a cluster, Skein in it, an agent that computes real figures from a file, and the whole tree deleted again":                 "the demo is a cluster of its own; the tier cluster and CI run it",
+	"make demo     # a cluster, Skein in it, an agent that computes real figures from a file, and the whole tree deleted again":                 "the demo is a cluster of its own; the tier cluster plays it",
 	"make test     # everything: generated files, lint, unit, conformance, and beside them end to end, integration and outages":                 "this is a part of it",
 	"make build docker-build                      # bin/, and build/*.tar, the images, to push to your registry":                                "needs buildah and a registry; test/image builds the images",
 	"export PATH=$PWD/bin:$PATH                   # for the plugin, kubectl skein":                                                              "the reader's PATH has the plugin already",
