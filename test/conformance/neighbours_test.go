@@ -19,12 +19,18 @@ import (
 )
 
 var _ = Describe("Two neighbouring versions", Serial, outages, Label("K8S-10"), func() {
-	It("run side by side on one database, with each other's sandboxes, and pass runs on to each other", func(ctx SpecContext) {
-		earlier, err := harness.BuildEarlier(ctx)
+	var earlier string
+	// No time limit covers the build, which takes minutes where nothing of it is compiled.
+	BeforeEach(func(ctx SpecContext) {
+		var err error
+		earlier, err = harness.BuildEarlier(ctx)
 		if errors.Is(err, harness.ErrNoHistory) {
 			Skip(err.Error())
 		}
 		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("run side by side on one database, with each other's sandboxes, and pass runs on to each other", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		_, _, options := postgresFor(ctx, ns)
 		token, err := cluster.Token(ctx, ns, "replicas")

@@ -113,33 +113,6 @@ func saysInvalid(ctx context.Context, ns string, writable bool) {
 	}
 }
 
-// kindsAreServed declares one of each kind and has a conversation with a tool, an effect and an endpoint.
-func kindsAreServed(ctx context.Context) {
-	GinkgoHelper()
-	ns := namespace(ctx)
-	create(ctx, harness.Effect(ns, "remind-me", remind),
-		harness.CodeTool(ns, "plan", `
-import { defineTool } from '@standardagents/builder';
-export default defineTool({ description: 'x', execute: async (state) => {
-  await state.scheduleEffect('remind_me', { about: 'tea' }, 0);
-  return { status: 'success', result: 'planned' };
-} });`, nil),
-		harness.Endpoint(ns, "hello", "/hello", "export default () => 'hello';"),
-		&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}})
-	t := converse(ctx, ns, []string{"plan"}, []skeinv1.ScriptStep{
-		harness.On("go", harness.Calls("plan", map[string]any{})),
-		harness.After("plan", harness.Answer("planned")),
-		harness.On("reminder", harness.Answer("thanks")),
-	})
-	content, status := result(say(ctx, t, 1, "go"), "plan")
-	Expect(status).To(Equal("success"), content)
-	Eventually(ctx, func(g Gomega) {
-		ms, err := t.Messages(ctx)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(ms).To(ContainElement(HaveField("Content", HaveValue(ContainSubstring("reminder: tea")))))
-	}).Should(Succeed(), "the effect fires")
-}
-
 var _ = Describe("An object that the manager cannot decode", Serial, outages, Label("K8S-08"), func() {
 	It("harms itself alone, through a restart too, and heals", func(ctx SpecContext) {
 		ns := namespace(ctx)
