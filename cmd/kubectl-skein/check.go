@@ -65,7 +65,7 @@ func newCheck(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check an installation, or with --pre whether a cluster can take one",
-		Long: `Check an installation: the definitions, the manager and its version, its leader, the runtime API and its certificate, the policies, the
+		Long: `Check an installation: the definitions, the manager and its version, its leader, the runtime API, the certificates, the policies, the
 sandbox pools, and the objects that are not ready. With --pre the command checks whether a cluster can run Skein and whether you have the
 rights to install it.
 

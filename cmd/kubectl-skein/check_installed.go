@@ -33,6 +33,7 @@ var installed = []check{
 	{"versions", checkVersions},
 	{"leader", checkLeader},
 	{"runtime API", checkRuntimeAPI},
+	{"certificates", checkCertificates},
 	{"policies", checkPolicies},
 	{"sandbox pools", checkPools},
 	{"objects", checkObjects},
@@ -211,20 +212,26 @@ func checkRuntimeAPI(ctx context.Context, c *checker, say say) error {
 			return nil
 		}
 	}
-	if end := expiry(s.Spec.CABundle); !end.IsZero() {
-		if rest := end.Sub(c.now); rest < certificateRest {
-			level := levelWarning
-			if rest <= 0 {
-				level = levelError
-			}
-			say(level, "The manager renews it. If it does not, see its log.", "the certificate authority of the APIService ends at %s", end.Format(time.RFC3339))
-		}
-	}
+	checkAuthority(s.Spec.CABundle, c.now, say)
 	if _, err := c.discovery.ServerResourcesForGroupVersion(gv.String()); err != nil {
 		return fmt.Errorf("%s does not answer: %w", gv, err)
 	}
 	say(levelOK, "", "%s answers", gv)
 	return nil
+}
+
+// checkAuthority says when a bundle of certificates ends, if that is soon.
+func checkAuthority(bundle []byte, now time.Time, say say) {
+	end := expiry(bundle)
+	rest := end.Sub(now)
+	if end.IsZero() || rest >= certificateRest {
+		return
+	}
+	level := levelWarning
+	if rest <= 0 {
+		level = levelError
+	}
+	say(level, "The manager renews it. If it does not, see its log.", "the certificate authority of the APIService ends at %s", end.Format(time.RFC3339))
 }
 
 // expiry returns when the last of the certificates ends, or the zero time.

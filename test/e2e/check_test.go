@@ -11,7 +11,7 @@ var _ = Describe("kubectl skein check", Label("K8S-13"), func() {
 		Eventually(ctx, func(g Gomega) {
 			out, err := cluster.Plugin(ctx, "check")
 			g.Expect(err).NotTo(HaveOccurred(), out)
-			for _, check := range []string{"Kubernetes", "definitions", "manager", "leader", "runtime API", "policies"} {
+			for _, check := range []string{"Kubernetes", "definitions", "manager", "versions", "leader", "runtime API", "certificates", "policies"} {
 				g.Expect(out).To(MatchRegexp(`(?m)^ok    %s: `, check), out)
 			}
 		}).Should(Succeed())
