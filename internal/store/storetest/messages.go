@@ -51,6 +51,16 @@ func describeMessages(e *env) {
 			Expect(stored.Seq).To(BeNumerically(">", none.Seq))
 		})
 
+		It("have characters replaced that a text of a database cannot hold, in the same way in each", func(ctx SpecContext) {
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "odd", Namespace: "n", Agent: "a", Title: "a\x00b"})
+			Expect(err).NotTo(HaveOccurred())
+			e.apply(ctx, "odd", &store.AppendMessage{Message: message("nul \x00 and \xff")})
+			page, err := e.store.Messages(ctx, "odd", store.MessageQuery{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(page.Messages).To(ConsistOf(HaveField("Content", HaveValue(Equal("nul \uFFFD and \uFFFD")))))
+			Expect(e.store.Thread(ctx, "odd")).To(HaveField("Title", "a\uFFFDb"))
+		})
+
 		It("do not change when the same id is appended again", func(ctx SpecContext) {
 			id, other := e.thread(ctx), e.thread(ctx)
 			first := message("first")

@@ -1,7 +1,6 @@
 package pgsuite
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -186,21 +185,5 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		}
 		wg.Wait()
 		Expect(got.Load()).To(Equal(int64(1)))
-	})
-})
-
-var _ = Describe("Texts in PostgreSQL", func() {
-	It("have characters replaced that PostgreSQL cannot store", func(ctx SpecContext) {
-		d := newDatabase(ctx)
-		s, err := d.Open(nil)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
-		_, _, err = s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a", Title: "a\x00b"})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(s.Apply(context.Background(), "t", nil, text("nul \x00 and \xff"))).To(Succeed())
-		page, err := s.Messages(ctx, "t", store.MessageQuery{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(*page.Messages[0].Content).To(Equal("nul \uFFFD and \uFFFD"))
-		Expect(s.Thread(ctx, "t")).To(HaveField("Title", "a\uFFFDb"))
 	})
 })

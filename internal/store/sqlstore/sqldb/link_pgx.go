@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -115,8 +114,8 @@ func (n *number) ScanInt64(v pgtype.Int8) error {
 	return nil
 }
 
-// plain converts arguments to the forms that PostgreSQL's columns take: booleans to numbers, and texts to valid UTF-8
-// without NUL, which its texts cannot hold.
+// plain converts arguments to the forms that PostgreSQL's columns take: booleans to numbers, and texts to those that
+// it can hold.
 func plain(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -126,8 +125,8 @@ func plain(args []any) []any {
 				args[i] = 1
 			}
 		case string:
-			if strings.IndexByte(a, 0) >= 0 || !utf8.ValidString(a) {
-				args[i] = strings.ReplaceAll(strings.ToValidUTF8(a, "\uFFFD"), "\x00", "\uFFFD")
+			if t := text(a); t != a {
+				args[i] = t
 			}
 		}
 	}

@@ -75,8 +75,13 @@ func (l *sqliteLink) named(args []any) (_ []driver.NamedValue, err error) {
 	for i, a := range args {
 		v := driver.NamedValue{Ordinal: i + 1}
 		switch a := a.(type) {
-		case nil, string, int64, float64, bool, []byte:
+		case nil, int64, float64, bool, []byte:
 			v.Value = a
+		case string:
+			v.Value = args[i]
+			if t := text(a); t != a {
+				v.Value = t
+			}
 		case int:
 			v.Value = int64(a)
 		default:
