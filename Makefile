@@ -26,13 +26,13 @@ REPORTS ?= build/reports
 
 # Without cgo everywhere, so that programs and tests share the build cache. Only the race detector needs cgo.
 export CGO_ENABLED := $(if $(RACE),1,0)
-# Programs and tests are compiled without debug information, which they are linked without anyway (docs/adr/0037-cold-builds.md).
-# The same flags everywhere let programs, tests and the linter share the build cache. DEBUG=1 keeps it, for a debugger.
+# Programs and tests are compiled without debug information, which they are linked without anyway, and without the paths of this
+# machine, so that two clones share what they compile (docs/adr/0037-cold-builds.md). The same flags everywhere let programs, tests and the
+# linter share the build cache. DEBUG=1 keeps both, for a debugger.
 ifndef DEBUG
-export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false)
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false)
 endif
-# RELEASE=1 leaves the paths of this machine out of the programs, at the price of compiling everything anew.
-GO_BUILD := go build -p $(JOBS) $(if $(RELEASE),-trimpath) $(if $(DEBUG),,-ldflags '-s -w')
+GO_BUILD := go build -p $(JOBS) $(if $(DEBUG),,-ldflags '-s -w')
 # Flags of the test tiers: VERBOSE=1 prints all output, FILTER is a Ginkgo label filter, PKG narrows the
 # packages (PKG=./internal/store/...), RACE=1 uses the race detector.
 FILTER ?=
@@ -100,7 +100,7 @@ prerequisites:
 # One go build makes all of them, in the workspace hack/all.work, where the dev cluster's programs are made too: a package that
 # several need is compiled once. Programs that are unlike the others are built one by one.
 .PHONY: build
-ifneq ($(RELEASE)$(RACE)$(LATE)$(DEBUG),)
+ifneq ($(RACE)$(LATE)$(DEBUG),)
 build: bin/manager bin/sandbox bin/sandbox-child bin/kubectl-skein
 	@ln -sf kubectl-skein bin/kubectl_complete-skein
 else
@@ -111,7 +111,7 @@ endif
 
 # Programs and dev cluster, gVisor included, which only tests ask for: all that `make test` builds before it begins.
 .PHONY: build-all
-ifneq ($(RELEASE)$(RACE)$(LATE)$(DEBUG),)
+ifneq ($(RACE)$(LATE)$(DEBUG),)
 build-all: build cluster-build
 else
 build-all: prerequisites

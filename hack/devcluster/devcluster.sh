@@ -110,7 +110,7 @@ if [ ! -x "$boot" ]; then
 	trap 'rm -f "$tmp"' EXIT
 	trap 'rm -f "$tmp"; exit 130' INT TERM HUP
 	echo "devcluster: compiling the program that builds the rest (about 20 s where nothing was compiled before)" >&2
-	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -gcflags=all=-dwarf=false" GOWORK=off go build -C "$here/bootstrap" -o "$tmp" .
+	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOWORK=off go build -C "$here/bootstrap" -o "$tmp" .
 	mv -f "$tmp" "$boot"
 	trap - EXIT INT TERM HUP
 	# Old versions only, because another checkout may be about to start its own version.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -295,6 +296,28 @@ func TestModulesAgree(t *testing.T) {
 	}
 	if len(versions) < 100 {
 		t.Errorf("only %d modules found", len(versions))
+	}
+}
+
+// What the manager uses too would be compiled twice, and be slower in it.
+func TestNothingOfTheManagerIsCompiledWithoutInlining(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "./cmd/...")
+	cmd.Dir = "../../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(explain(err))
+	}
+	n := 0
+	for path := range strings.FieldsSeq(string(out)) {
+		n++
+		for _, module := range clusterOnly {
+			if path == module || strings.HasPrefix(path, module+"/") {
+				t.Errorf("the manager uses %s, which is of %s in clusterOnly", path, module)
+			}
+		}
+	}
+	if n < 1000 {
+		t.Errorf("only %d packages found", n)
 	}
 }
 
