@@ -296,3 +296,18 @@ func openMetric() float64 {
 	Fail("no metric of open streams")
 	return 0
 }
+
+// closedMetric returns how many streams the server has ended for a reason.
+func closedMetric(reason string) float64 {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "skein_runtime_api_event_streams_closed_total" && m.GetLabel()[0].GetValue() == reason {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}

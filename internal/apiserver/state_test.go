@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -163,6 +165,33 @@ var _ = Describe("the lifecycle feed", Label("STA-06"), func() {
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "watching is a right of its own: %v", err)
 		}
 	})
+
+	It("counts its streams, and tells a client that reads too slowly and one whose server stops", Label("EVT-02"), func(ctx SpecContext) {
+		for want, set := range map[string]func(*Options){
+			runtimev1.ClosedTooSlow:        func(o *Options) { o.slowClient = time.Nanosecond },
+			runtimev1.ClosedServerStopping: func(*Options) {},
+		} {
+			e := newEnv(set)
+			Eventually(openMetric).Should(BeZero(), "those of earlier specs")
+			ended := closedMetric(want)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+"/apis/runtime.skein.dev/v1alpha1/namespaces/ns/lifecycle?watch=true&after=latest", nil)
+			Expect(err).NotTo(HaveOccurred())
+			req.Header.Set("Authorization", "Bearer alice")
+			resp, err := e.http.Do(req)
+			Expect(err).NotTo(HaveOccurred())
+			defer resp.Body.Close()
+			r := bufio.NewReader(resp.Body)
+			Eventually(openMetric).Should(BeEquivalentTo(1))
+			e.thread("hello")
+			Expect(nextData(r)).To(ContainSubstring(`"type":"thread.created"`))
+			if want == runtimev1.ClosedServerStopping {
+				e.stop()
+			}
+			Expect(nextData(r)).To(And(ContainSubstring(`"reason":"`+want+`"`), ContainSubstring("connect again with the cursor of your last event")))
+			Eventually(openMetric).Should(BeZero())
+			Expect(closedMetric(want)).To(Equal(ended + 1))
+		}
+	}, SpecTimeout(2*patience))
 })
 
 var _ = Describe("export and import", Label("LOG-01", "LOG-02"), func() {

@@ -18,8 +18,6 @@ type LifecycleOptions struct {
 	After string
 	// Latest starts with what happens from now on.
 	Latest bool
-	// Follow waits for more at the end of the feed, until the context ends.
-	Follow bool
 }
 
 // LifecycleEvent is something that happened to a thread or to a session, which is a run: thread.created,
@@ -32,10 +30,8 @@ type LifecycleEvent struct {
 
 const (
 	lifecyclePage = 200
-	// lookAgain is how soon the feed is read again for entries that were not settled. lookAnyway is after how long it
-	// is read without a notification, because notifications may be lost.
-	lookAgain  = 20 * time.Millisecond
-	lookAnyway = 10 * time.Second
+	// lookAgain is how soon the feed is read again for entries that were not settled.
+	lookAgain = 20 * time.Millisecond
 )
 
 func cursorText(c store.LifecycleCursor) string { return fmt.Sprintf("%d.%d", c.Tick, c.Seq) }
@@ -56,38 +52,42 @@ func readCursor(text string) (c store.LifecycleCursor, err error) {
 	return c, nil
 }
 
-// CheckCursor returns an error unless the text is a cursor or empty.
-func CheckCursor(text string) error {
-	_, err := readCursor(text)
-	return err
+// LifecycleEventOf returns an entry of the feed with its cursor.
+func LifecycleEventOf(e store.LifecycleEvent) LifecycleEvent {
+	return LifecycleEvent{LifecycleEvent: e, Cursor: cursorText(e.Cursor)}
 }
 
-// Lifecycle reads the feed of what happens to threads and sessions, oldest first. A reader that continues after the
-// last cursor gets each event once. Events are kept for a week.
+// LifecycleQuery returns the options for the store. Those that begin with the latest begin at the present end of the feed.
+func (s *Service) LifecycleQuery(ctx context.Context, o LifecycleOptions) (q store.LifecycleQuery, err error) {
+	q = store.LifecycleQuery{Namespace: o.Namespace, Limit: lifecyclePage}
+	if q.After, err = readCursor(o.After); err != nil {
+		return q, err
+	}
+	if o.Latest {
+		end, err := s.store.Lifecycle(ctx, store.LifecycleQuery{Latest: true})
+		if err != nil {
+			return q, err
+		}
+		q.After = end.Next
+	}
+	if o.Namespace != "" {
+		ns, err := s.Known(ctx, store.Namespace{Name: o.Namespace})
+		if err != nil {
+			return q, err
+		}
+		q.NamespaceUID = ns.UID
+	}
+	return q, nil
+}
+
+// Lifecycle reads the feed of what happened to threads and sessions until now, oldest first. A reader that continues after
+// the last cursor gets each event once. Events are kept for a week.
 func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[LifecycleEvent, error] {
 	return func(yield func(LifecycleEvent, error) bool) {
-		after, err := readCursor(o.After)
+		q, err := s.LifecycleQuery(ctx, o)
 		if err != nil {
 			yield(LifecycleEvent{}, err)
 			return
-		}
-		changed := make(chan struct{}, 1)
-		defer s.store.Subscribe(func(h store.Notification) {
-			if h.Changed&store.ChangedThread != 0 {
-				select {
-				case changed <- struct{}{}:
-				default:
-				}
-			}
-		})()
-		q := store.LifecycleQuery{Namespace: o.Namespace, After: after, Latest: o.Latest, Limit: lifecyclePage}
-		if o.Namespace != "" {
-			ns, err := s.Known(ctx, store.Namespace{Name: o.Namespace})
-			if err != nil {
-				yield(LifecycleEvent{}, err)
-				return
-			}
-			q.NamespaceUID = ns.UID
 		}
 		for {
 			page, err := s.store.Lifecycle(ctx, q)
@@ -98,22 +98,15 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 				return
 			}
 			for _, e := range page.Events {
-				if !yield(LifecycleEvent{LifecycleEvent: e, Cursor: cursorText(e.Cursor)}, nil) {
+				if !yield(LifecycleEventOf(e), nil) {
 					return
 				}
 			}
-			if q.Latest = false; q.After == page.Next && !page.Unsettled && !o.Follow {
-				return
-			}
 			moved := q.After != page.Next
 			q.After = page.Next
-			if moved && len(page.Events) == lifecyclePage {
-				continue // there may be more already
-			}
-			if !o.Follow && !page.Unsettled {
-				return
-			}
-			if !s.awaitFeed(ctx, changed, page.Unsettled) {
+			switch {
+			case moved && len(page.Events) == lifecyclePage: // there may be more already
+			case !page.Unsettled, !s.pause(ctx, lookAgain):
 				return
 			}
 		}
@@ -129,56 +122,14 @@ func (s *Service) LifecycleEnd(ctx context.Context) (string, error) {
 	return cursorText(page.Next), nil
 }
 
-// awaitFeed waits until there may be more. It returns false when ctx has ended.
-func (s *Service) awaitFeed(ctx context.Context, changed <-chan struct{}, unsettled bool) bool {
-	wait := lookAnyway
-	if unsettled {
-		wait = lookAgain
-	}
-	timer := s.clock.NewTimer(wait)
+// pause reports whether the time has passed before ctx ended.
+func (s *Service) pause(ctx context.Context, d time.Duration) bool {
+	timer := s.clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-changed:
 	case <-timer.C():
+		return true
 	}
-	return true
-}
-
-// OnLifecycle calls fn for what happens from now on to threads and sessions of a namespace, or of all when it is empty.
-// These are the application-level listeners of STA-06. types are the event types that fn gets; all when none is given.
-// One goroutine makes all calls, in order, until ctx ends or stop is called. failed is called when the feed cannot be
-// read.
-func (s *Service) OnLifecycle(ctx context.Context, namespace string, fn func(LifecycleEvent), failed func(error), types ...string) (stop func(), err error) {
-	from, err := s.LifecycleEnd(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for e, err := range s.Lifecycle(ctx, LifecycleOptions{Namespace: namespace, After: from, Follow: true}) {
-			if err != nil {
-				if failed != nil {
-					failed(err)
-				}
-				return
-			}
-			if wanted(e.Type, types) {
-				fn(e)
-			}
-		}
-	}()
-	return func() { cancel(); <-done }, nil
-}
-
-func wanted(kind string, types []string) bool {
-	for _, t := range types {
-		if t == kind {
-			return true
-		}
-	}
-	return len(types) == 0
 }

@@ -23,10 +23,11 @@ type Handler struct {
 	Threads *thread.Service
 	Options
 
-	tails    *observe.Tails
-	observed *observe.Hub
-	changes  *observe.Feed
-	items    Items
+	tails     *observe.Tails
+	observed  *observe.Hub
+	changes   *observe.Feed
+	lifecycle *observe.Lifecycle
+	items     Items
 }
 
 // New returns a Handler. record and items return threads as clients see them; secrets are removed from what clients
@@ -38,6 +39,7 @@ func New(threads *thread.Service, record Record, items Items, secrets *redact.Re
 		h.tails = observe.NewTails(observe.TailOptions{Subscribe: threads.Store().SubscribeThread, Read: threads.Store().Events, Recheck: o.Heartbeat})
 		h.observed = observe.NewHub(observe.Options{Subscribe: threads.Store().SubscribeThread, Read: r.read, Recheck: o.Heartbeat})
 		h.changes = observe.NewFeed(observe.FeedOptions{Subscribe: threads.Store().Subscribe, Read: readThreads(threads.Store())})
+		h.lifecycle = observe.NewLifecycle(observe.LifecycleOptions{Subscribe: threads.Store().Subscribe, Read: threads.Store().Lifecycle})
 	}
 	return h
 }
@@ -76,7 +78,7 @@ func (h *Handler) Logs(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	f := &follower{handler: h, threadID: c.Row.ID, follow: q.Flag("follow", false), lines: true}
+	f := &follower{handler: h, threadID: c.Row.ID, newest: c.Row.LastSeq, follow: q.Flag("follow", false), lines: true}
 	f.after = afterParameter(q, c.Request.Header.Get("Last-Event-ID"), c.Row.LastSeq)
 	f.runID = q.Text("runId")
 	f.tail = q.Number("tail", 0, 0, runtimev1.MaxPageSize)

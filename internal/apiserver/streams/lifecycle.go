@@ -1,7 +1,8 @@
 package streams
 
 import (
-	"context"
+	"bytes"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -9,18 +10,20 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/thread/observe"
 )
 
-// lifecycleQuery reads where the list begins. after is the cursor of an event, or latest.
-func lifecycleQuery(c *call.Call, follow bool) (o thread.LifecycleOptions, limit int, err error) {
+// lifecycleOptions reads where the list begins. after is the cursor of an event, or latest.
+func lifecycleOptions(c *call.Call, watch bool) (o thread.LifecycleOptions, limit int, err error) {
 	q, err := c.Query()
 	if err != nil {
 		return o, 0, err
 	}
 	q.Flag("watch", false)
-	o = thread.LifecycleOptions{Namespace: c.Namespace, After: q.Text("after"), Follow: follow}
-	if !follow {
+	o = thread.LifecycleOptions{Namespace: c.Namespace, After: q.Text("after")}
+	if !watch {
 		limit = q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
 	} else if id := c.Request.Header.Get("Last-Event-ID"); id != "" { // a browser that reconnects sends it; it is newer than the parameter
 		o.After = id
@@ -33,7 +36,7 @@ func lifecycleQuery(c *call.Call, follow bool) (o thread.LifecycleOptions, limit
 
 // ListLifecycle answers GET lifecycle: the lifecycle events of the namespace's threads and sessions (STA-06).
 func (h *Handler) ListLifecycle(c *call.Call) error {
-	o, limit, err := lifecycleQuery(c, false)
+	o, limit, err := lifecycleOptions(c, false)
 	if err != nil {
 		return err
 	}
@@ -70,61 +73,31 @@ func lifecycleOf(e thread.LifecycleEvent) runtimev1.LifecycleEvent {
 // WatchLifecycle answers GET lifecycle?watch=true: the events as server-sent events, until the client disconnects. It
 // continues after the cursor that the client names, so that no event is lost or sent twice.
 func (h *Handler) WatchLifecycle(c *call.Call) error {
-	o, _, err := lifecycleQuery(c, true)
+	o, _, err := lifecycleOptions(c, true)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(c.Context())
-	defer cancel()
-	if o.Latest { // fixed before the answer begins, so that a client that has seen its head misses no later event
-		if o.After, err = h.Threads.LifecycleEnd(ctx); err != nil {
-			return err
-		}
-		o.Latest = false
-	}
-	if err := thread.CheckCursor(o.After); err != nil {
+	ctx := c.Context()
+	from, err := h.Threads.LifecycleQuery(ctx, o) // before the answer begins, so that a client that has seen its head misses no later event
+	if err != nil {
 		return err
 	}
 	out := h.startSSE(c)
 	if out.retry() != nil {
 		return nil
 	}
-	events := make(chan thread.LifecycleEvent)
-	failed := make(chan error, 1)
-	go func() {
-		defer close(events)
-		for e, err := range h.Threads.Lifecycle(ctx, o) {
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case events <- e:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	openStreams.Inc()
+	defer openStreams.Dec()
+	w := h.lifecycle.Watch(from)
+	defer w.Close()
 	heartbeat := time.NewTicker(h.Heartbeat)
 	defer heartbeat.Stop()
 	for {
 		select {
-		case e, ok := <-events:
-			if !ok {
-				select {
-				case err := <-failed:
-					klog.FromContext(ctx).Error(err, "The lifecycle feed cannot be read")
-					out.close(ctx, runtimev1.StreamClosed{Reason: runtimev1.ClosedStoreUnavailable, Message: "the store cannot be read: connect again"})
-				default:
-				}
-				return nil
-			}
-			out.buf.Reset()
-			event := lifecycleOf(e)
-			if err := c.CleanItem(e.Namespace, &event); err != nil {
-				return nil // the answer has begun; the client comes again
-			}
-			if out.append(e.Cursor, e.Type, event) != nil || out.write(out.buf.Bytes()) != nil {
+		case <-w.Ready():
+			if why := h.sendLifecycle(c, w, out); why != nil {
+				closedStreams.WithLabelValues(why.Reason).Inc()
+				out.close(ctx, *why)
 				return nil
 			}
 		case <-heartbeat.C:
@@ -134,8 +107,59 @@ func (h *Handler) WatchLifecycle(c *call.Call) error {
 		case <-ctx.Done():
 			return nil
 		case <-h.Stopping:
-			out.close(ctx, runtimev1.StreamClosed{Reason: runtimev1.ClosedServerStopping, Message: "the server is stopping: connect again"})
+			closedStreams.WithLabelValues(runtimev1.ClosedServerStopping).Inc()
+			out.close(ctx, runtimev1.StreamClosed{Reason: runtimev1.ClosedServerStopping, Message: "the server is stopping: " + continueAfter})
 			return nil
 		}
 	}
+}
+
+// continueAfter is what a client does whose stream of lifecycle events has ended.
+const continueAfter = "connect again with the cursor of your last event"
+
+// sendLifecycle sends the events that wait. It returns why the stream must end, or nil.
+func (h *Handler) sendLifecycle(c *call.Call, w *observe.LifecycleWatch, out *sseSink) *runtimev1.StreamClosed {
+	ctx := c.Context()
+	for ctx.Err() == nil {
+		events, err := w.Next(ctx)
+		out.buf.Reset()
+		for i := range events {
+			if err == nil {
+				err = appendLifecycle(c, out, &events[i])
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "The lifecycle feed cannot be read")
+			return &runtimev1.StreamClosed{Reason: runtimev1.ClosedStoreUnavailable, Message: "the store cannot be read: " + continueAfter}
+		case len(events) == 0:
+			return nil
+		}
+		began := time.Now()
+		if err := out.write(out.buf.Bytes()); err != nil {
+			return &runtimev1.StreamClosed{Reason: runtimev1.ClosedTooSlow, Message: err.Error()}
+		}
+		if took := time.Since(began); took > h.SlowClient {
+			return &runtimev1.StreamClosed{
+				Reason:  runtimev1.ClosedTooSlow,
+				Message: fmt.Sprintf("%v: one batch took %s; %s", errSlow, took.Round(time.Millisecond), continueAfter),
+			}
+		}
+		if out.buf.Cap() > keptBuffer {
+			out.buf = bytes.Buffer{}
+		}
+	}
+	return nil
+}
+
+// appendLifecycle appends an event without the secrets of its namespace.
+func appendLifecycle(c *call.Call, out *sseSink, e *store.LifecycleEvent) error {
+	told := thread.LifecycleEventOf(*e)
+	event := lifecycleOf(told)
+	if err := c.CleanItem(e.Namespace, &event); err != nil {
+		return err
+	}
+	return out.append(told.Cursor, e.Type, event)
 }

@@ -6,5 +6,6 @@
 //
 // Tails hold the newest events of threads whose logs are followed, read once for all followers (EVT-01).
 //
-// A Feed tells watchers of lists which threads have changed (EVT-04).
+// A Feed tells watchers of lists which threads have changed (EVT-04). A Lifecycle tells what happens to threads and sessions
+// (STA-06). Each reads the store once for all watchers.
 package observe
