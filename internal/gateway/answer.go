@@ -15,6 +15,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/observe"
 )
 
 const (
@@ -113,21 +114,17 @@ type follower struct {
 	threadID string
 	after    int64
 	answer   *Answer
-	page     int // how many events the next read may fetch
-	taken    bool
-	ended    bool
+	fetch    int // how many events the next read of the store may fetch
+	// shared has the newest events, read once for all who wait for an answer in the conversation.
+	shared *observe.Followed
+	taken  bool
+	ended  bool
 }
 
-// follow returns when the run has ended. Each notification only says that there may be more to read, so that a lost one
-// delays and loses nothing.
+// follow returns when the run has ended.
 func (f *follower) follow(ctx context.Context, to sink) error {
-	changed := make(chan struct{}, 1)
-	defer f.server.opts.Threads.Store().SubscribeThread(f.threadID, func(store.Notification) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})()
+	f.shared = f.server.tails.Follow(ctx, f.threadID, f.after)
+	defer f.shared.Close()
 	ping := time.NewTicker(pingTime)
 	defer ping.Stop()
 	for {
@@ -135,7 +132,7 @@ func (f *follower) follow(ctx context.Context, to sink) error {
 			return err
 		}
 		select {
-		case <-changed:
+		case <-f.shared.Ready():
 		case <-ping.C:
 			if to.ping() != nil {
 				return errClient
@@ -161,23 +158,13 @@ func (f *follower) read(ctx context.Context, to sink) error {
 func (f *follower) readPage(ctx context.Context, to sink) (more bool, err error) {
 	part, done := membudget.Part(ctx)
 	defer done()
-	settle, err := membudget.Reserve(part, pageBytes)
-	if err != nil {
-		return false, err
-	}
-	events, err := f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, cmp.Or(f.page, firstPage))
+	events, err := f.page(part)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, errEndedWaiting
 	}
 	if err != nil || len(events) == 0 {
 		return false, err
 	}
-	var size int64
-	for i := range events {
-		size += events[i].Bytes()
-	}
-	settle(2 * size) // once as events, once as they are sent
-	f.page = min(max(int(pageBytes/(size/int64(len(events)))), 1), eventPage)
 	for i := range events {
 		f.after = events[i].Seq
 		if err := f.event(ctx, &events[i], to); err != nil || f.ended {
@@ -185,6 +172,36 @@ func (f *follower) readPage(ctx context.Context, to sink) (more bool, err error)
 		}
 	}
 	return true, nil
+}
+
+// page returns the events that come next: those that are shared, or of the store when this answer is further behind.
+func (f *follower) page(ctx context.Context) ([]store.Event, error) {
+	events, held, err := f.shared.After(f.after)
+	if held || err != nil {
+		if err == nil {
+			err = membudget.From(ctx).Draw(ctx, 2*sizeOf(events)) // they may no longer be held by the time they are sent
+		}
+		return events, err
+	}
+	settle, err := membudget.Reserve(ctx, pageBytes)
+	if err != nil {
+		return nil, err
+	}
+	events, err = f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, cmp.Or(f.fetch, firstPage))
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	size := sizeOf(events)
+	settle(2 * size) // once as events, once as they are sent
+	f.fetch = min(max(int(pageBytes/(size/int64(len(events)))), 1), eventPage)
+	return events, nil
+}
+
+func sizeOf(events []store.Event) (bytes int64) {
+	for i := range events {
+		bytes += events[i].Bytes()
+	}
+	return bytes
 }
 
 func (f *follower) event(ctx context.Context, e *store.Event, to sink) error {

@@ -8,12 +8,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing/iotest"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/membudget"
@@ -122,11 +125,12 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 			text := strings.Repeat("x", 100<<10)
 			events.add(store.EventMessageCreated, "run", "said", store.Message{Role: store.RoleAssistant, Content: &text})
 		}
-		s.opts.Threads = thread.NewService(thread.Options{Store: events})
+		s.opts.Threads, s.tails = thread.NewService(thread.Options{Store: events}), tailsOf(events)
 		follow := func() (*follower, error) {
 			work, done := budget.Begin(ctx, "ns")
 			defer done()
-			f := &follower{server: s, threadID: "t", answer: &Answer{MessageID: "asked"}}
+			f := &follower{server: s, threadID: "t", answer: &Answer{MessageID: "asked"}, shared: s.tails.Follow(work, "t", int64(len(events.events)))}
+			defer f.shared.Close()
 			err := f.read(work, &wholeSink{})
 			events.used = budget.Used()
 			return f, err
@@ -144,6 +148,38 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 		Expect(budget.Used()).To(BeZero())
 	})
 
+	It("is that of one reader for all who wait in a conversation", Label("EVT-02"), func(ctx SpecContext) {
+		events := &logged{}
+		s.opts.Threads, s.tails = thread.NewService(thread.Options{Store: events}), tailsOf(events)
+		said := func(text string) {
+			events.add(store.EventMessageCreated, "run", text, store.Message{Role: store.RoleAssistant, Content: &text})
+		}
+		events.add(store.EventMessageCreated, "run", "asked", store.Message{Role: store.RoleUser})
+		said("one")
+		const waiting = 20
+		sinks := make([]*tellingSink, waiting)
+		for i := range sinks {
+			sinks[i] = &tellingSink{told: make(chan string, 10)}
+			q := &request{Request: httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), answer: httptest.NewRecorder(), gateway: s.opts.Gateways.(declared)["ns/chat"]}
+			go func() {
+				defer GinkgoRecover()
+				Expect(s.await(q, sinks[i], "t", 0, "asked")).To(Succeed())
+			}()
+		}
+		for _, to := range sinks {
+			Eventually(to.told, time.Minute).Should(Receive(Equal("one")))
+		}
+		reads := events.reads.Load()
+		said("two")
+		events.add(store.EventRunEnded, "run", "", store.Message{Status: runtimev1.RunSucceeded})
+		events.notify()
+		for _, to := range sinks {
+			Eventually(to.told, time.Minute).Should(Receive(Equal("two")))
+			Eventually(to.told, time.Minute).Should(Receive(Equal("the end: one\n\ntwo")))
+		}
+		Expect(events.reads.Load() - reads).To(BeEquivalentTo(1))
+	}, SpecTimeout(2*time.Minute))
+
 	It("shows why a run failed to nobody outside", func() {
 		why := `(error: Post "http://models.internal:8080/v1": connection refused)`
 		for status, want := range map[store.MessageStatus]string{store.MessageFailed: failedAnswer, store.MessageCompleted: why} {
@@ -155,7 +191,7 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 
 	It("is short when a client waits: the client is told that its message is taken", func(ctx SpecContext) {
 		hoard("ns", 0)
-		s.opts.Threads = thread.NewService(thread.Options{Store: &logged{}})
+		s.opts.Threads, s.tails = thread.NewService(thread.Options{Store: &logged{}}), tailsOf(&logged{})
 		work, done := budget.Begin(ctx, "ns")
 		defer done()
 		w := httptest.NewRecorder()
@@ -165,6 +201,19 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 		Expect(w.Body.String()).To(ContainSubstring("the agent works on: GET v1/messages has it later"))
 	})
 })
+
+// tellingSink tells what it gets of an answer.
+type tellingSink struct{ told chan string }
+
+func (*tellingSink) delta(piece) error { return nil }
+func (*tellingSink) ping() error       { return nil }
+
+func (t *tellingSink) message(m Message) error {
+	t.told <- m.Content
+	return nil
+}
+
+func (t *tellingSink) end(a *Answer, _ *problem) { t.told <- "the end: " + a.text() }
 
 // receives has one WebhookReceiver, and makes no threads.
 type receives struct {
@@ -185,20 +234,43 @@ func (r *receives) CreateReceivedThread(context.Context, *definitions.Receiver, 
 // logged is a store that has a log only.
 type logged struct {
 	store.Store
-	events []store.Event
-	used   int64
+	used  int64
+	reads atomic.Int64
+
+	mu          sync.Mutex
+	events      []store.Event
+	subscribers []func(store.Notification)
 }
 
 func (l *logged) add(kind, run, message string, m store.Message) {
 	m.ID = message
 	data, err := json.Marshal(m)
 	Expect(err).NotTo(HaveOccurred())
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.events = append(l.events, store.Event{Seq: int64(len(l.events) + 1), Type: kind, RunID: run, MessageID: message, Data: data})
 }
 
-func (l *logged) SubscribeThread(string, func(store.Notification)) func() { return func() {} }
+func (l *logged) SubscribeThread(_ string, fn func(store.Notification)) func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.subscribers = append(l.subscribers, fn)
+	return func() {}
+}
+
+func (l *logged) notify() {
+	l.mu.Lock()
+	all := l.subscribers
+	l.mu.Unlock()
+	for _, fn := range all {
+		fn(store.Notification{})
+	}
+}
 
 func (l *logged) Events(_ context.Context, _ string, after int64, limit int) ([]store.Event, error) {
+	l.reads.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	rest := l.events[after:]
 	return rest[:min(limit, len(rest))], nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/thread/observe"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -105,6 +106,7 @@ type Server struct {
 	finder   *lookup.Finder
 	limits   *limiters
 	hooks    *hookRates
+	tails    *observe.Tails
 	stopping chan struct{}
 
 	headerTime, requestTime time.Duration
@@ -121,8 +123,14 @@ func New(o Options) (*Server, error) {
 		finder:   &lookup.Finder{Threads: o.Threads, Reader: o.Reader, Live: o.Live, SetupWait: setupTime},
 		limits:   newLimiters(),
 		hooks:    newHookRates(),
+		tails:    tailsOf(o.Threads.Store()),
 		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
 	}, nil
+}
+
+// tailsOf returns what reads the newest events of conversations, once for all who wait for an answer in one.
+func tailsOf(s store.Store) *observe.Tails {
+	return observe.NewTails(observe.TailOptions{Subscribe: s.SubscribeThread, Read: s.Events, Recheck: pingTime})
 }
 
 // Addr returns the address that the server listens on.

@@ -14,6 +14,15 @@ type LineQuery struct {
 	Limit int    // at most this many lines, oldest first; 1000 when 0
 }
 
+// Selects reports whether the query is for an event, wherever it is in the log.
+func (q *LineQuery) Selects(e *Event) bool {
+	switch e.Type {
+	case EventCodeLog, EventHandlerLog, EventHookFailed, EventTaskFailed:
+		return q.RunID == "" || e.RunID == q.RunID
+	}
+	return false
+}
+
 // TrimLines keeps the Keep newest log lines of a thread. The newest line that it drops becomes a record of how many
 // lines were dropped, in this transaction and in earlier ones.
 type TrimLines struct{ Keep int }

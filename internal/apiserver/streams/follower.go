@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -47,7 +48,9 @@ type follower struct {
 	runID string
 	tail  int
 	page  int // how many events the next page may have
-	// shared has the newest events; nil for a stream of lines, and for one that ends where the log does.
+	// next is what after becomes once the page that was read is sent.
+	next int64
+	// shared has the newest events; nil for a stream that ends where the log does.
 	shared *observe.Followed
 }
 
@@ -57,10 +60,8 @@ var errSlow = errors.New("the client reads events too slowly")
 func (f *follower) run(ctx context.Context, to sink) {
 	openStreams.Inc()
 	defer openStreams.Dec()
-	if f.lines || !f.follow {
-		notifications, unsubscribe := f.subscribe()
-		defer unsubscribe()
-		f.loop(ctx, to, notifications)
+	if !f.follow {
+		f.loop(ctx, to, nil)
 		return
 	}
 	f.shared = f.handler.tails.Follow(ctx, f.threadID, f.newest)
@@ -85,7 +86,7 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 		}
 		select {
 		case <-notifications:
-		case <-heartbeat.C: // a stream of lines also reads again, because a notification may have been lost
+		case <-heartbeat.C:
 			if to.ping(ctx) != nil {
 				return
 			}
@@ -96,16 +97,6 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 			return
 		}
 	}
-}
-
-func (f *follower) subscribe() (notifications <-chan struct{}, stop func()) {
-	ch := make(chan struct{}, 1)
-	return ch, f.handler.Threads.Store().SubscribeThread(f.threadID, func(store.Notification) {
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
-	})
 }
 
 // drain sends the events that follow the last one sent. It returns why the stream must end, or nil.
@@ -122,6 +113,9 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 			return f.why(runtimev1.ClosedThreadDeleted, "the thread was deleted")
 		case err != nil:
 			return f.why(runtimev1.ClosedStoreUnavailable, "the store cannot be read: connect again")
+		case len(events) == 0 && f.next > f.after: // all that was read is for others
+			f.after = f.next
+			continue
 		case len(events) == 0:
 			return nil
 		}
@@ -131,46 +125,78 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 		if err != nil {
 			return f.why(runtimev1.ClosedTooSlow, err.Error())
 		}
-		f.after = events[len(events)-1].Seq
+		f.after = f.next
 		if took := time.Since(began); took > f.handler.SlowClient {
 			return f.why(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to continue", errSlow, took.Round(time.Millisecond)))
 		}
 	}
 }
 
-// drawn returns the next page, whose memory is drawn until done is called. The size of a page says how many events the next one
-// may have.
+// drawn returns the next page, whose memory is drawn until done is called.
 func (f *follower) drawn(ctx context.Context) (events []store.Event, done func(), err error) {
 	ctx, done = membudget.Part(ctx)
-	if f.shared != nil {
-		events, held, err := f.shared.After(f.after)
-		if err == nil && len(events) > 0 {
-			err = membudget.From(ctx).Draw(ctx, 2*sizeOf(events)) // they may no longer be held by the time they are sent
-		}
-		if held || err != nil {
-			if err != nil || len(events) == 0 {
-				done()
-			}
-			return events, done, err
-		}
+	f.next = f.after
+	events, held, err := f.fromShared(ctx)
+	if !held && err == nil {
+		events, err = f.fromStore(ctx)
 	}
-	settle, err := membudget.Reserve(ctx, pageBytes)
-	if err != nil {
-		done()
-		return nil, done, err
-	}
-	if f.page == 0 {
-		f.page = firstPage
-	}
-	events, err = f.read(ctx, f.page)
 	if err != nil || len(events) == 0 {
 		done()
 		return nil, done, err
 	}
+	return events, done, nil
+}
+
+// fromShared returns what comes next of the events that all followers share. held is false when earlier ones may be missing there.
+func (f *follower) fromShared(ctx context.Context) (events []store.Event, held bool, err error) {
+	if f.shared == nil || f.tail > 0 {
+		return nil, false, nil
+	}
+	events, held, err = f.shared.After(f.after)
+	if len(events) == 0 || err != nil {
+		return nil, held, err
+	}
+	f.next = events[len(events)-1].Seq
+	if f.lines {
+		events = slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return !f.selects(&e) })
+	}
+	return events, true, membudget.From(ctx).Draw(ctx, 2*sizeOf(events)) // they may no longer be held by the time they are sent
+}
+
+// selects reports whether a stream of lines has an event.
+func (f *follower) selects(e *store.Event) bool {
+	q := store.LineQuery{RunID: f.runID}
+	return q.Selects(e)
+}
+
+// fromStore returns the next page of the store. The size of a page says how many events the next one may have.
+func (f *follower) fromStore(ctx context.Context) ([]store.Event, error) {
+	settle, err := membudget.Reserve(ctx, pageBytes)
+	if err != nil {
+		return nil, err
+	}
+	if f.page == 0 {
+		f.page = firstPage
+	}
+	var end int64
+	if f.lines && f.shared != nil {
+		end = f.shared.End() // what is read now has all lines up to here
+	}
+	events, err := f.read(ctx, f.page)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) < f.page {
+		f.next = max(f.next, end)
+	}
+	if len(events) == 0 {
+		return nil, nil
+	}
+	f.next = max(f.next, events[len(events)-1].Seq)
 	size := sizeOf(events)
 	f.page = min(max(int(pageBytes/(size/int64(len(events)))), 1), EventPage)
 	settle(2 * size) // once as events, once as they are sent
-	return events, done, nil
+	return events, nil
 }
 
 func sizeOf(events []store.Event) (bytes int64) {
@@ -188,10 +214,13 @@ func (f *follower) read(ctx context.Context, limit int) ([]store.Event, error) {
 	}
 	if f.tail > 0 {
 		newest, err := from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Tail: f.tail})
-		if err != nil || len(newest) == 0 {
-			return newest, err
+		if err != nil {
+			return nil, err
 		}
-		f.tail, f.after = 0, newest[0].Seq-1
+		if f.tail = 0; len(newest) == 0 {
+			return nil, nil
+		}
+		f.after = newest[0].Seq - 1
 	}
 	return from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Limit: limit})
 }

@@ -46,6 +46,30 @@ func describeLines(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
+		It("are those events that a query selects", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			for _, kind := range []string{store.EventCodeLog, store.EventHandlerLog, store.EventHookFailed, store.EventTaskFailed, store.EventDelta, "event:code.log"} {
+				for _, run := range []string{"r1", "r2", ""} {
+					e.apply(ctx, id, &store.AppendEvent{Event: store.Event{Type: kind, RunID: run, Data: json.RawMessage(`{}`)}})
+				}
+			}
+			all, err := e.store.Events(ctx, id, 0, 100)
+			Expect(err).NotTo(HaveOccurred())
+			for _, q := range []store.LineQuery{{}, {RunID: "r1"}} {
+				var selected []int64
+				for i := range all {
+					if q.Selects(&all[i]) {
+						selected = append(selected, all[i].Seq)
+					}
+				}
+				Expect(selected).NotTo(BeEmpty())
+				found, err := e.store.Lines(ctx, id, q)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(found).To(HaveEach(HaveField("Seq", BeElementOf(selected))))
+				Expect(found).To(HaveLen(len(selected)))
+			}
+		})
+
 		It("are dropped above a bound, the oldest first, with a record of how many", func(ctx SpecContext) {
 			id, other := e.thread(ctx), e.thread(ctx)
 			e.apply(ctx, other, line("r", "of another thread"))

@@ -100,6 +100,14 @@ func (f *Followed) After(seq int64) (events []store.Event, held bool, err error)
 	return f.tail.after(seq)
 }
 
+// End returns the sequence number of the newest event that was read, or of the one that Follow was given. The store has all events
+// up to it.
+func (f *Followed) End() int64 {
+	f.tail.mu.Lock()
+	defer f.tail.mu.Unlock()
+	return f.tail.end
+}
+
 // Close ends the following, and with the last follower the reading of the thread. It may be called again.
 func (f *Followed) Close() {
 	t := f.tail
