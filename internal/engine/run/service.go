@@ -110,6 +110,7 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	} else {
 		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: t.ID, Agent: t.Agent, Status: store.RunRunning, StartedAt: s.now()}
 		r.Checkpoint.Telemetry = runtrace.Begin(w.Items)
+		r.Checkpoint.First = w.Run == nil && w.Agent.HasHandlers()
 		r.known = t.LastSeq // a resumed run has yet to read the inbox
 	}
 	ctx = r.Checkpoint.Telemetry.With(ctx)

@@ -41,6 +41,8 @@ type State struct {
 	Context []byte `json:"context,omitempty"`
 	// Telemetry is the span of the run in its trace, and the request that caused the run.
 	Telemetry telemetry.Run `json:"telemetry,omitzero"`
+	// First says that the run is the first of its thread. It is set if a side of the agent is code, which is told.
+	First bool `json:"first,omitempty"`
 	// Needs is the version of checkpoints that a replica must know to continue the run; 0 is the first. A release that writes something
 	// which earlier ones would get wrong raises it, for the runs that have that.
 	Needs int `json:"needs,omitempty"`

@@ -103,7 +103,7 @@ declare module '@agentuity/runtime' {
   /** Declares a side of an agent; it is the module's default export. */
   export function createAgent<I extends Schema | undefined = undefined, O extends Schema | undefined = undefined>(name: string, config: AgentConfig<I, O>): Agent<I, O>;
 
-  export type AppEvent = 'agent.started' | 'agent.completed' | 'agent.errored' | 'session.started' | 'session.completed' | 'thread.destroyed';
+  export type AppEvent = 'thread.created' | 'thread.destroyed' | 'session.started' | 'session.completed' | 'agent.started' | 'agent.completed' | 'agent.errored';
   export function addEventListener(event: AppEvent, listener: (event: AppEvent, ...args: any[]) => unknown): void;
   export function removeEventListener(event: AppEvent, listener: (event: AppEvent, ...args: any[]) => unknown): void;
   /** Does not start a server, because Skein is the server; ctx.app has what setup returns. */

@@ -18,13 +18,14 @@
 
   const tellApp = (event, ...args) => tell(globalThis[Symbol.for('skein.app')]?.[listenersOf], event, ...args);
 
-  function listening(target) {
+  function listening(target, events) {
     const listeners = new Map();
     return {
       listeners,
       target: Object.assign(target, {
         addEventListener(event, f) {
           if (typeof f !== 'function') throw new TypeError('addEventListener takes the name of an event and a function');
+          if (!events.includes(event)) throw new TypeError(`addEventListener: there is no event "${String(event)}" here: use ${events.join(', ')}`);
           if (!listeners.has(event)) listeners.set(event, new Set());
           listeners.get(event).add(f);
         },
@@ -42,8 +43,8 @@
   function scopes(invocation) {
     const own = parts.scopesFor(invocation);
     if (session === undefined) {
-      session = listening({ id: own.session.id, state: own.session.state });
-      thread = listening({ id: 'thrd_' + own.thread.id.replaceAll('-', '') }); // the thread's id in the format of this API (IDS-01)
+      session = listening({ id: own.session.id, state: own.session.state }, ['completed']);
+      thread = listening({ id: 'thrd_' + own.thread.id.replaceAll('-', '') }, ['destroyed']); // the thread's id in the format of this API (IDS-01)
       session.target.thread = thread.target;
     }
     // Calls for the thread's state belong to the invocation that is under way.
@@ -275,6 +276,7 @@
     const listeners = agent[listenersOf];
     if (!begun) {
       begun = true;
+      if (call.first) await tellApp('thread.created', thread.target);
       await tellApp('session.started', session.target);
     }
     try {

@@ -3,12 +3,14 @@ const kind = Symbol.for('skein.kind');
 // Listeners of the whole module, and of one agent; handler.js calls them.
 const listenersOf = Symbol.for('skein.listeners');
 
-function listening(target) {
+// listening makes a target take listeners for some events, by their names.
+function listening(target, events) {
   const listeners = new Map();
   Object.defineProperty(target, listenersOf, { value: listeners });
   return Object.assign(target, {
     addEventListener(event, f) {
       if (typeof f !== 'function') throw new TypeError('addEventListener takes the name of an event and a function');
+      if (!events.includes(event)) throw new TypeError(`addEventListener: there is no event "${String(event)}" here: use ${events.join(', ')}`);
       if (!listeners.has(event)) listeners.set(event, new Set());
       listeners.get(event).add(f);
     },
@@ -33,13 +35,13 @@ export function createAgent(name, config) {
     }
   }
   const metadata = Object.freeze({ name, description: config.description, ...config.metadata });
-  const agent = listening({ ...config, metadata, inputSchema: config.schema?.input, outputSchema: config.schema?.output });
+  const agent = listening({ ...config, metadata, inputSchema: config.schema?.input, outputSchema: config.schema?.output }, ['started', 'completed', 'errored']);
   return Object.defineProperty(agent, kind, { value: 'handler' });
 }
 
-// Listeners for the events of all agents of this module: agent.started, agent.completed, agent.errored, session.started,
-// session.completed, thread.destroyed.
-const app = (globalThis[Symbol.for('skein.app')] ??= listening({ state: {} }));
+// Listeners for the events of all agents of this module.
+const appEvents = ['thread.created', 'thread.destroyed', 'session.started', 'session.completed', 'agent.started', 'agent.completed', 'agent.errored'];
+const app = (globalThis[Symbol.for('skein.app')] ??= listening({ state: {} }, appEvents));
 export const addEventListener = app.addEventListener;
 export const removeEventListener = app.removeEventListener;
 
