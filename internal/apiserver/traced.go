@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -10,18 +11,21 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/klog/v2"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/telemetry"
 )
 
-// traced makes a span of each request, below that of the client, and gives what the request causes its id. The request is
+// traced makes a span of each request, below that of the client, and gives what the request causes its id, and the log lines about it
+// their keys. The request is
 // authenticated and authorized by then, so that nobody else can make spans or choose their trace. Streams have no span: they last.
 func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := telemetry.WithRequestID(r.Context(), audit.GetAuditIDTruncated(r.Context()))
 		info, ok := apirequest.RequestInfoFrom(ctx)
 		if !telemetry.Enabled() || !ok || !info.IsResourceRequest || r.Method == http.MethodGet && lasting(r, info) {
-			next.ServeHTTP(w, r.WithContext(ctx))
+			next.ServeHTTP(w, r.WithContext(logged(ctx, info)))
 			return
 		}
 		route := info.Resource
@@ -35,7 +39,7 @@ func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.
 			attribute.String("skein.request.id", telemetry.RequestID(ctx)))
 		defer span.End()
 		written := &statusWriter{ResponseWriter: w}
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(written), r.WithContext(ctx))
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(written), r.WithContext(logged(ctx, info)))
 		if written.code == 0 {
 			written.code = http.StatusOK
 		}
@@ -44,6 +48,19 @@ func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.
 			span.Fail(strconv.Itoa(written.code), "")
 		}
 	})
+}
+
+// logged returns a context whose log lines say which request they are about. Those of runs use the same keys.
+func logged(ctx context.Context, info *apirequest.RequestInfo) context.Context {
+	log := klog.FromContext(ctx).WithValues(telemetry.OfWork(ctx)...)
+	if info != nil {
+		thread := ""
+		if info.Resource == runtimev1.ThreadsResource {
+			thread = info.Name
+		}
+		log = log.WithValues(telemetry.OfThread(info.Namespace, thread, "")...)
+	}
+	return klog.NewContext(ctx, log)
 }
 
 // statusWriter notes the status of an answer.

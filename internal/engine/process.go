@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/stop"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
@@ -26,6 +27,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return false, store.IgnoreNotFound(err)
 	}
 	t, items, last := work.Thread, work.Inbox, work.Run
+	active.About = telemetry.OfThread(t.Namespace, t.Name, t.ID)
 	if !first && len(items) == 0 {
 		return false, nil // the last run has just ended, and nothing waits
 	}

@@ -69,14 +69,8 @@ type audible struct {
 // logged returns a context whose log lines say which request they are about, as far as is known by now. Those of runs use the same
 // keys.
 func (a *audible) logged(ctx context.Context) context.Context {
-	values := []any{"request_id", a.entry.ID, "namespace", a.entry.Namespace, a.kind, a.name}
-	if a.trace != "" {
-		values = append(values, "trace_id", a.trace)
-	}
-	if a.entry.Thread != "" {
-		values = append(values, "name", a.entry.Thread)
-	}
-	return logr.NewContext(ctx, a.log.WithValues(values...))
+	log := a.log.WithValues(telemetry.OfThread(a.entry.Namespace, a.entry.Thread, "")...).WithValues(telemetry.OfRequest(a.trace, a.entry.ID)...)
+	return logr.NewContext(ctx, log.WithValues(a.kind, a.name))
 }
 
 // withLog is logged of an audible, where there is one.

@@ -49,18 +49,6 @@ func (r Run) TraceID() string {
 	return ""
 }
 
-// LogValues returns keys and values for the log lines of the run.
-func (r Run) LogValues() []any {
-	var values []any
-	if id := r.TraceID(); id != "" {
-		values = append(values, "trace_id", id)
-	}
-	if r.RequestID != "" {
-		values = append(values, "request_id", r.RequestID)
-	}
-	return values
-}
-
 // End makes the span of the run, from when the run began until it ended. failed is why it failed, as one of a small set of words; ""
 // when it did not.
 func (r Run) End(name, namespace string, began, ended time.Time, failed, message string, attrs ...attribute.KeyValue) {

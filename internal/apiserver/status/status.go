@@ -124,7 +124,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 		return apierrors.NewTimeoutError("the request ended before its work was done: try again", RetrySoon)
 	}
 	id := audit.GetAuditIDTruncated(ctx)
-	klog.FromContext(ctx).Error(err, "A request of the runtime API failed", "auditID", id, "thread", name)
+	klog.FromContext(ctx).Error(err, "A request of the runtime API failed")
 	e := apierrors.NewInternalError(fmt.Errorf("the manager's log has the cause under audit id %q", id))
 	return e
 }

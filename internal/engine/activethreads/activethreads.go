@@ -29,6 +29,8 @@ type Active struct {
 	PassedOver int64
 	// Ended are runs whose post-run tasks begin when this replica has released the lease. Only the holder uses it.
 	Ended []store.RunRef
+	// About are the keys and values of log lines about the thread, and about its run once that is known. Only the holder uses it.
+	About []any
 	// Namespace is that of the thread once it counts as running (K8S-11). Only the holder uses it.
 	Namespace string
 }

@@ -70,7 +70,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 		return
 	}
 	d.opts.Queue.Delay(id, false)
-	err := d.process(ctx, id)
+	of, err := d.process(ctx, id)
 	var notReady *definition.NotReadyError
 	var wait *quota.WaitError
 	switch {
@@ -81,7 +81,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 		// The thread keeps its inbox. Wake is called when the definitions become ready.
 		d.refused.Add(id)
 		d.opts.Queue.Forget(id)
-		d.opts.Log.V(1).Info("thread waits for its definitions", "thread", id, "reason", notReady.Reason, "message", notReady.Message)
+		d.opts.Log.V(1).Info("thread waits for its definitions", append(of, "reason", notReady.Reason, "message", notReady.Message)...)
 	case errors.As(err, &wait):
 		// The thread keeps its inbox. The quotas wake it when there is room.
 		d.refused.Add(id)
@@ -89,7 +89,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 		d.opts.Quotas.Wait(wait.Namespace, id)
 	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
 		metrics.LeaseLosses.Inc()
-		d.opts.Log.Info("thread was lost to another holder", "thread", id)
+		d.opts.Log.Info("thread was lost to another holder", of...)
 		d.opts.Queue.Forget(id)
 		d.opts.Queue.AddAfter(id, d.opts.LeaseTTL/3)
 	case ctx.Err() != nil:
@@ -98,7 +98,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 		d.opts.Queue.Forget(id)
 		d.elsewhere.add(id)
 	default:
-		d.opts.Log.Error(err, "run was interrupted and will be resumed", "thread", id)
+		d.opts.Log.Error(err, "run was interrupted and will be resumed", of...)
 		d.opts.Queue.Retry(id)
 	}
 }
@@ -151,7 +151,7 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 		if !stopped.Written && stopped.Err == nil {
 			if _, err := d.opts.Stops.EndElsewhere(ctx, id, stopped); err != nil {
 				stopped.Err = err
-				d.opts.Log.Error(err, "cannot stop a run", "thread", id)
+				d.opts.Log.Error(err, "cannot stop a run", about(id, a)...)
 			}
 		}
 		d.opts.Queue.Add(id) // for messages that came since
@@ -163,7 +163,7 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 	}
 	if errors.Is(cause, cancelcause.ErrTerminal) {
 		if err := d.opts.Stops.EndTerminatedRun(ctx, id); err != nil {
-			d.opts.Log.Error(err, "cannot end the run of a terminated thread", "thread", id)
+			d.opts.Log.Error(err, "cannot end the run of a terminated thread", about(id, a)...)
 		}
 		return
 	}

@@ -10,30 +10,33 @@ import (
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
-// process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests.
-func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
+// process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests. of has the keys and
+// values of log lines about the thread, as far as they are known.
+func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err error) {
+	of = about(id, nil)
 	if err := d.opts.Interrupted(); err != nil {
-		return err
+		return of, err
 	}
 	// A notification may be about something that this replica leaves for another one.
 	if !d.opts.Queue.TakeNotified(id) || d.opts.Compat.Has(id) {
 		if work, err := d.hasWork(ctx, id); err != nil || !work {
-			return err
+			return of, err
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	active := activethreads.NewActive(cancel)
 	if !d.opts.Active.Register(id, active) {
-		return nil
+		return of, nil
 	}
 	defer d.LetGo(ctx, id, active)
 
 	fence, release, err := d.opts.Leases.Acquire(ctx, id, d.opts.Owner, cancel)
 	if err != nil {
-		return store.IgnoreGone(err) // no replica works on a thread whose object was deleted
+		return of, store.IgnoreGone(err) // no replica works on a thread whose object was deleted
 	}
 	err = d.runAll(ctx, id, fence, active)
 	if cause := context.Cause(ctx); cause != nil {
@@ -46,7 +49,15 @@ func (d *Dispatcher) process(ctx context.Context, id string) (err error) {
 	}
 	release()
 	d.opts.Quotas.Rested(active.Namespace)
-	return err
+	return about(id, active), err
+}
+
+// about returns the keys and values of log lines about a thread. a is nil while no worker has it.
+func about(id string, a *activethreads.Active) []any {
+	if a == nil || len(a.About) == 0 {
+		return telemetry.OfThread("", "", id)
+	}
+	return slices.Clone(a.About)
 }
 
 // interruption returns the error that remains after a thread was cancelled for cause. It is nil when the run was

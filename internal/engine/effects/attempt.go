@@ -14,10 +14,11 @@ import (
 )
 
 // attempt carries a firing out.
-func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, log *Log) (err error) {
+func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
+	f, target := c.Firing, c.Target
 	defer func() {
 		if p := recover(); p != nil {
-			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed because the engine panicked", "effect", f.Effect, "stack", string(debug.Stack()))
+			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed because the engine panicked", append(about(c), "stack", string(debug.Stack()))...)
 			err = &FinalError{"internal error: see the manager's log"}
 		}
 	}()
@@ -29,7 +30,6 @@ func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, lo
 			return &FinalError{fmt.Sprintf("it could not begin within %s of its due time%s", target.Deadline, because(f.Waiting))}
 		}
 	}
-	c := Call{Firing: f, Target: target, Key: idempotencyKey(f), HookDepth: f.HookDepth, Log: log}
 	if c.Thread, err = w.thread(ctx, f); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (w *Worker) attempt(ctx context.Context, f *store.Firing, target Target, lo
 		ctx, cancel = context.WithTimeoutCause(ctx, target.Timeout, errTimeout)
 		defer cancel()
 	}
-	err = w.run(ctx, &c)
+	err = w.run(ctx, c)
 	var wait *WaitError
 	if errors.Is(err, store.ErrUnavailable) && !errors.As(err, &wait) {
 		return &cutError{err}

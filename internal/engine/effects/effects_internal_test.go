@@ -100,29 +100,29 @@ func TestAttempt(t *testing.T) {
 	late.Deadline = time.Minute
 
 	clock.Step(time.Minute)
-	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(Succeed(), "just in time")
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: late, Log: &Log{}})).To(Succeed(), "just in time")
 	clock.Step(time.Microsecond)
-	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(MatchError("it could not begin within 1m0s of its due time: no sandbox"))
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: late, Log: &Log{}})).To(MatchError("it could not begin within 1m0s of its due time: no sandbox"))
 	g.Expect(r.calls).To(Equal(1))
 	delayed := late
 	delayed.Jitter = time.Microsecond
-	g.Expect(w.attempt(t.Context(), f, delayed, &Log{})).To(Succeed(), "jitter does not count as lateness")
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: delayed, Log: &Log{}})).To(Succeed(), "jitter does not count as lateness")
 	clock.Step(time.Microsecond)
-	g.Expect(w.attempt(t.Context(), f, delayed, &Log{})).To(MatchError(HavePrefix("it could not begin within 1m0s")))
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: delayed, Log: &Log{}})).To(MatchError(HavePrefix("it could not begin within 1m0s")))
 	f.Attempts = 2
-	g.Expect(w.attempt(t.Context(), f, late, &Log{})).To(Succeed(), "it has begun in time")
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: late, Log: &Log{}})).To(Succeed(), "it has begun in time")
 	f.Attempts = 10
-	g.Expect(w.attempt(t.Context(), f, toolTarget(), &Log{})).To(Succeed(), "managers end for reasons of their own")
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: toolTarget(), Log: &Log{}})).To(Succeed(), "managers end for reasons of their own")
 	f.Attempts = 11
-	g.Expect(w.attempt(t.Context(), f, toolTarget(), &Log{})).To(MatchError(ContainSubstring("the manager ended 10 times")))
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: toolTarget(), Log: &Log{}})).To(MatchError(ContainSubstring("the manager ended 10 times")))
 	longer := toolTarget()
 	longer.Retry = &Retry{Attempts: 11}
-	g.Expect(w.attempt(t.Context(), f, longer, &Log{})).To(Succeed(), "its own policy allows more attempts")
+	g.Expect(w.attempt(t.Context(), &Call{Firing: f, Target: longer, Log: &Log{}})).To(Succeed(), "its own policy allows more attempts")
 	g.Expect(r.calls).To(Equal(5))
 
 	f.Attempts = 1
 	var final *FinalError
-	g.Expect(errors.As(w.attempt(t.Context(), f, Target{Message: &Message{}}, &Log{}), &final)).To(BeTrue(), "a panic is not repeated")
+	g.Expect(errors.As(w.attempt(t.Context(), &Call{Firing: f, Target: Target{Message: &Message{}}, Log: &Log{}}), &final)).To(BeTrue(), "a panic is not repeated")
 }
 
 func TestJoinLogs(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/fairpool"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // Options of a Worker. All are required.
@@ -304,13 +305,14 @@ func (w *Worker) later(d time.Duration) { w.opts.Clock.AfterFunc(d, w.Wake) }
 
 // fire runs one firing and records its outcome.
 func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
-	log := w.log.WithValues("namespace", f.Namespace, "name", f.Name, "effect", f.Effect, "thread", f.ThreadID, "due", f.Due)
 	var written Log
 	began := w.opts.Clock.Now()
 	target, err := TargetOf(f)
+	call := Call{Firing: f, Target: target, Key: idempotencyKey(f), HookDepth: f.HookDepth, Log: &written}
 	if err == nil {
-		err = w.attempt(ctx, f, target, &written)
+		err = w.attempt(ctx, &call)
 	}
+	log := w.log.WithValues(about(&call)...)
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), store.ErrFiringLost) {
 			log.Info("an effect was stopped: its firing was canceled, or passed to another replica", "cause", context.Cause(ctx).Error())
@@ -330,6 +332,16 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 	if end.Status == store.FiringPending {
 		w.later(end.RetryAfter)
 	}
+}
+
+// about returns the keys and values of log lines about a firing. Its thread has no name before it is known.
+func about(c *Call) []any {
+	name := ""
+	if c.Thread != nil {
+		name = c.Thread.Name
+	}
+	f := c.Firing
+	return append(telemetry.OfThread(f.Namespace, name, f.ThreadID), "scheduledEffect", f.Name, "effect", f.Effect, "due", f.Due)
 }
 
 // While the end of a firing cannot be recorded, it is tried again after firstRecord, and later after up to longestRecord.

@@ -17,7 +17,7 @@ import (
 )
 
 // NewRun returns what calls the hooks of a run.
-func NewRun(s *Service, run Port, log logr.Logger) Run {
+func NewRun(s *Service, run Port, log *logr.Logger) Run {
 	return Run{service: s, run: run, log: log}
 }
 
@@ -48,7 +48,7 @@ type Port interface {
 type Run struct {
 	service *Service
 	run     Port
-	log     logr.Logger
+	log     *logr.Logger
 
 	// with holds operations for the next transaction of the run: hook calls about what it writes, and log entries for
 	// failed hooks.

@@ -24,6 +24,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/fairpool"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 )
 
 // A Task is work that follows a run (THR-13).
@@ -171,11 +172,11 @@ func (w *Worker) Run(ctx context.Context) {
 			if taking.Err() != nil || !w.take(run) {
 				return // it is handed over
 			}
-			err := w.perform(ctx, run)
+			of, err := w.perform(ctx, run)
 			if ctx.Err() != nil {
 				w.handOver(run)
 			} else if err != nil {
-				w.log.Error(err, "cannot do the tasks after a run; they will be retried", "thread", run.ThreadID, "run", run.RunID)
+				w.log.Error(err, "cannot do the tasks after a run; they will be retried", of...)
 			}
 		})
 	}
@@ -248,7 +249,7 @@ func (w *Worker) takeLeft(ctx context.Context) {
 		taken, err := w.store.TakeTasks(ctx, run, ttl)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			w.log.Error(err, "cannot take a run whose tasks are not done", "thread", run.ThreadID, "run", run.RunID)
+			w.log.Error(err, "cannot take a run whose tasks are not done", about(nil, run)...)
 		case err == nil && taken:
 			w.mu.Lock()
 			w.swept[run] = struct{}{}
@@ -301,21 +302,31 @@ func (w *Worker) mine(ctx context.Context, ref store.RunRef, run *store.Run) (bo
 	return w.store.TakeTasks(ctx, ref, w.opts.Timeout+w.opts.LeaseTTL)
 }
 
-// perform does the tasks of one run at once, and records that they are done.
-func (w *Worker) perform(ctx context.Context, ref store.RunRef) error {
+// about returns the keys and values of log lines about a run. Its thread is nil while it is not known.
+func about(t *store.Thread, run store.RunRef) []any {
+	if t == nil {
+		t = &store.Thread{ID: run.ThreadID}
+	}
+	return append(telemetry.OfThread(t.Namespace, t.Name, t.ID), "run", run.RunID)
+}
+
+// perform does the tasks of one run at once, and records that they are done. of has the keys and values of log lines about it.
+func (w *Worker) perform(ctx context.Context, ref store.RunRef) (of []any, err error) {
+	of = about(nil, ref)
 	run, err := w.store.Run(ctx, ref.ThreadID, ref.RunID)
 	if err != nil || !Marked(run) {
-		return store.IgnoreGone(err) // the thread is gone, or another replica has done the tasks
+		return of, store.IgnoreGone(err) // the thread is gone, or another replica has done the tasks
 	}
 	if mine, err := w.mine(ctx, ref, run); err != nil || !mine {
-		return store.IgnoreGone(err)
+		return of, store.IgnoreGone(err)
 	}
 	ctx, leave := w.opts.Attach(ctx, ref.ThreadID) // before the thread is read, so that no deletion is missed
 	defer leave()
 	t, err := w.store.Thread(ctx, ref.ThreadID)
 	if err != nil || t.Deleting || t.RetainedAt != 0 {
-		return store.IgnoreGone(err) // a retained thread takes no outcome of a task: they are done once an object has adopted it
+		return of, store.IgnoreGone(err) // a retained thread takes no outcome of a task: they are done once an object has adopted it
 	}
+	of = about(t, ref)
 	limited, cancel := context.WithTimeoutCause(ctx, w.opts.Timeout, errSlowTask)
 	defer cancel()
 	var tasks sync.WaitGroup
@@ -329,18 +340,19 @@ func (w *Worker) perform(ctx context.Context, ref store.RunRef) error {
 	}
 	tasks.Wait()
 	if errors.Is(context.Cause(ctx), cancelcause.ErrAborted) {
-		return nil // they are done again if the thread is retained, and an object adopts it
+		return of, nil // they are done again if the thread is retained, and an object adopts it
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // the tasks may have been cut off: the next manager repeats them
+		return of, context.Cause(ctx) // the tasks may have been cut off: the next manager repeats them
 	}
 	w.fault("settle.before")
-	return w.store.FinishPostRun(ctx, ref)
+	return of, w.store.FinishPostRun(ctx, ref)
 }
 
 // failed reports a failed task once, in the log of the manager and in that of the thread.
 func (w *Worker) failed(ctx context.Context, t *store.Thread, run *store.Run, task string, failure error) {
-	w.log.Error(failure, "a task after a run failed", "task", task, "namespace", t.Namespace, "name", t.Name, "run", run.ID)
+	log := w.log.WithValues(about(t, store.RunRef{ThreadID: t.ID, RunID: run.ID})...).WithValues("task", task)
+	log.Error(failure, "a task after a run failed")
 	text, _, _ := strings.Cut(failure.Error(), "\n") // what follows is the stack of a panic
 	data, err := json.Marshal(store.TaskFailure{Task: task, Error: clip.Text(w.opts.Redact(t.Namespace, text), maxFailure)})
 	if err == nil {
@@ -348,7 +360,7 @@ func (w *Worker) failed(ctx context.Context, t *store.Thread, run *store.Run, ta
 			&store.AppendEvent{Event: store.Event{Type: store.EventTaskFailed, RunID: run.ID, Data: data}})
 	}
 	if err = store.IgnoreGone(err); err != nil && ctx.Err() == nil {
-		w.log.Error(err, "cannot record in the thread's log that a task failed", "task", task, "thread", t.ID, "run", run.ID)
+		log.Error(err, "cannot record in the thread's log that a task failed")
 	}
 }
 

@@ -24,7 +24,7 @@ func (s *Service) CompactAtRest(ctx context.Context, t *store.Thread, fence *sto
 	if err != nil {
 		return err
 	}
-	r := s.newRun(t, fence, active, s.opts.Log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", t.ID))
+	r := s.newRun(t, fence, active)
 	r.takeOver(t, agent)
 	r.code.Life = ctx
 	r.compactor.Take(orders)

@@ -32,6 +32,7 @@ import (
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/telemetry"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -100,7 +101,7 @@ type Work struct {
 // caller holds the lease of the thread.
 func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	t := w.Thread
-	r := s.newRun(t, w.Fence, w.Active, s.opts.Log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", t.ID))
+	r := s.newRun(t, w.Fence, w.Active)
 	r.takeOver(t, w.Agent)
 	if w.Going != nil {
 		r.record, r.resumed = *w.Going, true
@@ -114,7 +115,7 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 		r.known = t.LastSeq // a resumed run has yet to read the inbox
 	}
 	ctx = r.Checkpoint.Telemetry.With(ctx)
-	r.log = r.log.WithValues(r.Checkpoint.Telemetry.LogValues()...)
+	r.about(r.Checkpoint.Telemetry)
 	if err := membudget.From(ctx).Draw(ctx, costOf(w.Inbox)); err != nil {
 		return false, err
 	}
@@ -150,17 +151,25 @@ func costOf(items []store.InboxItem) (n int64) {
 }
 
 // newRun returns a run of a thread that is not begun or resumed yet.
-func (s *Service) newRun(t *store.Thread, fence *store.Fence, active *activethreads.Active, log logr.Logger) *run {
+func (s *Service) newRun(t *store.Thread, fence *store.Fence, active *activethreads.Active) *run {
 	o := &s.opts
-	r := &run{service: s, log: log, Role: role.Role{Thread: t}, fence: fence, active: active}
+	r := &run{service: s, Role: role.Role{Thread: t}, fence: fence, active: active}
+	r.about(telemetry.Run{})
 	r.code = runcode.New(runcode.Options{Executions: o.Executions, Env: o.Env, Threads: o.Threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
-	r.hooks = hooks.NewRun(o.Hooks, hooksPort{r}, log)
+	r.hooks = hooks.NewRun(o.Hooks, hooksPort{r}, &r.log)
 	r.requests = request.NewMaker(request.Options{Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Log: &r.log, Redact: o.Redact, State: r.code.State}, &r.Role)
 	r.streams = deltas.Options{Store: o.Store, Clock: o.Clock, Fence: fence, Run: &r.record, Fault: o.Fault}
 	r.compactor = compaction.New(compaction.Options{
 		Port: compactionPort{r}, Role: &r.Role, Requests: r.requests, Store: o.Store, Log: &r.log, Timeout: o.CompactionTimeout, Now: o.Now,
 	})
 	return r
+}
+
+// about makes the log lines of the run, and those about its thread, say what they are about.
+func (r *run) about(span telemetry.Run) {
+	t := r.Thread
+	r.active.About = append(telemetry.OfThread(t.Namespace, t.Name, t.ID), span.LogValues()...)
+	r.log = r.service.opts.Log.WithValues(r.active.About...)
 }
 
 func (s *Service) now() int64 { return s.opts.Now() }

@@ -98,11 +98,12 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 
 // End ends a run that no worker executes. The caller holds the lease of the thread.
 func (s *Service) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) (err error) {
-	r := s.newRun(t, fence, active, s.opts.Log.WithValues("thread", t.ID))
+	r := s.newRun(t, fence, active)
 	r.record = *last
 	if r.Checkpoint, err = runstate.Read(last); err != nil {
 		return err
 	}
+	r.about(r.Checkpoint.Telemetry)
 	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.
 	r.Agent, _ = s.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), how)
