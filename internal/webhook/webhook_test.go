@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -249,6 +250,17 @@ var _ = Describe("the sender", Label("EVT-05"), func() {
 		Expect(send(ctx, answer(429, "Retry-After", "3600"), "127.0.0.1", 1, nil)).To(HaveField("RetryAfter", time.Hour))
 		Expect(send(ctx, answer(302, "Location", "http://169.254.169.254/"), "127.0.0.1", 1, nil)).To(HaveField("Code", 302), "it follows no redirects")
 		Expect(send(ctx, answer(204), "127.0.0.1", 99, errors.New("the Secret is missing"))).To(And(HaveField("Status", store.DeliveryPending), HaveField("Error", "the Secret is missing")))
+	}, SpecTimeout(2*time.Minute))
+
+	It("counts what became of its attempts", Label("K8S-06"), func(ctx SpecContext) {
+		counted := func(status store.DeliveryStatus) float64 {
+			return testutil.ToFloat64(sent.WithLabelValues("run.ended", string(status)))
+		}
+		for status, code := range map[store.DeliveryStatus]int{store.DeliveryDelivered: 204, store.DeliveryPending: 500, store.DeliveryDead: 410} {
+			before := counted(status)
+			send(ctx, answer(code), "127.0.0.1", 1, nil)
+			Expect(counted(status)).To(Equal(before+1), string(status))
+		}
 	}, SpecTimeout(2*time.Minute))
 
 	It("reaches public addresses only, unless an administrator opened others", func(ctx SpecContext) {

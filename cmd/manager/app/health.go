@@ -27,18 +27,28 @@ func (o *Options) addHealth(mgr ctrl.Manager, lead *leading, data *data, api *ap
 		}
 		o.Started(a)
 	}
-	return errors.Join(
+	err := errors.Join(
 		o.addOneReplica(mgr, lead),
 		mgr.Add(ready),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("caches", ready.check),
-		mgr.AddReadyzCheck("draining", d.check),
-		mgr.AddReadyzCheck("store", func(r *http.Request) error {
+	)
+	for name, check := range readyChecks(ready, data, d) {
+		err = errors.Join(err, mgr.AddReadyzCheck(name, check))
+	}
+	return err
+}
+
+// readyChecks are the checks of /readyz, by their names.
+func readyChecks(ready *readiness, data *data, d *draining) map[string]healthz.Checker {
+	return map[string]healthz.Checker{
+		"caches":   ready.check,
+		"draining": d.check,
+		"store": func(r *http.Request) error {
 			ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 			defer cancel()
 			return data.store.Ping(ctx)
-		}),
-	)
+		},
+	}
 }
 
 // readiness is ready once the caches are filled. controller-runtime starts it after them.
