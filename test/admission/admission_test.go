@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,23 +105,32 @@ func object(kind string, spec any) *unstructured.Unstructured {
 		"apiVersion": "skein.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "x", "namespace": "team"}, "spec": spec}}
 }
 
-var _ = Describe("the policies about authors", Label("K8S-04"), func() {
-	all := map[string]validating.Validator{}
-	BeforeEach(func() {
-		found, err := policies(filepath.Join(config, "admission"))
-		Expect(err).NotTo(HaveOccurred())
-		for name, p := range found {
-			all[name], err = compile(p)
-			Expect(err).NotTo(HaveOccurred())
-		}
-	})
-	refused := func(ctx context.Context, policy string, r *rights, resource string, o, old *unstructured.Unstructured) []string {
-		GinkgoHelper()
-		out, err := ask(ctx, all[policy], r, resource, o, old)
-		Expect(err).NotTo(HaveOccurred(), "%s costs too much, or cannot be evaluated, for %v", policy, o.Object)
-		return out
+// compiled returns the policies of config/admission by name, as the API server runs them.
+var compiled = sync.OnceValues(func() (map[string]validating.Validator, error) {
+	found, err := policies(filepath.Join(config, "admission"))
+	if err != nil {
+		return nil, err
 	}
+	all := map[string]validating.Validator{}
+	for name, p := range found {
+		if all[name], err = compile(p); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+})
 
+// refused returns what a policy answers to a user: nothing when it lets the request pass.
+func refused(ctx context.Context, policy string, r *rights, resource string, o, old *unstructured.Unstructured) []string {
+	GinkgoHelper()
+	all, err := compiled()
+	Expect(err).NotTo(HaveOccurred())
+	out, err := ask(ctx, all[policy], r, resource, o, old)
+	Expect(err).NotTo(HaveOccurred(), "%s costs too much, or cannot be evaluated, for %v", policy, o.Object)
+	return out
+}
+
+var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 	It("finds each reference to a Secret that the schemas have", func(ctx SpecContext) {
 		seen := 0
 		for _, k := range kinds() {
@@ -252,26 +262,6 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		}
 	})
 
-	It("asks for the rights of the runtime API of whoever declares work for a thread", func(ctx SpecContext) {
-		for resource, spec := range map[string]map[string]any{
-			"scheduledeffects": {"threadRef": map[string]any{"name": "t"}, "effect": "e"},
-			"subagents":        {"parentRef": map[string]any{"name": "t"}, "agentRef": map[string]any{"name": "a"}},
-		} {
-			o := object("X", spec)
-			Expect(refused(ctx, "skein-work", &rights{user: "eve"}, resource, o, nil)).To(ConsistOf(
-				ContainSubstring(`the user "eve" cannot get resource "threads/messages" of thread "t" in API group "runtime.skein.dev" in the namespace "team"`),
-				ContainSubstring(`the user "eve" cannot create resource "threads/effects" of thread "t"`)))
-			Expect(refused(ctx, "skein-work", &rights{user: "eve", may: []string{"get threads/messages t"}}, resource, o, nil)).To(HaveLen(1))
-			Expect(refused(ctx, "skein-work", &rights{user: "eve", may: []string{"get threads/messages t", "create threads/effects t"}}, resource, o, nil)).To(BeEmpty())
-		}
-		adopting := object("Subagent", map[string]any{"parentRef": map[string]any{"name": "t"}, "threadRef": map[string]any{"name": "other"}})
-		mine := &rights{user: "eve", may: []string{"get threads/messages t", "create threads/effects t"}}
-		Expect(refused(ctx, "skein-work", mine, "subagents", adopting, nil)).To(HaveLen(2), "a Thread that is adopted counts too")
-		many := object("ScheduledEffect", map[string]any{"threadSelector": map[string]any{}, "effect": "e"})
-		Expect(refused(ctx, "skein-work", mine, "scheduledeffects", many, nil)).To(ConsistOf(ContainSubstring("of all threads"), ContainSubstring("of all threads")))
-		Expect(refused(ctx, "skein-work", &rights{user: "eve"}, "scheduledeffects", object("ScheduledEffect", map[string]any{"effect": "e"}), nil)).To(BeEmpty(), "no thread, no conversation")
-	})
-
 	It("asks whoever adopts retained data for the rights to read and to purge it", func(ctx SpecContext) {
 		const id = "0b0e8f0e-0000-4000-8000-000000000001"
 		t := object("Thread", map[string]any{"threadID": id, "agentRef": map[string]any{"name": "a"}})
@@ -352,24 +342,5 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		other := template("ada")
 		_ = unstructured.SetNestedField(other.Object, "@daily", "spec", "schedules")
 		Expect(refused(ctx, "skein-users", &rights{user: "eve"}, "scheduledeffects", other, template("ada"))).To(BeEmpty(), "the user is as before")
-	})
-
-	It("limits what a pool says about its pods to what somebody may use", func(ctx SpecContext) {
-		const image = "registry.example.com/sandbox@sha256:0123"
-		pool := func(spec map[string]any) *unstructured.Unstructured { return object("SandboxPool", spec) }
-		whole := map[string]any{"warm": int64(1), "image": image, "tolerations": []any{map[string]any{"operator": "Exists"}}, "priorityClassName": "high", "runtimeClassName": "own",
-			"podMetadata": map[string]any{"annotations": map[string]any{"sidecar.example.com/inject": "true"}, "labels": map[string]any{"team": "blue"}}}
-		Expect(refused(ctx, "skein-pools", &rights{user: "eve"}, "sandboxpools", pool(whole), nil)).To(ConsistOf(
-			ContainSubstring(`spec.image "`+image+`" is not allowed`), ContainSubstring("spec.tolerations is not allowed"), ContainSubstring("spec.priorityClassName is not"),
-			ContainSubstring("spec.runtimeClassName is not"), ContainSubstring("spec.podMetadata.annotations is not")))
-		may := &rights{user: "eve", may: []string{"use sandboximages " + image, "use sandboxsettings tolerations"}}
-		Expect(refused(ctx, "skein-pools", may, "sandboxpools", pool(whole), nil)).To(HaveLen(3))
-		Expect(refused(ctx, "skein-pools", &rights{user: "eve"}, "sandboxpools", pool(map[string]any{"warm": int64(1), "tolerations": []any{},
-			"podMetadata": map[string]any{"labels": map[string]any{"team": "blue"}}}), nil)).To(BeEmpty())
-		more := pool(whole).DeepCopy()
-		_ = unstructured.SetNestedField(more.Object, int64(2), "spec", "warm")
-		Expect(refused(ctx, "skein-pools", &rights{user: "eve"}, "sandboxpools", more, pool(whole))).To(BeEmpty(), "what it says about its pods is as before")
-		_ = unstructured.SetNestedField(more.Object, "other", "spec", "image")
-		Expect(refused(ctx, "skein-pools", may, "sandboxpools", more, pool(whole))).To(ConsistOf(ContainSubstring(`spec.image "other"`)))
 	})
 })
