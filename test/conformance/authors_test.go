@@ -88,10 +88,12 @@ var declared = map[string][]string{
 	"a Subagent":               {`{kind: Subagent, spec: {parentRef: {name: t}, agentRef: {name: a}, name: child}}`},
 	"a Thread with `forkFrom`": {`{kind: Thread, spec: {agentRef: {name: a}, forkFrom: {threadRef: {name: t}}}}`},
 	"a ThreadGateway":          {`{kind: ThreadGateway, spec: {agentRef: {name: a}, signingKeys: [{name: vault, key: k}]}}`},
-	"another `endpoint` for a Model that has `credentials`":          nil,
-	"labels on a Model that has `credentials`":                       nil,
-	"`deletionPolicy: Delete` for a Thread that has `Retain`":        nil,
-	"a Thread without the annotation `skein.dev/retain` that it had": nil,
+	"another `endpoint` for a Model that has `credentials`":                           nil,
+	"labels on a Model that has `credentials`":                                        nil,
+	"`deletionPolicy: Delete` for a Thread that has `Retain`":                         nil,
+	"a Thread without the annotation `skein.dev/retain` that it had":                  nil,
+	"`suspend: true` or other times, for a ScheduledEffect that has `threadSelector`": nil,
+	"another `message` for a ScheduledEffect that has `threadSelector`":               nil,
 }
 
 var _ = Describe("What authors may declare", Label("K8S-04"), func() {
@@ -107,7 +109,9 @@ var _ = Describe("What authors may declare", Label("K8S-04"), func() {
 		retained.Namespace, retained.Name = ns, "retained"
 		annotated := declaration(`{kind: Thread, spec: {agentRef: {name: a}}}`).(*skeinv1.Thread)
 		annotated.Namespace, annotated.Name, annotated.Annotations = ns, "annotated", map[string]string{skeinv1.AnnotationRetain: "true"}
-		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vault"}, StringData: map[string]string{"k": "v"}}, model, retained, annotated)
+		scheduled := declaration(`{kind: ScheduledEffect, spec: {message: {content: m}, schedules: ["@yearly"], threadSelector: {matchLabels: {a: b}}}}`).(*skeinv1.ScheduledEffect)
+		scheduled.Namespace, scheduled.Name = ns, "scheduled"
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vault"}, StringData: map[string]string{"k": "v"}}, model, retained, annotated, scheduled)
 
 		clients := map[string]client.Client{}
 		for name, a := range authors {
@@ -150,6 +154,14 @@ var _ = Describe("What authors may declare", Label("K8S-04"), func() {
 					o := model.DeepCopy()
 					o.Spec.Endpoint = "https://thief.example.com/v1"
 					answer(c.Patch(ctx, o, client.MergeFrom(model), client.DryRunAll))
+				case strings.HasPrefix(row, "`suspend"):
+					for _, spec := range []string{`{"suspend":true}`, `{"schedules":["@monthly"],"timeZone":"Europe/Berlin"}`} {
+						patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))
+						answer(c.Patch(ctx, scheduled.DeepCopy(), patch, client.DryRunAll))
+					}
+				case strings.HasPrefix(row, "another `message`"):
+					patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"message":{"content":"other"}}}`))
+					answer(c.Patch(ctx, scheduled.DeepCopy(), patch, client.DryRunAll))
 				case strings.HasPrefix(row, "labels"):
 					o := model.DeepCopy()
 					o.Labels = map[string]string{"team": "blue"}
