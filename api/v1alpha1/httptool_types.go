@@ -6,8 +6,8 @@ import (
 
 // HTTPTool is a request that a call makes. The text of url, header values and body may hold
 // `{{ arguments.NAME }}` and `{{ env.NAME }}`: an argument of the call, a variable of the thread. Each value is escaped
-// for the place that it stands in. It goes to no private, loopback, link-local or metadata address, unless the manager's
-// --tool-private-hosts names the host.
+// for the place that it stands in. It goes to no link-local or metadata address, and to a private one only when
+// the Namespace or the manager's --tool-private-hosts opens the host.
 type HTTPTool struct {
 	// Method of the request.
 	// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;PATCH;DELETE

@@ -95,7 +95,7 @@ type Options struct {
 
 	// ToolAllowedHosts are the hosts that tools may reach. Empty means all hosts with public addresses.
 	ToolAllowedHosts []string
-	// ToolPrivateHosts are hosts that tools and models may reach whatever their addresses are.
+	// ToolPrivateHosts are hosts that tools and models of every namespace may reach though their addresses are private or loopback.
 	ToolPrivateHosts []string
 	// ClusterRanges are ranges of the cluster's pods and Services that neither its Nodes nor its ServiceCIDRs name.
 	ClusterRanges []string
@@ -222,7 +222,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.NamespaceSubagents, "namespace-subagents", o.NamespaceSubagents, "`number` of living subagents that the threads of one namespace may start together (default 10000)")
 	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
 	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; all with public addresses when empty")
-	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools and models may reach even where its address is private, loopback or link-local, such as tools.example.svc")
+	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools and models may reach even where its address is private or loopback, such as tools.example.svc")
 	f.StringSliceVar(&o.ClusterRanges, flagClusterRanges, o.ClusterRanges, "`range` of addresses of the cluster's pods or Services, such as 2001:db8:10::/56, which counts as private; those of Nodes and ServiceCIDRs are known")
 	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
 	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "`URL` of a collector of OpenTelemetry traces, such as http://collector:4318; $OTEL_EXPORTER_OTLP_ENDPOINT when empty, and no traces without both")

@@ -118,6 +118,12 @@ func (n *Network) dialOpened(who user) func(ctx context.Context, network, addres
 // closed reports whether an address stays closed whatever a namespace declares.
 func (n *Network) closed(at netip.AddrPort) bool { return Closed(at.Addr()) || n.forbidden(at) }
 
+// closedToFlag reports whether an address stays closed to the hosts of the manager's own flag. Loopback addresses are open to them, since the
+// flag is for servers on the developer's machine.
+func (n *Network) closedToFlag(at netip.AddrPort) bool {
+	return n.closed(at) && !at.Addr().Unmap().IsLoopback()
+}
+
 func closedError(host string, who user) error {
 	return &RefusedError{Final: true, Message: fmt.Sprintf("the host %s has an address that no %s may reach: a loopback or link-local address, "+
 		"a cloud's metadata service, a node, the API server or the manager itself", host, who)}
@@ -140,15 +146,12 @@ func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
 	if err := s.Check(u); err != nil {
 		return err
 	}
-	p, host := &s.network.policy, canonical(u.Hostname())
-	if Match(p.Private, u) {
-		return nil
-	}
-	opened := s.opens(u)
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	host := canonical(u.Hostname())
+	private, opened := Match(s.network.policy.Private, u), s.opens(u)
+	if !private && (host == "localhost" || strings.HasSuffix(host, ".localhost")) {
 		return closedError(host, s.who)
 	}
-	if !opened {
+	if !private && !opened {
 		for _, suffix := range clusterNames {
 			if strings.HasSuffix(host, suffix) {
 				return notPublic(host, s.who)
@@ -168,7 +171,7 @@ func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
 	_, _ = fmt.Sscan(Port(u), &port) // the URL was parsed with a valid port
 	var refused error
 	for _, ip := range addresses {
-		err := s.judge(host, netip.AddrPortFrom(ip, port), opened)
+		err := s.judge(host, netip.AddrPortFrom(ip, port), private, opened)
 		if err == nil {
 			return nil // the dialer tries each address
 		}
@@ -177,11 +180,11 @@ func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
 	return refused
 }
 
-func (s *Scope) judge(host string, at netip.AddrPort, opened bool) error {
+func (s *Scope) judge(host string, at netip.AddrPort, private, opened bool) error {
 	switch {
-	case s.network.closed(at):
+	case private && s.network.closedToFlag(at), !private && s.network.closed(at):
 		return closedError(host, s.who)
-	case !opened && !s.network.public(at.Addr()):
+	case !private && !opened && !s.network.public(at.Addr()):
 		return notPublic(host, s.who)
 	}
 	return nil

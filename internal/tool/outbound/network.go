@@ -20,13 +20,15 @@ type Policy struct {
 	// Allowed lists the hosts that tools, webhooks and id providers may reach. When it is empty, they may reach every host. It does not
 	// concern models.
 	Allowed []Host
-	// Private lists hosts that may have addresses that are not public. They are also allowed.
+	// Private lists hosts that may have addresses that are not public, loopback addresses included. They are also allowed. All other
+	// addresses that stay closed to Opened stay closed to them.
 	Private []Host
 	// Opened returns further hosts that may be reached from a namespace although their addresses are not public.
 	// Some addresses stay closed to them: see Closed. It may be nil.
 	Opened func(namespace string) []Host
 	// Forbidden reports whether an address stays closed, public or not, and whatever Opened says, in addition to those of
-	// Closed: the addresses of the API server, of nodes and of the manager itself. It may be nil.
+	// Closed: the addresses of the API server, of nodes and of the manager itself. Private opens the loopback addresses among them.
+	// It may be nil.
 	Forbidden func(netip.AddrPort) bool
 	// Cluster reports whether an address is one of the cluster's pods or Services. It counts as private then, although it
 	// may look public: some clusters have global addresses of IPv6. It may be nil.
@@ -163,19 +165,19 @@ func (n *Network) dialFor(who user) func(ctx context.Context, network, address s
 		if err != nil {
 			return nil, err
 		}
-		d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}
-		if !match(n.policy.Private, host, port) {
-			d.Control = func(_, address string, _ syscall.RawConn) error {
-				at, err := netip.ParseAddrPort(address)
-				switch {
-				case err == nil && n.forbidden(at):
-					return closedError(host, who)
-				case err != nil || !n.public(at.Addr()):
-					return notPublic(host, who)
-				}
-				return nil
+		private := match(n.policy.Private, host, port)
+		d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: func(_, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			switch {
+			case err != nil:
+				return notPublic(host, who)
+			case private && n.closedToFlag(at), !private && n.forbidden(at):
+				return closedError(host, who)
+			case !private && !n.public(at.Addr()):
+				return notPublic(host, who)
 			}
-		}
+			return nil
+		}}
 		return d.DialContext(ctx, network, address)
 	}
 }
