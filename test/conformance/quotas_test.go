@@ -117,6 +117,44 @@ var _ = Describe("The quotas of a namespace", Label("K8S-11"), func() {
 		Eventually(ctx, func() int { return in(ctx, ns, skeinv1.ConditionExecuting, skeinv1.ReasonRunning) }).Should(Equal(20))
 	})
 
+	DescribeTable("let no run begin once those of the day are used up, keep its message, and are measured", func(ctx SpecContext, resource, hard, more, says string, bounds []float64, used float64) {
+		ns := namespace(ctx)
+		paid := harness.Echo()
+		paid.Usage = &skeinv1.ScriptUsage{InputTokens: 900, OutputTokens: 100}
+		model := harness.Scripted(ns, "model", paid)
+		model.Spec.Pricing = &skeinv1.ModelPricing{Input: "1000", Output: "6000"}
+		t := converseWith(ctx, ns, model, nil)
+		q := limit(ctx, ns, hard)
+		measured := func(metric string) func() (float64, error) {
+			return func() (float64, error) {
+				return manager.Metric(ctx, figures, fmt.Sprintf("skein_quota_%s{namespace=%q,quota=%q,resource=%q}", metric, ns, q.Name, resource))
+			}
+		}
+		Expect(last(say(ctx, t, 1, "first"))).To(Equal("echo: first"))
+		Eventually(ctx, measured("used")).Should(Equal(used))
+		Expect(measured("hard")()).To(Equal(bounds[0]))
+
+		Expect(t.Say(ctx, "second")).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			o, err := t.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.Conditions).To(ContainElement(And(condition(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonWaitingForQuota),
+				HaveField("Message", ContainSubstring(says+` (ThreadQuota "team"): wait until midnight UTC`)))))
+		}).Should(Succeed())
+		Expect(t.Runs(ctx)).To(HaveLen(1))
+
+		By("beginning it when an administrator gives more")
+		raise(ctx, ns, more)
+		Expect(last(settled(ctx, t, 2))).To(Equal("echo: second"))
+		Eventually(ctx, measured("used")).Should(Equal(2 * used))
+		Expect(measured("hard")()).To(Equal(bounds[1]))
+		Expect(cluster.Client.Delete(ctx, q)).To(Succeed())
+		Eventually(ctx, func() error { _, err := measured("hard")(); return err }).Should(MatchError(ContainSubstring("no metric")), "a quota that is gone has no figures")
+	},
+		Entry("tokens", "tokensPerDay", `{tokensPerDay: 600}`, `{"tokensPerDay":5000}`, "its quota of 600 tokens a day", []float64{600, 5000}, 1000.0),
+		Entry("cost", "costPerDay", `{costPerDay: "1.25"}`, `{"costPerDay":"20.5"}`, "its quota of 1.25 US dollars a day", []float64{1.25, 20.5}, 1.5),
+	)
+
 	It("refuse files and effects beyond them with an error that says what to do", func(ctx SpecContext) {
 		t, raw := echoing(ctx)
 		ns := t.Namespace
