@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +24,8 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// podLimit is the memory limit of the manager's pod that the spec plays, and calmRounds is how often, at
-// least, another namespace is served meanwhile.
+// podLimit is the memory limit of the manager's pod that the spec plays, and calmRounds is how often another namespace is served before
+// the attack and, at least, meanwhile.
 const (
 	podLimit   = 512 << 20
 	calmRounds = 15
@@ -62,6 +63,12 @@ func (w *watermark) sample(ctx context.Context, pid int) {
 	}
 }
 
+// median returns the time in the middle.
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
 var _ = Describe("A manager with little memory", Serial, outages, Label("K8S-12", "COD-06", "COD-07"), func() {
 	It("stays up and serves other namespaces while forty hostile programs and clients take what they can", func(ctx SpecContext) {
 		dir := filepath.Join(GinkgoT().TempDir(), "data")
@@ -79,6 +86,27 @@ var _ = Describe("A manager with little memory", Serial, outages, Label("K8S-12"
 		for i := range 80 {
 			_, err := large.Inject(ctx, runtimev1.NewMessage{Role: "user", Content: strings.Repeat(string(rune('a'+i%26)), 250<<10)})
 			Expect(err).NotTo(HaveOccurred())
+		}
+
+		// round serves the other namespace once. It returns how long its code took, and how long all of it.
+		round := func(i int, message bool) (code, all time.Duration) {
+			GinkgoHelper()
+			began := time.Now()
+			r, err := peaceful.Code(ctx, runtimev1.CodeRequest{Source: "export default () => Array(1000).fill({a: null}).length"})
+			code = time.Since(began)
+			Expect(err).NotTo(HaveOccurred(), "round %d: %+v", i, small.Running())
+			Expect(r.Error).To(BeNil())
+			Expect(r.Result).To(MatchJSON("1000"))
+			if message {
+				Expect(last(say(ctx, peaceful, i+1, fmt.Sprint("round ", i)))).To(Equal(fmt.Sprint("echo: round ", i)))
+			}
+			return code, time.Since(began)
+		}
+		// The report has the times of before the attack too. Nothing is expected of them: they also depend on what else the machine does.
+		var quiet, hurried []time.Duration
+		for i := range calmRounds {
+			code, _ := round(i, true)
+			quiet = append(quiet, code)
 		}
 
 		attack, over := context.WithCancel(ctx)
@@ -145,20 +173,13 @@ var _ = Describe("A manager with little memory", Serial, outages, Label("K8S-12"
 		}
 		var longest time.Duration
 		for i := 0; i < calmRounds || len(told()) == 0; i++ { // until the spec's time is up
-			began := time.Now()
-			r, err := peaceful.Code(ctx, runtimev1.CodeRequest{Source: "export default () => Array(1000).fill({a: null}).length"})
-			Expect(err).NotTo(HaveOccurred(), "round %d: %+v", i, small.Running())
-			Expect(r.Error).To(BeNil())
-			Expect(r.Result).To(MatchJSON("1000"))
-			if i < calmRounds {
-				Expect(last(say(ctx, peaceful, i+1, fmt.Sprint("round ", i)))).To(Equal(fmt.Sprint("echo: round ", i)))
-			}
-			longest = max(longest, time.Since(began))
+			code, all := round(calmRounds+i, i < calmRounds)
+			hurried, longest = append(hurried, code), max(longest, all)
 		}
 		over()
 		group.Wait()
 
-		AddReportEntry("memory", fmt.Sprintf("highest %d MiB, at the end %d MiB; %d requests of the attack served, %d refused with 429; the longest round of the other namespace took %s", memory.most>>20, memory.now>>20, succeeded.Load(), refused.Load(), longest))
+		AddReportEntry("memory", fmt.Sprintf("highest %d MiB, at the end %d MiB; %d requests of the attack served, %d refused with 429; code of the other namespace took %s in the median of %d rounds, and %s before the attack; the longest round took %s", memory.most>>20, memory.now>>20, succeeded.Load(), refused.Load(), median(hurried), len(hurried), median(quiet), longest))
 		Expect(small.PID()).To(Equal(pid), "it was not killed")
 		Expect(small.Running()).To(BeTrue())
 		Expect(memory.most).To(And(BeNumerically(">", 0), BeNumerically("<", podLimit)))
