@@ -117,7 +117,7 @@ func (e *expression) names(t time.Time) bool {
 }
 
 // coveredUntil returns the end of the day, the hour or the minute of an instant: the longest of them all of whose minutes the expression
-// names, if it names that instant.
+// names, if it names that instant. Where clocks change before that, it is the change.
 func (e *expression) coveredUntil(t time.Time) time.Time {
 	const minutes, hours = 1<<60 - 1, 1<<24 - 1
 	end := t.Truncate(time.Minute).Add(time.Minute)
@@ -125,16 +125,16 @@ func (e *expression) coveredUntil(t time.Time) time.Time {
 		return end
 	}
 	local := t.In(e.loc)
-	hour, day := local.Hour()+1, local.Day()
+	rest := time.Hour - time.Duration(local.Minute())*time.Minute - time.Duration(local.Second())*time.Second - time.Duration(local.Nanosecond())
 	if e.Hour&hours == hours {
-		hour, day = 0, day+1
+		rest += time.Duration(23-local.Hour()) * time.Hour
 	}
-	// Where clocks change, Date may return an instant that is too early. It is never too late: what lies before it has the same date, and the
-	// same hour unless all hours are named.
-	if longer := time.Date(local.Year(), local.Month(), day, hour, 0, 0, 0, e.loc); longer.After(end) && e.names(longer.Add(-time.Nanosecond)) {
-		end = longer
+	longer := t.Add(rest)
+	// The local time passes as time does until clocks change. That may be within an hour, so that the next hour begins twice.
+	if _, change := local.ZoneBounds(); !change.IsZero() && change.Before(longer) {
+		longer = change
 	}
-	return end
+	return later(end, longer)
 }
 
 // Next implements Schedule.

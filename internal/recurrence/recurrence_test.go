@@ -247,6 +247,8 @@ var _ = Describe("Schedules", Label("EFF-03"), func() {
 		Entry("at midnight, forwards", "America/Santiago", "2026-09-05T00:00:00Z"),
 		Entry("at midnight, back", "America/Santiago", "2026-04-04T00:00:00Z"),
 		Entry("at one, back", "America/Havana", "2026-10-31T00:00:00Z"),
+		Entry("within an hour, back", "Pacific/Chatham", "2026-04-04T00:00:00Z"),
+		Entry("within an hour, forwards", "Pacific/Chatham", "2026-09-26T00:00:00Z"),
 	)
 
 	It("refuse an interval as an exclusion", func() {
