@@ -131,8 +131,7 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 		return
 	}
 	for i := range d.active {
-		if why := d.active[i].Waiting; why != "" {
-			d.problem = &problem{skeinv1.ReasonWaiting, "a firing waits: " + why}
+		if d.problem = waits(&d.active[i]); d.problem != nil {
 			return
 		}
 	}

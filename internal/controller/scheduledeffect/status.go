@@ -20,7 +20,8 @@ import (
 const gatherFor = time.Second
 
 // underWayFor is how long a status that says that something is under way waits for its end. When many effects are due
-// at once, and wait for each other's handlers, each still costs one write, which comes when it has waited for so long.
+// at once, and wait for each other's handlers, each still costs one write, which comes when it has waited for so long. So does one whose
+// firing waits for a sandbox, or for a definition: a short wait costs no write.
 const underWayFor = 10 * time.Second
 
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
@@ -80,7 +81,7 @@ func (s *scope) urgent() bool {
 	if s.firing == nil && (s.object.Spec.At == nil || s.due.Sub(s.at) > gatherFor) {
 		return true
 	}
-	return status.CompletionTime != nil && !s.busy || s.problem != nil
+	return status.CompletionTime != nil && !s.busy || s.problem != nil && s.firing == nil
 }
 
 // underWay reports whether a one-time effect has fired and not ended, or many others have not. Its end changes the status again.
@@ -168,9 +169,18 @@ func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 			message = "an attempt failed, and there will be another: kubectl skein effect history " + s.object.Name + " says why"
 		}
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonFired, message)
+		s.problem = waits(f)
 		return
 	}
 	status.CompletionTime = ptrTime(time.UnixMicro(f.EndedAt))
+}
+
+// waits returns the problem of an object whose firing waits for a sandbox or a definition; nil if it does not.
+func waits(f *store.Firing) *problem {
+	if f.Status.Over() || f.Waiting == "" {
+		return nil
+	}
+	return &problem{skeinv1.ReasonWaiting, "a firing waits: " + f.Waiting}
 }
 
 func ptrTime(t time.Time) *metav1.Time {
