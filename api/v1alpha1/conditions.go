@@ -260,7 +260,7 @@ const (
 // Reasons why a due time of a ScheduledEffect did not fire, in Events, status.lastSkip and the history. Paused is also among them. If an
 // effect of one time did not fire, its condition Complete has the reason, too.
 const (
-	// ReasonMissed: it was too late: startingDeadlineSeconds or catchUp says so.
+	// ReasonMissed: it was too late: startingDeadlineSeconds or catchUp says so, or the times were changed before it could fire.
 	ReasonMissed = "Missed"
 	// ReasonSuspended: spec.suspend was true.
 	ReasonSuspended = "Suspended"

@@ -122,3 +122,34 @@ func (b *batch) recordGathered() {
 		b.now.Cursor = max(b.now.Cursor+1, now.UnixMicro())
 	}
 }
+
+// replaced is the detail of a record of due times that an edit of the times has replaced.
+const replaced = "the times of the schedule were changed before it could fire"
+
+// recordReplaced records the due times before an edit of the times of which nothing is recorded yet: no manager ran, or the edit came at
+// the same moment. They do not fire, because the cursor moves past them. They are those of the schedule as it was before the edit.
+func (b *batch) recordReplaced() {
+	if !b.edited || b.before == nil || b.wasOver() || b.exhausted() {
+		return
+	}
+	from := b.was.Cursor
+	for i := range b.skipped { // these were gathered
+		from = max(from, b.skipped[i].Until)
+	}
+	passed := b.before.Since(time.UnixMicro(from), b.schedule.at, 0)
+	if passed.Older == 0 {
+		return
+	}
+	reason, detail := b.stopped()
+	if reason == "" {
+		reason, detail = skeinv1.ReasonMissed, replaced
+	}
+	b.skip(passed.First, passed.Last, int64(passed.Older), reason, detail)
+}
+
+// wasOver reports whether the schedule had no due time left before an edit, such as one that had fired as often as it may. The status, which
+// speaks of the schedule before the edit, has the next due time.
+func (d *schedule) wasOver() bool {
+	status := &d.object.Status
+	return status.ObservedGeneration != 0 && status.ScheduledAt == 0
+}

@@ -39,6 +39,7 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 		b.create(d.object.CreationTimestamp.Time)
 	}
 	b.recordGathered()
+	b.recordReplaced()
 	b.decidePassed()
 	if d.was != nil && d.now == *d.was {
 		return false, nil

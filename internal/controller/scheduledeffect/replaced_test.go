@@ -1,0 +1,83 @@
+package scheduledeffect_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+)
+
+var _ = Describe("Due times that an edit of the times replaces", Label("EFF-03", "EFF-07"), func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.r = scheduledeffect.New(scheduledeffect.Options{Client: w.Client, Store: w.Store, Engine: w.Engine, Clock: w.Clock, Recorder: w.Recorder})
+	})
+	hourly := func(s *skeinv1.ScheduledEffectSpec) { s.Schedules = []string{"@every 1h"} }
+
+	It("are missed when they passed while no manager ran, and are not caught up", func(ctx SpecContext) {
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.CatchUp, s.Spec.ConcurrencyPolicy = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll}, skeinv1.ConcurrencyAllow
+		})
+		w.pass(ctx, 150*time.Second)
+		w.Clock.Step(30 * 24 * time.Hour)
+		w.edit(ctx, hourly)
+		w.r = scheduledeffect.New(w.r.Options) // of another leader
+		w.settle(ctx)
+		month := 30*24*60 + 2
+		missed := And(record("Missed", 3*time.Minute, time.Duration(month)*time.Minute, month-2), HaveField("Detail", "the times of the schedule were changed before it could fire"))
+		Expect(w.skipped(ctx)).To(ConsistOf(missed))
+		Expect(w.Recorder.Events).To(Receive(ContainSubstring("did not fire: Missed (the times of the schedule were changed before it could fire)")))
+		Expect(w.s.Status.Skipped).To(BeEquivalentTo(month - 2))
+		Expect(w.s.Status.LastSkip).To(HaveValue(HaveField("Reason", "Missed")))
+
+		w.pass(ctx, time.Hour)
+		Expect(w.skipped(ctx)).To(ConsistOf(missed))
+		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("1m0s"), HavePrefix("2m0s"), HavePrefix("721h0m0s schedule")))
+	})
+
+	It("are missed when the edit comes before the manager has looked at them", func(ctx SpecContext) {
+		w.declare(ctx)
+		w.pass(ctx, 90*time.Second)
+		w.Clock.Step(30*time.Second + 10*time.Millisecond)
+		w.edit(ctx, hourly)
+		w.settle(ctx)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Missed", 2*time.Minute, 2*time.Minute, 1)))
+		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("1m0s")))
+	})
+
+	It("are missed when they wait for the end of their jitter", func(ctx SpecContext) {
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.Jitter = &metav1.Duration{Duration: time.Hour} })
+		w.pass(ctx, 90*time.Second)
+		Expect(w.firings(ctx)).To(BeEmpty(), "the jitter is longer")
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Schedules = append(s.Schedules, "@every 1h") })
+		w.settle(ctx)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Missed", time.Minute, time.Minute, 1)))
+	})
+
+	It("have the reason that held for all of them when the schedule stays suspended", func(ctx SpecContext) {
+		w.declare(ctx, suspended)
+		w.pass(ctx, 90*time.Second)
+		w.Clock.Step(10 * time.Minute)
+		w.edit(ctx, hourly)
+		w.settle(ctx)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Minute, 11*time.Minute, 11)))
+	})
+
+	It("are none of a schedule that had fired as often as it might", func(ctx SpecContext) {
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(1)) })
+		w.pass(ctx, 90*time.Second)
+		w.Clock.Step(10 * time.Minute)
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { hourly(s); s.MaxFirings = ptr.To(int64(5)) })
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveLen(1))
+		Expect(w.skipped(ctx)).To(BeEmpty())
+		Expect(w.s.Status.NextTime.Time).To(BeTemporally("==", Start.Add(time.Hour)))
+	})
+})
