@@ -48,6 +48,12 @@ export default defineEffect({
   },
 });`
 
+// kept is how many firings the history of a schedule keeps, which is the most that it can. A storm may last for longer.
+const kept = 1000
+
+// firingPage is how many firings a storm reads at a time.
+const firingPage = 50
+
 // waiting is how many messages wait in the queue of a thread at most.
 const waiting = 5
 
@@ -88,7 +94,7 @@ func storms(ctx context.Context, ns string, long time.Duration) *storm {
 	each := func(name string, spec skeinv1.ScheduledEffectSpec) *skeinv1.ScheduledEffect {
 		spec.Schedules = []string{"@every 1s"}
 		spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 1000, Window: &metav1.Duration{Duration: time.Hour}}
-		spec.SuccessfulHistoryLimit, spec.FailedHistoryLimit = ptr.To(int32(1000)), ptr.To(int32(1000))
+		spec.SuccessfulHistoryLimit, spec.FailedHistoryLimit = ptr.To(int32(kept)), ptr.To(int32(kept))
 		spec.Retry = &skeinv1.EffectRetry{Attempts: 10, Backoff: &metav1.Duration{Duration: 100 * time.Millisecond}, MaxBackoff: &metav1.Duration{Duration: time.Second}}
 		return scheduled(ns, name, spec)
 	}
@@ -123,12 +129,18 @@ func storms(ctx context.Context, ns string, long time.Duration) *storm {
 func (s *storm) end(ctx context.Context) {
 	GinkgoHelper()
 	for _, o := range append(slices.Clone(s.called), s.told) {
-		before := &skeinv1.ScheduledEffect{}
-		Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), before)).To(Succeed())
-		after := before.DeepCopy()
-		after.Spec.Suspend = true
-		Expect(cluster.Client.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
+		suspendNow(ctx, o)
 	}
+}
+
+// suspendNow suspends a schedule.
+func suspendNow(ctx context.Context, o *skeinv1.ScheduledEffect) {
+	GinkgoHelper()
+	before := &skeinv1.ScheduledEffect{}
+	Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), before)).To(Succeed())
+	after := before.DeepCopy()
+	after.Spec.Suspend = true
+	Expect(cluster.Client.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
 }
 
 // firings waits until all firings of a ScheduledEffect have ended, and, when it was suspended, until that is in force. It returns them,
@@ -138,9 +150,16 @@ func (s *storm) firings(ctx context.Context, o *skeinv1.ScheduledEffect, suspend
 	c := api()
 	var list *runtimev1.FiringList
 	Eventually(ctx, func(g Gomega) {
-		var err error
-		list, err = c.Firings(ctx, s.ns, o.Name, runtimeclient.FiringPage{Limit: 1000})
-		g.Expect(err).NotTo(HaveOccurred())
+		list = nil
+		for page := (runtimeclient.FiringPage{Limit: firingPage}); list == nil || page.Continue != ""; {
+			next, err := c.Firings(ctx, s.ns, o.Name, page)
+			g.Expect(err).NotTo(HaveOccurred())
+			if page.Continue = next.Continue; list == nil {
+				list = next
+			} else {
+				list.Firings = append(list.Firings, next.Firings...)
+			}
+		}
 		g.Expect(list.Firings).NotTo(BeEmpty(), o.Name)
 		for _, f := range list.Firings {
 			g.Expect(f.EndedAt).NotTo(BeZero(), "%s: %+v", o.Name, f)
@@ -152,12 +171,17 @@ func (s *storm) firings(ctx context.Context, o *skeinv1.ScheduledEffect, suspend
 	return list
 }
 
-// consecutive expects one firing for each second since the object was created, none of which began early.
-func consecutive(o *skeinv1.ScheduledEffect, list *runtimev1.FiringList) {
+// consecutive expects one firing for each second since the object was created, none of which began early. It returns how many there were,
+// with those that the history has no more.
+func consecutive(o *skeinv1.ScheduledEffect, list *runtimev1.FiringList) int {
 	GinkgoHelper()
 	second := time.Second.Microseconds()
 	fs := list.Firings
-	Expect(fs[len(fs)-1].Due).To(Equal(o.CreationTimestamp.UnixMicro()+second), "%s: the first due time", o.Name)
+	fired := int((fs[0].Due - o.CreationTimestamp.UnixMicro()) / second)
+	if fired <= kept {
+		Expect(fs).To(HaveLen(fired), "%s: the first due time is a second after its creation", o.Name)
+	}
+	Expect(len(fs)).To(BeNumerically(">=", min(fired, kept)), o.Name)
 	for i, f := range fs {
 		if i > 0 {
 			Expect(fs[i-1].Due-f.Due).To(Equal(second), "%s: no due time is missing, and none is there twice", o.Name)
@@ -167,6 +191,28 @@ func consecutive(o *skeinv1.ScheduledEffect, list *runtimev1.FiringList) {
 			Expect(f.StartedAt).To(BeNumerically(">=", f.Due), "%s: %+v began early", o.Name, f)
 		}
 	}
+	return fired
+}
+
+// requests takes the times at which the firing of a due time called the server.
+func (s *storm) requests(o *skeinv1.ScheduledEffect, due int64) []time.Time {
+	GinkgoHelper()
+	key := tool.IdempotencyKey(string(o.UID), fmt.Sprintf("effect:%s:%d", o.UID, due))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	came := s.arrived[key]
+	delete(s.arrived, key)
+	Expect(came).NotTo(BeEmpty(), "%s: the handler of %s ran", o.Name, time.UnixMicro(due))
+	for _, at := range came {
+		Expect(at).To(BeTemporally(">=", time.UnixMicro(due)), "%s: it ran early", o.Name)
+	}
+	return came
+}
+
+// counted expects that a schedule says that it has fired so often.
+func counted(ctx context.Context, o *skeinv1.ScheduledEffect, fired int) {
+	GinkgoHelper()
+	Eventually(ctx, func() int64 { return effectStatus(ctx, o).Fired }).Should(BeEquivalentTo(fired), o.Name)
 }
 
 // check expects that each due time fired exactly once, and that each handler ran, under one key and never early.
@@ -176,32 +222,31 @@ func (s *storm) check(ctx context.Context) {
 	fired, attempts, requests := 0, 0, 0
 	for _, o := range s.called {
 		list := s.firings(ctx, o, true)
-		consecutive(o, list)
+		n := consecutive(o, list)
+		counted(ctx, o, n)
 		skips := list.Skipped
 		Expect(skips).To(HaveEach(HaveField("Reason", "Suspended")), o.Name)
 		Expect(skips[len(skips)-1].Due).To(Equal(list.Firings[0].Due+time.Second.Microseconds()), "%s: what was not fired was skipped", o.Name)
 		for _, f := range list.Firings {
 			Expect(f.Status).To(Equal("succeeded"), "%s: %+v", o.Name, f)
-			key := tool.IdempotencyKey(string(o.UID), fmt.Sprintf("effect:%s:%d", o.UID, f.Due))
-			s.mu.Lock()
-			came := s.arrived[key]
-			delete(s.arrived, key)
-			s.mu.Unlock()
-			Expect(came).NotTo(BeEmpty(), "%s: the handler of %+v ran", o.Name, f)
+			came := s.requests(o, f.Due)
 			Expect(len(came)).To(BeNumerically("<=", f.Attempts), "%s: %+v", o.Name, f)
-			for _, at := range came {
-				Expect(at).To(BeTemporally(">=", time.UnixMicro(f.Due)), "%s: %+v ran early", o.Name, f)
-			}
-			fired, attempts, requests = fired+1, attempts+f.Attempts, requests+len(came)
+			attempts, requests = attempts+f.Attempts, requests+len(came)
 		}
+		oldest := list.Firings[len(list.Firings)-1].Due
+		for due := o.CreationTimestamp.UnixMicro() + time.Second.Microseconds(); due < oldest; due += time.Second.Microseconds() {
+			s.requests(o, due) // the history does not have its firing any more
+		}
+		fired += n
 	}
 	Expect(s.arrived).To(BeEmpty(), "requests under keys that no firing has")
 
 	told := s.firings(ctx, s.told, true)
-	consecutive(s.told, told)
+	toldTimes := consecutive(s.told, told)
+	counted(ctx, s.told, toldTimes)
 	Expect(told.Firings).To(HaveEach(HaveField("Status", "succeeded")))
 	doomed := s.firings(ctx, s.dooms, false)
-	consecutive(s.dooms, doomed)
+	doomTimes := consecutive(s.dooms, doomed)
 	var terminatedAt int64
 	Eventually(ctx, func(g Gomega) {
 		o, err := s.doomed.Object(ctx)
@@ -209,7 +254,7 @@ func (s *storm) check(ctx context.Context) {
 		terminatedAt = o.Status.TerminatedAt
 		g.Expect(terminatedAt).NotTo(BeZero())
 	}).Should(Succeed())
-	before, cut := 0, 0
+	before, cut := doomTimes-len(doomed.Firings), 0 // those that the history has no more succeeded: few fail
 	for _, f := range doomed.Firings {
 		switch {
 		case f.Status == "succeeded":
@@ -222,7 +267,7 @@ func (s *storm) check(ctx context.Context) {
 	// Each firing that succeeded queued one message. So did some of those that were cut off before they could say so, and were canceled with the
 	// thread before they ran again. The thread did not read the messages that waited when it ended.
 	Expect(ticks(ctx, s.doomed)["tick"]).To(And(BeNumerically("<=", before+cut), BeNumerically(">=", before-waiting)), "%d succeeded, %d were cut off", before, cut)
-	Expect(ticks(ctx, s.thread)["tick"]).To(Equal(len(told.Firings)), "each firing queued one message")
+	Expect(ticks(ctx, s.thread)["tick"]).To(Equal(toldTimes), "each firing queued one message")
 
 	// Some of them become due only now.
 	for _, o := range s.once {
@@ -243,7 +288,7 @@ func (s *storm) check(ctx context.Context) {
 		Expect(said[fmt.Sprintf("once %d", n)]).To(Equal(1), o.Name)
 		attempts += f.Attempts
 	}
-	fired += len(told.Firings) + len(doomed.Firings) + len(s.once)
+	fired += toldTimes + doomTimes + len(s.once)
 	AddReportEntry("firings", fired)
 	AddReportEntry("requests of firings that call a tool", fmt.Sprintf("%d, of %d attempts", requests, attempts-len(s.once)))
 	GinkgoWriter.Printf("storm: %d firings; attempts of tools and of one-time effects: %d; requests: %d\n", fired, attempts, requests)

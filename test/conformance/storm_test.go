@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -149,33 +150,82 @@ var _ = Describe("A storm", Serial, outages, Label("EFF-04", "EFF-06"), func() {
 		s.check(ctx)
 	}, NodeTimeout(20*time.Minute))
 
-	It("of kills on SQLite: each due time fires once", func(ctx SpecContext) {
+	It("of kills and of a full disk on SQLite: each due time fires once", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		kills := stormKills(30)
+		dir := filepath.Join(GinkgoT().TempDir(), "data")
+		Expect(os.Mkdir(dir, 0o700)).To(Succeed())
+		room, err := harness.NewRoom(dir, "96m")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(room.Close()).To(Succeed()) })
 		m := &stormy{kills: &atomic.Int64{}}
 		m.Manager = instead(ctx, harness.ManagerOptions{
-			Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns, "--leader-elect", "--tool-private-hosts=127.0.0.1"},
+			Dir: dir, Within: room.Within(), Args: []string{"--namespaces=" + ns, "--leader-elect", "--tool-private-hosts=127.0.0.1"},
 		})
 		s := storms(ctx, ns, time.Duration(kills)*2*time.Second)
 		rng := rand.New(rand.NewPCG(seed(), 12))
 		began := time.Now()
 		terminated := false
 		m.Kill()
+		disk := &fullDisk{path: room.Path()}
+		raging, calm := context.WithCancel(ctx)
+		defer calm()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer GinkgoRecover()
+			disk.rage(raging, rand.New(rand.NewPCG(seed(), 13)))
+		})
 		for int(m.kills.Load()) < kills {
 			m.live(ctx, life(rng, 2*time.Second))
 			if !terminated && int(m.kills.Load()) >= kills/2 {
+				disk.Lock()
 				Expect(m.Start(ctx)).To(Succeed())
 				terminated = terminate(ctx, s.doomed)
 				m.Kill()
+				disk.Unlock()
 				m.kills.Add(1)
 			}
 		}
+		calm()
+		wg.Wait()
 		Expect(m.Start(ctx)).To(Succeed())
 		served(ctx)
 		report(began, m.kills)
+		AddReportEntry("times that the disk was full", disk.times)
+		GinkgoWriter.Printf("storm: the disk was full %d times\n", disk.times)
 		s.check(ctx)
 	}, NodeTimeout(20*time.Minute))
 })
+
+// fullDisk is a disk that is full now and then. Its lock keeps it from being so.
+type fullDisk struct {
+	sync.Mutex
+	path  string
+	times int
+}
+
+// rage fills the disk again and again until ctx ends, and makes room each time.
+func (d *fullDisk) rage(ctx context.Context, rng *rand.Rand) {
+	GinkgoHelper()
+	for {
+		lasts(ctx, time.Second+time.Duration(rng.IntN(3000))*time.Millisecond)
+		if ctx.Err() != nil {
+			return
+		}
+		d.full(ctx, 300*time.Millisecond+time.Duration(rng.IntN(1500))*time.Millisecond)
+	}
+}
+
+// full fills the disk for a while.
+func (d *fullDisk) full(ctx context.Context, long time.Duration) {
+	GinkgoHelper()
+	d.Lock()
+	defer d.Unlock()
+	filler := fill(d.path)
+	lasts(ctx, long)
+	Expect(os.Remove(filler)).To(Succeed())
+	d.times++
+}
 
 func report(began time.Time, kills *atomic.Int64) {
 	AddReportEntry("kills", kills.Load())
