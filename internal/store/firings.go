@@ -174,6 +174,8 @@ type HistoryLimits struct {
 	Failed    int // canceled ones included
 	// Outcome says that the firing that FiringStore.Outcome returns stays in any case.
 	Outcome bool
+	// Since keeps all firings that are due from this time on, when it is not 0.
+	Since int64
 }
 
 // FiringStore keeps the firings of ScheduledEffects.
@@ -225,6 +227,8 @@ type FiringStore interface {
 	Firing(ctx context.Context, key FiringKey) (*Firing, error)
 	// Firings lists firings of an effect.
 	Firings(ctx context.Context, q FiringQuery) ([]Firing, error)
+	// FiringCost returns what the firings of an effect cost that are due from a time on, and before another.
+	FiringCost(ctx context.Context, effectID string, from, before int64) (float64, error)
 	// Outcome returns the firing that says how an effect of one time ended, or ErrNotFound: of its threads one for which it failed, else one
 	// for which it succeeded, else one whose firing was canceled. Firings that a person asked for by hand do not count.
 	Outcome(ctx context.Context, effectID string) (*Firing, error)

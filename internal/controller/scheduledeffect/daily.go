@@ -3,11 +3,13 @@ package scheduledeffect
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
+	"sort"
 	"strconv"
 	"time"
 
 	"github.com/skein-dev/skein/internal/recurrence"
-	"github.com/skein-dev/skein/internal/store"
 )
 
 // limited returns which daily limit keeps the due times of a day from firing, or "".
@@ -21,12 +23,16 @@ func (d *schedule) limited(day string) string {
 	}
 	if limit.Cost != nil {
 		most, err := strconv.ParseFloat(*limit.Cost, 64)
-		if cost := d.spent[day]; err == nil && cost >= most {
+		if cost := d.spent[day]; err == nil && billionths(cost) >= billionths(most) {
 			return fmt.Sprintf("a cost of %.2f on %s, of at most %s", cost, day, *limit.Cost)
 		}
 	}
 	return ""
 }
+
+// billionths returns an amount in the unit in which amounts are compared, the smallest that a limit can have. 0.1 and 0.7 are a little
+// less than 0.8.
+func billionths(amount float64) float64 { return math.Round(amount * 1e9) }
 
 // firedOn returns how many due times of a day have fired. Only the newest day is counted.
 func (d *schedule) firedOn(day string) int64 {
@@ -43,26 +49,68 @@ func (b *batch) day(due time.Time) {
 	}
 }
 
-func (d *schedule) dayOf(t time.Time) string {
+func (d *schedule) dayOf(t time.Time) string { return t.In(d.zone()).Format(time.DateOnly) }
+
+// zone returns the time zone of the schedule.
+func (d *schedule) zone() *time.Location {
 	loc, err := recurrence.Location(d.object.Spec.TimeZone)
 	if err != nil {
-		loc = time.UTC
+		return time.UTC
 	}
-	return t.In(loc).Format(time.DateOnly)
+	return loc
 }
 
-// spending returns the cost of the ended firings by their day, when a limit asks for it.
+// longestDay is more than any day has: clocks are set back and, rarely, the date is.
+const longestDay = 50 * time.Hour
+
+// dayBounds returns when the day of a time begins, and when the next one does. Neither need be at 00:00, which some days do not have.
+func (d *schedule) dayBounds(t time.Time) (begins, ends time.Time) {
+	loc := d.zone()
+	day := t.In(loc).Format(time.DateOnly)
+	t = t.Truncate(time.Second)
+	first := func(from time.Time, is func(date string) bool) time.Time {
+		n := sort.Search(int(longestDay/time.Second), func(i int) bool {
+			return is(from.Add(time.Duration(i) * time.Second).In(loc).Format(time.DateOnly))
+		})
+		return from.Add(time.Duration(n) * time.Second)
+	}
+	return first(t.Add(-longestDay), func(date string) bool { return date >= day }), first(t, func(date string) bool { return date > day })
+}
+
+// spending returns what the firings of each day cost, those by hand included, when a limit asks for it. It looks at the days of the due times
+// that have passed, of the last one before them and of the next one.
 func (r *Reconciler) spending(ctx context.Context, d *schedule) (map[string]float64, error) {
 	if l := d.object.Spec.DailyLimit; l == nil || l.Cost == nil {
 		return nil, nil
 	}
-	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: d.now.EffectID, Limit: int(d.now.DayFired) + recentFirings, Brief: true})
-	if err != nil {
-		return nil, fmt.Errorf("read the cost of the day: %w", err)
+	cursor := time.UnixMicro(d.now.Cursor)
+	times := slices.Concat([]time.Time{cursor}, d.plan.Since(cursor, r.Clock.Now().Add(-d.jitter), d.keep()).Newest)
+	if next := d.plan.Next(cursor); !next.IsZero() {
+		times = append(times, next)
 	}
 	spent := map[string]float64{}
-	for i := range all {
-		spent[d.dayOf(time.UnixMicro(all[i].Due))] += all[i].Cost
+	for _, at := range times {
+		day := d.dayOf(at)
+		if _, known := spent[day]; known {
+			continue
+		}
+		begins, ends := d.dayBounds(at)
+		cost, err := r.Store.FiringCost(ctx, d.now.EffectID, begins.UnixMicro(), ends.UnixMicro())
+		if err != nil {
+			return nil, fmt.Errorf("read the cost of the day: %w", err)
+		}
+		spent[day] = cost
 	}
 	return spent, nil
+}
+
+// costsSince returns the time from which on the costs of firings may be asked for: that at which the day of the next due time begins, or
+// today if that is earlier.
+func (d *schedule) costsSince() time.Time {
+	from := d.at
+	if next := d.plan.Next(time.UnixMicro(d.now.Cursor)); !next.IsZero() && next.Before(from) {
+		from = next
+	}
+	begins, _ := d.dayBounds(from)
+	return begins
 }

@@ -41,7 +41,7 @@ func (d *schedule) historyLimits() store.HistoryLimits {
 	spec := &d.object.Spec
 	keep := store.HistoryLimits{Succeeded: limitOf(spec.SuccessfulHistoryLimit), Failed: limitOf(spec.FailedHistoryLimit), Outcome: len(spec.Schedules) == 0}
 	if l := spec.DailyLimit; l != nil && l.Cost != nil { // the cost of the day is the sum of its firings
-		keep.Succeeded, keep.Failed = max(keep.Succeeded, int(d.now.DayFired)), max(keep.Failed, int(d.now.DayFired))
+		keep.Since = d.costsSince().UnixMicro()
 	}
 	return keep
 }

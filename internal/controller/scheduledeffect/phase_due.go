@@ -119,17 +119,17 @@ type batch struct {
 }
 
 // limit returns how many late due times All fires.
-func (b *batch) limit() int {
-	if c := b.object.Spec.CatchUp; c != nil && c.Policy == skeinv1.CatchUpAll && c.Limit > 0 {
+func (d *schedule) limit() int {
+	if c := d.object.Spec.CatchUp; c != nil && c.Policy == skeinv1.CatchUpAll && c.Limit > 0 {
 		return int(c.Limit)
 	}
 	return maxDue
 }
 
 // keep returns how many of the passed due times are looked at one by one: some may be punctual.
-func (b *batch) keep() int {
-	if c := b.object.Spec.CatchUp; c != nil && c.Policy == skeinv1.CatchUpAll {
-		return b.limit() + maxDue
+func (d *schedule) keep() int {
+	if c := d.object.Spec.CatchUp; c != nil && c.Policy == skeinv1.CatchUpAll {
+		return d.limit() + maxDue
 	}
 	return maxDue
 }

@@ -114,6 +114,25 @@ func describeFirings(e *env) {
 			Expect(claim(ctx, "b")).To(HaveLen(1))
 		})
 
+		It("add up to a cost, and stay in the history from a time on", Label("EFF-08"), func(ctx SpecContext) {
+			for due := int64(1); due <= 5; due++ {
+				record(ctx, store.Firing{EffectID: "e", Due: due, Status: store.FiringRunning})
+				Expect(e.store.EndRunning(ctx, store.FiringEnd{Key: firingKey(due), Status: store.FiringSucceeded, Cost: float64(due) / 4})).To(Succeed())
+			}
+			record(ctx, store.Firing{EffectID: "e", Due: 3, ThreadID: "t", Status: store.FiringRunning})
+			Expect(e.store.EndRunning(ctx, store.FiringEnd{Key: store.FiringKey{EffectID: "e", Due: 3, ThreadID: "t"}, Status: store.FiringFailed, Cost: 10})).To(Succeed())
+			record(ctx, store.Firing{EffectID: "other", Due: 3, Status: store.FiringRunning})
+			Expect(e.store.EndRunning(ctx, store.FiringEnd{Key: store.FiringKey{EffectID: "other", Due: 3}, Status: store.FiringSucceeded, Cost: 100})).To(Succeed())
+			Expect(e.store.FiringCost(ctx, "e", 2, 5)).To(Equal(0.5 + 0.75 + 1 + 10))
+			Expect(e.store.FiringCost(ctx, "e", 6, 9)).To(BeZero())
+			Expect(e.store.FiringCost(ctx, "none", 0, 9)).To(BeZero())
+
+			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{Since: 3})).To(Succeed())
+			Expect(e.store.FiringCost(ctx, "e", 0, 9)).To(Equal(0.75 + 1 + 1.25 + 10))
+			Expect(e.store.PruneFirings(ctx, "e", store.HistoryLimits{Succeeded: 1, Since: 100})).To(Succeed())
+			Expect(e.store.FiringCost(ctx, "e", 0, 9)).To(Equal(1.25))
+		})
+
 		It("keep the last outcome of a due time when the rest is removed", Label("EFF-08"), func(ctx SpecContext) {
 			ended := func(due int64, origin store.FiringOrigin, status store.FiringStatus) {
 				GinkgoHelper()

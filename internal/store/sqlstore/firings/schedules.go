@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -183,16 +184,19 @@ func (s Store) PruneFirings(ctx context.Context, effectID string, keep store.His
 		if err := t.Lock(effectID); err != nil { // so that no backfill is recorded meanwhile
 			return err
 		}
-		outcomes := 0
+		outcomes, before := 0, int64(math.MaxInt64)
 		if keep.Outcome {
 			outcomes = 1
+		}
+		if keep.Since != 0 {
+			before = keep.Since
 		}
 		var removed []int64
 		for _, p := range []struct {
 			a, b store.FiringStatus
 			keep int
 		}{{store.FiringSucceeded, store.FiringSucceeded, keep.Succeeded}, {store.FiringFailed, store.FiringCanceled, keep.Failed}} {
-			err := t.Rows(t.Ctx, queries.PruneFirings, []any{effectID, string(p.a), string(p.b), effectID, string(p.a), string(p.b), p.keep, effectID, outcomes}, func(scan sqldb.Scanner) error {
+			err := t.Rows(t.Ctx, queries.PruneFirings, []any{effectID, string(p.a), string(p.b), before, effectID, string(p.a), string(p.b), p.keep, effectID, outcomes}, func(scan sqldb.Scanner) error {
 				var due int64
 				var origin store.FiringOrigin
 				err := scan(&due, &origin)

@@ -61,7 +61,8 @@ const (
 	Outcome      = `SELECT ` + FiringColumns + ` FROM effect_firing` + outcome + `1`
 	outcome      = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') 
 		ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 1 ELSE 2 END, ended_at DESC, due DESC, thread_id LIMIT `
-	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND (due, thread_id) NOT IN (
+	FiringCost   = `SELECT COALESCE(sum(cost), 0.0) FROM effect_firing WHERE effect_id = ? AND due >= ? AND due < ?`
+	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND due < ? AND (due, thread_id) NOT IN (
 		SELECT o.due, o.thread_id FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC, o.due DESC, o.thread_id LIMIT ?)
 		AND (due, thread_id) NOT IN (SELECT due, thread_id FROM effect_firing` + outcome + `?) RETURNING due, origin`
 	PruneSkips = `DELETE FROM effect_skip WHERE effect_id = ? AND (due, thread_id, reason) NOT IN (
