@@ -145,12 +145,13 @@ type EffectRetry struct {
 
 // DailyLimit bounds what a schedule may do in a day. When a limit is reached, due times are skipped until the day ends.
 type DailyLimit struct {
-	// Firings a day.
+	// Firings a day. Those by hand do not count.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Firings *int64 `json:"firings,omitempty"`
 
 	// Cost a day of the threads that its threadTemplate created, in US dollars. It counts when their first run has ended.
+	// The cost of firings by hand counts.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9]+([.][0-9]{1,9})?$')`,message="write an amount such as \"2.50\""
 	// +kubebuilder:validation:MaxLength=20
 	// +optional

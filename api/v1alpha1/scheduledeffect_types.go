@@ -179,7 +179,7 @@ type ScheduledEffectSpec struct {
 	// +optional
 	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
 
-	// DailyLimit bounds what the schedule may do in a day of its time zone.
+	// DailyLimit bounds what the schedule may do in a day of its time zone. Firings by hand pass it.
 	// +optional
 	DailyLimit *DailyLimit `json:"dailyLimit,omitempty"`
 
@@ -217,7 +217,8 @@ type ScheduledEffectStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Phase in one word: Pending, Fired, Succeeded, Failed, Canceled; for schedules Active, Suspended, Paused, Finished.
+	// Phase in one word: Pending, Fired, Succeeded, Failed, Canceled; for schedules Active, Suspended, Paused,
+	// LimitReached, Finished.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
@@ -229,8 +230,8 @@ type ScheduledEffectStatus struct {
 	// +optional
 	FiredAt int64 `json:"firedAt,omitempty"`
 
-	// NextTime is the next due time. While the schedule is suspended, or its daily limit is reached, it may be one up to a minute later: the
-	// ones before it are recorded then.
+	// NextTime is the next due time that can fire. While the daily limit is reached, it is one of a later day. While the schedule is
+	// suspended, it may be up to a minute after the next due time: the ones before it are recorded then.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
 

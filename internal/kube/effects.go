@@ -278,7 +278,7 @@ func waits(s *skeinv1.ScheduledEffect) bool {
 	switch s.Status.Phase {
 	case "", EffectPending:
 		return true
-	case "Active", "Suspended", "Paused":
+	case "Active", "Suspended", "Paused", "LimitReached":
 		return len(s.Spec.Schedules) > 0 || s.Status.NextTime != nil
 	}
 	return false

@@ -317,6 +317,7 @@ var _ = Describe("Effects", func() {
 		soon := now.Add(10 * time.Minute).UnixMicro()
 		c := kubetest.Cluster(interceptor.Funcs{},
 			declared("new", parent.Name), declared("active", parent.Name, status("Active", soon)), declared("paused", parent.Name, status("Paused", soon+1)),
+			declared("limited", parent.Name, status("LimitReached", soon+2)),
 			declared("over", parent.Name, status("Finished", 0)), declared("broken", parent.Name, func(s *skeinv1.ScheduledEffect) { s.Spec.Schedules = []string{"61 * * * *"} }),
 			declared("others", "other", status("Active", soon)),
 			declared("everyones", "", status("Active", soon), func(s *skeinv1.ScheduledEffect) {
@@ -332,6 +333,7 @@ var _ = Describe("Effects", func() {
 		Expect(list).To(HaveExactElements(
 			And(HaveField("ID", "uid-active"), HaveField("ScheduledAt", soon), HaveField("CreatedAt", made.UnixMicro())),
 			HaveField("ID", "uid-paused"),
+			HaveField("ID", "uid-limited"),
 			And(HaveField("ID", "uid-new"), HaveField("ScheduledAt", now.Truncate(time.Hour).Add(30*time.Minute).UnixMicro()), HaveField("Name", "remind"))))
 
 		Expect(db.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "uid-active", Cursor: 1}, Firings: []store.Firing{{EffectID: "uid-active", Due: 1}}})).To(Succeed())
@@ -343,7 +345,7 @@ var _ = Describe("Effects", func() {
 		}
 		var left skeinv1.ScheduledEffectList
 		Expect(c.List(ctx, &left)).To(Succeed())
-		Expect(left.Items).To(HaveLen(6))
+		Expect(left.Items).To(HaveLen(7))
 		Expect(left.Items).NotTo(ContainElement(HaveField("Name", "active")))
 	})
 

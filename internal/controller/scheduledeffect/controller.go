@@ -116,6 +116,7 @@ type scope struct {
 	firing   *store.Firing // nil until it is recorded
 	canceled bool
 	problem  *problem      // what keeps it from firing
+	note     problem       // what it says of itself without a problem
 	next     time.Duration // until the next reconcile; 0 means only on an event
 	fires    bool          // whether it is due at that time
 	again    bool          // whether to reconcile again as soon as the status is written
@@ -133,7 +134,7 @@ type phase func(ctx context.Context, s *scope) (stop bool, err error)
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	// Notifications of later changes cause another reconcile.
 	r.notifications.Begin(req)
-	s := &scope{req: req, object: &skeinv1.ScheduledEffect{}, at: r.Clock.Now()}
+	s := &scope{req: req, object: &skeinv1.ScheduledEffect{}, at: r.Clock.Now(), note: problem{reason: skeinv1.ReasonReady}}
 	result, err := r.reconcile(ctx, s)
 	if err != nil {
 		r.wakeWhenDue(s) // the backoff of an error puts off no due time

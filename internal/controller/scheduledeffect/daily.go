@@ -30,6 +30,22 @@ func (d *schedule) limited(day string) string {
 	return ""
 }
 
+// limitedNow returns which daily limit keeps the next due time from firing, and when its day ends; "" if none does.
+func (d *schedule) limitedNow() (why string, ends time.Time) {
+	if d.object.Spec.DailyLimit == nil || d.over {
+		return "", ends
+	}
+	next := d.plan.Next(time.UnixMicro(d.now.Cursor))
+	if next.IsZero() {
+		return "", ends
+	}
+	if why = d.limited(d.dayOf(next)); why == "" {
+		return "", ends
+	}
+	_, ends = d.dayBounds(next)
+	return why, ends.In(d.zone())
+}
+
 // billionths returns an amount in the unit in which amounts are compared, the smallest that a limit can have. 0.1 and 0.7 are a little
 // less than 0.8.
 func billionths(amount float64) float64 { return math.Round(amount * 1e9) }

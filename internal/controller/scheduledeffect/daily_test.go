@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -54,6 +56,11 @@ func (w *world) scheduledTimes(ctx context.Context) (out []string) {
 		}
 	}
 	return out
+}
+
+// ready returns the condition Ready.
+func (w *world) ready() *metav1.Condition {
+	return meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionReady)
 }
 
 var _ = Describe("The cost of a day", Label("EFF-08"), func() {
@@ -111,5 +118,67 @@ var _ = Describe("The cost of a day", Label("EFF-08"), func() {
 		w.pass(ctx, time.Minute)
 		Expect(w.firings(ctx)).To(HaveLen(5), "1.00 on each day, then three at once")
 		Expect(w.skipped(ctx)).To(ConsistOf(HaveField("Detail", "a cost of 4.00 on 2026-03-08, of at most 1.5")))
+		Expect(w.s.Status.NextTime).To(HaveValue(HaveField("Time", BeTemporally("==", time.Date(2026, 3, 9, 4, 0, 0, 0, time.UTC)))))
+	})
+})
+
+var _ = Describe("A schedule whose limit of the day is reached", Label("EFF-07", "EFF-08"), func() {
+	var w *world
+	dayEnds := Start.Add(6*time.Hour + 30*time.Minute)
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.Clock.SetTime(dayEnds.Add(-10 * time.Minute))
+		w.declare(ctx, mostADay, func(s *skeinv1.ScheduledEffect) { s.Spec.TimeZone = "Asia/Kolkata" })
+		w.pass(ctx, time.Minute+2*time.Second)
+		Expect(w.s.Status.Phase).To(Equal("Active"))
+		w.pass(ctx, time.Minute)
+	})
+	limited := func() {
+		GinkgoHelper()
+		Expect(w.s.Status).To(And(HaveField("Phase", "LimitReached"), HaveField("NextTime", HaveValue(HaveField("Time", BeTemporally("==", dayEnds))))))
+		Expect(w.ready()).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "LimitReached"),
+			HaveField("Message", "2 firings on 2026-03-01, which is the limit: due times do not fire until 2026-03-02T00:00:00+05:30, unless you raise spec.dailyLimit"))))
+	}
+	active := func() {
+		GinkgoHelper()
+		Expect(w.s.Status.Phase).To(Equal("Active"))
+		Expect(w.ready()).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Ready"), HaveField("Message", ""))))
+	}
+
+	It("says until when, also before it has skipped anything, and fires again when the day is over", func(ctx SpecContext) {
+		Expect(w.skipped(ctx)).To(BeEmpty())
+		limited()
+		w.pass(ctx, 5*time.Minute)
+		limited()
+		w.pass(ctx, 3*time.Minute)
+		Expect(w.firings(ctx)).To(HaveLen(3))
+		active()
+	})
+
+	It("fires again when the limit is raised", func(ctx SpecContext) {
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.DailyLimit.Firings = ptr.To(int64(3)) })
+		w.settle(ctx)
+		active()
+		w.pass(ctx, 2*time.Minute)
+		Expect(w.firings(ctx)).To(HaveLen(3))
+		Expect(w.s.Status.Phase).To(Equal("LimitReached"))
+	})
+
+	It("fires by hand, which counts as no firing of the day", func(ctx SpecContext) {
+		w.runs(ctx, 2)
+		Expect(w.fired(ctx)).To(ContainElements(HaveSuffix("manual pending"), HaveSuffix("manual pending")))
+		limited()
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.DailyLimit.Firings = ptr.To(int64(3)) })
+		w.pass(ctx, 2*time.Minute)
+		Expect(w.scheduledTimes(ctx)).To(HaveLen(3))
+	})
+
+	It("shows that it is suspended if it is that, too", func(ctx SpecContext) {
+		w.edit(ctx, suspend)
+		w.settle(ctx)
+		Expect(w.s.Status.Phase).To(Equal("Suspended"))
+		w.edit(ctx, resume)
+		w.settle(ctx)
+		limited()
 	})
 })

@@ -2,6 +2,7 @@ package scheduledeffect
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +22,11 @@ const (
 	phaseSuspended = "Suspended"
 	phasePaused    = "Paused"
 	phaseFinished  = "Finished"
+	// phaseLimitReached: the due times of the rest of the day do not fire.
+	phaseLimitReached = "LimitReached"
 )
 
-var schedulePhases = []string{phaseActive, phaseSuspended, phasePaused, phaseFinished}
+var schedulePhases = []string{phaseActive, phaseSuspended, phasePaused, phaseLimitReached, phaseFinished}
 
 // warn records a warning Event.
 func (r *Reconciler) warn(o *skeinv1.ScheduledEffect, reason, message string) {
@@ -90,11 +93,18 @@ func (d *schedule) compute(w conditions.Writer) {
 	d.computePhase(w, ended)
 }
 
-// computeNext sets the next due time. A schedule that is paused has none: what is due meanwhile does not fire.
+// computeNext sets the next due time. A schedule that is paused has none: what is due meanwhile does not fire. One whose daily limit is
+// reached has the first of a later day.
 func (d *schedule) computeNext(status *skeinv1.ScheduledEffectStatus) {
 	status.NextTime = nil
-	if !d.nextAt.IsZero() && d.pausedNow() == "" {
-		status.NextTime = ptr.To(metav1.NewTime(d.nextAt.Truncate(time.Second)))
+	next := d.nextAt
+	if why, ends := d.limitedNow(); why != "" && !next.IsZero() {
+		if next = d.plan.Next(ends.Add(-time.Microsecond)); !next.IsZero() {
+			next = next.Add(d.jitter)
+		}
+	}
+	if !next.IsZero() && d.pausedNow() == "" {
+		status.NextTime = ptr.To(metav1.NewTime(next.Truncate(time.Second)))
 	}
 	if len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from
 		status.ScheduledAt = 0
@@ -121,7 +131,7 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 	case d.pausedNow() != "":
 		status.Phase = phasePaused
 	default:
-		status.Phase = phaseActive
+		d.computeActive(status)
 	}
 	w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonPending, "")
 	if d.problem == nil && status.Phase == phasePaused {
@@ -134,6 +144,19 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 		if d.problem = waits(&d.active[i]); d.problem != nil {
 			return
 		}
+	}
+}
+
+// computeActive sets the phase of a schedule that may fire, unless its limit of the day is reached.
+func (d *schedule) computeActive(status *skeinv1.ScheduledEffectStatus) {
+	why, ends := d.limitedNow()
+	switch {
+	case why != "":
+		status.Phase = phaseLimitReached
+		d.note = problem{skeinv1.ReasonLimitReached, fmt.Sprintf("%s: due times do not fire until %s, unless you raise spec.dailyLimit", why, ends.Format(time.RFC3339))}
+	case d.failed && !d.sought && status.Phase == phaseLimitReached: // what the day cost may not have been read
+	default:
+		status.Phase = phaseActive
 	}
 }
 

@@ -125,7 +125,7 @@ func (s *scope) compute(failed error) {
 	case s.problem != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
 	default:
-		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, s.note.reason, s.note.message)
 	}
 }
 
