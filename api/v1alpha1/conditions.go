@@ -314,6 +314,8 @@ const (
 	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire. A slash and a key may
 	// follow: a repeat with the same key does nothing. Several ranges stand with commas between them.
 	AnnotationBackfill = "skein.dev/backfill"
+	// AnnotationResume has a schedule that is paused after failures go on: the failures are counted from 0 again. Its value may be any text.
+	AnnotationResume = "skein.dev/resume"
 	// Finalizer holds a Thread until its stored data is purged.
 	Finalizer = "skein.dev/purge"
 	// DefaultPoolName is the SandboxPool that agents use when they name none.

@@ -173,8 +173,8 @@ type ScheduledEffectSpec struct {
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// PauseAfterFailures pauses the schedule after so many failures in a row. It continues when a firing by hand succeeds, or
-	// when its schedule is changed.
+	// PauseAfterFailures pauses the schedule after so many failures in a row. It continues when it is resumed with
+	// "kubectl skein effect resume", when a firing by hand succeeds, or when its schedule is changed.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`

@@ -125,7 +125,9 @@ func newEffectList(p *plugin) *cobra.Command {
 // effectPhase returns the phase, with the reason why the object is not ready if it is not.
 func effectPhase(s *skeinv1.ScheduledEffectStatus) string {
 	if ready := meta.FindStatusCondition(s.Conditions, skeinv1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
-		return fmt.Sprintf("%s (%s)", cmp.Or(s.Phase, "NotReady"), ready.Reason)
+		if phase := cmp.Or(s.Phase, "NotReady"); phase != ready.Reason {
+			return fmt.Sprintf("%s (%s)", phase, ready.Reason)
+		}
 	}
 	return orDash(s.Phase)
 }
@@ -250,7 +252,9 @@ func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) err
 	case o.Spec.Suspend:
 		fmt.Fprintln(p.ErrOut, "It is suspended: these times do not fire until you resume it.")
 	case o.Status.Phase == "Paused":
-		fmt.Fprintln(p.ErrOut, "It is paused after failures: these times do not fire until a firing by hand succeeds, or its times are changed.")
+		fmt.Fprintf(p.ErrOut, "It is paused after failures: these times do not fire until you resume it: kubectl skein effect resume %s\n", o.Name)
+	case o.Status.Phase == "LimitReached":
+		fmt.Fprintf(p.ErrOut, "Its daily limit is reached: times before %s do not fire, unless you raise spec.dailyLimit.\n", utc(o.Status.NextTime))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -190,6 +191,32 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Expect(c.run("effect", "run", "daily", "--idempotency-key=a,b").err).To(ContainSubstring("without commas"))
 		Expect(c.run("effect", "run", "daily", "--idempotency-key=a", "--wait=false").code).To(BeZero())
 		Expect(get(ctx, "daily").Annotations[skeinv1.AnnotationRunAt]).To(HaveSuffix("Z/a"))
+	})
+
+	It("resumes one that is paused after failures, and says what a daily limit needs", func(ctx SpecContext) {
+		shows := func(phase string, ready metav1.Condition) {
+			GinkgoHelper()
+			o := get(ctx, "daily")
+			ready.Type, ready.LastTransitionTime = skeinv1.ConditionReady, metav1.Now()
+			o.Status.Phase, o.Status.Conditions = phase, []metav1.Condition{ready}
+			Expect(api.Status().Update(ctx, o)).To(Succeed())
+		}
+		shows("Paused", metav1.Condition{Status: metav1.ConditionFalse, Reason: "Paused", Message: "2 firings failed in a row"})
+		Expect(c.run("effect", "list").out).To(MatchRegexp(`(?m)^daily .* Paused$`))
+		Expect(c.run("effect", "next", "daily").err).To(ContainSubstring("until you resume it: kubectl skein effect resume daily\n"))
+		got := c.run("effect", "resume", "daily")
+		Expect([]any{got.code, got.out}).To(Equal([]any{0, "scheduledeffect/daily resumed\n"}), got.err)
+		Expect(get(ctx, "daily").Annotations).To(HaveKey(skeinv1.AnnotationResume))
+
+		Expect(api.Patch(ctx, get(ctx, "daily"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null},"spec":{"suspend":true,"pauseAfterFailures":2}}`)))).To(Succeed())
+		shows("Suspended", metav1.Condition{Status: metav1.ConditionTrue, Reason: "Ready"})
+		Expect(c.run("effect", "resume", "--all").err).To(Equal("1 of 1 ScheduledEffects resumed.\n"))
+		Expect(get(ctx, "daily")).To(And(HaveField("Spec.Suspend", false), HaveField("Annotations", HaveKey(skeinv1.AnnotationResume))), "it may be paused, too")
+
+		shows("LimitReached", metav1.Condition{Status: metav1.ConditionTrue, Reason: "LimitReached", Message: "2 firings on Monday"})
+		got = c.run("effect", "resume", "daily")
+		Expect([]any{got.code, got.out, got.err}).To(Equal([]any{0, "scheduledeffect/daily unchanged\n", "Its daily limit is reached: 2 firings on Monday\n"}))
+		Expect(c.run("effect", "list").out).To(MatchRegexp(`(?m)^daily .* LimitReached$`))
 	})
 
 	It("suspends, resumes and cancels", func(ctx SpecContext) {

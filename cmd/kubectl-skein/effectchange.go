@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,14 +100,16 @@ func mergeEffect(ctx context.Context, c client.Client, o *skeinv1.ScheduledEffec
 
 // newEffectSuspend returns the command suspend, or resume.
 func newEffectSuspend(p *plugin, suspend bool) *cobra.Command {
-	name, done, short := "suspend", "suspended", "Skip due times until they are resumed; what is under way continues"
+	name, done, short, long := "suspend", "suspended", "Skip due times until they are resumed; what is under way continues", ""
 	if !suspend {
 		name, done, short = "resume", "resumed", "Let due times fire again"
+		long = "Let due times fire again, of a ScheduledEffect that is suspended, or paused after failures. A daily limit stays: raise spec.dailyLimit for that."
 	}
 	var every, namespaces bool
 	cmd := &cobra.Command{
 		Use:   name + " EFFECT",
 		Short: short,
+		Long:  long,
 		Example: fmt.Sprintf(`  # One
   kubectl skein effect %[1]s daily
 
@@ -145,7 +148,31 @@ func newEffectSuspend(p *plugin, suspend bool) *cobra.Command {
 	return cmd
 }
 
-// suspendEffects sets spec.suspend of those that have another value, and prints each that it changed. It goes on after an
+// suspension returns the change that suspends or resumes a ScheduledEffect; nil if it needs none. One that is suspended may be paused after
+// failures too, which its status does not say.
+func suspension(o *skeinv1.ScheduledEffect, suspend bool) map[string]any {
+	patch := map[string]any{}
+	if o.Spec.Suspend != suspend {
+		patch["spec"] = map[string]any{"suspend": suspend}
+	}
+	if !suspend && (o.Status.Phase == "Paused" || (o.Spec.Suspend && o.Spec.PauseAfterFailures != nil)) {
+		patch["metadata"] = map[string]any{"annotations": map[string]string{skeinv1.AnnotationResume: time.Now().UTC().Format(time.RFC3339)}}
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return patch
+}
+
+// unchanged says that a command did nothing, and what keeps a schedule from firing nevertheless.
+func (p *plugin) unchanged(o *skeinv1.ScheduledEffect, name string, suspend bool) {
+	fmt.Fprintf(p.Out, "scheduledeffect/%s unchanged\n", name)
+	if ready := meta.FindStatusCondition(o.Status.Conditions, skeinv1.ConditionReady); !suspend && o.Status.Phase == "LimitReached" && ready != nil {
+		fmt.Fprintf(p.ErrOut, "Its daily limit is reached: %s\n", safe(ready.Message))
+	}
+}
+
+// suspendEffects suspends or resumes those that need it, and prints each that it changed. It goes on after an
 // error, so that one object does not keep the others from being suspended.
 func (p *plugin) suspendEffects(ctx context.Context, c client.Client, list []skeinv1.ScheduledEffect, suspend, qualified bool, done string) (changed int, err error) {
 	var failed []error
@@ -155,13 +182,14 @@ func (p *plugin) suspendEffects(ctx context.Context, c client.Client, list []ske
 		if qualified {
 			name = o.Namespace + "/" + name
 		}
-		if o.Spec.Suspend == suspend {
+		patch := suspension(o, suspend)
+		if patch == nil {
 			if len(list) == 1 {
-				fmt.Fprintf(p.Out, "scheduledeffect/%s unchanged\n", name)
+				p.unchanged(o, name, suspend)
 			}
 			continue
 		}
-		err := mergeEffect(ctx, c, o, map[string]any{"spec": map[string]any{"suspend": suspend}})
+		err := mergeEffect(ctx, c, o, patch)
 		if apierrors.IsNotFound(err) && len(list) > 1 {
 			continue // deleted in the meantime
 		}

@@ -30,6 +30,9 @@ func asked(o *skeinv1.ScheduledEffect) bool {
 // removes the annotation. Each request is answered once, and the store remembers the answers, so that a crash in between, or a repeat, records
 // nothing twice. The concurrency policy decides about firings by hand as about others.
 func (r *Reconciler) byHand(ctx context.Context, d *schedule) (bool, error) {
+	if err := r.resumed(ctx, d); err != nil {
+		return true, err
+	}
 	if !asked(d.object) {
 		return false, nil
 	}

@@ -82,7 +82,7 @@ func (d *schedule) nextRecorded() time.Time {
 // gathers reports whether nothing may fire, and what has passed since the newest record is recorded later. A request by hand, or an edit, has
 // it recorded now.
 func (d *schedule) gathers(at time.Time) bool {
-	if d.was == nil || d.now != *d.was || asked(d.object) {
+	if d.was == nil || d.now != *d.was || asked(d.object) || resumes(d.object) {
 		return false
 	}
 	if k := d.gathering(d.now.Cursor); k == nil || !d.holds(k) {

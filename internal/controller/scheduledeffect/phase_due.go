@@ -38,6 +38,7 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	if d.was == nil && d.object.Spec.RunOnCreation {
 		b.create(d.object.CreationTimestamp.Time)
 	}
+	b.resume()
 	b.recordGathered()
 	b.recordReplaced()
 	b.decidePassed()
