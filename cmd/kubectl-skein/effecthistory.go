@@ -67,7 +67,7 @@ func newEffectLogs(p *plugin) *cobra.Command {
 		Short: "Print what the code of a firing without a thread wrote",
 		Long: `Print what the code of a firing without a thread wrote: of the newest firing, or of that with a due time.
 
-What code wrote for a thread is in the thread's log: kubectl skein logs THREAD.`,
+What code wrote for a thread is in the thread's log: kubectl skein logs THREAD --firing EFFECT/TIME.`,
 		Args: exactly("EFFECT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before := int64(0)
@@ -91,7 +91,11 @@ What code wrote for a thread is in the thread's log: kubectl skein logs THREAD.`
 			}
 			f := &list.Firings[0]
 			if thread := cmp.Or(f.ThreadID, f.Thread); f.Log == "" && thread != "" {
-				fmt.Fprintf(p.ErrOut, "The firing has a thread, which has its log: kubectl skein logs %s\n", thread)
+				only := ""
+				if f.ThreadID != "" {
+					only = fmt.Sprintf(" --firing %s/%s", args[0], dueText(f.Due))
+				}
+				fmt.Fprintf(p.ErrOut, "The firing has a thread, which has its log: kubectl skein logs %s%s\n", thread, only)
 			}
 			fmt.Fprint(p.Out, safe(list.Firings[0].Log))
 			return nil

@@ -15,7 +15,7 @@ import (
 
 func newLogs(p *plugin) *cobra.Command {
 	var o runtimeclient.LogOptions
-	var output string
+	var output, firing string
 	cmd := &cobra.Command{
 		Use:   "logs THREAD",
 		Short: "Show what the code of a thread logged",
@@ -33,7 +33,10 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
   kubectl skein logs orders --tail 20 --follow
 
   # Those of one run
-  kubectl skein logs orders --run sess_4f1c54b8a9c44f7d8f2f6f1b1c0f0a11`,
+  kubectl skein logs orders --run sess_4f1c54b8a9c44f7d8f2f6f1b1c0f0a11
+
+  # Those of an effect that fired for the thread
+  kubectl skein logs orders --firing tomorrow/2027-01-31T09:00:00Z`,
 		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkListOutput(output); err != nil {
@@ -41,6 +44,10 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 			}
 			if o.Tail < 0 || o.Tail > runtimev1.MaxPageSize {
 				return fmt.Errorf("--tail=%d: it must be a number from 0, which means all, to %d", o.Tail, runtimev1.MaxPageSize)
+			}
+			var err error
+			if o.Firing, err = firingText(firing); err != nil {
+				return err
 			}
 			t, err := p.thread(args[0])
 			if err != nil {
@@ -53,16 +60,20 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 				}
 			}
 			defer cancel()
-			each := p.each(output)
+			each, shown := p.each(output), false
 			for e, err := range t.Logs(ctx, o) {
 				if err != nil {
 					return endedStream(err)
 				}
+				shown = true
 				if output == "" || output == outputWide {
 					p.logLine(&e, output)
 				} else if err := each(e, fmt.Sprintf("event/%d", e.Seq)); err != nil {
 					return err
 				}
+			}
+			if o.Firing != "" && !shown {
+				fmt.Fprintf(p.ErrOut, "The log has no line of the firing %s: kubectl skein effect history lists firings\n", safe(o.Firing))
 			}
 			return context.Cause(ctx)
 		},
@@ -70,9 +81,24 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 	f := cmd.Flags()
 	f.BoolVarP(&o.Follow, "follow", "f", false, "Wait for more lines.")
 	f.StringVar(&o.RunID, "run", "", "Show only the lines of this run. The command kubectl skein runs lists the runs.")
+	f.StringVar(&firing, "firing", "", "Show only the lines of an effect that fired for the thread: the ScheduledEffect, a slash and the due time, as effect history prints it.")
 	f.IntVar(&o.Tail, "tail", 0, "Begin with this number of newest lines; 0 for all.")
+	cmd.MarkFlagsMutuallyExclusive("firing", "tail")
 	outputFlag(cmd, &output)
 	return cmd
+}
+
+// firingText returns the text that names a firing in a log.
+func firingText(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	name, due, _ := strings.Cut(text, "/")
+	at, err := time.Parse(time.RFC3339Nano, due)
+	if name == "" || err != nil {
+		return "", fmt.Errorf("--firing %q: write the name of a ScheduledEffect, a slash and a due time, such as daily/2027-01-31T09:00:00Z", text)
+	}
+	return name + "/" + dueText(at.UnixMicro()), nil
 }
 
 // logLine prints one line as text: time, level, source, message. The format wide adds the number of the event and the run.

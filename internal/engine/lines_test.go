@@ -102,6 +102,13 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		f := store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: id, Namespace: enginetest.Namespace, Name: "se", Effect: "remind", Args: enginetest.JSON(nil)}
 		Expect(w.Store.RecordFiring(ctx, f)).To(BeTrue())
 		Eventually(func() []string { return lines(ctx, id) }).Should(HaveExactElements("debug effect/remind: at work", HavePrefix("error effect/remind: RangeError: too far")))
+		events, err := w.Store.Lines(ctx, id, store.LineQuery{})
+		Expect(err).NotTo(HaveOccurred())
+		for i := range events {
+			var l store.CodeLine
+			Expect(json.Unmarshal(events[i].Data, &l)).To(Succeed())
+			Expect(l.Firing).To(Equal("se/" + time.UnixMicro(f.Due).UTC().Format(time.RFC3339Nano)))
+		}
 	})
 
 	It("in an endpoint, with the stack that whoever asks is not told", Label("END-01"), func(ctx SpecContext) {

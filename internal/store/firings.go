@@ -88,6 +88,11 @@ type Firing struct {
 // Key returns the key of the firing.
 func (f *Firing) Key() FiringKey { return FiringKey{f.EffectID, f.Due, f.ThreadID} }
 
+// Text names the firing for people and in logs: its ScheduledEffect, a slash and its due time.
+func (f *Firing) Text() string {
+	return f.Name + "/" + time.UnixMicro(f.Due).UTC().Format(time.RFC3339Nano)
+}
+
 // FiringEnd is the outcome of an attempt of a firing.
 type FiringEnd struct {
 	Key       FiringKey

@@ -40,6 +40,8 @@ type CodeLine struct {
 	Source string `json:"source,omitempty"`
 	// Call is the id of the call that wrote the line: the tool call's id when it belongs to a conversation.
 	Call string `json:"call,omitempty"`
+	// Firing is the firing whose handler wrote the line, as Firing.Text names it.
+	Firing string `json:"firing,omitempty"`
 	// Dropped is set in a record that stands for dropped lines.
 	Dropped int64 `json:"dropped,omitempty"`
 }

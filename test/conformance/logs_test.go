@@ -68,6 +68,13 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		out, err := cluster.Plugin(ctx, "-n", ns, "logs", t.Name, "--run", runs[0].ID)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(ContainSubstring("info  tool/look: the key is [redacted]\n"))
+		var effects skeinv1.ScheduledEffectList
+		Expect(cluster.Client.List(ctx, &effects, client.InNamespace(ns))).To(Succeed())
+		Expect(effects.Items).To(HaveLen(1))
+		due := firingsOf(ctx, Default, &effects.Items[0]).Firings[0].Due
+		out, err = cluster.Plugin(ctx, "-n", ns, "logs", t.Name, "--firing", effects.Items[0].Name+"/"+time.UnixMicro(due).UTC().Format(time.RFC3339Nano))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(MatchRegexp(`^\S+ warn  effect/remind: reminding\n$`))
 		out, err = cluster.Plugin(ctx, "-n", ns, "tool", t.Name, "look", "-o", "json")
 		Expect(err).NotTo(HaveOccurred())
 		var res runtimev1.ToolResult

@@ -50,6 +50,8 @@ type LogOptions struct {
 	After int64
 	// RunID selects the lines of one run.
 	RunID string
+	// Firing selects the lines of the effect of one firing, as LogLine.Firing names it. Tail counts the others, too.
+	Firing string
 	// Tail begins with this many of the newest lines. 0 means all.
 	Tail int
 	// Follow waits for more lines instead of ending after the last one.
@@ -66,7 +68,26 @@ func (t *Thread) Logs(ctx context.Context, o LogOptions) iter.Seq2[runtimev1.Eve
 	if o.Tail > 0 {
 		params["tail"] = strconv.Itoa(o.Tail)
 	}
-	return t.stream(ctx, runtimev1.SubresourceLogs, EventOptions{After: o.After}, params)
+	all := t.stream(ctx, runtimev1.SubresourceLogs, EventOptions{After: o.After}, params)
+	if o.Firing == "" {
+		return all
+	}
+	return func(yield func(runtimev1.Event, error) bool) {
+		for e, err := range all {
+			if err == nil && !ofFiring(&e, o.Firing) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// ofFiring reports whether the effect of a firing wrote a line.
+func ofFiring(e *runtimev1.Event, firing string) bool {
+	var l runtimev1.LogLine
+	return json.Unmarshal(e.Data, &l) == nil && l.Firing == firing
 }
 
 func (t *Thread) stream(ctx context.Context, sub runtimev1.Subresource, o EventOptions, params map[string]string) iter.Seq2[runtimev1.Event, error] {

@@ -102,6 +102,9 @@ type LogLine struct {
 	Source string `json:"source,omitempty"`
 	// Call is the id of the tool call that it belongs to.
 	Call string `json:"call,omitempty"`
+	// Firing is the firing whose effect wrote the line: the name of its ScheduledEffect, a slash and the due time in UTC, such as
+	// daily/2027-01-31T09:00:00Z.
+	Firing string `json:"firing,omitempty"`
 	// Dropped is how many dropped lines this one stands for.
 	Dropped int64 `json:"dropped,omitempty"`
 }

@@ -42,6 +42,7 @@ type Lines struct {
 	write  func(ctx context.Context, ops ...store.Op) error
 	failed func(err error)
 	runID  string
+	firing string
 
 	writing sync.Mutex // held while a batch is written, so that lines keep their order; taken before mu
 
@@ -77,6 +78,13 @@ func New(o Options) *Lines {
 // Collect keeps the lines for the caller too. It is called before the first line.
 func (l *Lines) Collect() { l.keep = true }
 
+// Of says which firing of a ScheduledEffect the lines belong to. It is called before the first line.
+func (l *Lines) Of(f *store.Firing) {
+	if l != nil {
+		l.firing = f.Text()
+	}
+}
+
 // HandlerLine is the data of EventHandlerLog.
 type HandlerLine struct {
 	Level   string          `json:"level"`
@@ -104,7 +112,7 @@ func (l *Lines) add(line store.CodeLine) {
 	if !l.takes(len(line.Message)) {
 		return
 	}
-	line.Message = l.clean(line.Message)
+	line.Message, line.Firing = l.clean(line.Message), l.firing
 	data, err := json.Marshal(line)
 	if err != nil {
 		return // texts and numbers: cannot fail
@@ -164,7 +172,7 @@ func (l *Lines) takes(size int) bool {
 
 // record adds a line of Skein's own. The caller holds mu.
 func (l *Lines) record(line store.CodeLine) {
-	line.Time = l.clock.Now().UnixMicro()
+	line.Time, line.Firing = l.clock.Now().UnixMicro(), l.firing
 	data, _ := json.Marshal(line) // texts and numbers: cannot fail
 	if l.keep {
 		l.kept = append(l.kept, line)

@@ -73,6 +73,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	defer leave()
 	x := c.opts.Executions.New(ctx, t, st, agent, "")
 	defer x.Close()
+	x.Code.Lines.Of(call.Firing)
 	module, timeout := "effects/"+effect.ObjectName, time.Duration(0)
 	if effect.Spec.Timeout != nil {
 		timeout = effect.Spec.Timeout.Duration
