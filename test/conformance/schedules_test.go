@@ -179,5 +179,14 @@ var _ = Describe("Schedules", func() {
 			g.Expect(got.Status.LastSkip).To(HaveValue(HaveField("Reason", "Paused")))
 			g.Expect(got.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonPaused)))
 		}).Should(Succeed())
+
+		By("resuming it")
+		fired := effectStatus(ctx, o).Fired
+		Expect(cluster.Plugin(ctx, "-n", ns, "effect", "resume", o.Name)).To(Equal("scheduledeffect/failing resumed\n"))
+		Eventually(ctx, func(g Gomega) {
+			s := effectStatus(ctx, o)
+			g.Expect(s.Fired).To(BeNumerically(">=", fired+2))
+			g.Expect(s.Phase).To(Equal("Paused"), "after as many failures again")
+		}).Should(Succeed())
 	}, SpecTimeout(2*patience))
 })
