@@ -26,6 +26,11 @@ import (
 const (
 	// deleters bounds how many children of one thread are deleted at the same time.
 	deleters = 16
+	// childrenAtOnce bounds how many children one reconcile deletes. The others follow in later ones, so that a thread with thousands of
+	// children does not hold a worker that other threads wait for.
+	childrenAtOnce = 10 * deleters
+	// nextChildren is when the next ones follow. Requests that wait in the queue already go first.
+	nextChildren = time.Millisecond
 	// lostNotification is when a thread checks its children again in case a notification was lost.
 	lostNotification = 10 * time.Second
 )
@@ -46,6 +51,9 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 	names, err := r.owned(ctx, s.object)
 	if err != nil {
 		return false, err
+	}
+	if len(names) > childrenAtOnce {
+		return true, r.deleteSome(ctx, s, row, names)
 	}
 	rows, err := r.Threads.Store().Children(ctx, row.ID)
 	if err != nil {
@@ -82,6 +90,17 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 		return true, nil
 	}
 	return false, nil
+}
+
+// deleteSome deletes some of many children, and lets the thread be reconciled again for the others. They are chosen at random, so that
+// some that cannot be deleted do not keep the others waiting.
+func (r *Reconciler) deleteSome(ctx context.Context, s *scope, row *store.Thread, names []string) error {
+	if err := r.halt(ctx, row); err != nil {
+		return err
+	}
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	s.again = nextChildren
+	return r.deleteChildren(ctx, s.object, names[:childrenAtOnce])
 }
 
 // waitsStill reports whether a thread with many children that was found to wait for one of them a moment ago waits for it still.
