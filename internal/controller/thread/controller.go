@@ -231,7 +231,7 @@ func ownerChanged() predicate.Predicate {
 func (r *Reconciler) entryChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
-			r.families.mark(parentOf(context.Background(), e.Object)...)
+			r.tellFamily(e.Object, false)
 			return true
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -242,23 +242,29 @@ func (r *Reconciler) entryChanged() predicate.Predicate {
 			}
 			deleted := before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 			moved := (metav1.GetControllerOfNoCopy(before) == nil) != (metav1.GetControllerOfNoCopy(after) == nil)
-			if !deleted && !moved && kube.Entry(before) == kube.Entry(after) {
+			if before.UID == after.UID && !deleted && !moved && kube.Entry(before) == kube.Entry(after) {
 				return false
 			}
-			parents := parentOf(context.Background(), after)
-			r.families.mark(parents...)
-			if deleted || kube.ChildEnded(kube.Entry(after).Status) && !kube.ChildEnded(kube.Entry(before).Status) {
+			parents := r.tellFamily(after, false)
+			if before.UID != after.UID || deleted || kube.ChildEnded(kube.Entry(after).Status) && !kube.ChildEnded(kube.Entry(before).Status) {
 				r.lost.mark(parents...)
 			}
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			parents := parentOf(context.Background(), e.Object)
-			r.families.mark(parents...)
-			r.lost.mark(parents...)
+			r.lost.mark(r.tellFamily(e.Object, true)...)
 			return true
 		},
 	}
+}
+
+// tellFamily records that a Subagent has changed, and returns its parent.
+func (r *Reconciler) tellFamily(o client.Object, gone bool) (parents []ctrl.Request) {
+	parents = parentOf(context.Background(), o)
+	if s, ok := o.(*skeinv1.Subagent); ok {
+		r.families.tell(change{s, gone}, parents...)
+	}
+	return parents
 }
 
 // finalizersChanged passes updates that may have removed our finalizer.

@@ -3,6 +3,7 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -17,63 +18,59 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-func TestFamiliesAreListedAgainWhenTheyChange(t *testing.T) {
-	g := NewWithT(t)
-	var m families
-	req, at := ctrl.Request{NamespacedName: client.ObjectKey{Name: "a"}}, time.Now()
-	begin := func() (listed bool, count int32, wait time.Duration) {
-		f, wait := m.begin(req, at)
-		if f == nil {
-			return true, 0, wait
-		}
-		return false, f.count, wait
-	}
-	listed, _, _ := begin()
-	g.Expect(listed).To(BeTrue(), "nobody watches")
-	m.watch()
-	listed, _, _ = begin()
-	g.Expect(listed).To(BeTrue())
-	m.mark(req) // while it lists
-	m.end(req, family{count: 3}, false)
-	listed, _, _ = begin()
-	g.Expect(listed).To(BeTrue(), "it may have missed the change")
-	m.end(req, family{count: 3}, false)
-	listed, count, _ := begin()
-	g.Expect(listed).To(BeFalse())
-	g.Expect(count).To(BeEquivalentTo(3))
-	m.mark(req)
-	listed, _, _ = begin()
-	g.Expect(listed).To(BeTrue(), "few children are listed at once")
-	m.end(req, family{count: fewChildren + 1}, false)
-	m.mark(req)
-	at = at.Add(listAfter / 4)
-	listed, count, wait := begin()
-	g.Expect(listed).To(BeFalse(), "many are not")
-	g.Expect(count).To(BeEquivalentTo(fewChildren + 1))
-	g.Expect(wait).To(Equal(listAfter - listAfter/4))
-	at = at.Add(wait)
-	listed, _, _ = begin()
-	g.Expect(listed).To(BeTrue())
-	m.end(req, family{}, true)
-	listed, _, _ = begin()
-	g.Expect(listed).To(BeTrue(), "the list failed")
-}
-
-// A parent of 10,000 children has a status of bounded size, and their changes within a second cost one list of them.
-func TestTenThousandChildren(t *testing.T) {
-	g := NewWithT(t)
-	const children = 10_000
-	subagents := make([]skeinv1.Subagent, children)
-	for i := range subagents {
-		s := &subagents[i]
+// subagentsOf returns Subagents of the Thread with the UID "uid", each newer than the one before, of which every second one has completed.
+func subagentsOf(n int) []skeinv1.Subagent {
+	all := make([]skeinv1.Subagent, n)
+	for i := range all {
+		s := &all[i]
 		s.Name, s.CreationTimestamp = fmt.Sprintf("s-%05d", i), metav1.NewTime(time.Unix(int64(i), 0))
 		s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", "uid")}
 		s.Spec.Title, s.Spec.Description = strings.Repeat("t", 500), strings.Repeat("d", 4096)
 		if i%2 == 0 {
-			s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Status: kube.ChildCompleted}
+			complete(s)
 		}
 	}
-	f := summarise(subagents, "uid")
+	return all
+}
+
+func complete(s *skeinv1.Subagent) {
+	s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Status: kube.ChildCompleted}
+}
+
+func TestFewChildrenAreListedAgainWhenTheyChange(t *testing.T) {
+	g := NewWithT(t)
+	var m families
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Name: "parent"}}
+	few := subagentsOf(3)
+	listed := func() bool { return m.begin(req, "uid") == nil }
+	g.Expect(listed()).To(BeTrue(), "changes are not watched")
+	m.watch()
+	g.Expect(listed()).To(BeTrue())
+	m.tell(change{subagent: &few[0]}, req) // while it lists
+	g.Expect(m.end(req, "uid", few).count).To(BeEquivalentTo(3))
+	g.Expect(listed()).To(BeTrue(), "it may have missed the change")
+	m.end(req, "uid", few)
+	f := m.begin(req, "uid")
+	g.Expect(f).NotTo(BeNil(), "nothing has changed")
+	g.Expect(f.count).To(BeEquivalentTo(3))
+	m.tell(change{subagent: &few[0]}, req)
+	g.Expect(listed()).To(BeTrue())
+	m.end(req, "uid", few)
+	g.Expect(m.begin(req, "another")).To(BeNil(), "a Thread that has the name now")
+	m.failed(req)
+	g.Expect(listed()).To(BeTrue(), "the list failed")
+}
+
+// A parent of 10,000 children has a status of bounded size. They are listed once, whatever becomes of them and whenever.
+func TestTenThousandChildren(t *testing.T) {
+	g := NewWithT(t)
+	const children = 10_000
+	subagents := subagentsOf(children)
+	var m families
+	m.watch()
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Name: "parent"}}
+	g.Expect(m.begin(req, "uid")).To(BeNil())
+	f := m.end(req, "uid", subagents)
 	g.Expect(f.count).To(BeEquivalentTo(children))
 	g.Expect(f.counts).To(HaveValue(Equal(skeinv1.ChildCounts{Pending: children / 2, Completed: children / 2})))
 	g.Expect(len(f.children)).To(And(BeNumerically(">", 0), BeNumerically("<=", skeinv1.MaxStatusChildren)))
@@ -83,19 +80,71 @@ func TestTenThousandChildren(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(len(size)).To(BeNumerically("<=", skeinv1.MaxStatusChildrenBytes+skeinv1.MaxStatusChildren))
 
-	var m families
-	m.watch()
-	req, at := ctrl.Request{NamespacedName: client.ObjectKey{Name: "parent"}}, time.Now()
-	lists := 0
-	for i := range children {
-		at = at.Add(listAfter / children)
-		m.mark(req)
-		if known, wait := m.begin(req, at); known == nil {
-			lists++
-			m.end(req, f, false)
-		} else if i > 0 {
-			g.Expect(wait).To(BeNumerically(">", 0), "it is out of date, and listed again later")
+	for i := range subagents {
+		if i%2 == 1 {
+			complete(&subagents[i])
+			m.tell(change{subagent: &subagents[i]}, req)
+		}
+		if i%1000 == 1 {
+			now := m.begin(req, "uid")
+			g.Expect(now).NotTo(BeNil(), "they are not listed again")
+			g.Expect(now.counts.Completed).To(BeEquivalentTo(children/2 + i/2 + 1))
 		}
 	}
-	g.Expect(lists).To(Equal(1))
+	f = *m.begin(req, "uid")
+	g.Expect(f.count).To(BeEquivalentTo(children))
+	g.Expect(f.counts).To(HaveValue(Equal(skeinv1.ChildCounts{Completed: children})))
+	g.Expect(f.children).To(HaveEach(HaveField("Status", kube.ChildCompleted)))
+	g.Expect(f.children[0].Reference).To(Equal("s-09999"))
+}
+
+// Changes that are told while the Subagents are listed, and after, give what a new list gives.
+func TestManyChildrenAreFollowed(t *testing.T) {
+	g := NewWithT(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Name: "parent"}}
+	for range 20 {
+		all := subagentsOf(2 * fewChildren)
+		var m families
+		m.watch()
+		there := map[string]*skeinv1.Subagent{}
+		present := func() (list []skeinv1.Subagent) {
+			for _, s := range there {
+				list = append(list, *s)
+			}
+			return list
+		}
+		for i := range all {
+			there[all[i].Name] = &all[i]
+		}
+		alter := func() {
+			s := all[r.IntN(len(all))].DeepCopy()
+			c := change{subagent: s}
+			switch r.IntN(5) {
+			case 0:
+				c.gone = true
+			case 1:
+				s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			case 2:
+				s.OwnerReferences = nil
+			case 3:
+				s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Status: []string{kube.ChildFailed, "thinks"}[r.IntN(2)]}
+			}
+			if there[s.Name] = s; c.gone {
+				delete(there, s.Name)
+			}
+			m.tell(c, req)
+		}
+		g.Expect(m.begin(req, "uid")).To(BeNil())
+		before := present()
+		for range 20 {
+			alter()
+		}
+		after := present()
+		m.end(req, "uid", [][]skeinv1.Subagent{before, after}[r.IntN(2)])
+		for range 40 {
+			alter()
+			g.Expect(m.begin(req, "uid")).To(HaveValue(Equal(membersOf(present(), "uid").family())))
+		}
+	}
 }

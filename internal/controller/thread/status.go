@@ -40,7 +40,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	if err := r.answerForLost(ctx, s, run); err != nil {
 		return ctrl.Result{}, err
 	}
-	children, stale, err := r.children(ctx, s)
+	children, err := r.children(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	u := classify(&before.Status, &s.object.Status)
 	if u == none {
 		r.statusLimit.Done(s.req)
-		return ctrl.Result{RequeueAfter: stale}, nil
+		return ctrl.Result{}, nil
 	}
 	if u == now && failed == nil {
 		goes, err := r.expires(ctx, s, at)
@@ -85,7 +85,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	r.statusLimit.Done(s.req)
 	written.Inc()
 	r.recordEvents(before, s.object)
-	return ctrl.Result{RequeueAfter: stale}, nil
+	return ctrl.Result{}, nil
 }
 
 func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) {
