@@ -56,7 +56,7 @@ var _ = Describe("Subagents that never begin", func() {
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create ->subagent_create",
 			"tool subagent_create error: the subagent was deleted before it returned a result", "tool subagent_create error: the subagent was deleted before it returned a result", "assistant: too bad"}))
-		Expect(w.Store.LivingChildren(ctx, id)).To(BeEmpty())
+		Expect(w.Store.LivingChildren(ctx, enginetest.Namespace, id)).To(BeEmpty())
 	})
 
 	It("give their places back when a crash came before they were declared", Label("SUB-03"), func(ctx SpecContext) {

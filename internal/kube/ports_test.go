@@ -148,7 +148,7 @@ var _ = Describe("Children", func() {
 		one.Title = "refused"
 		_, err := port.Create(ctx, parent, one)
 		Expect(err).To(MatchError(And(HavePrefix("the cluster refuses the subagent: "), ContainSubstring("exceeded quota"))))
-		Expect(db.LivingChildren(ctx, parent.ID)).To(BeEmpty())
+		Expect(db.LivingChildren(ctx, parent.Namespace, parent.ID)).To(BeEmpty())
 		one.Cause, one.Title = "call_2", "Sum"
 		_, err = port.Create(ctx, parent, one)
 		Expect(err).NotTo(HaveOccurred())
@@ -181,7 +181,7 @@ var _ = Describe("Children", func() {
 			}})
 			_, err := kube.NewChildren(c, c, db).Create(ctx, parent, request)
 			Expect(err).To(MatchError(And(HavePrefix("the cluster refuses the subagent: "), ContainSubstring("denied the request: no"))), string(reason))
-			Expect(db.LivingChildren(ctx, parent.ID)).To(BeEmpty(), "it takes no place")
+			Expect(db.LivingChildren(ctx, parent.Namespace, parent.ID)).To(BeEmpty(), "it takes no place")
 		}
 	})
 

@@ -172,7 +172,7 @@ var _ = Describe("An object that is made for a cause", Label("SUB-03", "K8S-11")
 				Expect(err).To(MatchError(ContainSubstring(refuse.Error())))
 				Expect(err).NotTo(MatchError(kube.ErrOtherThread))
 				Expect(apierrors.IsNotFound(err)).To(BeFalse())
-				Expect(db.LivingChildren(ctx, parent.ID)).To(BeEmpty())
+				Expect(db.LivingChildren(ctx, parent.Namespace, parent.ID)).To(BeEmpty())
 			}
 			refuse = nil
 			_, err := m.made(ctx, c, db)

@@ -19,8 +19,9 @@ type ChildStore interface {
 	ReleaseChild(ctx context.Context, parentID, reference string) error
 	// ChildTask returns the task with this id and its digest, or ErrNotFound.
 	ChildTask(ctx context.Context, id string) (t *ChildTask, digest string, err error)
-	// LivingChildren returns how many living children a thread has, by their kind.
-	LivingChildren(ctx context.Context, parentID string) (map[string]int, error)
+	// LivingChildren returns how many living children a thread of a namespace has, by their kind. Its cost does not grow with their
+	// number.
+	LivingChildren(ctx context.Context, namespace, parentID string) (map[string]int, error)
 	// UnmadeChildren lists living children of a thread that were reserved before a time in microseconds and have no thread.
 	UnmadeChildren(ctx context.Context, parentID string, before int64) (references []string, err error)
 	// Child returns the child of a thread with this reference, or ErrNotFound.

@@ -48,7 +48,7 @@ func (c *childrenOf) Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error)
 }
 
 func (c *childrenOf) Living(ctx context.Context) (map[string]int, error) {
-	return c.service.opts.Store.LivingChildren(ctx, c.thread.ID)
+	return c.service.opts.Store.LivingChildren(ctx, c.thread.Namespace, c.thread.ID)
 }
 
 func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {

@@ -71,6 +71,7 @@ var Queries = map[string]struct {
 	"working children":   {queries.WorkingChildren, 1},
 	"children since":     {queries.ChildrenSince, 2},
 	"living in scopes":   {queries.LivingInScopes, len(queries.ScopesOf("", "", "", ""))},
+	"living kinds":       {queries.LivingKinds, len(queries.KindsOf("", ""))},
 	"many changes":       {queries.ManyChanges, 2},
 	"by name":            {queries.ThreadsByName, 2},
 	"by name within":     {queries.ThreadsOfNamespaceByName, 3},

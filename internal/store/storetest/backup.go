@@ -113,8 +113,10 @@ func answers(ctx context.Context, s store.Store, id string) string {
 		data, _ := json.Marshal(v)
 		fmt.Fprintf(&out, "%s: %s\n", what, data)
 	}
+	namespace := ""
 	t, err := s.Thread(ctx, id)
 	if err == nil {
+		namespace = t.Namespace
 		t.ObjectUID, t.RetainedAt = "", 0
 		usage, err := s.Usage(ctx, store.UsageQuery{ThreadID: id, Subtree: true})
 		say("usage", usage, err)
@@ -153,7 +155,7 @@ func answers(ctx context.Context, s store.Store, id string) string {
 		children[i].ObjectUID, children[i].RetainedAt = "", 0
 	}
 	say("children", children, err)
-	living, err := s.LivingChildren(ctx, id)
+	living, err := s.LivingChildren(ctx, namespace, id)
 	say("living", living, err)
 	records, err := s.UsageRecords(ctx, id, 100, 0)
 	say("usage records", records, err)

@@ -268,28 +268,28 @@ func (b *backups) describeSteps() {
 		living := Equal(map[string]int{"declared": 1, "made": 1})
 		for _, adopt := range []bool{false, true} {
 			child := attach("declared")
-			Expect(s.LivingChildren(ctx, parent)).To(living)
+			Expect(s.LivingChildren(ctx, "default", parent)).To(living)
 			c := b.read(ctx, &b.source, "default")
 			b.send(ctx, c)
 			b.finish(ctx, c)
-			Expect(target.store.LivingChildren(ctx, parent)).To(living)
+			Expect(target.store.LivingChildren(ctx, "default", parent)).To(living)
 			purge := func(id string) {
 				GinkgoHelper()
 				_, err := target.store.PurgeThread(ctx, id)
 				Expect(err).NotTo(HaveOccurred())
 			}
 			purge(earlier)
-			Expect(target.store.LivingChildren(ctx, parent)).To(living, "what was retained had left its place")
+			Expect(target.store.LivingChildren(ctx, "default", parent)).To(living, "what was retained had left its place")
 			if adopt {
 				b.adopt(ctx, child)
-				Expect(target.store.LivingChildren(ctx, parent)).To(living)
+				Expect(target.store.LivingChildren(ctx, "default", parent)).To(living)
 				target.apply(ctx, child, &store.Terminate{})
-				Expect(target.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"made": 1}))
+				Expect(target.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"made": 1}))
 			}
 			purge(child)
-			Expect(target.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"made": 1}))
+			Expect(target.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"made": 1}))
 			purge(made)
-			Expect(target.store.LivingChildren(ctx, parent)).To(BeEmpty())
+			Expect(target.store.LivingChildren(ctx, "default", parent)).To(BeEmpty())
 			purge(parent)
 			b.source.apply(ctx, child, &store.Retain{})
 		}

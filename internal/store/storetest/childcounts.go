@@ -51,6 +51,13 @@ func describeChildCounts(e *env) {
 				} {
 					Expect(livingNow(ctx, e.store, t, scope)).To(Equal(count(is)), string(scope))
 				}
+				kinds := map[string]int{}
+				for _, o := range living {
+					if o.ParentID == t.ParentID {
+						kinds[o.Kind]++
+					}
+				}
+				Expect(e.store.LivingChildren(ctx, t.Namespace, t.ParentID)).To(Equal(kinds))
 			}
 			r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 44))
 			for range 300 {
@@ -208,12 +215,23 @@ func describeCountedRows(fresh func(ctx context.Context) Migrating) {
 			}
 			Expect(livingNow(ctx, s, task("parent", "more"), store.ChildrenOfParent)).To(Equal(n))
 			Expect(rows("child_count")).To(Equal(4), "one for each scope")
+			Expect(s.LivingChildren(ctx, "team", "parent")).To(Equal(map[string]int{"helper": n}))
 		}
+		_, err = m.DB.ExecContext(ctx, "UPDATE child_count SET n = n + 5 WHERE scope = 'kind'")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.LivingChildren(ctx, "team", "parent")).To(Equal(map[string]int{"helper": 1005}), "the rows of the children are not counted")
+		_, err = m.DB.ExecContext(ctx, "UPDATE child_count SET n = n - 5 WHERE scope = 'kind'")
+		Expect(err).NotTo(HaveOccurred())
 
 		By("releasing them")
 		for i := range made {
 			Expect(s.ReleaseChild(ctx, "parent", fmt.Sprint("child-", i+1))).To(Succeed())
+			if left := made - 1 - i; i%100 == 99 && left > 0 {
+				Expect(s.LivingChildren(ctx, "team", "parent")).To(Equal(map[string]int{"helper": left}))
+				Expect(rows("child_change")).To(BeZero(), "who counts them adds up many changes")
+			}
 		}
+		Expect(s.LivingChildren(ctx, "team", "parent")).To(BeEmpty())
 		_, err = s.ReserveChild(ctx, task("parent", "last"), nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rows("child_change")).To(Equal(1), "that of the last one")

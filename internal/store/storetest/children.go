@@ -76,11 +76,11 @@ func describeChildren(e *env) {
 				}
 				group.Wait()
 				Expect(granted.Load()).To(BeEquivalentTo(3), string(scope))
-				Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 3}))
+				Expect(e.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"helper": 3}))
 				for i := range 20 {
 					Expect(e.store.ReleaseChild(ctx, parent, fmt.Sprint("child-", i))).To(Succeed())
 				}
-				Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+				Expect(e.store.LivingChildren(ctx, "default", parent)).To(BeEmpty())
 				parent = e.thread(ctx)
 			}
 		})
@@ -107,7 +107,7 @@ func describeChildren(e *env) {
 			Expect(*e.info(ctx, adopted)).To(And(HaveField("ParentID", parent), HaveField("Reference", "ref"), HaveField("RootID", root), HaveField("Depth", 2),
 				HaveField("RegistryStatus", "pending"), HaveField("Child", HaveValue(HaveField("Name", "kind")))))
 			Expect(*e.info(ctx, below)).To(And(HaveField("RootID", root), HaveField("Depth", 3)))
-			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"kind": 1}))
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"kind": 1}))
 			Expect(attach(adopted, root, "other")).To(MatchError(store.ErrHasParent))
 			ended := e.thread(ctx)
 			e.apply(ctx, ended, &store.Terminate{})
@@ -201,19 +201,19 @@ func describeChildren(e *env) {
 			parent := e.thread(ctx)
 			earlier := child(ctx, task(parent, 1))
 			e.apply(ctx, earlier, &store.Retain{})
-			Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(BeEmpty())
 			Expect(e.store.Child(ctx, parent, "child-1")).To(HaveField("ID", earlier))
 			now := child(ctx, task(parent, 1))
 			Expect(e.store.Child(ctx, parent, "child-1")).To(HaveField("ID", now))
-			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 1}))
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"helper": 1}))
 			_, err := e.store.PurgeThread(ctx, earlier)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 1}))
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"helper": 1}))
 			_, err = e.store.ReserveChild(ctx, task(parent, 2), []store.ChildLimit{{Scope: store.ChildrenOfParent, Most: 1}})
 			Expect(err).To(HaveOccurred())
 			_, err = e.store.PurgeThread(ctx, now)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(BeEmpty())
 		})
 
 		It("end with their child, or before there is one", func(ctx SpecContext) {
@@ -224,7 +224,7 @@ func describeChildren(e *env) {
 			}
 			ended, purged, retained := child(ctx, task(parent, 0)), child(ctx, task(parent, 1)), child(ctx, task(parent, 2))
 			declared := child(ctx, task(parent, 7, func(t *store.ChildTask) { t.Kind = "other" }))
-			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 5, "other": 1}))
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"helper": 5, "other": 1}))
 			Expect(e.store.Child(ctx, parent, "child-7")).To(HaveField("ID", declared))
 			_, err := e.store.Child(ctx, parent, "child-3")
 			Expect(err).To(MatchError(store.ErrNotFound))
@@ -235,7 +235,7 @@ func describeChildren(e *env) {
 			e.apply(ctx, retained, &store.Retain{})
 			_, err = e.store.PurgeThread(ctx, purged)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(e.store.LivingChildren(ctx, parent)).To(Equal(map[string]int{"helper": 2, "other": 1}))
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(Equal(map[string]int{"helper": 2, "other": 1}))
 			_, _, err = e.store.ChildTask(ctx, parent+"-1")
 			Expect(err).To(MatchError(store.ErrNotFound), "a task goes with its child")
 			_, err = e.store.ReserveChild(ctx, task(parent, 1), nil)
@@ -244,7 +244,7 @@ func describeChildren(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 			_, _, err = e.store.ChildTask(ctx, parent+"-3")
 			Expect(err).To(MatchError(store.ErrNotFound), "or its parent")
-			Expect(e.store.LivingChildren(ctx, parent)).To(BeEmpty())
+			Expect(e.store.LivingChildren(ctx, "default", parent)).To(BeEmpty())
 		})
 	})
 }

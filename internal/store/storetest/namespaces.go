@@ -37,7 +37,7 @@ func describeNamespaces(e *env) {
 				Expect(e.store.Apply(ctx, own, nil, &store.PutRelationship{R: link})).To(MatchError(store.ErrNotFound))
 			})
 			Expect(e.store.Children(ctx, theirs)).To(BeEmpty())
-			Expect(e.store.LivingChildren(ctx, theirs)).To(BeEmpty())
+			Expect(e.store.LivingChildren(ctx, foreign, theirs)).To(BeEmpty())
 		})
 
 		It("send each other nothing", func(ctx SpecContext) {

@@ -16,6 +16,14 @@ const (
 		UNION ALL SELECT 'kind', n, 0 FROM change WHERE parent_id = ? AND kind = ?
 		UNION ALL SELECT 'agent', n, 0 FROM change WHERE agent = ?) c GROUP BY scope`
 
+	// LivingKinds returns the names of scopes, which are those of the kinds of one parent, with the number of each, and how many changes
+	// there are in child_change. Its parameters are those of KindsOf.
+	LivingKinds = `WITH change AS (SELECT parent_id, kind, n FROM child_change WHERE namespace = ?)
+		SELECT name, CAST(sum(n) AS BIGINT), CAST(sum(changes) AS BIGINT) FROM (
+		SELECT name, n, 0 AS changes FROM child_count WHERE namespace = ? AND scope = 'kind' AND name >= ? AND name < ?
+		UNION ALL SELECT parent_id || '/' || kind, n, 0 FROM change WHERE parent_id = ?
+		UNION ALL SELECT '', 0, 1 FROM change) c GROUP BY name`
+
 	// ManyChanges returns a row if a namespace has more changes than a number.
 	ManyChanges = `SELECT 1 FROM child_change WHERE namespace = ? LIMIT 1 OFFSET ?`
 
@@ -39,4 +47,10 @@ const (
 // ScopesOf returns the parameters of LivingInScopes for a child.
 func ScopesOf(namespace, parentID, kind, agent string) []any {
 	return []any{namespace, namespace, namespace, parentID, namespace, parentID + "/" + kind, namespace, agent, parentID, parentID, kind, agent}
+}
+
+// KindsOf returns the parameters of LivingKinds for a parent. The names of its kinds are between its id with "/" and that with the next
+// byte.
+func KindsOf(namespace, parentID string) []any {
+	return []any{namespace, namespace, parentID + "/", parentID + "0", parentID}
 }

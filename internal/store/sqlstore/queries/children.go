@@ -8,7 +8,6 @@ const (
 	ChildTask        = `SELECT ` + ChildTaskColumns + ` FROM child_task WHERE id = ?`
 	PutChildTask     = `INSERT INTO child_task (` + ChildTaskColumns + `, living, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?)`
 
-	LivingKinds    = `SELECT kind, count(*) FROM child_task WHERE parent_id = ? AND living = 1 GROUP BY kind`
 	UnmadeChildren = `SELECT c.reference FROM child_task c WHERE c.parent_id = ? AND c.living = 1 AND c.created_at < ?
 		AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.parent_id = c.parent_id AND t.parent_id <> '' AND t.reference = c.reference)`
 

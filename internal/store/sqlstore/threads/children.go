@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -108,19 +109,30 @@ func (s Store) ChildTask(ctx context.Context, id string) (*store.ChildTask, stri
 }
 
 // LivingChildren implements store.ChildStore.
-func (s Store) LivingChildren(ctx context.Context, parentID string) (map[string]int, error) {
-	living := map[string]int{}
+func (s Store) LivingChildren(ctx context.Context, namespace, parentID string) (map[string]int, error) {
+	living, changes := map[string]int{}, int64(0)
 	err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Rows(ctx, queries.LivingKinds, []any{parentID}, func(scan sqldb.Scanner) error {
-			var kind string
+		clear(living)
+		changes = 0
+		return c.Rows(ctx, queries.LivingKinds, queries.KindsOf(namespace, parentID), func(scan sqldb.Scanner) error {
+			var name string
 			var n int
-			err := scan(&kind, &n)
-			living[kind] = n
-			return err
+			var more int64
+			if err := scan(&name, &n, &more); err != nil {
+				return err
+			}
+			if kind, of := strings.CutPrefix(name, parentID+"/"); of && n > 0 {
+				living[kind] = n
+			}
+			changes += more
+			return nil
 		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count the children of thread %s: %w", parentID, err)
+	}
+	if changes >= ManyChanges {
+		_ = s.settleChildren(ctx, namespace) // the children are counted: the next count or reservation makes up for what failed here
 	}
 	return living, nil
 }
