@@ -152,10 +152,13 @@ type Once struct {
 	Recorded    json.RawMessage
 }
 
-// Terminate sets TerminatedAt once, empties the inbox and logs it. Repeating it is no error (THR-05).
+// Terminate sets TerminatedAt once, empties the inbox and logs it. Repeating it is no error (THR-05). It does nothing when Unless returns
+// true for an item that waits at that moment; Left reports that.
 type Terminate struct {
 	Reason  string
+	Unless  func(InboxItem) bool
 	Already bool
+	Left    bool
 }
 
 // ExpectActive fails with ErrTerminated when the thread is terminated. It changes nothing.

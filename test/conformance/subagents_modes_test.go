@@ -3,6 +3,7 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -63,6 +64,29 @@ var _ = Describe("What subagents are to their parents", func() {
 			}, SpecTimeout(2*time.Minute))
 		}
 	}
+
+	It("has every message that a child accepts answered before the child ends", Label("SUB-02", "MSG-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		worker := newGate(func(w http.ResponseWriter, req harness.ChatRequest, last string) {
+			harness.Say(w, req.Model, "heard "+last)
+		})
+		t := familyWith(ctx, ns, []skeinv1.ScriptStep{harness.On("^go$", starts("add", "Sum")), always("noted")}, worker.model(ns, "worker"),
+			helper(func(s *skeinv1.AgentSubagent) { s.Blocking = true }))
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, worker.asked.Load).Should(BeEquivalentTo(1))
+		child := onlyChild(ctx, ns)
+		Expect(child.Queue(ctx, runtimev1.NewMessage{Content: "more"})).Error().NotTo(HaveOccurred())
+		worker.open()
+		takenIn(ctx, t, Equal("tool: heard user add"))
+		takenIn(ctx, t, And(reported, HaveSuffix("heard user more")))
+		Eventually(ctx, func(g Gomega) {
+			o, err := child.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonSessionEnded)))
+		}).Should(Succeed())
+		Expect(texts(must(child.Messages(ctx)))).To(Equal([]string{"user: add", "assistant: heard user add", "user: more", "assistant: heard user more"}))
+		Expect(child.Queue(ctx, runtimev1.NewMessage{Content: "too late"})).Error().To(MatchError(ContainSubstring("terminated")))
+	}, SpecTimeout(2*time.Minute))
 
 	It("is what the child says itself, where its communication is explicit", Label("SUB-04", "SUB-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)

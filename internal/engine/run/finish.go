@@ -106,12 +106,12 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if m != nil {
 		r.hooks.AfterCreate(ctx, m)
 	}
-	err := r.commitEnd(ctx, point, record, m, text, attachments)
+	ends, err := r.commitEnd(ctx, point, record, m, text, attachments)
 	if errors.Is(err, store.ErrHasParent) { // it has become a child while the run was under way, and now tells its parent
 		var t *store.Thread
 		if t, err = r.service.opts.Store.Thread(ctx, r.Thread.ID); err == nil {
 			r.Thread = t
-			err = r.commitEnd(ctx, point, record, m, text, attachments)
+			ends, err = r.commitEnd(ctx, point, record, m, text, attachments)
 		}
 	}
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
-	if stop.WithResult(r.Thread) {
+	if ends {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
 		if err := r.service.opts.Stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
@@ -138,8 +138,8 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 }
 
 // commitEnd writes the end of the run. It fails with store.ErrHasParent, and writes nothing, when the thread has become a child
-// since it was read.
-func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *store.Message, text string, attachments []string) error {
+// since it was read. ends reports that the thread is a child that has ended with its run.
+func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *store.Message, text string, attachments []string) (ends bool, err error) {
 	tx := r.newTransaction(point)
 	if r.Thread.ParentID == "" {
 		tx.add(&store.ExpectRoot{})
@@ -161,11 +161,14 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	tx.add(child...)
 	tx.add(r.childStops...)
-	return tx.commit(ctx)
+	if err := tx.commit(ctx); err != nil {
+		return false, err
+	}
+	return stop.Ends(child), nil
 }
 
 // recordAhead writes the answer that ends a turn into the log before the run ends, if there is a hook for it: the hook is called during the

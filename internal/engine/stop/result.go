@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/runlog"
@@ -23,7 +24,7 @@ type Ended struct {
 	Withholds   bool // the run leaves messages in the inbox
 }
 
-// WithResult reports whether a thread is a child that ends with its result (SUB-02).
+// WithResult reports whether a thread is a child that ends with its result (SUB-02), once no message waits for it.
 func WithResult(t *store.Thread) bool { return t.Child != nil && !t.Child.Resumable }
 
 // ResultOps returns the operations with which a child's session ends: its status in the registry, what the parent is told, and the
@@ -48,7 +49,9 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	if r.Quiet {
 		replies = nil
 	}
-	if WithResult(r.Thread) && r.Withholds {
+	// A message that waits when the run succeeds gets its answer from the next run, and then the child ends.
+	succeeded := r.Run.Status == store.RunSucceeded
+	if WithResult(r.Thread) && !succeeded && (r.Withholds || r.Run.Status == store.RunFailed) {
 		unanswered, err := s.unanswered(ctx, r.Thread, r.Run.ID)
 		if err != nil {
 			return nil, err
@@ -68,9 +71,27 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 		}
 	}
 	if WithResult(r.Thread) {
-		ops = append(ops, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})
+		end := &store.Terminate{Reason: skeinv1.ReasonSessionEnded}
+		if succeeded {
+			end.Unless = wantsAnswer
+		}
+		ops = append(ops, end)
 	}
 	return ops, nil
+}
+
+// Ends reports whether the child ended with these operations of ResultOps, which were written.
+func Ends(ops []store.Op) bool {
+	return slices.ContainsFunc(ops, func(op store.Op) bool {
+		end, ok := op.(*store.Terminate)
+		return ok && !end.Left
+	})
+}
+
+// wantsAnswer reports whether an inbox item is a message that is to be answered. What a child below says is silent.
+func wantsAnswer(item store.InboxItem) bool {
+	var m store.Message
+	return item.Kind == store.InboxMessage && json.Unmarshal(item.Payload, &m) == nil && !m.Silent
 }
 
 // handUp copies files of a child to its parent (FIL-07). When they cannot be copied, the note says why, and the
@@ -109,7 +130,7 @@ func (s *Service) unanswered(ctx context.Context, t *store.Thread, runID string)
 		for i, call := range runlog.RepliesOf(&m) {
 			ops = append(ops, runlog.ResultOp(t, fmt.Sprintf("child:%s:%s:left:%d:%d", t.ID, runID, item.Seq, i), store.ChildResult{
 				Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
-				Content: "the subagent ended with its answer to the previous message, so this message has no answer",
+				Content: "the subagent ended before it took this message, so the message has no answer",
 			}))
 		}
 	}

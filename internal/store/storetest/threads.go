@@ -133,6 +133,22 @@ func describeThreads(e *env) {
 			Expect(list(store.ThreadQuery{Namespace: "none"})).To(BeEmpty())
 		})
 
+		It("terminates no thread for which a certain item waits", Label("SUB-02"), func(ctx SpecContext) {
+			id := e.thread(ctx, queued("m1", "waits"))
+			end := &store.Terminate{Reason: "SessionEnded", Unless: func(item store.InboxItem) bool { return item.Kind == store.InboxMessage }}
+			e.apply(ctx, id, end)
+			Expect(end.Left).To(BeTrue())
+			Expect(e.info(ctx, id).TerminatedAt).To(BeZero())
+			items := e.inbox(ctx, id)
+			Expect(items).To(HaveLen(1))
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{items[0].Seq}})
+			e.apply(ctx, id, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}})
+			e.apply(ctx, id, end)
+			Expect(end.Left).To(BeFalse())
+			Expect(e.info(ctx, id).TerminatedReason).To(Equal("SessionEnded"))
+			Expect(e.inbox(ctx, id)).To(BeEmpty())
+		})
+
 		It("terminates once, drops queued items and refuses new ones", Label("THR-05"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("m1", "waits"))
 			e.say(ctx, id, "said")

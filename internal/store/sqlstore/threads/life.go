@@ -21,21 +21,24 @@ import (
 
 // Park keeps inbox items from being taken, unless a waiting item prevents it.
 func Park(t *txn.Tx, h *txn.Head, op *store.Park) error {
-	wanted := false
-	if op.Unless != nil {
-		err := t.Rows(t.Ctx, queries.Inbox, []any{h.Key}, func(scan sqldb.Scanner) error {
-			item, err := inbox.Scan(scan)
-			wanted = wanted || err == nil && op.Unless(*item)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if wanted {
-		return nil
+	wanted, err := waits(t, h, op.Unless)
+	if wanted || err != nil {
+		return err
 	}
 	return t.Suspend(h, txn.AsleepParked)
+}
+
+// waits reports whether an item for which is returns true waits in the inbox. Without is there is none.
+func waits(t *txn.Tx, h *txn.Head, is func(store.InboxItem) bool) (found bool, err error) {
+	if is == nil {
+		return false, nil
+	}
+	err = t.Rows(t.Ctx, queries.Inbox, []any{h.Key}, func(scan sqldb.Scanner) error {
+		item, err := inbox.Scan(scan)
+		found = found || err == nil && is(*item)
+		return err
+	})
+	return found, err
 }
 
 // Continue ends that a thread is parked.

@@ -37,8 +37,13 @@ func (s Store) listThreads(ctx context.Context, query string, args ...any) ([]st
 
 // Terminate ends a thread for good and empties its inbox.
 func Terminate(t *txn.Tx, h *txn.Head, op *store.Terminate) error {
+	op.Left = false
 	if op.Already = h.TerminatedAt != 0; op.Already {
 		return nil
+	}
+	if left, err := waits(t, h, op.Unless); left || err != nil {
+		op.Left = left
+		return err
 	}
 	if err := inbox.Empty(t, h); err != nil {
 		return err
