@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +12,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,12 +37,12 @@ func (w *trees) settle(ctx context.Context) {
 	GinkgoWriter.Printf("trees: %d threads are left\n", len(threads.Items))
 }
 
-// clear deletes the threads, and waits until nothing is left of them.
+// clear deletes the threads, and waits until nothing is left of them. rows also returns what is left outside of the cluster.
 func (w *trees) clear(ctx context.Context, rows func(context.Context) []string) {
 	GinkgoHelper()
 	Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(w.ns))).To(Succeed())
 	Eventually(ctx, func(ctx context.Context) (p problems, err error) {
-		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}, &corev1.PodList{}} {
+		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}} {
 			if err := cluster.Client.List(ctx, l, client.InNamespace(w.ns)); err != nil {
 				return nil, err
 			}
@@ -63,10 +63,6 @@ func objectsOf(l client.ObjectList) (out []client.Object) {
 			out = append(out, &l.Items[i])
 		}
 	case *skeinv1.SubagentList:
-		for i := range l.Items {
-			out = append(out, &l.Items[i])
-		}
-	case *corev1.PodList:
 		for i := range l.Items {
 			out = append(out, &l.Items[i])
 		}
@@ -268,11 +264,13 @@ func same(a, b runtimev1.Relationship) bool {
 func registry(p *problems, l *looked, subs []skeinv1.Subagent, all map[string]*looked) {
 	name, counts, n := l.object.Name, skeinv1.ChildCounts{}, 0
 	titles := map[string]int{}
+	var shown []skeinv1.Subagent
 	for _, s := range subs {
 		if !metav1.IsControlledBy(&s, l.object) {
 			continue
 		}
 		n++
+		shown = append(shown, s)
 		if !s.DeletionTimestamp.IsZero() {
 			p.add("the subagent %s is being deleted", s.Name)
 		}
@@ -312,9 +310,34 @@ func registry(p *problems, l *looked, subs []skeinv1.Subagent, all map[string]*l
 	if len(l.children) != n || int(l.object.Status.ChildCount) != n {
 		p.add("%s has %d children, lists %d, and its status says %d", name, n, len(l.children), l.object.Status.ChildCount)
 	}
+	if want, said := entriesOf(shown), l.object.Status.Children; !slices.Equal(said, want) {
+		p.add("%s: its status lists the children %+v, and they are %+v", name, said, want)
+	}
 	if said := l.object.Status.ChildCounts; n > 0 && (said == nil || *said != counts) {
 		p.add("%s has the children %+v, and its status says %+v", name, counts, said)
 	}
+}
+
+// entriesOf returns the entries of Subagents in the order of a status: those that have not finished first, then the newest. They fit into
+// one in number and size.
+func entriesOf(subs []skeinv1.Subagent) (entries []skeinv1.ChildStatus) {
+	finished := func(s skeinv1.Subagent) int {
+		if s.Status.Entry != nil && slices.Contains([]string{"completed", "failed", "terminated"}, s.Status.Entry.Status) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(subs, func(a, b skeinv1.Subagent) int {
+		return cmp.Or(finished(a)-finished(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	for _, s := range subs {
+		if s.Status.Entry == nil {
+			entries = append(entries, skeinv1.ChildStatus{Reference: s.Name}) // which no status has
+			continue
+		}
+		entries = append(entries, *s.Status.Entry)
+	}
+	return entries
 }
 
 // gone looks for what must not be there any more, for what must be, and at the files.

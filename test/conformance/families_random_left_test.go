@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,6 +32,14 @@ func cutSQLite(ctx context.Context, m *harness.Manager) {
 	Eventually(ctx, func() (bool, error) { return m.Ready(ctx) }).Should(BeFalse())
 	_, err = conn.ExecContext(ctx, "ROLLBACK")
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// sandboxes returns the processes of sandboxes that managers with this folder for temporary files, which no others have, have started.
+func sandboxes(temporary string) []string {
+	GinkgoHelper()
+	all, err := harness.Inheritors("TMPDIR=" + temporary)
+	Expect(err).NotTo(HaveOccurred())
+	return slices.DeleteFunc(all, func(command string) bool { return strings.Contains(command, "--kubeconfig=") }) // those are the managers
 }
 
 // emptyBucket looks whether the contents of files that a store refers to are gone, with those that kills have left in the bucket: two sweeps,

@@ -19,8 +19,9 @@ import (
 )
 
 var _ = Describe("Families under random operations", Serial, outages, Label("SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
-	// live has clients work, with so many disturbances evenly among their operations, and checks the families that are left.
-	live := func(ctx SpecContext, ns string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
+	// live has clients work, with so many disturbances evenly among their operations, and checks the families that are left. The managers
+	// have a folder for temporary files of their own, which identifies the processes of their sandboxes.
+	live := func(ctx SpecContext, ns, temporary string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
 		GinkgoHelper()
 		GinkgoWriter.Printf("trees: seed %d, namespace %s\n", seed(), ns)
 		steps, most := treeSteps()
@@ -58,22 +59,27 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 		AddReportEntry("disturbances", disturbed.Load())
 		GinkgoWriter.Printf("trees: %d operations with %d disturbances in %s: %v\n", steps, disturbed.Load(), time.Since(began), w.done)
 		w.settle(ctx)
+		w.compute(ctx)
+		Expect(sandboxes(temporary)).NotTo(BeEmpty(), "that of the thread which has run code just now, among others")
 		w.clear(ctx, rows)
 		GinkgoWriter.Printf("trees: settled after %s\n", time.Since(began))
 	}
 
 	It("while the manager is killed and its database cut off, on SQLite, end as they were asked to, and leave nothing over", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns}})
+		temporary := GinkgoT().TempDir()
+		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns}, Env: []string{"TMPDIR=" + temporary}})
 		cut := false
-		live(ctx, ns, 6, func(ctx context.Context, _ *rand.Rand) {
+		live(ctx, ns, temporary, 6, func(ctx context.Context, _ *rand.Rand) {
 			if cut = !cut; cut {
 				cutSQLite(ctx, m)
 				return
 			}
 			m.Kill()
 			Expect(m.Start(ctx)).To(Succeed())
-		}, func(ctx context.Context) []string { return rowsOfSQLite(ctx, filepath.Join(m.Dir, "skein.db")) })
+		}, func(ctx context.Context) []string {
+			return append(rowsOfSQLite(ctx, filepath.Join(m.Dir, "skein.db")), sandboxes(temporary)...)
+		})
 		m.Stop()
 		emptyBucket(ctx, filepath.Join(m.Dir, "blobs"), func(clock *testingclock.FakeClock) store.Store {
 			st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: m.Dir, Clock: clock})
@@ -85,10 +91,11 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 	It("while two replicas are killed and PostgreSQL is cut off, end as they were asked to, and leave nothing over", Label("K8S-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		server, database, options := postgresFor(ctx, ns)
-		bucket := ""
+		bucket, temporary := "", GinkgoT().TempDir()
 		var all []*harness.Manager
 		for range 2 {
 			o := options()
+			o.Env = append(o.Env, "TMPDIR="+temporary)
 			for _, arg := range o.Args { // the replicas share one
 				if url, ok := strings.CutPrefix(arg, "--blob-url=file://"); ok {
 					bucket = url
@@ -101,7 +108,7 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 			all = append(all, m)
 		}
 		served(ctx)
-		live(ctx, ns, 8, func(ctx context.Context, rng *rand.Rand) {
+		live(ctx, ns, temporary, 8, func(ctx context.Context, rng *rand.Rand) {
 			switch rng.IntN(4) {
 			case 0:
 				Expect(server.Disconnect(ctx, database)).To(Succeed())
@@ -118,6 +125,8 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 		for _, m := range all {
 			m.Stop()
 		}
+		// A replica that did not delete the thread of a sandbox ends it when it has been idle for minutes, or with itself.
+		Eventually(ctx, func() []string { return sandboxes(temporary) }).WithTimeout(patience).Should(BeEmpty())
 		emptyBucket(ctx, bucket, func(clock *testingclock.FakeClock) store.Store {
 			st, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: server.URL(database), Clock: clock})
 			Expect(err).NotTo(HaveOccurred())

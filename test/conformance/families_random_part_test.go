@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
@@ -36,6 +37,18 @@ func (w *trees) part(ctx context.Context) {
 	w.until(ctx, "delete", func(ctx context.Context) error {
 		return cluster.Client.Delete(ctx, harness.NewThread(w.ns, parent.name, ""))
 	})
+}
+
+// compute has a thread run code.
+func (w *trees) compute(ctx context.Context) {
+	GinkgoHelper()
+	t := w.root(ctx)
+	w.queue(ctx, "compute", t, "code "+w.text())
+	Eventually(ctx, func(g Gomega) {
+		ms, err := w.client().Thread(w.ns, t.id).Messages(ctx, runtimeclient.MessageOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(texts(ms.Messages)).To(ContainElement("tool: computed 42"))
+	}).WithTimeout(w.patience).Should(Succeed())
 }
 
 // couple makes a thread and a child of it, which has answered.

@@ -39,8 +39,13 @@ type growth struct {
 	tools []string
 }
 
-// grow declares the agents of the trees. A message that begins with "spawn" has its thread start a child, and one that is JSON has
-// it read another thread.
+// computes is code that runs in the sandbox of a thread.
+const computes = `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'computes', execute: async () => ({ status: 'success', result: 'computed ' + 6 * 7 }) });`
+
+// grow declares the agents of the trees. A message that begins with "spawn" has its thread start a child, one that begins with "code" has
+// it run code, and one that is JSON has it read another thread.
 func grow(ctx context.Context, ns string, most int, more growth) *trees {
 	GinkgoHelper()
 	read := harness.Calls("read_thread", map[string]any{"thread": "{{ (fromJSON .Last.Content).read }}", "goal": "whatever it says"})
@@ -51,9 +56,10 @@ func grow(ctx context.Context, ns string, most int, more growth) *trees {
 		return skeinv1.AgentSubagent{Name: name, AgentRef: skeinv1.LocalRef{Name: "agent"}, Description: "does a part", MaxInstances: 20, Blocking: blocking, Resumable: !blocking}
 	}
 	create(ctx,
-		harness.Scripted(ns, "model", append(more.steps, spawn("stays"), spawn("once"), harness.On(`^\{"n"`, read), harness.On("^slow ", harness.Slow(time.Second, harness.Answer("at last"))),
+		harness.CodeTool(ns, "compute", computes, nil),
+		harness.Scripted(ns, "model", append(more.steps, harness.On("^code ", harness.Calls("compute", nil)), spawn("stays"), spawn("once"), harness.On(`^\{"n"`, read), harness.On("^slow ", harness.Slow(time.Second, harness.Answer("at last"))),
 			anyTime(harness.On("^Goal of the new conversation: ", harness.Answer("short"))), always("ok"))...),
-		harness.Prompt(ns, "prompt", "model", append(more.tools, "builtin:subagents", "builtin:threads")...),
+		harness.Prompt(ns, "prompt", "model", append(more.tools, "compute", "builtin:subagents", "builtin:threads")...),
 		harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) {
 			s.ReadThreads = skeinv1.ReadThreadsNamespace
 			s.Subagents = []skeinv1.AgentSubagent{kind("stays", false), kind("once", true)}
@@ -127,6 +133,8 @@ func (w *trees) say(ctx context.Context, rng *rand.Rand, t *tree) {
 	case 5:
 		all := w.choices(ctx)
 		text = fmt.Sprintf(`{"n":%q,"read":%q}`, text, all[rng.IntN(len(all))].name)
+	case 6:
+		text = "code " + text
 	}
 	w.queue(ctx, "say", t, text)
 }
