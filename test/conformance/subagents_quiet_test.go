@@ -122,7 +122,7 @@ var _ = Describe("What a model or code says", Label("K8S-07", "SUB-01"), func() 
 			g.Expect(effects.Items).To(ContainElement(HaveField("Status.Conditions", ContainElement(And(failed, HaveField("Message", ContainSubstring("kubectl skein effect history")))))))
 		}).Should(Succeed())
 		Expect(conversation(t).Inject(ctx, runtimev1.NewMessage{ID: secret, Content: "x", Silent: true})).Error().NotTo(HaveOccurred())
-		Expect(conversation(t).Fork(ctx, runtimev1.NewFork{MessageID: secret})).To(HaveField("ForkPointIndex", Not(BeNil())))
+		Expect(conversation(t).Fork(ctx, runtimev1.NewFork{MessageID: secret, Title: secret, Message: secret})).To(And(HaveField("ForkPointIndex", Not(BeNil())), HaveField("Title", secret)))
 		provider := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
 			said, err := json.Marshal("cannot read " + string(req.Messages[len(req.Messages)-1].Content))
 			if err == nil {
@@ -153,6 +153,12 @@ var _ = Describe("What a model or code says", Label("K8S-07", "SUB-01"), func() 
 			}
 		}
 		Expect(found).To(BeZero())
+		Expect(etcd(func(text string) []string {
+			if strings.Contains(text, canary) {
+				return []string{canary}
+			}
+			return nil
+		})).To(BeEmpty(), "nor had one it before it was changed or deleted")
 	}, SpecTimeout(3*time.Minute))
 
 	It("is in no object of the cluster either, in any form: handoffs, mentions, unknown tools, state, messages between parent and child, arguments that do not fit", Label("REL-03", "REL-04"), func(ctx SpecContext) {
@@ -250,6 +256,7 @@ var _ = Describe("What a model or code says", Label("K8S-07", "SUB-01"), func() 
 		all := everyObject(ctx)
 		Expect(all).To(And(ContainSubstring("A title"), ContainSubstring("taskDigest: hmac-sha256:"), ContainSubstring("thread-handoff-")), "the search is over objects of the family")
 		Expect(c.in(all)).To(BeEmpty())
+		Expect(etcd(c.in)).To(BeEmpty(), "nor had one it before it was changed or deleted")
 		Expect(c.in(strings.Join(texts(ms), "\n"))).NotTo(BeEmpty(), "the search does find it")
 	}, SpecTimeout(4*time.Minute))
 })

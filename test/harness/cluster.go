@@ -131,6 +131,9 @@ func (c *Cluster) LoadTree(ctx context.Context, image, binary, folder string) er
 	return devcluster(ctx, c.log, args...)
 }
 
+// Etcd is the folder with the files of the cluster's etcd.
+func (c *Cluster) Etcd() string { return filepath.Join(filepath.Dir(c.Kubeconfig), "etcd") }
+
 // KubectlPath is the kubectl of the cluster's version.
 func (c *Cluster) KubectlPath() string { return c.kubectl }
 
