@@ -19,7 +19,7 @@ type reads struct {
 	lists, relationships, contents atomic.Int64
 }
 
-func (r *reads) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, error) {
+func (r *reads) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, bool, error) {
 	r.lists.Add(1)
 	return r.Store.Threads(ctx, q)
 }

@@ -149,6 +149,69 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		Eventually(budget.Used).Should(BeZero())
 	})
 
+	It("is drawn for lists of threads, whose pages end early when their fields are large", Label("THR-09", "THR-15"), func(ctx SpecContext) {
+		const root = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/"
+		letGo := hold(1 << 20)
+		for _, path := range []string{"history", "retained"} {
+			refused(e.do("GET", root+path, nil))
+		}
+		letGo()
+		tree := json.RawMessage(`{"a":"` + strings.Repeat("x", 15<<10) + `"}`)
+		ids := []string{st.ID()}
+		for i := range 12 {
+			large, _ := e.thread(fmt.Sprint("large-", i))
+			Expect(large.Apply(ctx, &store.UpdateThread{EditFields: func(f *store.Fields) error {
+				f.Workspace = &store.Workspace{Trees: slices.Repeat([]json.RawMessage{tree}, 100)}
+				return nil
+			}})).To(Succeed())
+			ids = append(ids, large.ID())
+		}
+		pages := func(path string, read func(body string) (next string)) {
+			GinkgoHelper()
+			count := 0
+			for next := ""; ; {
+				resp, body := e.do("GET", root+path+"?limit=1000"+next, nil)
+				Expect(resp.StatusCode).To(Equal(http.StatusOK))
+				Expect(len(body)).To(BeNumerically("<", 9<<20))
+				count++
+				if next = read(body); next == "" {
+					break
+				}
+			}
+			Expect(count).To(Equal(3), "five threads of a mebibyte and a half in a page")
+		}
+		var listed []string
+		pages("history", func(body string) (next string) {
+			var list runtimev1.ThreadHistoryList
+			Expect(json.Unmarshal([]byte(body), &list)).To(Succeed())
+			for _, item := range list.Items {
+				listed = append(listed, item.ThreadID)
+			}
+			if list.HasMore {
+				next = "&continue=" + list.Continue
+			}
+			return next
+		})
+		Expect(listed).To(ConsistOf(ids))
+		for _, id := range ids {
+			Expect(e.svc.Store().Apply(ctx, id, nil, &store.Retain{})).To(Succeed())
+		}
+		var kept []string
+		pages("retained", func(body string) (next string) {
+			var list runtimev1.RetainedList
+			Expect(json.Unmarshal([]byte(body), &list)).To(Succeed())
+			for _, item := range list.Threads {
+				kept = append(kept, item.ThreadID)
+			}
+			if list.HasMore {
+				next = "&after=" + kept[len(kept)-1]
+			}
+			return next
+		})
+		Expect(kept).To(ConsistOf(ids))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
 	It("is drawn for bodies, by what their JSON takes once it is decoded", func(ctx SpecContext) {
 		bomb := `{"role":"user","content":"x","metadata":{"bomb":[` + strings.Repeat("{},", 100_000) + `{}]}}`
 		resp, body := e.do("POST", at("t", "/messages"), strings.NewReader(bomb), "Content-Type", "application/json")

@@ -67,7 +67,7 @@ var _ = Describe("A context handoff while the API server is away", Label("REL-03
 			clock.Step(time.Second)
 			return w.Objects.Declared()
 		}).Should(Equal(1))
-		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 0)).To(BeEmpty())
+		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 0, 0)).To(BeEmpty())
 	}
 
 	It("gets its object once the API server is back, although its caller does not repeat it", func(ctx SpecContext) {

@@ -223,7 +223,7 @@ var _ = Describe("A context handoff", Label("REL-03"), func() {
 		_, err := e.HandOff(ctx, id, related.Handoff{Cause: "refused", Goal: "one", Agent: "new"})
 		Expect(err).To(MatchError(HaveSuffix("a webhook says no")))
 		Expect(relationships(ctx, w, id)).To(Equal(before))
-		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 10)).To(BeEmpty())
+		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 10, 0)).To(BeEmpty())
 		w.Objects.Refuse("")
 		stop()
 		declared := w.Objects.Declared()
@@ -341,7 +341,7 @@ var _ = Describe("A context handoff", Label("REL-03"), func() {
 		next := relationships(ctx, w, id)[0].ThreadID
 		rest(ctx, w, next)
 		Expect(w.Objects.Declared()).To(Equal(1))
-		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 0)).To(ConsistOf(HaveField("ID", kept)))
+		Expect(w.Store.Retained(ctx, enginetest.Namespace, "", 0, 0)).To(ConsistOf(HaveField("ID", kept)))
 	})
 
 	It("ends a chain of handoffs that models ask for", func(ctx SpecContext) {
@@ -392,7 +392,7 @@ var _ = Describe("A crash during a context handoff", Label("RUN-02", "REL-03", "
 		rest(ctx, w, own[0].ThreadID)
 		Expect(told(ctx, w, own[0].ThreadID)).To(HaveLen(2))
 		Expect(told(ctx, w, id)).To(HaveLen(4))
-		retained, err := w.Store.Retained(ctx, enginetest.Namespace, "", 0)
+		retained, _, err := w.Store.Retained(ctx, enginetest.Namespace, "", 0, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retained).To(BeEmpty())
 		return c.reached()

@@ -67,8 +67,8 @@ type Store interface {
 	CreateThread(ctx context.Context, t Thread, ops ...Op) (stored *Thread, created bool, err error)
 	// Thread returns the thread with this id, or ErrNotFound.
 	Thread(ctx context.Context, id string) (*Thread, error)
-	// Threads lists threads, newest activity first.
-	Threads(ctx context.Context, q ThreadQuery) ([]Thread, error)
+	// Threads lists threads, newest activity first, without their arguments. more reports that the list has others behind them.
+	Threads(ctx context.Context, q ThreadQuery) (threads []Thread, more bool, err error)
 	// FindThreads returns the threads with a name or a short id, oldest first, at most q.Limit (100 when 0).
 	FindThreads(ctx context.Context, q FindQuery) ([]Thread, error)
 	// Namespaces lists the namespaces that have threads, sorted.
@@ -79,8 +79,8 @@ type Store interface {
 	// handoffs that are to get one. after is the last id of the page before. Its cost does not grow with the number of other retained threads.
 	Undeclared(ctx context.Context, after string, limit int) ([]Thread, error)
 	// Retained lists the threads of a namespace that have no object (THR-09), by id. after is the last id of the page
-	// before.
-	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)
+	// before. With most above 0 they take at most so many bytes of memory, but for the first one. more reports that others follow.
+	Retained(ctx context.Context, namespace, after string, limit int, most int64) (threads []Thread, more bool, err error)
 	// AdoptBelow makes a retained thread the root of its descendants. It changes at most limit of them (100 when 0), and returns how many it
 	// changed. Call it before Adopt until it returns less than limit. The variables of the descendants stay readable.
 	AdoptBelow(ctx context.Context, id string, limit int) (moved int, err error)

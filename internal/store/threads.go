@@ -94,13 +94,17 @@ type ThreadOwner struct{ ThreadID, Name, UID string }
 
 // Bytes returns about how many bytes of memory the thread takes.
 func (t *Thread) Bytes() int64 {
+	const header = 32 // of a text or a slice
 	n := 2048 + len(t.Title) + len(t.Arguments) + len(t.Fields.Draft)
 	for _, s := range t.Fields.ActivatedSkills {
-		n += len(s.Arguments)
+		n += 2*header + len(s.Name) + len(s.Arguments)
 	}
 	if w := t.Fields.Workspace; w != nil {
 		for _, tree := range w.Trees {
-			n += len(tree)
+			n += header + len(tree)
+		}
+		for _, tag := range w.Tags {
+			n += header + len(tag)
 		}
 	}
 	return int64(n)
@@ -163,6 +167,8 @@ type ThreadQuery struct {
 	After     *ThreadCursor // only threads behind this position in the list
 	Limit     int           // 100 when 0
 	Offset    int
+	// MaxBytes ends the list before its threads take more bytes of memory, but behind the first one; 0 for no such bound.
+	MaxBytes int64
 	// NamespaceUIDs leaves out the threads that WithinAny does not report; nil for none of them.
 	NamespaceUIDs []string
 }

@@ -58,6 +58,6 @@ var _ = Describe("a backup", Label("K8S-09"), func() {
 		for range 2 {
 			Expect(e.RetainOrphan(ctx, "default", "lost", exists)).To(Succeed())
 		}
-		Expect(e.Retained(ctx, "default", "", 0)).To(ConsistOf(HaveField("ID", "lost")))
+		Expect(e.Store().Retained(ctx, "default", "", 0, 0)).To(ConsistOf(HaveField("ID", "lost")))
 	})
 })

@@ -57,14 +57,6 @@ func (s *Service) FinishRemovals(ctx context.Context) (finished int, err error) 
 	return s.store.FinishRemovals(ctx, s.clock.Now().Add(-removalAge).UnixMicro(), 0)
 }
 
-// Retained lists the threads of a namespace that have no object (THR-09), by id, starting after an id.
-func (s *Service) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
-	if limit < 0 || limit > maxPage {
-		return nil, invalid("limit", "give a number from 1 to %d, or leave it out for 100", maxPage)
-	}
-	return s.store.Retained(ctx, namespace, after, limit)
-}
-
 // PurgeRetained removes everything that is stored of a retained thread of a namespace. It returns store.ErrNotFound
 // when the namespace has no such thread, and store.ErrNotRetained when the thread has an object: delete that instead.
 func (s *Service) PurgeRetained(ctx context.Context, namespace, namespaceUID, id string) error {

@@ -139,7 +139,7 @@ var _ = Describe("The store", func() {
 			s := db.open(ctx)
 			list := func(namespace string) time.Duration {
 				return timed(func() {
-					ts, err := s.Threads(ctx, store.ThreadQuery{Namespace: namespace, Limit: 50})
+					ts, _, err := s.Threads(ctx, store.ThreadQuery{Namespace: namespace, Limit: 50})
 					Expect(err).NotTo(HaveOccurred())
 					Expect(ts).To(HaveLen(50))
 				})

@@ -15,9 +15,21 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
+
+// maxPageBytes bounds a page: a thread may have eight mebibytes in its fields, and a page a thousand threads.
+const maxPageBytes = 8 << 20
+
+// bytesOf returns about how many bytes of memory threads take.
+func bytesOf(threads []store.Thread) (n int64) {
+	for i := range threads {
+		n += threads[i].Bytes()
+	}
+	return n
+}
 
 // History lists threads by their activity.
 type History struct {
@@ -37,7 +49,7 @@ func (h *History) List(c *call.Call) error {
 		Agent:     q.Text("agent"), UserID: q.Text("user"), TaskID: q.Text("task"),
 		Limit:  q.Number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize),
 		Offset: q.Number("offset", 0, 0, math.MaxInt32),
-		After:  cursor(q, "continue"),
+		After:  cursor(q, "continue"), MaxBytes: maxPageBytes,
 	}
 	if tq.After != nil && tq.Offset > 0 {
 		q.Bad("offset", "continue says where the page begins: leave one of the two out")
@@ -49,13 +61,15 @@ func (h *History) List(c *call.Call) error {
 	if tq.NamespaceUIDs, err = h.Find.NamespaceUIDs(c.Context(), c.Namespace); err != nil {
 		return err
 	}
-	limit := tq.Limit
-	tq.Limit++
-	threads, err := h.Threads.Store().Threads(c.Context(), tq)
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
-	page, more := call.Cut(threads, limit, 0)
+	page, more, err := h.Threads.Store().Threads(c.Context(), tq)
+	if err != nil {
+		return err
+	}
+	settle(bytesOf(page))
 	list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), HasMore: more}
 	if more {
 		list.Continue = cursorOf(&page[len(page)-1])

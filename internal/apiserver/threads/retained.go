@@ -9,6 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -29,22 +30,28 @@ func (h *Retained) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	if err != nil {
+		return err
+	}
 	page, more, err := h.page(c.Context(), c.Namespace, after, limit)
 	if err != nil {
 		return err
 	}
+	settle(bytesOf(page))
 	return c.WriteJSON(http.StatusOK, convert.RetainedList(page, more))
 }
 
-// page returns the retained threads of a namespace behind an id, and whether more follow. It reads on past data of an earlier namespace
+// page returns the retained threads of a namespace behind an id, as many as a page may have, and whether more follow. It reads on past data of an earlier namespace
 // of this name: a page that is empty because of such data would leave a client without the id that its next page begins behind.
 func (h *Retained) page(ctx context.Context, namespace, after string, limit int) (page []store.Thread, more bool, err error) {
 	within, err := h.Find.NamespaceUID(ctx, namespace)
 	if err != nil {
 		return nil, false, err
 	}
+	left := int64(maxPageBytes)
 	for size := limit + 1; ; size = runtimev1.MaxPageSize {
-		read, err := h.Threads.Store().Retained(ctx, namespace, after, size)
+		read, others, err := h.Threads.Store().Retained(ctx, namespace, after, size, max(left, 1))
 		if err != nil {
 			return nil, false, err
 		}
@@ -52,12 +59,12 @@ func (h *Retained) page(ctx context.Context, namespace, after string, limit int)
 			if !read[i].Within(within) {
 				continue
 			}
-			if len(page) == limit {
+			if left -= read[i].Bytes(); len(page) == limit || left < 0 && len(page) > 0 {
 				return page, true, nil
 			}
 			page = append(page, read[i])
 		}
-		if len(read) < size {
+		if !others {
 			return page, false, nil
 		}
 		after = read[len(read)-1].ID

@@ -51,7 +51,7 @@ func BenchmarkRunnable(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("list/threads=%d", idle), func(b *testing.B) {
 			for b.Loop() {
-				threads, err := s.Threads(ctx, store.ThreadQuery{Namespace: "ns3"})
+				threads, _, err := s.Threads(ctx, store.ThreadQuery{Namespace: "ns3"})
 				check(b, err)
 				if len(threads) == 0 {
 					b.Fatal("none")

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -169,6 +171,60 @@ func describeFields(e *env) {
 		})
 	})
 
+	Describe("pages of threads", Label("THR-09", "THR-15"), func() {
+		It("end early when their threads are large, and are whole", func(ctx SpecContext) {
+			arguments := json.RawMessage(`{"a":"` + strings.Repeat("x", 3<<10) + `"}`)
+			fields := store.Fields{
+				Draft:           strings.Repeat("d", 40<<10),
+				ActivatedSkills: []store.SkillActivation{{Name: "sql", Arguments: json.RawMessage(`{"db":"` + strings.Repeat("y", 40<<10) + `"}`)}},
+				Workspace:       &store.Workspace{Trees: []json.RawMessage{json.RawMessage(`{"uri":"` + strings.Repeat("z", 10<<10) + `"}`)}},
+			}
+			var all []string
+			for i := range 5 {
+				id := fmt.Sprintf("large-%d", i)
+				_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a", Arguments: arguments})
+				Expect(err).NotTo(HaveOccurred())
+				if i != 2 { // this one is small, among others
+					e.apply(ctx, id, &store.UpdateThread{EditFields: func(f *store.Fields) error { *f = fields; return nil }})
+				}
+				e.clock.Step(time.Second)
+				all = append(all, id)
+			}
+			latest := slices.Clone(all)
+			slices.Reverse(latest)
+			q := store.ThreadQuery{Namespace: "n", MaxBytes: 210 << 10}
+			page, more, err := e.store.Threads(ctx, q)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ids(page)).To(Equal(latest[:3]), "two large ones and a small one")
+			Expect(more).To(BeTrue())
+			Expect([]store.Fields{page[1].Fields, page[2].Fields}).To(Equal([]store.Fields{fields, {}}))
+			Expect(page[0].Arguments).To(BeNil())
+			Expect(e.pages(ctx, q)).To(Equal(latest))
+			q.MaxBytes, q.Offset = 1, 3
+			page, more, err = e.store.Threads(ctx, q)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ids(page)).To(Equal(latest[3:4]), "one at least")
+			Expect(more).To(BeTrue())
+			q.Offset = 4
+			Expect(e.store.Threads(ctx, q)).To(HaveLen(1), "and none follows")
+
+			for _, id := range all {
+				e.apply(ctx, id, &store.Retain{})
+			}
+			page, more, err = e.store.Retained(ctx, "n", "", 10, 210<<10)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ids(page)).To(Equal(all[:3]))
+			Expect(more).To(BeTrue())
+			Expect([]any{page[1].Fields, page[1].Arguments}).To(Equal([]any{fields, arguments}))
+			Expect([]any{page[2].Fields, page[2].Arguments}).To(Equal([]any{store.Fields{}, arguments}))
+			Expect(e.store.Retained(ctx, "n", all[2], 10, 210<<10)).To(HaveLen(2), "the others")
+			Expect(e.store.Retained(ctx, "n", all[3], 10, 1)).To(HaveExactElements(HaveField("ID", all[4])), "one at least, and none follows")
+			_, more, err = e.store.Retained(ctx, "n", "", 4, 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(more).To(BeTrue(), "a page ends with its number of threads too")
+		})
+	})
+
 	Describe("finding", Label("THR-16", "IDS-01"), func() {
 		It("finds threads by name and by short id, and lists the namespaces", func(ctx SpecContext) {
 			make := func(id, ns, name string) {
@@ -210,7 +266,7 @@ func describeFields(e *env) {
 // list returns the ids of the threads that a query selects.
 func (e *env) list(ctx context.Context, q store.ThreadQuery) []string {
 	GinkgoHelper()
-	threads, err := e.store.Threads(ctx, q)
+	threads, _, err := e.store.Threads(ctx, q)
 	Expect(err).NotTo(HaveOccurred())
 	return ids(threads)
 }
@@ -220,12 +276,15 @@ func (e *env) pages(ctx context.Context, q store.ThreadQuery) []string {
 	GinkgoHelper()
 	all := []string{}
 	for q.Limit = 1; ; {
-		threads, err := e.store.Threads(ctx, q)
+		threads, more, err := e.store.Threads(ctx, q)
 		Expect(err).NotTo(HaveOccurred())
 		if len(threads) == 0 {
 			return all
 		}
 		all = append(all, threads[0].ID)
+		if !more {
+			return all
+		}
 		q.After = &store.ThreadCursor{LastActivityAt: threads[0].LastActivityAt, ID: threads[0].ID}
 	}
 }

@@ -145,7 +145,7 @@ func describeForks(e *env) {
 			Expect(e.texts(ctx, fork, allMessages)).To(Equal(numbers(0, 15)))
 			Expect(e.texts(ctx, second, allMessages)).To(Equal(numbers(0, 10)))
 			Expect(e.texts(ctx, third, allMessages)).To(Equal(append(numbers(0, 5), "on")))
-			listed, err := e.store.Threads(ctx, store.ThreadQuery{})
+			listed, _, err := e.store.Threads(ctx, store.ThreadQuery{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(listed).To(HaveLen(3), "the remnant is not visible")
 			for _, id := range []string{fork, second, third} {

@@ -218,9 +218,9 @@ func describeLife(e *env) {
 			result.To, result.IgnoreTerminated = id, true
 			e.apply(ctx, child, result)
 			Expect(e.inbox(ctx, id)).To(HaveLen(1))
-			Expect(e.store.Retained(ctx, t.Namespace, "", 10)).To(HaveExactElements(HaveField("ID", id)))
-			Expect(e.store.Retained(ctx, t.Namespace, id, 10)).To(BeEmpty())
-			Expect(e.store.Retained(ctx, "elsewhere", "", 10)).To(BeEmpty())
+			Expect(e.store.Retained(ctx, t.Namespace, "", 10, 0)).To(HaveExactElements(HaveField("ID", id)))
+			Expect(e.store.Retained(ctx, t.Namespace, id, 10, 0)).To(BeEmpty())
+			Expect(e.store.Retained(ctx, "elsewhere", "", 10, 0)).To(BeEmpty())
 			other := e.thread(ctx)
 			owned := []store.ThreadOwner{{ThreadID: child, Name: e.info(ctx, child).Name, UID: child}, {ThreadID: other, Name: e.info(ctx, other).Name, UID: other}}
 			slices.SortFunc(owned, func(a, b store.ThreadOwner) int { return strings.Compare(a.ThreadID, b.ThreadID) })
@@ -316,7 +316,7 @@ func describeLife(e *env) {
 			e.apply(ctx, id, &store.Retain{})
 			e.apply(ctx, id, &store.Condemn{})
 			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-2", Name: "n", Agent: "a"})).To(MatchError(store.ErrNotRetained))
-			Expect(e.store.Retained(ctx, e.info(ctx, id).Namespace, "", 10)).To(HaveLen(1), "an interrupted purge can be repeated")
+			Expect(e.store.Retained(ctx, e.info(ctx, id).Namespace, "", 10, 0)).To(HaveLen(1), "an interrupted purge can be repeated")
 			_, err := e.store.PurgeThread(ctx, id)
 			Expect(err).NotTo(HaveOccurred())
 			_, err = e.store.Thread(ctx, id)

@@ -62,7 +62,7 @@ func describeQuotas(e *env) {
 			Expect(atOnce(over(store.QuotaThreads, 3), func(i int) error { return create(ctx, "small", i) })).To(BeEquivalentTo(3))
 			Expect(used(ctx, store.QuotaThreads)).To(BeEquivalentTo(3))
 			Expect(atOnce(nil, func(i int) error { return create(ctx, "other", 100+i) })).To(BeEquivalentTo(20), "another namespace has none")
-			ids, err := e.store.Threads(ctx, store.ThreadQuery{Namespace: "small"})
+			ids, _, err := e.store.Threads(ctx, store.ThreadQuery{Namespace: "small"})
 			Expect(err).NotTo(HaveOccurred())
 			var n int
 			_, err = fmt.Sscanf(ids[0].Name, "q-%d", &n)

@@ -35,7 +35,7 @@ func describeRelated(e *env) {
 			Expect(relations(ctx, old)).To(ConsistOf(And(HaveField("ThreadID", id), HaveField("Role", store.RelationParent), HaveField("Comment", "c"))))
 			Expect(e.info(ctx, id).RetainedAt).NotTo(BeZero())
 			Expect(e.store.Apply(ctx, id, nil, &store.Continue{})).To(MatchError(store.ErrRetained))
-			Expect(e.store.Retained(ctx, "default", "", 0)).To(ConsistOf(HaveField("ID", id)))
+			Expect(e.store.Retained(ctx, "default", "", 0, 0)).To(ConsistOf(HaveField("ID", id)))
 
 			e.apply(ctx, id, &store.Adopt{ObjectUID: "uid", Name: "new", Agent: "helper"})
 			Expect(e.info(ctx, id).HeldBy("uid")).To(BeTrue())

@@ -122,7 +122,7 @@ func describeThreads(e *env) {
 
 			list := func(q store.ThreadQuery) []string {
 				GinkgoHelper()
-				threads, err := e.store.Threads(ctx, q)
+				threads, _, err := e.store.Threads(ctx, q)
 				Expect(err).NotTo(HaveOccurred())
 				return ids(threads)
 			}

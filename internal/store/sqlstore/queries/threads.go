@@ -4,11 +4,21 @@ package queries
 
 // Threads and their heads.
 const (
-	ThreadColumns = `t.id, t.namespace, t.name, t.agent, t.origin_agent, t.declared_agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
+	ThreadColumns = beforeArguments + `t.arguments` + beforeFields + `t.fields` + afterFields
+	// PageColumns are ThreadColumns with an empty text for arguments and for fields that have more than
+	// 2 KiB. What is stored is never empty. So a page of rows has a bound, and its long texts are read apart.
+	PageColumns = beforeArguments + `CASE WHEN octet_length(t.arguments) > 2048 THEN '' ELSE t.arguments END` + beforeFields + pageFields + afterFields
+	// ListColumns are PageColumns without arguments.
+	ListColumns = beforeArguments + `CAST(NULL AS TEXT)` + beforeFields + pageFields + afterFields
+	FromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
+
+	beforeArguments = `t.id, t.namespace, t.name, t.agent, t.origin_agent, t.declared_agent, t.user_id, t.task_id, t.title, `
+	beforeFields    = `, t.created_at,
 		t.parent_id, t.reference, t.root_id, t.depth, t.origin_id, t.fork_index, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
 		t.scoped_env, t.env_root, t.waits, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
-		t.archived_at, t.fields, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + LifeColumns
-	FromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
+		t.archived_at, `
+	pageFields  = `CASE WHEN octet_length(t.fields) > 2048 THEN '' ELSE t.fields END`
+	afterFields = `, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + LifeColumns
 
 	Thread       = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.id = ?`
 	Children     = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`

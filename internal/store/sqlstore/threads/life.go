@@ -321,6 +321,7 @@ func (s Store) Owned(ctx context.Context, namespace, after string, limit int) ([
 }
 
 // Retained implements store.Store.
-func (s Store) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
-	return s.listThreads(ctx, queries.RetainedThreads, namespace, after, sqldb.PageSize(limit))
+func (s Store) Retained(ctx context.Context, namespace, after string, limit int, most int64) (threads []store.Thread, more bool, err error) {
+	limit = sqldb.PageSize(limit)
+	return s.page(ctx, limit, most, queries.RetainedThreads, namespace, after, limit+1)
 }

@@ -17,15 +17,16 @@ const fewThreads = 2000
 
 // Threads implements store.Store. It first selects the threads and then reads their rows, so that the many threads of a
 // busy second are sorted without reading them all.
-func (s Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, error) {
-	q.Limit = sqldb.PageSize(q.Limit)
+func (s Store) Threads(ctx context.Context, q store.ThreadQuery) (threads []store.Thread, more bool, err error) {
+	limit := sqldb.PageSize(q.Limit)
+	q.Limit = limit + 1
 	q.Offset = max(q.Offset, 0)
 	by, err := s.selective(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("list threads: %w", err)
+		return nil, false, fmt.Errorf("list threads: %w", err)
 	}
 	query, args := ListQuery(q, by)
-	return s.listThreads(sqldb.Long(ctx), query, args...)
+	return s.page(sqldb.Long(ctx), limit, q.MaxBytes, query, args...)
 }
 
 // Filter is a condition on an indexed column of thread.
@@ -115,5 +116,5 @@ func ListQuery(q store.ThreadQuery, by *Filter) (string, []any) {
 		found = `SELECT b.thread FROM (` + one(archived) + ` OFFSET ?) b`
 		top = append(append([]any{}, args...), q.Limit, q.Offset)
 	}
-	return `SELECT ` + queries.ThreadColumns + queries.FromThreads + ` WHERE h.thread IN (` + found + `) ORDER BY h.last_activity_at DESC, h.thread DESC`, top
+	return `SELECT ` + queries.ListColumns + queries.FromThreads + ` WHERE h.thread IN (` + found + `) ORDER BY h.last_activity_at DESC, h.thread DESC`, top
 }

@@ -12,7 +12,16 @@ import (
 
 // Scan reads a thread.
 func Scan(scan sqldb.Scanner) (*store.Thread, error) {
-	var t store.Thread
+	r, err := scanRow(scan)
+	if err != nil {
+		return nil, err
+	}
+	return &r.Thread, nil
+}
+
+func scanRow(scan sqldb.Scanner) (*row, error) {
+	var r row
+	t := &r.Thread
 	var arguments, child, fields sqldb.Text
 	var counted, scoped string
 	var asleep txn.Sleep
@@ -23,6 +32,7 @@ func Scan(scan sqldb.Scanner) (*store.Thread, error) {
 		&t.ObjectUID, &t.NamespaceUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
 		return nil, err
 	}
+	r.arguments, r.fields = emptied(&arguments), emptied(&fields)
 	t.Arguments = arguments.Raw()
 	t.ScopedEnv = env.SplitNames(scoped)
 	if child.Valid {
@@ -40,5 +50,14 @@ func Scan(scan sqldb.Scanner) (*store.Thread, error) {
 	t.Messages = c.Total(true, 0, true)
 	t.Parked = asleep&txn.AsleepParked != 0
 	t.Deleting = asleep&txn.AsleepDeleting != 0
-	return &t, nil
+	return &r, nil
+}
+
+// emptied reports whether a query has left out a long text, and makes it NULL.
+func emptied(column *sqldb.Text) bool {
+	if !column.Valid || column.String != "" {
+		return false
+	}
+	column.Valid = false
+	return true
 }
