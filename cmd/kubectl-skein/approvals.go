@@ -14,6 +14,21 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
+// waitingCalls returns at most limit calls of a thread that wait for approval. A page of them may end early.
+func waitingCalls(ctx context.Context, t *runtimeclient.Thread, limit int) (*runtimev1.ApprovalList, error) {
+	whole := &runtimev1.ApprovalList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindApprovalList), Approvals: []runtimev1.Approval{}}
+	for {
+		page, err := t.Approvals(ctx, runtimeclient.Page{Limit: limit - len(whole.Approvals), Offset: len(whole.Approvals)})
+		if err != nil {
+			return nil, err
+		}
+		whole.Approvals = append(whole.Approvals, page.Approvals...)
+		if whole.HasMore = page.HasMore; !page.HasMore || len(page.Approvals) == 0 || len(whole.Approvals) >= limit {
+			return whole, nil
+		}
+	}
+}
+
 func newApprovals(p *plugin) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -28,7 +43,7 @@ func newApprovals(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			l, err := t.Approvals(cmd.Context(), runtimeclient.Page{Limit: runtimev1.MaxPageSize})
+			l, err := waitingCalls(cmd.Context(), t, runtimev1.MaxPageSize)
 			if err != nil {
 				return err
 			}

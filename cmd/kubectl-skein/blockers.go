@@ -199,7 +199,7 @@ const maxShownApprovals = 5
 func (r *blockers) nextSteps(ctx context.Context, b blocker) []string {
 	switch b.reason {
 	case skeinv1.ReasonWaitingForApproval:
-		list, err := r.thread.Approvals(ctx, runtimeclient.Page{Limit: maxShownApprovals})
+		list, err := waitingCalls(ctx, r.thread, maxShownApprovals)
 		if err != nil {
 			return []string{fmt.Sprintf("%s approvals %s", r.command, r.name)}
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
@@ -16,7 +15,7 @@ func (c *chat) ask(ctx context.Context, e *runtimev1.Event) {
 	if json.Unmarshal(e.Data, &wanted) != nil {
 		return
 	}
-	list, err := c.t.Approvals(ctx, runtimeclient.Page{Limit: runtimev1.MaxPageSize})
+	list, err := waitingCalls(ctx, c.t, runtimev1.MaxPageSize)
 	if err != nil {
 		c.report(err)
 		return

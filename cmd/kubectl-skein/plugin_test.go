@@ -109,7 +109,11 @@ type echo struct {
 	ended chan error
 }
 
-func (e *echo) Approvals(context.Context, string) ([]approval.Call, error) { return e.approvals, nil }
+// Approvals returns pages of one call, as if their arguments were large.
+func (e *echo) Approvals(_ context.Context, _ string, p approval.Page) (calls []approval.Call, more bool, err error) {
+	rest := e.approvals[min(p.Offset, len(e.approvals)):]
+	return rest[:min(len(rest), 1)], len(rest) > 1, nil
+}
 
 func (e *echo) MessageHooks(context.Context, *store.Thread) thread.MessageHooks { return nil }
 

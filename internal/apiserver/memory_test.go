@@ -20,6 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
 )
 
 var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
@@ -209,6 +210,29 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 			return next
 		})
 		Expect(kept).To(ConsistOf(ids))
+		Eventually(budget.Used).Should(BeZero())
+	})
+
+	It("is drawn for calls that wait for approval, whose pages end early when their arguments are large", Label("RUN-11"), func(ctx SpecContext) {
+		letGo := hold(1 << 20)
+		refused(e.do("GET", at("t", "/approvals"), nil))
+		letGo()
+		waits := map[string]any{}
+		for i := range 12 {
+			id, text := fmt.Sprint("m", i), ""
+			calls := []store.ToolCall{{ID: fmt.Sprint("call-", i), Name: "pay", Arguments: `{"a":"` + strings.Repeat("x", 900<<10) + `"}`}}
+			Expect(st.Apply(ctx, &store.AppendMessage{Message: &store.Message{ID: id, Role: store.RoleAssistant, Content: &text, ToolCalls: calls}})).To(Succeed())
+			waits[calls[0].ID] = tool.Wait{Kind: tool.WaitApproval, Since: int64(i + 1), MessageID: id}
+		}
+		state, err := json.Marshal(map[string]any{"waits": waits})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Apply(ctx, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunWaiting, State: state}})).To(Succeed())
+		resp, body := e.do("GET", at("t", "/approvals?limit=1000"), nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusOK))
+		Expect(len(body)).To(And(BeNumerically("<", 9<<20), BeNumerically(">", 7<<20)))
+		Expect(body).To(ContainSubstring(`"hasMore":true`))
+		_, body = e.do("GET", at("t", "/approvals?limit=1000&offset=10"), nil)
+		Expect(body).To(And(ContainSubstring(`"call-10"`), ContainSubstring(`"call-11"`), ContainSubstring(`"hasMore":false`)))
 		Eventually(budget.Used).Should(BeZero())
 	})
 

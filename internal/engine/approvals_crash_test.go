@@ -42,7 +42,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 		send(ctx, w, id, "go")
 		decide := func(until func() bool) {
 			for ctx.Err() == nil && !until() {
-				list, err := people.Approvals(ctx, id)
+				list, _, err := people.Approvals(ctx, id, approval.Page{})
 				if err != nil && !errors.Is(err, store.ErrNotFound) {
 					Expect(err).NotTo(HaveOccurred())
 				}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -41,9 +42,9 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 			r, err := w.Store.Run(ctx, id, "")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(r.Status).To(Equal(store.RunWaiting))
-			g.Expect(e.Approvals(ctx, id)).To(HaveLen(n))
+			g.Expect(e.Approvals(ctx, id, approval.Page{})).To(HaveLen(n))
 		}).Should(Succeed())
-		list, err := e.Approvals(ctx, id)
+		list, _, err := e.Approvals(ctx, id, approval.Page{})
 		Expect(err).NotTo(HaveOccurred())
 		return list
 	}
@@ -81,7 +82,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		Expect(msgs[3].ToolStatus).To(Equal("error"))
 		Expect(*msgs[4].Content).To(HaveSuffix(`[approved with other arguments: {"key":"c","value":33}]`))
 		Expect(msgs[2].Metadata["approval"]).To(And(HaveKeyWithValue("approved", true), HaveKeyWithValue("by", "ada"), HaveKeyWithValue("at", BeNumerically(">", 0))))
-		Expect(e.Approvals(ctx, id)).To(BeEmpty())
+		Expect(e.Approvals(ctx, id, approval.Page{})).To(BeEmpty())
 
 		events, err := w.Store.Events(ctx, id, 0, 0)
 		Expect(err).NotTo(HaveOccurred())
@@ -97,6 +98,44 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 			store.EventApprovalDecided, store.EventApprovalDecided, store.EventApprovalDecided,
 			store.EventToolStarted, store.EventToolEnded, store.EventToolStarted, store.EventToolEnded, store.EventToolStarted, store.EventToolEnded,
 		}))
+	})
+
+	It("come in pages, in their order, which end early when their arguments are large", func(ctx SpecContext) {
+		large := strings.Repeat("x", 40<<10)
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(calls(set("a", large), set("b", large), set("c", 3), set("d", large)), say))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "agent")
+		send(ctx, w, id, "go")
+		all := waits(ctx, e, id, 4)
+		page := func(p approval.Page) (calls []approval.Call, more bool) {
+			GinkgoHelper()
+			calls, more, err := e.Approvals(ctx, id, p)
+			Expect(err).NotTo(HaveOccurred())
+			return calls, more
+		}
+		list, more := page(approval.Page{Limit: 2, Offset: 1})
+		Expect(list).To(Equal(all[1:3]))
+		Expect(more).To(BeTrue())
+		list, more = page(approval.Page{MaxBytes: 60 << 10})
+		Expect(list).To(Equal(all[:1]))
+		Expect(more).To(BeTrue())
+		list, more = page(approval.Page{MaxBytes: 60 << 10, Offset: 1})
+		Expect(list).To(Equal(all[1:3]), "a small one with a large one")
+		Expect(more).To(BeTrue())
+		list, more = page(approval.Page{MaxBytes: 1, Offset: 3})
+		Expect(list).To(Equal(all[3:]), "one at least")
+		Expect(more).To(BeFalse())
+		list, more = page(approval.Page{Limit: 2, Offset: 4})
+		Expect(list).To(BeEmpty())
+		Expect(more).To(BeFalse())
+
+		_, err := e.Decide(ctx, id, all[2].ToolCallID, store.Approval{Approved: true, By: "ada", Arguments: []byte(`{"key":"c","value":"` + large + `"}`)})
+		Expect(err).NotTo(HaveOccurred())
+		list, _ = page(approval.Page{MaxBytes: 60 << 10, Offset: 1})
+		Expect(list).To(Equal(all[1:2]), "a decision counts too")
+		list, _ = page(approval.Page{Offset: 2})
+		Expect(list[0].Decision).To(HaveValue(And(HaveField("By", "ada"), HaveField("Approved", true))))
+		Expect(list[1].Decision).To(BeNil())
 	})
 
 	It("do not hold up the others where calls are made at once", func(ctx SpecContext) {

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
@@ -55,7 +56,7 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 		quiet(ctx, w, id)
 		stop()
 		e, _ := start(w)
-		list, err := e.Approvals(ctx, id)
+		list, _, err := e.Approvals(ctx, id, approval.Page{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveLen(1))
 		_, err = e.Decide(ctx, id, list[0].ToolCallID, store.Approval{Approved: true, By: "ada"})

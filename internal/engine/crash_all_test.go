@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/engine/ports"
@@ -92,7 +93,7 @@ func (w *everything) settling(o *engine.Options) {
 func (w *everything) people(ctx context.Context, e *engine.Engine, isCut func() bool) {
 	GinkgoHelper()
 	for ctx.Err() == nil && !isCut() && !w.done(ctx) {
-		if list, err := e.Approvals(ctx, w.run); err == nil {
+		if list, _, err := e.Approvals(ctx, w.run, approval.Page{}); err == nil {
 			for _, a := range list {
 				if a.Decision == nil {
 					_, err := e.Decide(ctx, w.run, a.ToolCallID, store.Approval{Approved: true, By: "ada"})

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
@@ -46,7 +47,7 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 		approve := func(until func() bool) {
 			for ctx.Err() == nil && !until() {
 				if r := lastRunOrNone(ctx, w, id); r.Status == store.RunWaiting { // nobody decides before it waits
-					list, err := people.Approvals(ctx, id)
+					list, _, err := people.Approvals(ctx, id, approval.Page{})
 					Expect(err).NotTo(HaveOccurred())
 					for _, a := range list {
 						if a.Decision == nil {

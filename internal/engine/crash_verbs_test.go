@@ -13,6 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
@@ -89,7 +90,7 @@ var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02"
 					return
 				}
 				g.Expect(run.Status).To(Equal(store.RunWaiting))
-				calls, err := e.Approvals(ctx, m.thread)
+				calls, _, err := e.Approvals(ctx, m.thread, approval.Page{})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(calls).To(HaveLen(1))
 				m.call = calls[0].ToolCallID

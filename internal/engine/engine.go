@@ -234,10 +234,10 @@ func (e *Engine) EffectMetrics() prometheus.Collector { return e.effects.Metrics
 // WakeEffects makes the engine look for firings of effects, because one was recorded.
 func (e *Engine) WakeEffects() { e.effects.Wake() }
 
-// Approvals returns the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in
-// which they were requested.
-func (e *Engine) Approvals(ctx context.Context, threadID string) ([]approval.Call, error) {
-	return e.approvals.List(ctx, threadID)
+// Approvals returns a page of the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the
+// order in which they were requested. more reports that others follow.
+func (e *Engine) Approvals(ctx context.Context, threadID string, p approval.Page) (calls []approval.Call, more bool, err error) {
+	return e.approvals.List(ctx, threadID, p)
 }
 
 // Decide approves or refuses a call that waits for approval, durably, and returns the call as it was decided. Repeating a decision

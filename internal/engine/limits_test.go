@@ -146,7 +146,7 @@ var _ = Describe("A limit of time that is lowered while a run waits", Label("RUN
 		Eventually(func(g Gomega) {
 			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
 			var err error
-			list, err = e.Approvals(ctx, id)
+			list, _, err = e.Approvals(ctx, id, approval.Page{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(list).To(HaveLen(1))
 		}).Should(Succeed())

@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
@@ -73,7 +74,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 	}
 	decide := func(ctx SpecContext, e *engine.Engine, id string, d store.Approval) {
 		GinkgoHelper()
-		list, err := e.Approvals(ctx, id)
+		list, _, err := e.Approvals(ctx, id, approval.Page{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).NotTo(BeEmpty())
 		_, err = e.Decide(ctx, id, list[0].ToolCallID, d)
@@ -194,7 +195,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		id := makeThread(ctx, w, "writer")
 		send(ctx, w, id, "go")
 		waiting(ctx, id, skeinv1.ReasonWaitingForApproval)
-		list, err := e.Approvals(ctx, id)
+		list, _, err := e.Approvals(ctx, id, approval.Page{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveExactElements(HaveField("Arguments", ContainSubstring("one")), HaveField("Arguments", ContainSubstring("two"))))
 		for i := range list {

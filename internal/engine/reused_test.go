@@ -62,7 +62,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 				g.Expect(w.Runs(ctx, id)).To(HaveLen(runs))
 				g.Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunWaiting))
 				var err error
-				list, err = e.Approvals(ctx, id)
+				list, _, err = e.Approvals(ctx, id, approval.Page{})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(list).To(HaveLen(1))
 			}).Should(Succeed())

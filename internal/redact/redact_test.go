@@ -269,6 +269,7 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		Expect(stored.Title).To(Equal("[redacted]"))
 		Expect(s.Value(ctx, "ns", "open-sesame")).To(MatchJSON(`"[redacted]"`))
 		Expect(inner.Value(ctx, "ns", "[redacted]")).To(MatchJSON(`"[redacted]"`))
+		Expect(s.InboxItem(ctx, "ns", "open-sesame")).To(HaveField("Key", "[redacted]"))
 		f, err := s.File(ctx, "ns", "/open-sesame.txt")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.Path).To(Equal("/[redacted].txt"))

@@ -233,6 +233,11 @@ func (s *Store) Recorded(ctx context.Context, threadID, key string) (string, jso
 	return s.Store.Recorded(ctx, threadID, s.stored(ctx, threadID, key))
 }
 
+// InboxItem implements store.Store.
+func (s *Store) InboxItem(ctx context.Context, threadID, key string) (*store.InboxItem, error) {
+	return s.Store.InboxItem(ctx, threadID, s.stored(ctx, threadID, key))
+}
+
 // Message implements store.Store.
 func (s *Store) Message(ctx context.Context, threadID, messageID string) (*store.Message, error) {
 	return s.Store.Message(ctx, threadID, s.stored(ctx, threadID, messageID))

@@ -153,6 +153,8 @@ type Store interface {
 	LastEdit(ctx context.Context, threadID string, after int64) (seq int64, err error)
 	// Inbox lists the waiting inbox items, in order.
 	Inbox(ctx context.Context, threadID string) ([]InboxItem, error)
+	// InboxItem returns the waiting inbox item with a key, or ErrNotFound.
+	InboxItem(ctx context.Context, threadID, key string) (*InboxItem, error)
 	// QueuedMessage returns the waiting inbox item with the message of an id, or ErrNotFound.
 	QueuedMessage(ctx context.Context, threadID, messageID string) (*InboxItem, error)
 	// Events returns the log after a sequence number, oldest first, at most limit entries (1000 when 0). The Data of

@@ -19,14 +19,18 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // Engine is the part of the engine that handles tool calls that wait for a person (RUN-11).
 type Engine interface {
-	Approvals(ctx context.Context, threadID string) ([]approval.Call, error)
+	Approvals(ctx context.Context, threadID string, p approval.Page) (calls []approval.Call, more bool, err error)
 	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*approval.Call, error)
 }
+
+// maxPageBytes bounds a page: a call may have arguments of a mebibyte, and so may the decision on it.
+const maxPageBytes = 8 << 20
 
 // Handler serves the tool calls of a thread that wait for a person.
 type Handler struct {
@@ -44,11 +48,19 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	all, err := h.Engine.Approvals(c.Context(), c.Row.ID)
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
-	page, more := call.Cut(all, limit, offset)
+	page, more, err := h.Engine.Approvals(c.Context(), c.Row.ID, approval.Page{Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
+	if err != nil {
+		return err
+	}
+	var size int64
+	for i := range page {
+		size += page[i].Bytes()
+	}
+	settle(size)
 	list := runtimev1.ApprovalList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindApprovalList), Approvals: make([]runtimev1.Approval, len(page)), HasMore: more}
 	for i := range page {
 		list.Approvals[i] = approvalOf(&page[i])

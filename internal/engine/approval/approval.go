@@ -3,14 +3,12 @@
 package approval
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/runstate"
@@ -27,8 +25,6 @@ type Call struct {
 	RequestedAt       int64  // microseconds; 0 once the run has taken in the decision
 	ExpiresAt         int64  // microseconds; 0 for never
 	Decision          *store.Approval
-
-	order int // of the call within its message
 }
 
 // DecidedError reports that another decision on the call was made before.
@@ -62,34 +58,6 @@ func New(s store.Store, now func() int64, fault func(point string)) *Service {
 // decideTries bounds how often a decision is written again because the thread changed at the same time.
 const decideTries = 50
 
-// List returns the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in which
-// they were requested.
-func (s *Service) List(ctx context.Context, threadID string) ([]Call, error) {
-	r, state, err := s.underWay(ctx, threadID)
-	if r == nil || err != nil {
-		return nil, err
-	}
-	items, err := s.store.Inbox(ctx, threadID)
-	if err != nil {
-		return nil, err
-	}
-	var out []Call
-	for id, w := range state.Waits {
-		if w.Kind != tool.WaitApproval {
-			continue
-		}
-		a := Call{RunID: r.ID, ToolCallID: id, RequestedAt: w.Since, ExpiresAt: w.Until, Decision: decidedIn(items, id)}
-		if err := s.describe(ctx, threadID, w.MessageID, &a); err != nil {
-			return nil, err
-		}
-		out = append(out, a)
-	}
-	slices.SortFunc(out, func(a, b Call) int {
-		return cmp.Or(cmp.Compare(a.RequestedAt, b.RequestedAt), cmp.Compare(a.order, b.order))
-	})
-	return out, nil
-}
-
 // Decide approves or refuses a call that waits for approval, durably, and returns the call as it was decided. Repeating a decision
 // returns the first one. Errors are a *DecidedError for another decision, a *definition.UnknownError for a call that does not wait,
 // and a *thread.InvalidError for arguments that the tool does not accept.
@@ -107,7 +75,7 @@ func (s *Service) Decide(ctx context.Context, threadID, callID string, d store.A
 }
 
 func (s *Service) decideOn(ctx context.Context, t *store.Thread, callID string, d store.Approval) (*Call, error) {
-	key := "approval:" + callID
+	key := keyOf(callID)
 	r, state, err := s.underWay(ctx, t.ID)
 	if err != nil {
 		return nil, err
@@ -117,7 +85,7 @@ func (s *Service) decideOn(ctx context.Context, t *store.Thread, callID string, 
 		return s.decidedBefore(ctx, t.ID, key, callID, d)
 	}
 	a := &Call{RunID: r.ID, ToolCallID: callID, RequestedAt: w.Since, ExpiresAt: w.Until}
-	if err := s.describe(ctx, t.ID, w.MessageID, a); err != nil {
+	if err := s.callers(t.ID).describe(ctx, w.MessageID, a); err != nil {
 		return nil, err
 	}
 	if w.Until != 0 && w.Until <= s.now() { // the run is about to find out
@@ -216,30 +184,5 @@ func (s *Service) underWay(ctx context.Context, threadID string) (*store.Run, ru
 	return r, state, err
 }
 
-// describe adds the name and the arguments of a call from the message that makes it.
-func (s *Service) describe(ctx context.Context, threadID, messageID string, a *Call) error {
-	m, err := s.store.Message(ctx, threadID, messageID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // it was deleted
-	}
-	if err != nil {
-		return err
-	}
-	for i, call := range m.ToolCalls {
-		if call.ID == a.ToolCallID {
-			a.Name, a.Arguments, a.order = call.Name, call.Arguments, i
-		}
-	}
-	return nil
-}
-
-// decidedIn returns the decision on a call that still waits in the inbox, or nil.
-func decidedIn(items []store.InboxItem, callID string) *store.Approval {
-	for _, item := range items {
-		var d store.ApprovalDecision
-		if item.Kind == store.InboxApproval && json.Unmarshal(item.Payload, &d) == nil && d.ToolCallID == callID {
-			return &d.Approval
-		}
-	}
-	return nil
-}
+// keyOf returns the key of the decision on a call, in the inbox and for good.
+func keyOf(callID string) string { return "approval:" + callID }

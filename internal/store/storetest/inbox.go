@@ -37,6 +37,23 @@ func describeInbox(e *env) {
 			Expect(e.info(ctx, id).Queued).To(Equal(int64(3)))
 		})
 
+		It("finds an item by its key while it waits", func(ctx SpecContext) {
+			id, other := e.thread(ctx), e.thread(ctx)
+			for _, key := range []string{"a", "b", "c"} {
+				op := queued("m-"+key, key)
+				op.Item.Key = key
+				e.apply(ctx, id, op)
+			}
+			items := e.inbox(ctx, id)
+			Expect(e.store.InboxItem(ctx, id, "b")).To(Equal(&items[1]))
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{items[1].Seq}})
+			for thread, key := range map[string]string{id: "b", other: "a", "none": "a"} {
+				_, err := e.store.InboxItem(ctx, thread, key)
+				Expect(err).To(MatchError(store.ErrNotFound), thread)
+			}
+			Expect(e.store.InboxItem(ctx, id, "c")).To(Equal(&items[2]))
+		})
+
 		It("holds back items until a time, and does not hold back the others", Label("HOK-01"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			wakes := func() (at []int64) {

@@ -196,6 +196,18 @@ func (s Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, e
 	return items, nil
 }
 
+// InboxItem implements store.Store.
+func (s Store) InboxItem(ctx context.Context, threadID, key string) (item *store.InboxItem, err error) {
+	err = s.DB.OfThread(ctx, threadID, func(c *sqldb.Conn, thread int64) error {
+		item, err = Scan(c.One(ctx, queries.InboxKeyed, thread, key))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("inbox item %s of thread %s: %w", key, threadID, err)
+	}
+	return item, nil
+}
+
 // payloadOf returns the id and the role of the message in an inbox item; "" for each that it lacks.
 func payloadOf(payload json.RawMessage) (id string, role store.Role) {
 	var m struct {

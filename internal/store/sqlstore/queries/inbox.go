@@ -6,6 +6,7 @@ const (
 	Inbox        = `SELECT ` + InboxColumns + ` FROM inbox i WHERE i.thread = ? ORDER BY i.seq`
 	InboxOf      = `SELECT ` + InboxColumns + ` FROM thread t JOIN inbox i ON i.thread = t.key WHERE t.id = ? ORDER BY i.seq`
 	InboxItem    = `SELECT ` + InboxColumns + ` FROM inbox i WHERE i.thread = ? AND i.seq = ?`
+	InboxKeyed   = `SELECT ` + InboxColumns + ` FROM inbox_key k JOIN inbox i ON i.thread = k.thread AND i.seq = k.seq WHERE k.thread = ? AND k.key = ?`
 	InboxBetween = `SELECT ` + InboxColumns + ` FROM inbox i WHERE i.thread = ? AND i.seq >= ? AND i.seq <= ? ORDER BY i.seq`
 	OldestWaits  = `SELECT created_at FROM inbox WHERE thread = ? AND held_until = 0 ORDER BY seq LIMIT 1`
 	HeldIn       = `SELECT seq FROM inbox WHERE thread = ? AND held_until > 0 LIMIT 1`
