@@ -236,6 +236,35 @@ var _ = Describe("The memory that namespaces share", Label("K8S-12"), func() {
 		Eventually(budget.Used).Should(BeZero())
 	})
 
+	It("is drawn for lists of files, whose pages end early when their metadata is large", Label("FIL-04", "FIL-05"), func(ctx SpecContext) {
+		letGo := hold(1 << 20)
+		for _, query := range []string{"", "?recursive=true", "?dir=/", "?glob=*"} {
+			refused(e.do("GET", at("t", "/files"+query), nil))
+		}
+		letGo()
+		metadata := json.RawMessage(`{"a":"` + strings.Repeat("x", 900<<10) + `"}`)
+		for i := range 12 {
+			Expect(st.Apply(ctx, &store.PutFile{File: store.File{Path: fmt.Sprintf("/in/f%02d", i), Digest: strings.Repeat("a", 64), Metadata: metadata},
+				Object: "contents/a", Uploaded: time.Now().UnixMicro()})).To(Succeed())
+		}
+		for _, query := range []string{"?dir=/in", "?prefix=/in", "?prefix=/in&recursive=true", "?glob=/in/*"} {
+			var paths []string
+			for more := true; more; {
+				resp, body := e.do("GET", at("t", fmt.Sprintf("/files%s&limit=1000&offset=%d", query, len(paths))), nil)
+				Expect(resp.StatusCode).To(Equal(http.StatusOK), query)
+				Expect(len(body)).To(BeNumerically("<", 9<<20), query)
+				var page runtimev1.FileList
+				Expect(json.Unmarshal([]byte(body), &page)).To(Succeed())
+				for _, f := range page.Files {
+					paths = append(paths, f.Path)
+				}
+				more = page.HasMore
+			}
+			Expect(slices.Compact(paths)).To(And(HaveLen(12), HaveEach(HavePrefix("/in/f"))), query)
+		}
+		Eventually(budget.Used).Should(BeZero())
+	})
+
 	It("is drawn for bodies, by what their JSON takes once it is decoded", func(ctx SpecContext) {
 		bomb := `{"role":"user","content":"x","metadata":{"bomb":[` + strings.Repeat("{},", 100_000) + `{}]}}`
 		resp, body := e.do("POST", at("t", "/messages"), strings.NewReader(bomb), "Content-Type", "application/json")

@@ -273,6 +273,8 @@ var _ = Describe("Redaction", Label("ENV-03"), func() {
 		f, err := s.File(ctx, "ns", "/open-sesame.txt")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.Path).To(Equal("/[redacted].txt"))
+		Expect(s.Apply(ctx, "ns", nil, &store.PutFile{File: store.File{Path: "/open-sesame.txt/in", Dir: true}})).To(Succeed())
+		Expect(s.FilesPage(ctx, "ns", store.FileQuery{Folder: "/open-sesame.txt"})).To(HaveExactElements(HaveField("Path", "/[redacted].txt/in")))
 		events, err := inner.Events(ctx, "ns", 0, 100)
 		Expect(err).NotTo(HaveOccurred())
 		data, err := json.Marshal(events)

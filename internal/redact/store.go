@@ -258,6 +258,12 @@ func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bo
 	return s.Store.Files(ctx, threadID, s.stored(ctx, threadID, prefix), recursive)
 }
 
+// FilesPage implements store.Store.
+func (s *Store) FilesPage(ctx context.Context, threadID string, q store.FileQuery) ([]store.File, bool, error) {
+	q.Folder, q.After = s.stored(ctx, threadID, q.Folder), s.stored(ctx, threadID, q.After)
+	return s.Store.FilesPage(ctx, threadID, q)
+}
+
 // stored returns a text in the form in which it was stored.
 func (s *Store) stored(ctx context.Context, threadID, text string) string {
 	if ns, ok := s.namespace(ctx, threadID); ok {

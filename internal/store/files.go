@@ -20,6 +20,23 @@ type File struct {
 	CreatedAt int64
 }
 
+// Bytes returns about how many bytes of memory the file's record takes.
+func (f *File) Bytes() int64 {
+	return int64(512 + 2*len(f.Path) + len(f.MimeType) + len(f.Digest) + len(f.Metadata))
+}
+
+// FileQuery selects a page of the files and folders below a folder, by path.
+type FileQuery struct {
+	Folder    string // normalised; "/" for all
+	Recursive bool   // not direct entries only
+	After     string // only paths behind this one
+	Limit     int    // 100 when 0
+	Offset    int
+	// MaxBytes ends the page before its files take more bytes of memory, but behind the first one; 0 for no such bound.
+	MaxBytes int64
+	Bare     bool // leaves out metadata
+}
+
 // MaxUploadAge is how long after it ends an upload may still become a file. Sweeps wait much longer before they remove
 // objects without contents, so they never remove an object that a transaction is about to refer to.
 const MaxUploadAge = time.Hour

@@ -194,6 +194,8 @@ type Store interface {
 	File(ctx context.Context, threadID, path string) (*File, error)
 	// Files lists the files and folders below prefix ("/" for all), by path; direct children only unless recursive.
 	Files(ctx context.Context, threadID, prefix string, recursive bool) ([]File, error)
+	// FilesPage lists a page of files and folders. more reports that others follow.
+	FilesPage(ctx context.Context, threadID string, q FileQuery) (files []File, more bool, err error)
 	// Contents returns the bucket object with the contents of a digest, or ErrNotFound when none has them.
 	Contents(ctx context.Context, digest string) (object string, err error)
 	// FileUsage returns what the files of a thread use, read from counters, and the thread's own limits (FIL-08).

@@ -42,24 +42,56 @@ func (st *State) Rmdir(ctx context.Context, path string) error {
 // ReadDir lists the direct entries of a folder; "/" is the root. It returns store.ErrNotFound when the folder does not
 // exist.
 func (st *State) ReadDir(ctx context.Context, path string) (*DirListing, error) {
-	path, err := NormalizePath(path)
+	path, err := st.folder(ctx, path)
 	if err != nil {
 		return nil, err
-	}
-	if path != "/" {
-		f, err := st.svc.store.File(ctx, st.id, path)
-		if err != nil {
-			return nil, pathError(path, err)
-		}
-		if !f.Dir {
-			return nil, invalid("path", "%s is a file: name a folder", path)
-		}
 	}
 	entries, err := st.ListFiles(ctx, path, false)
 	if err != nil {
 		return nil, err
 	}
 	return &DirListing{Path: path, Entries: entries}, nil
+}
+
+// folder returns the normalised path of a folder that must exist.
+func (st *State) folder(ctx context.Context, path string) (string, error) {
+	path, err := NormalizePath(path)
+	if err != nil || path == "/" {
+		return path, err
+	}
+	f, err := st.svc.store.File(ctx, st.id, path)
+	if err != nil {
+		return "", pathError(path, err)
+	}
+	if !f.Dir {
+		return "", invalid("path", "%s is a file: name a folder", path)
+	}
+	return path, nil
+}
+
+// ReadDirPage lists a page of the direct entries of a folder, as ReadDir does. more reports that others follow.
+func (st *State) ReadDirPage(ctx context.Context, path string, q store.FileQuery) (records []FileRecord, more bool, err error) {
+	if q.Folder, err = st.folder(ctx, path); err != nil {
+		return nil, false, err
+	}
+	q.Recursive = false
+	return st.FilesPage(ctx, q)
+}
+
+// FilesPage lists a page of the files and folders below a folder, as ListFiles does. more reports that others follow.
+func (st *State) FilesPage(ctx context.Context, q store.FileQuery) (records []FileRecord, more bool, err error) {
+	if q.Folder, err = NormalizePath(q.Folder); err != nil {
+		return nil, false, err
+	}
+	files, more, err := st.svc.store.FilesPage(ctx, st.id, q)
+	if err != nil {
+		return nil, false, err
+	}
+	records = make([]FileRecord, len(files))
+	for i := range files {
+		records[i] = *recordOf(&files[i])
+	}
+	return records, more, nil
 }
 
 // ListFiles lists the files and folders below a folder, by path; direct entries only unless recursive. A folder that

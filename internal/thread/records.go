@@ -25,6 +25,11 @@ type FileRecord struct {
 	ChunkCount  int64           `json:"chunkCount"`
 }
 
+// Bytes returns about how many bytes of memory the record takes.
+func (r *FileRecord) Bytes() int64 {
+	return int64(512 + len(r.Path) + len(r.Name) + len(r.MimeType) + len(r.Metadata))
+}
+
 // DirListing lists the direct entries of a folder, by path.
 type DirListing struct {
 	Path    string       `json:"path"`

@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/skein-dev/skein/internal/store"
 )
 
 const (
@@ -34,13 +37,12 @@ func (st *State) FindSome(ctx context.Context, pattern string, limit int) (*Find
 	if err != nil {
 		return nil, err
 	}
-	files, err := st.svc.store.Files(ctx, st.id, "/", true)
-	if err != nil {
-		return nil, err
-	}
 	found := &FindResult{Paths: []string{}}
-	for _, f := range files {
-		if f.Dir || !glob.MatchString(f.Path) {
+	for f, err := range st.allFiles(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if !glob.MatchString(f.Path) {
 			continue
 		}
 		if len(found.Paths) == limit {
@@ -50,6 +52,26 @@ func (st *State) FindSome(ctx context.Context, pattern string, limit int) (*Find
 		found.Paths = append(found.Paths, f.Path)
 	}
 	return found, nil
+}
+
+// allFiles returns the files of the thread by path, without their metadata. It holds a page of them at a time.
+func (st *State) allFiles(ctx context.Context) iter.Seq2[store.File, error] {
+	return func(yield func(store.File, error) bool) {
+		q := store.FileQuery{Folder: "/", Recursive: true, Limit: maxFound, Bare: true}
+		for more := true; more; {
+			var files []store.File
+			var err error
+			if files, more, err = st.svc.store.FilesPage(ctx, st.id, q); err != nil {
+				yield(store.File{}, err)
+				return
+			}
+			for _, f := range files {
+				if q.After = f.Path; !f.Dir && !yield(f, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // GrepFiles finds the lines of text files that match an RE2 expression, by path, at most 100 (FIL-05).
@@ -70,14 +92,13 @@ func (st *State) GrepSome(ctx context.Context, expression string, limit int) (*G
 	if err != nil {
 		return nil, invalid("pattern", "it is not a regular expression that RE2 understands: %v", err)
 	}
-	files, err := st.svc.store.Files(ctx, st.id, "/", true)
-	if err != nil {
-		return nil, err
-	}
 	page := &GrepPage{Results: []GrepResult{}}
 	left, searched := limit, int64(0)
-	for _, f := range files {
-		if f.Dir || f.Size == 0 {
+	for f, err := range st.allFiles(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if f.Size == 0 {
 			continue
 		}
 		if searched >= maxSearched {

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -50,6 +51,24 @@ var _ = Describe("finding files", Label("FIL-05"), func() {
 		Expect(st.Unlink(ctx, "/100.txt")).To(Succeed())
 		Expect(st.FindFiles(ctx, "*.txt")).To(HaveField("Truncated", false))
 		Expect(st.GrepFiles(ctx, "line")).To(HaveField("Truncated", false))
+	})
+
+	It("goes on behind the first thousand, in their order", func(ctx SpecContext) {
+		e := newEnv(ctx)
+		st := e.create(ctx, "t")
+		write(ctx, st, "/z.txt", "line")
+		var ops []store.Op
+		for i := range 2000 {
+			ops = append(ops, &store.PutFile{File: store.File{Path: fmt.Sprintf("/f-%04d", i), Dir: true}})
+		}
+		Expect(e.Store().Apply(ctx, st.ID(), nil, ops...)).To(Succeed())
+		write(ctx, st, "/f-0999/a.txt", "line")
+		found, err := st.FindFiles(ctx, "*.txt")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found).To(Equal(&thread.FindResult{Paths: []string{"/f-0999/a.txt", "/z.txt"}}))
+		page, err := st.GrepFiles(ctx, "line")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Results).To(HaveExactElements(HaveField("Path", "/f-0999/a.txt"), HaveField("Path", "/z.txt")))
 	})
 
 	It("refuses an invalid pattern", func(ctx SpecContext) {

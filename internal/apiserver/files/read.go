@@ -11,6 +11,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -108,14 +109,13 @@ func (h *Handler) readDir(c *call.Call, q *call.Query) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	listing, err := c.Thread.ReadDir(c.Context(), dir)
+	err := writePage(c, func() ([]thread.FileRecord, bool, error) {
+		return c.Thread.ReadDirPage(c.Context(), dir, store.FileQuery{Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
+	})
 	if errors.Is(err, store.ErrNotFound) {
 		return status.NotFound(c.Name, "thread %q has no folder %q", c.Name, dir)
 	}
-	if err != nil {
-		return err
-	}
-	return writeFiles(c, listing.Entries, limit, offset, false)
+	return err
 }
 
 func (h *Handler) page(c *call.Call, q *call.Query) (err error) {
@@ -128,44 +128,61 @@ func (h *Handler) page(c *call.Call, q *call.Query) (err error) {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	var all []thread.FileRecord
-	truncated := false
-	if glob != "" {
-		all, truncated, err = globFiles(c, glob)
-	} else {
-		all, err = c.Thread.ListFiles(c.Context(), prefix, recursive)
-	}
+	return writePage(c, func() ([]thread.FileRecord, bool, error) {
+		if glob != "" {
+			return globFiles(c, glob, limit, offset)
+		}
+		return c.Thread.FilesPage(c.Context(), store.FileQuery{Folder: prefix, Recursive: recursive, Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
+	})
+}
+
+// maxPageBytes bounds a page: a file may have a mebibyte of metadata, and a page a thousand files.
+const maxPageBytes = 8 << 20
+
+// writePage draws memory for a page, reads the page, and answers with it.
+func writePage(c *call.Call, read func() (page []thread.FileRecord, more bool, err error)) error {
+	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
-	return writeFiles(c, all, limit, offset, truncated)
-}
-
-func writeFiles(c *call.Call, all []thread.FileRecord, limit, offset int, truncated bool) error {
-	page, more := call.Cut(all, limit, offset)
-	list := runtimev1.FileList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileList), Files: []runtimev1.FileRecord{}, HasMore: more || truncated}
-	for i := range page {
-		list.Files = append(list.Files, fileOf(&page[i]))
+	page, more, err := read()
+	if err != nil {
+		return err
 	}
+	var size int64
+	list := runtimev1.FileList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileList), Files: make([]runtimev1.FileRecord, len(page)), HasMore: more}
+	for i := range page {
+		size += page[i].Bytes()
+		list.Files[i] = fileOf(&page[i])
+	}
+	settle(size)
 	return c.WriteJSON(http.StatusOK, list)
 }
 
-// globFiles returns the records of the files that match, at most as many as one search finds (FIL-05).
-func globFiles(c *call.Call, glob string) (records []thread.FileRecord, truncated bool, err error) {
+// globFiles returns a page of the records of the files that match, of at most as many as one search finds (FIL-05).
+func globFiles(c *call.Call, glob string, limit, offset int) (page []thread.FileRecord, more bool, err error) {
 	found, err := c.Thread.FindFiles(c.Context(), glob)
 	if err != nil {
 		return nil, false, err
 	}
-	for _, p := range found.Paths {
+	left := int64(maxPageBytes)
+	for _, p := range found.Paths[min(offset, len(found.Paths)):] {
+		if len(page) == limit {
+			return page, true, nil
+		}
 		rec, err := c.Thread.StatFile(c.Context(), p)
 		if err != nil {
 			return nil, false, err
 		}
-		if rec != nil { // nil means that it was removed meanwhile
-			records = append(records, *rec)
+		if rec == nil { // it was removed meanwhile
+			continue
 		}
+		if left -= rec.Bytes(); left < 0 && len(page) > 0 {
+			return page, true, nil
+		}
+		page = append(page, *rec)
 	}
-	return records, found.Truncated, nil
+	return page, found.Truncated, nil
 }
 
 // stat answers GET files/{path}?stat=true: the record of a file or a folder.

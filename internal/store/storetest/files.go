@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -45,6 +46,49 @@ func describeFiles(e *env) {
 			Expect(paths(ctx, id, "/", true)).To(HaveLen(7))
 			Expect(paths(ctx, id, "/none", true)).To(BeEmpty())
 			Expect(paths(ctx, e.thread(ctx), "/", true)).To(BeEmpty())
+		})
+
+		It("come in pages, which end early when their metadata is large, and can do without it", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			large := json.RawMessage(`{"k":"` + strings.Repeat("x", 40<<10) + `"}`)
+			for i, p := range []string{"/b", "/b/a", "/b/c", "/b/d", "/b/d/e", "/b0"} {
+				f := store.File{Path: p, Dir: true, Metadata: large}
+				if p == "/b/c" {
+					f.Metadata = json.RawMessage(`{"k":1}`)
+				}
+				f.CreatedAt = int64(i + 1)
+				e.apply(ctx, id, &store.PutFile{File: f})
+			}
+			all, err := e.store.Files(ctx, id, "/", true)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(all).To(HaveLen(6))
+			page := func(q store.FileQuery) (files []store.File, more bool) {
+				GinkgoHelper()
+				files, more, err := e.store.FilesPage(ctx, id, q)
+				Expect(err).NotTo(HaveOccurred())
+				return files, more
+			}
+			for _, q := range []store.FileQuery{{Folder: "/", Recursive: true}, {Folder: "/", Recursive: true, Offset: 2}, {Folder: "/", Recursive: true, After: "/b/a"}} {
+				files, more := page(q)
+				Expect(files).To(Equal(all[6-len(files):]), "%+v", q)
+				Expect(more).To(BeFalse())
+			}
+			files, more := page(store.FileQuery{Folder: "/b"})
+			Expect(files).To(Equal(all[1:4]))
+			Expect(more).To(BeFalse())
+			files, more = page(store.FileQuery{Folder: "/b", Limit: 1, After: "/b/a"})
+			Expect(files).To(Equal(all[2:3]))
+			Expect(more).To(BeTrue())
+			files, more = page(store.FileQuery{Folder: "/b", Recursive: true, MaxBytes: 60 << 10})
+			Expect(files).To(Equal(all[1:3]), "a large one and a small one")
+			Expect(more).To(BeTrue())
+			files, more = page(store.FileQuery{Folder: "/b", MaxBytes: 1, Offset: 2})
+			Expect(files).To(Equal(all[3:4]), "one at least")
+			Expect(more).To(BeFalse())
+			for _, recursive := range []bool{false, true} {
+				files, _ = page(store.FileQuery{Folder: "/b", Recursive: recursive, MaxBytes: 10 << 10, Bare: true})
+				Expect(files).To(And(ContainElement(HaveField("Path", "/b/d")), HaveEach(HaveField("Metadata", BeNil()))))
+			}
 		})
 
 		It("are replaced, and the freed object is returned", func(ctx SpecContext) {

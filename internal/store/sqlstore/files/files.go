@@ -186,13 +186,8 @@ func (s Store) File(ctx context.Context, threadID, p string) (*store.File, error
 func (s Store) Files(ctx context.Context, threadID, prefix string, recursive bool) ([]store.File, error) {
 	query, args := queries.FilesDirect, []any{threadID, prefix}
 	if recursive {
-		below := prefix
-		if below != "/" {
-			below += "/"
-		}
-		// These are all paths that begin with the folder's name and a slash: the range ends at the character after the
-		// slash.
-		query, args = queries.FilesBelow, []any{threadID, below, below[:len(below)-1] + "0"}
+		from, to := below(prefix)
+		query, args = queries.FilesBelow, []any{threadID, from, to}
 	}
 	files, err := sqldb.ReadList(ctx, s.DB.Readers, scanFile, query, args...)
 	if err != nil {

@@ -18,12 +18,28 @@ var (
 
 // Files.
 const (
-	FileColumns = `f.path, f.dir, f.mime_type, f.digest, f.size, f.metadata, f.width, f.height, f.created_at`
+	FileColumns = beforeMetadata + `f.metadata` + afterMetadata
 	FromFiles   = ` FROM file f JOIN thread t ON t.key = f.thread`
 
-	File         = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.path = ?`
-	FilesDirect  = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.parent = ? ORDER BY f.path`
-	FilesBelow   = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.path > ? AND f.path < ? ORDER BY f.path`
+	beforeMetadata = `f.path, f.dir, f.mime_type, f.digest, f.size, `
+	afterMetadata  = `, f.width, f.height, f.created_at`
+
+	File        = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.path = ?`
+	FilesDirect = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.parent = ? ORDER BY f.path`
+	FilesBelow  = `SELECT ` + FileColumns + FromFiles + ` WHERE t.id = ? AND f.path > ? AND f.path < ? ORDER BY f.path`
+
+	// A page has an empty text for metadata of more than 2 KiB. What is stored is never empty. So a page of rows has a bound, and long
+	// metadata is read apart.
+	filePage    = beforeMetadata + `CASE WHEN octet_length(f.metadata) > 2048 THEN '' ELSE f.metadata END` + afterMetadata + FromFiles
+	barePage    = beforeMetadata + `CAST(NULL AS TEXT)` + afterMetadata + FromFiles
+	onPage      = ` ORDER BY f.path LIMIT ? OFFSET ?`
+	PageDirect  = `SELECT ` + filePage + directAfter
+	PageBelow   = `SELECT ` + filePage + below
+	BareDirect  = `SELECT ` + barePage + directAfter
+	BareBelow   = `SELECT ` + barePage + below
+	directAfter = ` WHERE t.id = ? AND f.parent = ? AND f.path > ?` + onPage
+	below       = ` WHERE t.id = ? AND f.path > ? AND f.path < ?` + onPage
+
 	FileBefore   = `SELECT dir, digest, size FROM file WHERE thread = ? AND path = ?`
 	FolderFilled = `SELECT 1 FROM file WHERE thread = ? AND parent = ? LIMIT 1`
 	PutFile      = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
