@@ -1,7 +1,10 @@
 package observe
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,8 +24,8 @@ type observed struct {
 	held    int64 // drawn for the value; only the goroutine that reads uses it
 
 	mu      sync.Mutex
-	value   *Value            // nil until it was read
-	encoded map[string][]byte // the value for each choice of parts
+	value   *Value             // nil until it was read
+	encoded map[string]*shared // the value for each choice of parts
 	watches map[*Watch]bool
 }
 
@@ -91,7 +94,11 @@ func (o *observed) refresh(ctx context.Context) error {
 	before, parts := o.wanted()
 	work, done := membudget.Part(ctx)
 	defer done()
-	settle, err := membudget.Reserve(work, readBytes)
+	var settle func(size int64)
+	err := o.room(func() (err error) {
+		settle, err = membudget.Reserve(work, readBytes)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -101,8 +108,9 @@ func (o *observed) refresh(ctx context.Context) error {
 	}
 	if now != before {
 		size := now.bytes()
-		settle(size)                                // what it was made of, until it is compared with the value before
-		if err := o.hold(ctx, 2*size); err != nil { // as it is, and encoded for those who begin to watch
+		settle(size) // what it was made of, until it is compared with the value before
+		// As it is, and encoded for those who begin to watch.
+		if err := o.room(func() error { return o.hold(ctx, 2*size) }); err != nil {
 			return err
 		}
 	}
@@ -117,8 +125,8 @@ func (o *observed) refresh(ctx context.Context) error {
 	if now != o.value {
 		o.value, o.encoded = now, nil
 	}
-	patches := map[string][]byte{}
-	for w := range o.watches {
+	patches := map[string]*shared{}
+	for _, w := range o.slowestFirst() {
 		switch {
 		case !now.has(w.parts): // it came while the thread was being read: it gets a value after the next read
 			w.begun = false
@@ -128,14 +136,50 @@ func (o *observed) refresh(ctx context.Context) error {
 		case len(changes) > 0:
 			key := strings.Join(w.parts, ",")
 			if _, ok := patches[key]; !ok {
-				patches[key] = patch(now.Version, w.parts, changes)
+				patches[key] = o.share(true, patch(now.Version, w.parts, changes))
 			}
-			if patches[key] != nil {
-				w.add(Update{Patch: true, JSON: patches[key]})
+			if patches[key].JSON != nil {
+				w.add(patches[key])
 			}
 		}
 	}
 	return nil
+}
+
+// room draws, and while the namespace has no room, ends the watch for which most waits.
+func (o *observed) room(draw func() error) error {
+	for {
+		err := draw()
+		var busy *membudget.BusyError
+		if !errors.As(err, &busy) || !o.endSlowest(err) {
+			return err
+		}
+	}
+}
+
+// endSlowest ends the watch for which most waits, and drops that. It reports whether there was one.
+func (o *observed) endSlowest(err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.slowestFirst()
+	if len(all) == 0 || all[0].waitingBytes() == 0 {
+		return false
+	}
+	all[0].end(err)
+	all[0].mu.Lock()
+	defer all[0].mu.Unlock()
+	all[0].drop()
+	return true
+}
+
+// slowestFirst returns the watches by the bytes that wait for them, the most first: when there is no memory for more, those end that take
+// most of it. The caller holds mu.
+func (o *observed) slowestFirst() []*Watch {
+	waiting := map[*Watch]int{}
+	for w := range o.watches {
+		waiting[w] = w.waitingBytes()
+	}
+	return slices.SortedFunc(maps.Keys(waiting), func(a, b *Watch) int { return cmp.Compare(waiting[b], waiting[a]) })
 }
 
 // hold draws what the value takes from now on, instead of the value before.
@@ -163,13 +207,18 @@ func (o *observed) wanted() (value *Value, parts []string) {
 func (o *observed) give(w *Watch) {
 	key := strings.Join(w.parts, ",")
 	if o.encoded == nil {
-		o.encoded = map[string][]byte{}
+		o.encoded = map[string]*shared{}
 	}
 	if o.encoded[key] == nil {
-		o.encoded[key] = o.value.encode(w.parts)
+		o.encoded[key] = o.share(false, o.value.encode(w.parts))
 	}
 	w.begun = true
-	w.add(Update{JSON: o.encoded[key]})
+	w.add(o.encoded[key])
+}
+
+// share returns an update that watchers can wait for.
+func (o *observed) share(patch bool, json []byte) *shared {
+	return &shared{Update: Update{Patch: patch, JSON: json}, account: o.account}
 }
 
 // end ends all watches.
@@ -181,7 +230,8 @@ func (o *observed) end(err error) {
 		w.end(err)
 	}
 	o.value, o.encoded = nil, nil
-	o.account.Close()
+	o.account.Return(o.held) // what still waits stays drawn until the last watcher leaves
+	o.held = 0
 }
 
 // patch encodes the changes of some parts, or returns nil when they have none.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/skein-dev/skein/internal/membudget"
 )
 
 // Update is a value, or a patch of the last one. JSON has the members v, the version, and value or patch. Watchers share
@@ -23,9 +25,41 @@ type Watch struct {
 	ready chan struct{}
 
 	mu      sync.Mutex
-	waiting []Update
+	waiting []*shared
 	bytes   int
 	err     error
+}
+
+// shared is an update that waits for watchers. It is drawn from the account of its thread as long as it waits for one at least, however
+// many those are.
+type shared struct {
+	Update
+	account *membudget.Account
+
+	mu      sync.Mutex
+	waiters int
+}
+
+// use draws the update for a watcher, unless it waits for another one already.
+func (s *shared) use() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiters == 0 {
+		if err := s.account.TryDraw(int64(len(s.JSON))); err != nil {
+			return err
+		}
+	}
+	s.waiters++
+	return nil
+}
+
+// release says that the update no longer waits for a watcher.
+func (s *shared) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiters--; s.waiters == 0 {
+		s.account.Return(int64(len(s.JSON)))
+	}
 }
 
 // Ready has a value when Next may return something.
@@ -52,32 +86,57 @@ func (w *Watch) Take() (u Update, ok bool, err error) {
 	if len(w.waiting) == 0 {
 		return Update{}, false, w.err
 	}
-	u = w.waiting[0]
-	w.waiting[0] = Update{}
+	next := w.waiting[0]
+	w.waiting[0] = nil
 	w.waiting = w.waiting[1:]
-	w.bytes -= len(u.JSON)
-	return u, true, nil
+	w.bytes -= len(next.JSON)
+	next.release()
+	return next.Update, true, nil
 }
 
 // Close ends the watch. It may be called again.
 func (w *Watch) Close() {
 	w.end(errClosed)
+	w.mu.Lock()
+	w.drop()
+	w.mu.Unlock()
 	w.observed.hub.leave(w)
 }
 
-// add queues an update. A watcher that has fallen too far behind loses all that waits for it, and the watch ends.
-func (w *Watch) add(u Update) {
+// add queues an update. A watcher that has fallen too far behind, or for which there is no memory, loses all that waits for it, and the
+// watch ends.
+func (w *Watch) add(u *shared) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return
 	}
 	if len(w.waiting) > 0 && (len(w.waiting) >= maxWaiting || w.bytes+len(u.JSON) > maxWaitingBytes) {
-		w.waiting, w.bytes, w.err = nil, 0, ErrTooSlow
+		w.err = ErrTooSlow
+	} else {
+		w.err = u.use()
+	}
+	if w.err != nil {
+		w.drop()
 	} else {
 		w.waiting, w.bytes = append(w.waiting, u), w.bytes+len(u.JSON)
 	}
 	w.wake()
+}
+
+// waitingBytes returns how many bytes wait.
+func (w *Watch) waitingBytes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bytes
+}
+
+// drop lets go what waits. The caller holds mu.
+func (w *Watch) drop() {
+	for _, u := range w.waiting {
+		u.release()
+	}
+	w.waiting, w.bytes = nil, 0
 }
 
 // end ends the watch with an error, behind what still waits.
