@@ -20,6 +20,7 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -372,5 +373,22 @@ var _ = Describe("watching the list of threads", Label("EVT-04"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(refused.StatusCode).To(Equal(http.StatusUnprocessableEntity))
 		Expect(string(body)).To(ContainSubstring("a watch has all threads: leave it out"))
+	}, SpecTimeout(2*patience))
+
+	It("ends when there is no memory for what has changed", Label("K8S-12"), func(ctx SpecContext) {
+		budget := membudget.New(64<<20, time.Millisecond)
+		e := newEnv(func(o *Options) { o.Memory = budget })
+		st, _ := e.thread("hello")
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+"/apis/runtime.skein.dev/v1alpha1/namespaces/ns/history?watch=true", nil)
+		Expect(err).NotTo(HaveOccurred())
+		req.Header.Set("Authorization", "Bearer alice")
+		resp, err := e.http.Do(req)
+		Expect(err).NotTo(HaveOccurred())
+		defer resp.Body.Close()
+		others := budget.Open("ns")
+		defer others.Close()
+		Expect(others.TryDraw(32<<20 - 1<<10 - budget.Used())).To(Succeed())
+		say(st, "hi")
+		Expect(nextData(bufio.NewReader(resp.Body))).To(And(ContainSubstring(`"reason":"NoMemory"`), ContainSubstring("watch again, then list")))
 	}, SpecTimeout(2*patience))
 })

@@ -10,6 +10,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/observe"
 )
@@ -17,20 +18,29 @@ import (
 // Items returns threads as items of lists.
 type Items func(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error)
 
-// readThreads returns the threads that exist of those with these ids.
-func readThreads(from store.Store) func(ctx context.Context, ids []string) ([]store.Thread, error) {
-	return func(ctx context.Context, ids []string) ([]store.Thread, error) {
+// maxItemBytes ends a batch of items: a thread may have more than a mebibyte of what an item shows of it.
+const maxItemBytes = 2 << 20
+
+// readThreads returns the threads that exist of those with these ids, without what no item shows. It ends early when they are large.
+func readThreads(from store.Store) func(ctx context.Context, ids []string) ([]store.Thread, int, error) {
+	return func(ctx context.Context, ids []string) ([]store.Thread, int, error) {
 		var rows []store.Thread
-		for _, id := range ids {
+		left := int64(maxItemBytes)
+		for i, id := range ids {
+			if left <= 0 {
+				return rows, i, nil
+			}
 			row, err := from.Thread(ctx, id)
 			switch {
 			case err == nil:
+				row.Arguments, row.Fields.Draft, row.Fields.ActivatedSkills = nil, "", nil
 				rows = append(rows, *row)
+				left -= row.Bytes()
 			case !errors.Is(err, store.ErrNotFound):
-				return nil, err
+				return nil, 0, err
 			}
 		}
-		return rows, nil
+		return rows, len(ids), nil
 	}
 }
 
@@ -51,7 +61,7 @@ func (h *Handler) WatchHistory(c *call.Call) error {
 		return err
 	}
 	ctx := c.Context()
-	w := h.changes.Watch() // before the head of the answer, so that a client that has seen it misses nothing
+	w := h.changes.Watch(ctx, c.Namespace) // before the head of the answer, so that a client that has seen it misses nothing
 	defer w.Close()
 	out := h.startSSE(c)
 	if out.retry() != nil {
@@ -82,6 +92,9 @@ func (h *Handler) WatchHistory(c *call.Call) error {
 	}
 }
 
+// errUnread means that a client does not read what is sent.
+var errUnread = errors.New("the client reads too slowly")
+
 // sendItems sends the batches that wait. It returns why the stream must end, or nil.
 func (h *Handler) sendItems(ctx context.Context, namespace string, w *observe.FeedWatch, out *sseSink) *runtimev1.StreamClosed {
 	for ctx.Err() == nil {
@@ -89,37 +102,51 @@ func (h *Handler) sendItems(ctx context.Context, namespace string, w *observe.Fe
 		if err == nil && !ok {
 			return nil
 		}
-		var items []runtimev1.ThreadHistory
-		if err == nil && !b.Reset {
-			var rows []store.Thread
-			if rows, err = h.shown(ctx, namespace, b.Threads); err == nil && len(rows) == 0 {
-				continue
-			}
-			if err == nil {
-				items, err = h.items(ctx, rows)
-			}
+		if err == nil {
+			err = h.sendBatch(ctx, namespace, b, out)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, observe.ErrTooSlow):
 			return &runtimev1.StreamClosed{Reason: runtimev1.ClosedTooSlow, Message: "changes were dropped, because too many waited for you: watch again, then list"}
+		case errors.Is(err, errUnread):
+			return &runtimev1.StreamClosed{Reason: runtimev1.ClosedTooSlow, Message: "you read changes too slowly: watch again, then list"}
+		case membudget.Refused(err):
+			return &runtimev1.StreamClosed{Reason: runtimev1.ClosedNoMemory, Message: err.Error() + "; watch again, then list"}
 		case err != nil:
 			klog.FromContext(ctx).Error(err, "The threads of a list cannot be read")
 			return &runtimev1.StreamClosed{Reason: runtimev1.ClosedStoreUnavailable, Message: "the store cannot be read: watch again, then list"}
 		}
-		list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), Items: items}
-		name := runtimev1.HistoryChangedEvent
-		if b.Reset {
-			name, list.Items = runtimev1.HistoryResetEvent, []runtimev1.ThreadHistory{}
+	}
+	return nil
+}
+
+// sendBatch sends a batch, unless the list has none of its threads. It draws the items twice: as they are, and as they are sent.
+func (h *Handler) sendBatch(ctx context.Context, namespace string, b observe.Batch, out *sseSink) error {
+	part, done := membudget.Part(ctx)
+	defer done()
+	name := runtimev1.HistoryResetEvent
+	list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), Items: []runtimev1.ThreadHistory{}}
+	if !b.Reset {
+		rows, err := h.shown(ctx, namespace, b.Threads)
+		if err != nil || len(rows) == 0 {
+			return err
 		}
-		out.buf.Reset()
-		if out.append("", name, list) != nil || out.write(out.buf.Bytes()) != nil {
-			return &runtimev1.StreamClosed{Reason: runtimev1.ClosedTooSlow, Message: "you read changes too slowly: watch again, then list"}
+		if err := membudget.From(part).Draw(part, 2*b.Bytes()); err != nil {
+			return err
 		}
-		if out.buf.Cap() > keptBuffer {
-			out.buf = bytes.Buffer{}
+		name = runtimev1.HistoryChangedEvent
+		if list.Items, err = h.items(part, rows); err != nil {
+			return err
 		}
+	}
+	out.buf.Reset()
+	if out.append("", name, list) != nil || out.write(out.buf.Bytes()) != nil {
+		return errUnread
+	}
+	if out.buf.Cap() > keptBuffer {
+		out.buf = bytes.Buffer{}
 	}
 	return nil
 }

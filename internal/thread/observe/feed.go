@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -26,10 +27,27 @@ type Batch struct {
 	Reset   bool
 }
 
-// FeedOptions are the options of a Feed. Read returns the threads that exist of those with these ids.
+// Bytes returns about how many bytes of memory the batch takes.
+func (b Batch) Bytes() (n int64) {
+	for i := range b.Threads {
+		n += b.Threads[i].Bytes()
+	}
+	return n
+}
+
+// of returns what a batch has of a namespace, or all of it for "".
+func (b Batch) of(namespace string) Batch {
+	if namespace != "" {
+		b.Threads = slices.DeleteFunc(slices.Clone(b.Threads), func(t store.Thread) bool { return t.Namespace != namespace })
+	}
+	return b
+}
+
+// FeedOptions are the options of a Feed. Read returns the threads that exist of those with these ids. It may stop early, behind the first,
+// when they are large: read is how many of the ids it has come to.
 type FeedOptions struct {
 	Subscribe func(fn func(store.Notification)) (stop func())
-	Read      func(ctx context.Context, ids []string) ([]store.Thread, error)
+	Read      func(ctx context.Context, ids []string) (threads []store.Thread, read int, err error)
 	Clock     clock.Clock // the real clock when nil
 }
 
@@ -57,17 +75,21 @@ func NewFeed(o FeedOptions) *Feed {
 
 // FeedWatch is one watcher of a Feed.
 type FeedWatch struct {
-	feed    *Feed
-	ready   chan struct{}
-	waiting []Batch // guarded by feed.mu
-	err     error   // guarded by feed.mu
+	feed      *Feed
+	namespace string // "" for all
+	account   *membudget.Account
+	ready     chan struct{}
+	waiting   []Batch // guarded by feed.mu
+	bytes     int64   // of waiting; guarded by feed.mu
+	err       error   // guarded by feed.mu
 }
 
-// Watch begins to watch. What changes from now on is told. The caller must call Close.
-func (f *Feed) Watch() *FeedWatch {
+// Watch begins to watch the threads of a namespace, or all for "". What changes from now on is told. What waits for the watcher is drawn
+// from a part of the account of ctx, and a watch that finds no memory ends. The caller must call Close.
+func (f *Feed) Watch(ctx context.Context, namespace string) *FeedWatch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := &FeedWatch{feed: f, ready: make(chan struct{}, 1)}
+	w := &FeedWatch{feed: f, namespace: namespace, account: membudget.From(ctx).Open(), ready: make(chan struct{}, 1)}
 	f.watches[w] = true
 	if f.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -89,7 +111,10 @@ func (w *FeedWatch) Take() (b Batch, ok bool, err error) {
 	if len(w.waiting) == 0 {
 		return Batch{}, false, w.err
 	}
-	b, w.waiting = w.waiting[0], w.waiting[1:]
+	b = w.waiting[0]
+	w.waiting[0] = Batch{}
+	w.waiting = w.waiting[1:]
+	w.let(b.Bytes())
 	return b, true, nil
 }
 
@@ -99,6 +124,7 @@ func (w *FeedWatch) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.watches, w)
+	w.account.Close()
 	if len(f.watches) == 0 && f.stop != nil {
 		f.stop()
 		f.stop, f.reset, f.order = nil, false, nil
@@ -158,19 +184,35 @@ func (f *Feed) run(ctx context.Context, wake chan struct{}) {
 func (f *Feed) flush(ctx context.Context) (more bool, err error) {
 	ids, reset := f.take(ctx)
 	b := Batch{Reset: reset}
+	read := 0
 	if len(ids) > 0 {
-		if b.Threads, err = f.Read(ctx, ids); err != nil {
+		if b.Threads, read, err = f.Read(ctx, ids); err != nil {
 			return false, err
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if reset || len(b.Threads) > 0 {
-		for w := range f.watches {
-			w.add(b)
+	if ctx.Err() == nil {
+		f.putBack(ids[read:])
+	}
+	for w := range f.watches {
+		if part := b.of(w.namespace); reset || len(part.Threads) > 0 {
+			w.add(part)
 		}
 	}
 	return len(f.order) > 0, nil
+}
+
+// putBack lets threads be read first the next time. The caller holds mu.
+func (f *Feed) putBack(ids []string) {
+	var first []string
+	for _, id := range ids {
+		if !f.changed[id] { // it has not changed again meanwhile
+			f.changed[id] = true
+			first = append(first, id)
+		}
+	}
+	f.order = append(first, f.order...)
 }
 
 // take takes what waits, unless the last watcher has gone: then it may be for the goroutine of the next one.
@@ -200,17 +242,30 @@ func (f *Feed) end(err error) {
 	}
 }
 
-// add queues a batch. A watcher that has fallen too far behind loses what waits for it, and the watch ends.
+// add queues a batch. A watcher that has fallen too far behind, or for which there is no memory, loses what waits for it, and the watch
+// ends.
 func (w *FeedWatch) add(b Batch) {
 	switch {
 	case w.err != nil:
 		return
-	case len(w.waiting) >= maxWaiting:
-		w.waiting, w.err = nil, ErrTooSlow
+	case len(w.waiting) > 0 && (len(w.waiting) >= maxWaiting || w.bytes+b.Bytes() > maxWaitingBytes):
+		w.err = ErrTooSlow
 	default:
-		w.waiting = append(w.waiting, b)
+		w.err = w.account.TryDraw(b.Bytes())
+	}
+	if w.err != nil {
+		w.waiting = nil
+		w.let(w.bytes)
+	} else {
+		w.waiting, w.bytes = append(w.waiting, b), w.bytes+b.Bytes()
 	}
 	w.wake()
+}
+
+// let returns the memory of what no longer waits. The caller holds the lock of the feed.
+func (w *FeedWatch) let(bytes int64) {
+	w.account.Return(bytes)
+	w.bytes -= bytes
 }
 
 func (w *FeedWatch) wake() {
