@@ -97,12 +97,14 @@ type BackupStore interface {
 	// FinishRestore.
 	RestoreContents(ctx context.Context, r Restore, c BackupContents, uploaded int64) (freed []string, err error)
 	// FinishRestore makes the threads visible. It fails with a *BackupError when their rows are not as many as rows says or name threads
-	// of another namespace, and with a *MissingContentsError when contents were not sent, even if others have them. After a FinishRestore that succeeded, a repeat does nothing.
+	// of another namespace, or when an AbandonRestore has begun, and with a *MissingContentsError when contents were not sent, even if others
+	// have them. After a FinishRestore that succeeded, a repeat does nothing.
 	FinishRestore(ctx context.Context, r Restore, rows map[string]int64) error
 	// BindEffects gives the rows of ScheduledEffects to new objects: effects maps the UIDs in the backup to the new ones, which must be
 	// objects of the namespace. Rows of other effects are dropped. It fails with ErrRetained while a thread that has work of an effect has no object.
 	BindEffects(ctx context.Context, r Restore, effects map[string]string) error
-	// AbandonRestore removes what is not visible of a restore. It returns the bucket objects that nothing refers to any more.
+	// AbandonRestore removes what is not visible of a restore. It returns the bucket objects that nothing refers to any more. Until one
+	// succeeds, the restore takes no rows and is not finished.
 	AbandonRestore(ctx context.Context, r Restore) (freed []string, err error)
 
 	// Orphan turns a thread whose object is gone into a retained one. uid is the object's: it fails with ErrNotRetained when the

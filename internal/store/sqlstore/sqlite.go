@@ -89,6 +89,9 @@ var sqliteDialect = &sqldb.Dialect{
 	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
 	Adopt:      []string{queries.FreeLeases, queries.FreeFirings, queries.FreePermits},
 	AddChanges: []string{queries.AddChanges, queries.RemoveChanges},
+	Objects:    sqldb.ObjectsInSQLite,
+	Mapped:     sqldb.MappedInSQLite,
+	Keys:       `SELECT key FROM json_each(?)`,
 	Search:     search.ByFTS5,
 	Size:       `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`,
 	Rows:       queries.CountTables(),

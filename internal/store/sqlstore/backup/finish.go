@@ -2,8 +2,10 @@ package backup
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
@@ -12,106 +14,109 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// FinishRestore implements store.BackupStore.
+// FinishRestore implements store.BackupStore. The transaction that shows the threads has a fixed number of statements, however many rows
+// there are, because a transaction is cut off after a time (sqldb.AnswerTimeout). Counting the rows comes before it, and is done again
+// when rows have arrived meanwhile.
 func (s Store) FinishRestore(ctx context.Context, r store.Restore, rows map[string]int64) error {
-	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		w := newWriter(t, r)
-		if repeated, err := w.repeated(); err != nil || repeated {
-			return err // of an earlier attempt
+	for {
+		id, checked := uuid.NewString(), false
+		done, err := s.beginCheck(ctx, r, id)
+		if err == nil && !done {
+			checked, err = s.complete(ctx, r, rows, id)
 		}
-		if err := w.complete(rows); err != nil {
-			return err
-		}
-		for i := range tables {
-			if tables[i].scope == heads || tables[i].scope == ofNamespace {
-				if err := w.release(&tables[i], nil); err != nil {
-					return err
-				}
-			}
-		}
-		if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, sentContents); err != nil {
-			return err
-		}
-		if err := t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, finishedMark, "", ""); err != nil {
-			return err
-		}
-		if err := t.Write(t.Ctx, queries.ShowRemnants, staging(r)); err != nil {
-			return err
-		}
-		if err := t.Write(t.Ctx, queries.ShowThreads, r.Namespace, staging(r)); err != nil {
-			return err
-		}
-		t.Notifications = append(t.Notifications, store.Notification{Changed: store.ChangedThread})
-		return nil
-	}, staging(r))
-	if err != nil {
-		return fmt.Errorf("finish the restore: %w", err)
-	}
-	return nil
-}
-
-// complete reports as an error what has not arrived, and what is not of the restore.
-func (w *writer) complete(rows map[string]int64) error {
-	t, r := w.t, w.r
-	for i := range tables {
-		table := &tables[i]
-		var have int64
-		var err error
-		switch table.scope {
-		case threadRows:
-			err = t.Row(t.Ctx, `SELECT count(*) FROM thread WHERE namespace = ?`, []any{staging(r)}, &have)
-		case ofThreads:
-			err = t.Row(t.Ctx, `SELECT count(*) FROM `+table.name+` x JOIN thread t ON t.key = x.thread WHERE t.namespace = ?`, []any{staging(r)}, &have)
-		case arguments:
-			err = t.Row(t.Ctx, `SELECT count(*) FROM `+table.name+` x JOIN thread t ON t.id = x.thread_id WHERE t.namespace = ?`, []any{staging(r)}, &have)
-		default:
-			err = t.Row(t.Ctx, queries.CountRestoreRows, []any{r.ID, r.Namespace, table.name}, &have)
+		if err == nil && checked {
+			done, err = s.show(ctx, r, id)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("finish the restore: %w", err)
 		}
-		if have != rows[table.name] {
-			return wrong("%d rows of table %s have arrived of %d: send the rows of the backup again", have, table.name, rows[table.name])
-		}
-		if err := w.ownStagedNames(table); err != nil {
-			return err
+		if done {
+			return nil
 		}
 	}
-	missing, err := sqldb.Column[string](t.Ctx, t, queries.MissingContents, staging(r), r.ID, r.Namespace, sentContents)
-	if err == nil && len(missing) > 0 {
-		err = &store.MissingContentsError{Digests: missing}
-	}
-	return err
 }
 
-// BindEffects implements store.BackupStore.
-func (s Store) BindEffects(ctx context.Context, r store.Restore, effects map[string]string) error {
-	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		w := newWriter(t, r)
-		waiting := map[string]bool{}
-		for i := range tables {
-			if tables[i].scope != ofEffects {
-				continue
-			}
-			err := w.release(&tables[i], func(d *decoded) (bool, error) {
-				id, wanted := effects[d.text("effect_id")]
-				d.set("effect_id", id)
-				if of := d.text("thread_id"); wanted && of != "" && d.table.name == "effect_firing" && !store.FiringStatus(d.text("status")).Over() {
-					waiting[of] = true
-				}
-				return wanted, nil
-			})
-			if err != nil {
+// beginCheck leaves a mark with an id, which lasts until a row arrives or the restore is finished. It reports whether the restore is finished already.
+func (s Store) beginCheck(ctx context.Context, r store.Restore, id string) (done bool, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		w := newWriter(t, s.DB.Dialect, r)
+		if done, err = w.repeated(); err != nil || done {
+			return err // of an earlier attempt
+		}
+		if err := w.begin(); err != nil {
+			return err
+		}
+		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, checkMark, id, "")
+	}, staging(r))
+	return done, err
+}
+
+// show makes the threads visible, unless the mark of the check is gone.
+func (s Store) show(ctx context.Context, r store.Restore, id string) (done bool, err error) {
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		w := newWriter(t, s.DB.Dialect, r)
+		if err := w.begin(); err != nil {
+			return err
+		}
+		if done, err = w.repeated(); err != nil || done {
+			return err
+		}
+		if done, err = (check{ctx: t.Ctx, q: t, r: r}).marked(id); err != nil || !done {
+			return err
+		}
+		return w.showAll()
+	}, staging(r))
+	return done, err
+}
+
+func (w *writer) showAll() error {
+	t, r := w.t, w.r
+	for i := range tables {
+		if tables[i].scope == heads || tables[i].scope == ofNamespace {
+			if err := w.release(&tables[i]); err != nil {
 				return err
 			}
 		}
-		for id := range waiting {
-			var name string
-			err := t.Row(t.Ctx, queries.RetainedName, []any{id}, &name)
-			if err == nil {
-				return fmt.Errorf("thread %s (%s) has effects that are due: %w", id, name, store.ErrRetained)
+	}
+	for _, kind := range []string{sentContents, checkMark} {
+		if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, kind); err != nil {
+			return err
+		}
+	}
+	if err := t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, finishedMark, "", ""); err != nil {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.ShowRemnants, staging(r)); err != nil {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.ShowThreads, r.Namespace, staging(r)); err != nil {
+		return err
+	}
+	t.Notifications = append(t.Notifications, store.Notification{Changed: store.ChangedThread})
+	return nil
+}
+
+// BindEffects implements store.BackupStore. Its transaction has a fixed number of statements, too.
+func (s Store) BindEffects(ctx context.Context, r store.Restore, effects map[string]string) error {
+	wanted := pairsOf(effects)
+	err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		w, k := newWriter(t, s.DB.Dialect, r), check{ctx: t.Ctx, q: t, dialect: s.DB.Dialect, r: r}
+		var bound []*table
+		for i := range tables {
+			if tables[i].scope == ofEffects {
+				bound = append(bound, &tables[i])
 			}
-			if !errors.Is(err, store.ErrNotFound) {
+		}
+		for _, table := range bound {
+			if err := k.names(table, wanted); err != nil {
+				return err
+			}
+		}
+		if err := k.awake(wanted); err != nil {
+			return err
+		}
+		for _, table := range bound {
+			if err := w.release(table, wanted); err != nil {
 				return err
 			}
 		}
@@ -124,8 +129,49 @@ func (s Store) BindEffects(ctx context.Context, r store.Restore, effects map[str
 	return nil
 }
 
-// AbandonRestore implements store.BackupStore.
+// awake returns an error when a thread that firings of wanted effects are to reach has no object.
+func (k check) awake(wanted string) error {
+	firing := byName("effect_firing")
+	query := "SELECT t.id, t.name" + firing.from(k.dialect) + " JOIN thread t ON t.id = x.thread_id WHERE t.retained_at <> 0 AND x.status IN (?, ?, ?) LIMIT 1"
+	args := slices.Concat([]any{wanted}, keptArgs(k.r, firing), []any{string(store.FiringPending), string(store.FiringQueued), string(store.FiringRunning)})
+	var id, name string
+	found, err := sqldb.Found(k.q.Row(k.ctx, query, args, &id, &name))
+	if err == nil && found {
+		err = fmt.Errorf("thread %s (%s) has effects that are due: %w", id, name, store.ErrRetained)
+	}
+	return err
+}
+
+// AbandonRestore implements store.BackupStore. It begins with a mark, so that a FinishRestore that has counted the rows before does not
+// show what is left of them.
 func (s Store) AbandonRestore(ctx context.Context, r store.Restore) (freed []string, err error) {
+	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		if err := t.Lock(staging(r)); err != nil {
+			return err
+		}
+		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, abandonedMark, "", "")
+	}, staging(r)); err != nil {
+		return nil, fmt.Errorf("begin to remove the rows of a restore: %w", err)
+	}
+	if freed, err = s.removeAll(ctx, r); err != nil {
+		return freed, fmt.Errorf("remove the rows of a restore: %w", err)
+	}
+	return freed, s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		kinds := []string{sentContents, checkMark, abandonedMark}
+		for i := range tables {
+			kinds = append(kinds, tables[i].name)
+		}
+		for _, kind := range kinds {
+			if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, kind); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, staging(r))
+}
+
+// removeAll removes the threads of a restore that are not visible.
+func (s Store) removeAll(ctx context.Context, r store.Restore) (freed []string, err error) {
 	type staged struct {
 		key int64
 		id  string
@@ -135,28 +181,17 @@ func (s Store) AbandonRestore(ctx context.Context, r store.Restore) (freed []str
 			var t staged
 			return &t, scan(&t.key, &t.id)
 		}, queries.StagedKeys, staging(r))
-		if err != nil {
+		if err != nil || len(all) == 0 {
 			return freed, err
 		}
 		for _, one := range all {
 			gone, err := s.remove(ctx, one.key, one.id)
 			freed = append(freed, gone...)
 			if err != nil {
-				return freed, fmt.Errorf("remove the rows of a restore: %w", err)
+				return freed, err
 			}
-		}
-		if len(all) == 0 {
-			break
 		}
 	}
-	return freed, s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		for i := range tables {
-			if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, tables[i].name); err != nil {
-				return err
-			}
-		}
-		return t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, sentContents)
-	}, staging(r))
 }
 
 // remove removes a thread that is not visible, in bounded steps.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -44,22 +45,35 @@ func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []stri
 		if state.Effects, err = sqldb.Found(c.Row(ctx, queries.EffectRowsWait, []any{r.ID, r.Namespace}, &one)); err != nil {
 			return err
 		}
-		for _, id := range threads {
-			var namespace, restored string
-			there, err := sqldb.Found(c.Row(ctx, queries.ThreadOrigin, []any{id}, &namespace, &restored))
-			if err != nil {
-				return err
-			}
-			if there && namespace != staging(r) && (restored != r.ID && restored != kept(r) || namespace != r.Namespace) {
-				state.Taken = append(state.Taken, id)
-			}
-		}
-		return nil
+		state.Taken, err = taken(ctx, c, r, threads)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("see how far the restore has come: %w", err)
 	}
 	return state, nil
+}
+
+// taken returns the threads that exist and are not of the restore.
+func taken(ctx context.Context, c *sqldb.Conn, r store.Restore, threads []string) (others []string, err error) {
+	foreign := map[string]bool{}
+	for some := range slices.Chunk(threads, lookUpAtOnce) {
+		var id, namespace, restored string
+		err := c.Rows(ctx, threadOrigins(c.Dialect), []any{setOf(some)}, func(scan sqldb.Scanner) error {
+			err := scan(&id, &namespace, &restored)
+			foreign[id] = namespace != staging(r) && (restored != r.ID && restored != kept(r) || namespace != r.Namespace)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range threads {
+		if foreign[id] {
+			others = append(others, id)
+		}
+	}
+	return others, nil
 }
 
 // decoded is a row of a backup.
@@ -160,7 +174,7 @@ func remnantID(r store.Restore, id string) string {
 	return remnant + uuid.NewSHA1(uuid.NameSpaceOID, []byte(staging(r)+"/"+id)).String()
 }
 
-// adjust changes a row for its new place: its namespace, its owner, and leases and claims, which have ended.
+// adjust changes a row that is written as it arrives for its new place: its namespace, its owner, and leases, which have ended.
 func (d *decoded) adjust(r store.Restore, now int64) {
 	for i, c := range d.columns {
 		if s, ok := d.values[i].(string); ok && strings.HasPrefix(s, remnant) && (c.kind == threadID || d.table.scope == threadRows && c.name == "id") {
@@ -168,9 +182,6 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 		}
 	}
 	d.set("namespace", r.Namespace)
-	if d.table.owned() {
-		d.columns, d.values = append(d.columns, column{name: "namespace_uid", kind: text}), append(d.values, r.NamespaceUID)
-	}
 	switch d.table.name {
 	case "thread":
 		d.set("namespace", staging(r))
@@ -187,23 +198,11 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 		} else {
 			d.set("restored", kept(r))
 		}
-	case "thread_head":
-		d.set("asleep", d.number("asleep")&^int64(txn.AsleepDeleting)|int64(txn.AsleepRetained))
-		d.set("work_since", nil)
 	case "lease": // a holder of the past must not write
 		d.set("owner", "")
 		d.set("running_in", nil)
 		d.set("expires_at", int64(0))
 		d.set("epoch", d.number("epoch")+1)
-	case "effect_firing":
-		if d.text("keyed_by") == "" {
-			d.set("keyed_by", d.text("effect_id"))
-		}
-		if d.text("owner") != "" {
-			d.set("owner", "")
-			d.set("available_at", int64(0))
-			d.set("epoch", d.number("epoch")+1)
-		}
 	}
 }
 
@@ -218,19 +217,19 @@ func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.Ba
 		all[i] = d
 	}
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		w := newWriter(t, r)
+		w := newWriter(t, s.DB.Dialect, r)
+		if err := w.begin(); err != nil {
+			return err
+		}
 		if err := w.unfinished(); err != nil {
 			return err
 		}
-		if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, finishedMark); err != nil {
-			return err
-		}
-		for _, d := range all {
-			if err := w.place(d); err != nil {
+		for _, mark := range []string{finishedMark, checkMark} {
+			if err := t.Write(t.Ctx, queries.ForgetRestoreRows, r.ID, r.Namespace, mark); err != nil {
 				return err
 			}
 		}
-		return nil
+		return w.placeAll(all)
 	}, staging(r))
 }
 
@@ -238,7 +237,7 @@ func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.Ba
 func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.BackupContents, uploaded int64) (freed []string, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		freed = nil
-		if err := newWriter(t, r).unfinished(); err != nil {
+		if err := newWriter(t, s.DB.Dialect, r).unfinished(); err != nil {
 			return err
 		}
 		var one int

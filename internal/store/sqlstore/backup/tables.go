@@ -7,6 +7,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
 // scope says which rows of a table belong to a namespace, and when a restore writes them.
@@ -49,6 +50,22 @@ type table struct {
 	// key are the columns that, with the namespace, are the primary key of rows that belong to the namespace with a UID. A backup does not
 	// have the UID. Other rows have none.
 	key []string
+	// changed has expressions for columns of kept rows that are not written as they are in the backup, which is x.
+	changed map[string]string
+}
+
+// newHead are the changes of a head: its thread has no object yet.
+var newHead = map[string]string{
+	"asleep":     fmt.Sprintf("(x.asleep & (~%d)) | %d", txn.AsleepDeleting, txn.AsleepRetained),
+	"work_since": "CAST(NULL AS BIGINT)",
+}
+
+// newFiring are the changes of a firing: it keeps what its key is made with, and a claim of the past has ended.
+var newFiring = map[string]string{
+	"keyed_by":     "CASE x.keyed_by WHEN '' THEN x.effect_id ELSE x.keyed_by END",
+	"owner":        "''",
+	"available_at": "CASE x.owner WHEN '' THEN x.available_at ELSE 0 END",
+	"epoch":        "CASE x.owner WHEN '' THEN x.epoch ELSE x.epoch + 1 END",
 }
 
 // tables are the tables that a backup has, in the order in which it has them. A test compares the columns with those of both databases.
@@ -77,7 +94,7 @@ var tables = []table{
 	define("task_usage", ofThreads, "", `thread:k run:t task:t agent:t usage:t created_at:i`),
 	define("lease", ofThreads, "", `thread:k owner:t epoch:i expires_at:i`),
 	define("thread_head", heads, "", `thread:k namespace:t version:i last_seq:i counts:t queued:i waiting:i running:i work_since:I last_activity_at:i
-		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`),
+		activity_second:i archived:i appended:i user_activity_at:i files_added:i files_changed:i files_removed:i asleep:i idle_expiry:i expires_at:I base:i`).withChanges(newHead),
 	define("child_task", ofNamespace, "", `id:t parent_id:n reference:t namespace:t kind:t agent:t task:T salt:t living:i created_at:i`),
 	define("kv_service", ofNamespace, "", `namespace:t store:t key:t expires_at:i updated_at:i value:t`).withOwner("store", "key"),
 	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:n parent_id:n root_id:n purged:i runs:i turns:i input_tokens:i output_tokens:i
@@ -88,7 +105,7 @@ var tables = []table{
 	define("effect_fired", ofEffects, "", `effect_id:t times:t`),
 	define("effect_request", ofEffects, "", `effect_id:t request:t recorded_at:i answer:T`),
 	define("effect_firing", ofEffects, "", `effect_id:t due:i thread_id:n namespace:t name:t effect:t args:T status:t attempts:i error:t fired_at:i ended_at:i owner:t
-		available_at:i hook_depth:i epoch:i origin:t target:T waiting:t started_at:i cost:f log:t keyed_by:t`),
+		available_at:i hook_depth:i epoch:i origin:t target:T waiting:t started_at:i cost:f log:t keyed_by:t`).withChanges(newFiring),
 }
 
 // LeftOut are the tables that no backup has, with the reason.
@@ -144,6 +161,12 @@ func (t table) withRemnants() table {
 	return t
 }
 
+// withChanges returns the table with expressions for columns of kept rows.
+func (t table) withChanges(changed map[string]string) table {
+	t.changed = changed
+	return t
+}
+
 // withOwner says that rows belong to the namespace with a UID. Those of the new one get it when they are restored.
 func (t table) withOwner(key ...string) table {
 	t.key = key
@@ -152,11 +175,6 @@ func (t table) withOwner(key ...string) table {
 
 // owned reports whether rows belong to the namespace with a UID.
 func (t *table) owned() bool { return t.key != nil }
-
-// eviction returns the statement that removes a row of an earlier namespace of the same name. It takes the name, the key and the UID.
-func (t *table) eviction() string {
-	return "DELETE FROM " + t.name + " WHERE namespace = ? AND " + strings.Join(t.key, " = ? AND ") + " = ? AND namespace_uid NOT IN ('', ?)"
-}
 
 // byName finds a table; nil when no backup has it.
 func byName(name string) *table {
@@ -246,6 +264,11 @@ func (t *table) selection(remnants bool, ns store.Namespace) (query string, args
 	return query, args
 }
 
+// ownedThrough reports whether a row belongs to the thread whose id it has in the column.
+func (t *table) ownedThrough(c column) bool {
+	return c.kind == threadID || t.scope == arguments && c.name == "thread_id"
+}
+
 // insertion returns the statement that writes a row. Each thread's id is followed by a namespace, which the thread must have.
 func (t *table) insertion(columns []column) string {
 	names, values := make([]string, len(columns)), make([]string, len(columns))
@@ -259,18 +282,4 @@ func (t *table) insertion(columns []column) string {
 		}
 	}
 	return "INSERT INTO " + t.name + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ON CONFLICT DO NOTHING"
-}
-
-// foreignNames returns the query for a thread that a column of rows that have arrived names, and that has another namespace than the two
-// that follow that of the rows. It is empty for columns that name none, and for tables whose rows are kept.
-func (t *table) foreignNames(c column) string {
-	if c.kind != named || (t.scope != threadRows && t.scope != ofThreads) {
-		return ""
-	}
-	rows := "JOIN thread t ON t.key = x.thread"
-	if t.scope == threadRows {
-		rows = "JOIN thread t ON t.key = x.key"
-	}
-	return "SELECT o.id FROM " + t.name + " x " + rows + " JOIN thread o ON o.id = x." + c.name +
-		" WHERE t.namespace = ? AND o.namespace <> ? AND o.namespace <> ? LIMIT 1"
 }

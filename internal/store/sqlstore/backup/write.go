@@ -3,7 +3,9 @@ package backup
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -11,28 +13,51 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// sentContents is the kind under which restore_row has the digests of the contents that were sent. No table has this name.
-const sentContents = "contents sent"
+// Kinds of restore_row that are no tables.
+const (
+	// sentContents has the digests of the contents that were sent.
+	sentContents = "contents sent"
+	// finishedMark says that the restore was finished and nothing has arrived since.
+	finishedMark = "finished"
+	// checkMark says that no row has arrived since a FinishRestore began to check them, and that they are not visible yet. Its digest is the
+	// id of the check.
+	checkMark = "checked"
+	// abandonedMark says that an AbandonRestore has begun and has not ended.
+	abandonedMark = "abandoned"
+)
 
-// finishedMark is the kind under which restore_row has that the restore was finished and nothing has arrived since. No table has this name.
-const finishedMark = "finished"
+// lookUpAtOnce is how many threads are looked up in one query.
+const lookUpAtOnce = 500
 
 // writer writes rows of a restore in one transaction.
 type writer struct {
-	t *txn.Tx
-	r store.Restore
-	// arrived are threads of the restore, and mayName are other ids that its rows may name. Each was looked up once.
-	arrived, mayName map[string]bool
-	// origin returns the namespace of a thread. It returns false when there is no such thread.
-	origin func(id string) (namespace string, there bool, err error)
+	t       *txn.Tx
+	dialect *sqldb.Dialect
+	r       store.Restore
+	arrived map[string]bool // threads of the restore that were looked up
 }
 
-func newWriter(t *txn.Tx, r store.Restore) *writer {
-	return &writer{t: t, r: r, arrived: map[string]bool{}, mayName: map[string]bool{}, origin: func(id string) (namespace string, there bool, err error) {
-		var restored string
-		there, err = sqldb.Found(t.Row(t.Ctx, queries.ThreadOrigin, []any{id}, &namespace, &restored))
-		return namespace, there, err
-	}}
+func newWriter(t *txn.Tx, d *sqldb.Dialect, r store.Restore) *writer {
+	return &writer{t: t, dialect: d, r: r, arrived: map[string]bool{}}
+}
+
+// begin orders the transaction among those of the restore, also of other replicas. It returns an error while the restore is being
+// abandoned, because no transaction sees all of what is being removed.
+func (w *writer) begin() error {
+	if err := w.t.Lock(staging(w.r)); err != nil {
+		return err
+	}
+	abandoned, err := w.marked(abandonedMark)
+	if err == nil && abandoned {
+		err = wrong("the restore is being abandoned: abandon it again, and once that has succeeded send the rows of the backup from the first one")
+	}
+	return err
+}
+
+func (w *writer) marked(mark string) (bool, error) {
+	var marks int64
+	err := w.t.Row(w.t.Ctx, queries.CountRestoreRows, []any{w.r.ID, w.r.Namespace, mark}, &marks)
+	return marks > 0, err
 }
 
 // finished reports whether the restore is finished.
@@ -50,9 +75,7 @@ func (w *writer) repeated() (bool, error) {
 	if finished, err := w.finished(); err != nil || finished {
 		return finished, err
 	}
-	var marks int64
-	err := w.t.Row(w.t.Ctx, queries.CountRestoreRows, []any{w.r.ID, w.r.Namespace, finishedMark}, &marks)
-	return marks > 0, err
+	return w.marked(finishedMark)
 }
 
 // unfinished returns store.ErrRestored when the restore is finished. Its rows are visible then, and what came late would be left over.
@@ -64,45 +87,82 @@ func (w *writer) unfinished() error {
 	return err
 }
 
-// place writes a row, or keeps it until the restore is finished.
-func (w *writer) place(d *decoded) error {
-	switch d.table.scope {
-	case heads, ofNamespace, ofEffects:
-		sum := sha256.Sum256(d.data)
-		return w.t.Write(w.t.Ctx, queries.KeepRestoreRow, w.r.ID, w.r.Namespace, d.table.name, hex.EncodeToString(sum[:]), string(d.data))
+// placeAll writes rows, or keeps them until the restore is finished.
+func (w *writer) placeAll(all []*decoded) error {
+	for i, d := range all {
+		if d.table.kept() {
+			if err := w.keep(d); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := w.lookUp(all[i:]); err != nil {
+			return err
+		}
+		fresh := &decoded{table: d.table, columns: d.columns, values: slices.Clone(d.values)} // the transaction may be run again
+		fresh.adjust(w.r, w.t.Now)
+		if err := w.insert(fresh); err != nil {
+			return err
+		}
 	}
-	fresh := &decoded{table: d.table, columns: d.columns, values: slices.Clone(d.values)} // the transaction may be run again
-	fresh.adjust(w.r, w.t.Now)
-	return w.insert(fresh)
+	return nil
 }
 
-// release writes the rows of a table that were kept. edit may change a row, or report that it is not wanted.
-func (w *writer) release(table *table, edit func(*decoded) (wanted bool, err error)) error {
-	kept, err := sqldb.Column[string](w.t.Ctx, w.t, queries.RestoreRows, w.r.ID, w.r.Namespace, table.name)
+// keep keeps a row until the restore is finished.
+func (w *writer) keep(d *decoded) error {
+	fields := make(map[string]any, len(d.values))
+	for i, c := range d.columns {
+		switch v := d.values[i].(type) {
+		case nil:
+		case string:
+			fields[c.name] = strings.ReplaceAll(v, "\x00", "\uFFFD") // PostgreSQL reads no JSON with NUL
+		default:
+			fields[c.name] = v
+		}
+	}
+	data, err := json.Marshal(fields)
 	if err != nil {
 		return err
 	}
-	for _, data := range kept {
-		d, err := decode(store.BackupRow{Table: table.name, Data: []byte(data)})
-		if err != nil {
-			return err
-		}
-		d.adjust(w.r, w.t.Now)
-		if edit != nil {
-			if wanted, err := edit(d); err != nil {
-				return err
-			} else if !wanted {
-				continue
-			}
-		}
-		if err := w.ownNames(d); err != nil {
-			return err
-		}
-		if err := w.insert(d); err != nil {
-			return err
+	sum := sha256.Sum256(d.data)
+	return w.t.Write(w.t.Ctx, queries.KeepRestoreRow, w.r.ID, w.r.Namespace, d.table.name, hex.EncodeToString(sum[:]), string(data))
+}
+
+// lookUp looks up the threads that the first row belongs to, unless they are known, and with them those of the rows that follow.
+func (w *writer) lookUp(rows []*decoded) error {
+	known := func(id string) bool { return w.arrived[id] }
+	if !slices.ContainsFunc(rows[0].owners(w.r), func(id string) bool { return !known(id) }) {
+		return nil
+	}
+	var ids []string
+	for _, d := range rows[:min(len(rows), lookUpAtOnce)] {
+		if !d.table.kept() {
+			ids = append(ids, slices.DeleteFunc(d.owners(w.r), known)...)
 		}
 	}
-	return w.t.Write(w.t.Ctx, queries.ForgetRestoreRows, w.r.ID, w.r.Namespace, table.name)
+	var id, namespace, restored string
+	return w.t.Rows(w.t.Ctx, threadOrigins(w.dialect), []any{setOf(ids)}, func(scan sqldb.Scanner) error {
+		err := scan(&id, &namespace, &restored)
+		if namespace == staging(w.r) {
+			w.arrived[id] = true
+		}
+		return err
+	})
+}
+
+// owners returns the ids of the threads that the row belongs to.
+func (d *decoded) owners(r store.Restore) (ids []string) {
+	for i, c := range d.columns {
+		if !d.table.ownedThrough(c) {
+			continue
+		}
+		id, _ := d.values[i].(string)
+		if strings.HasPrefix(id, remnant) && c.kind == threadID {
+			id = remnantID(r, id)
+		}
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // insert writes the row. Threads that it belongs to must be of the restore.
@@ -110,79 +170,46 @@ func (w *writer) insert(d *decoded) error {
 	args := make([]any, 0, len(d.values)+2)
 	for i, c := range d.columns {
 		args = append(args, d.values[i])
-		if c.kind == threadID || (d.table.scope == arguments && c.name == "thread_id") {
-			id, _ := d.values[i].(string)
-			if err := w.hasArrived(d.table, id); err != nil {
-				return err
-			}
-			args = append(args, staging(w.r))
+		if !d.table.ownedThrough(c) {
+			continue
 		}
-	}
-	if d.table.owned() && w.r.NamespaceUID != "" {
-		key := []any{w.r.Namespace}
-		for _, name := range d.table.key {
-			key = append(key, d.text(name))
+		if id, _ := d.values[i].(string); !w.arrived[id] {
+			return notArrived(d.table, id)
 		}
-		if _, err := w.t.Exec(w.t.Ctx, d.table.eviction(), append(key, w.r.NamespaceUID)...); err != nil {
-			return err
-		}
+		args = append(args, staging(w.r))
 	}
 	return w.t.Write(w.t.Ctx, d.table.insertion(d.columns), args...)
 }
 
-func (w *writer) hasArrived(table *table, id string) error {
-	if w.arrived[id] {
-		return nil
-	}
-	namespace, there, err := w.origin(id)
-	if err != nil {
-		return err
-	}
-	if !there || namespace != staging(w.r) {
-		return wrong("a row of table %s belongs to thread %s, which has not arrived: send the rows of the backup in their order, from the first one if the restore was abandoned meanwhile", table.name, id)
-	}
-	w.arrived[id] = true
-	return nil
-}
-
-// ownNames returns an error when a row that was kept names a thread of another namespace. A thread that is gone may be named.
-func (w *writer) ownNames(d *decoded) error {
-	for i, c := range d.columns {
-		id, _ := d.values[i].(string)
-		if c.kind != named || id == "" || w.arrived[id] || w.mayName[id] {
-			continue
-		}
-		namespace, there, err := w.origin(id)
-		if err != nil {
-			return err
-		}
-		if there && namespace != w.r.Namespace && namespace != staging(w.r) {
-			return foreign(d.table, id)
-		}
-		w.mayName[id] = true
-	}
-	return nil
-}
-
-// ownStagedNames returns an error when a row of a table that is written as it arrives names a thread of another namespace.
-func (w *writer) ownStagedNames(table *table) error {
-	for _, c := range table.columns {
-		query := table.foreignNames(c)
-		if query == "" {
-			continue
-		}
-		var id string
-		found, err := sqldb.Found(w.t.Row(w.t.Ctx, query, []any{staging(w.r), staging(w.r), w.r.Namespace}, &id))
-		if err != nil {
-			return err
-		}
-		if found {
-			return foreign(table, id)
-		}
-	}
-	return nil
+func notArrived(table *table, id string) error {
+	return wrong("a row of table %s belongs to thread %s, which has not arrived: send the rows of the backup in their order, from the first one if the restore was abandoned meanwhile", table.name, id)
 }
 
 func foreign(table *table, id string) error {
 	return wrong("a row of table %s names thread %s of another namespace: the backup is damaged, or was changed", table.name, id)
+}
+
+// threadOrigins returns the query for threads with the ids of a set.
+func threadOrigins(d *sqldb.Dialect) string {
+	return `SELECT t.id, t.namespace, t.restored FROM (` + d.Keys + `) p JOIN thread t ON t.id = p.key`
+}
+
+// setOf returns texts as the keys of a JSON object. Those that no text of PostgreSQL can be are left out.
+func setOf(texts []string) string {
+	set := make(map[string]string, len(texts))
+	for _, s := range texts {
+		set[s] = ""
+	}
+	return pairsOf(set)
+}
+
+func pairsOf(pairs map[string]string) string {
+	sendable := make(map[string]string, len(pairs))
+	for k, v := range pairs {
+		if !strings.Contains(k+v, "\x00") {
+			sendable[k] = v
+		}
+	}
+	data, _ := json.Marshal(sendable) // texts can always be written
+	return string(data)
 }

@@ -14,15 +14,14 @@ const (
 
 	// A restore keeps rows in restore_row that would be visible at once.
 	KeepRestoreRow    = `INSERT INTO restore_row (restore, namespace, kind, digest, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	RestoreRows       = `SELECT data FROM restore_row WHERE restore = ? AND namespace = ? AND kind = ? ORDER BY digest`
 	CountRestoreRows  = `SELECT count(*) FROM restore_row WHERE restore = ? AND namespace = ? AND kind = ?`
+	RestoreMark       = `SELECT 1 FROM restore_row WHERE restore = ? AND namespace = ? AND kind = ? AND digest = ?`
 	ForgetRestoreRows = `DELETE FROM restore_row WHERE restore = ? AND namespace = ? AND kind = ?`
 	EffectRowsWait    = `SELECT 1 FROM restore_row WHERE restore = ? AND namespace = ? AND kind IN ('effect_schedule', 'effect_skip', 'effect_firing') LIMIT 1`
 
 	StagedThreads   = `SELECT count(*) FROM thread WHERE namespace = ? AND substr(id, 1, 5) <> 'left:'`
 	RestoredThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored = ?`
 	FinishedThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored IN (?, ?)`
-	ThreadOrigin    = `SELECT namespace, restored FROM thread WHERE id = ?`
 	StagedKeys      = `SELECT key, id FROM thread WHERE namespace = ? ORDER BY key LIMIT 100`
 	StagedDigest    = `SELECT 1 FROM file f JOIN thread t ON t.key = f.thread WHERE f.digest = ? AND f.digest <> '' AND t.namespace = ? LIMIT 1`
 	// MissingContents asks which contents were not sent with the restore. That others have them is not enough: whoever knows a digest
@@ -33,8 +32,6 @@ const (
 		ORDER BY f.digest LIMIT 5`
 	ShowRemnants = `UPDATE thread SET namespace = '' WHERE namespace = ? AND substr(id, 1, 5) = 'left:'`
 	ShowThreads  = `UPDATE thread SET namespace = ? WHERE namespace = ?`
-	// RetainedOf returns a thread without an object that has firings of an effect.
-	RetainedName = `SELECT name FROM thread WHERE id = ? AND retained_at <> 0`
 
 	OrphanOwner = `SELECT id, object_uid, retained_at FROM thread WHERE key = ?`
 )

@@ -25,6 +25,13 @@ type Dialect struct {
 	Adopt []string
 	// AddChanges moves the changes of the number of living children in a namespace to its counts. Each statement takes the namespace.
 	AddChanges []string
+	// Objects returns a query for fields of the JSON objects in a text column of a table. cond selects rows of the table, which it calls r.
+	Objects func(table, column, cond string, fields []Field) string
+	// Mapped returns a query for the rows of another one that have a key of a JSON object of texts in a column, with the key's value as the
+	// column mapped. The object, as a text, is the first argument.
+	Mapped func(query, column string) string
+	// Keys is the query for the keys of a JSON object, which it takes as a text.
+	Keys string
 	// ManyWriters says that transactions of several writers may commit in another order than they took their numbers.
 	ManyWriters bool
 	// Search returns the beginning of the query for messages that have the terms.
