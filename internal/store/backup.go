@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// OldestBackup is the oldest schema whose backups can be restored. Raise it with a migration that gives old rows values which a default
+// does not.
+const OldestBackup = 28
+
 // ErrRemoving means that messages of a thread are being removed in several transactions, so that no backup can be made now.
 var ErrRemoving = errors.New("many messages of a thread are being removed, which ends by itself")
 

@@ -16,10 +16,6 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// oldestSchema is the oldest schema whose backups can be restored. Raise it with a migration that gives old rows values which a default
-// does not.
-const oldestSchema = 28
-
 const (
 	// holdFor is how long a hold of the bucket lasts without being renewed.
 	holdFor   = 5 * time.Minute
@@ -106,8 +102,8 @@ func (s *Service) BeginRestore(ctx context.Context, r store.Restore, p RestorePl
 	switch {
 	case p.Schema > own:
 		return nil, &store.BackupError{Message: fmt.Sprintf("a newer release made the backup (schema %d, this one has %d): update Skein, then restore", p.Schema, own)}
-	case p.Schema < oldestSchema:
-		return nil, &store.BackupError{Message: fmt.Sprintf("the backup has schema %d, and this release restores %d and later: restore it with the release that made it, then update", p.Schema, oldestSchema)}
+	case p.Schema < store.OldestBackup:
+		return nil, &store.BackupError{Message: fmt.Sprintf("the backup has schema %d, and this release restores %d and later: restore it with the release that made it, then update", p.Schema, store.OldestBackup)}
 	}
 	if err := s.checkKeys(ctx, p.KeyIDs); err != nil {
 		return nil, err

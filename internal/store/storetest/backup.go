@@ -34,6 +34,7 @@ func DescribeBackup(name string, long bool, tables iter.Seq[string], from, to fu
 		b.describeEffects()
 		b.describeForeign()
 		b.describeNamesake()
+		b.describeEarlier()
 	})
 }
 

@@ -58,6 +58,10 @@ func (w *writer) release(t *table, effects ...any) error {
 			value = "x.mapped"
 		case c.kind == threadID:
 			value = "t.key"
+		case c.since != 0 && c.kind == integer: // an earlier release has kept the row
+			value = "COALESCE(" + value + ", 0)"
+		case c.since != 0:
+			value = "COALESCE(" + value + ", '')"
 		}
 		names, values = append(names, c.name), append(values, value)
 	}

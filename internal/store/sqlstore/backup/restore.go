@@ -84,7 +84,7 @@ type decoded struct {
 	data    json.RawMessage
 }
 
-// decode checks a row against the columns of its table. Columns that it lacks get their default.
+// decode checks a row against the columns of its table. Columns that releases have added since the oldest backup may be missing.
 func decode(b store.BackupRow) (*decoded, error) {
 	t := byName(b.Table)
 	if t == nil {
@@ -98,10 +98,10 @@ func decode(b store.BackupRow) (*decoded, error) {
 	for _, c := range t.columns {
 		raw, there := fields[c.name]
 		delete(fields, c.name)
-		if !there && !c.nullable {
+		if !there && !c.nullable && c.since == 0 {
 			return nil, wrong("a row of table %s has no column %s: the backup is damaged, or another release made it", b.Table, c.name)
 		}
-		var v any
+		v := c.missing()
 		if there {
 			var err error
 			if v, err = c.decode(raw); err != nil {
@@ -118,6 +118,17 @@ func decode(b store.BackupRow) (*decoded, error) {
 
 func wrong(format string, args ...any) error {
 	return &store.BackupError{Message: fmt.Sprintf(format, args...)}
+}
+
+// missing returns what the column is in rows that do not have it.
+func (c column) missing() any {
+	switch {
+	case c.nullable:
+		return nil
+	case c.kind == integer:
+		return int64(0)
+	}
+	return ""
 }
 
 func (c column) decode(raw json.RawMessage) (any, error) {
@@ -197,6 +208,10 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 			d.set("restored", r.ID)
 		} else {
 			d.set("restored", kept(r))
+		}
+	case "inbox_key":
+		if d.number("used_at") == 0 {
+			d.set("used_at", now) // its age counts from now, as after the migration
 		}
 	case "lease": // a holder of the past must not write
 		d.set("owner", "")

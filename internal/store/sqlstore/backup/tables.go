@@ -3,6 +3,7 @@ package backup
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -38,6 +39,7 @@ type column struct {
 	name     string
 	kind     kind
 	nullable bool
+	since    int // the first schema all of whose backups have the column, where that is later than store.OldestBackup
 }
 
 type table struct {
@@ -69,21 +71,21 @@ var newFiring = map[string]string{
 }
 
 // tables are the tables that a backup has, in the order in which it has them. A test compares the columns with those of both databases.
-// An upper-case letter stands for a column that may be NULL.
+// An upper-case letter stands for a column that may be NULL. A number says since which schema each backup has the column; in earlier ones it is 0 or empty.
 var tables = []table{
 	define("thread", threadRows, "", `id:t namespace:t name:t agent:t user_id:t task_id:t title:t arguments:T created_at:i parent_id:n reference:t root_id:n
 		depth:i child:T terminated_at:i terminated_reason:t registry_status:t archived_at:i fields:T object_uid:t retained_at:i destroyed_at:i destroyed_reason:t
-		origin_id:n fork_index:i scoped_env:t env_root:n origin_agent:t declared_agent:t restored:t namespace_uid:t waits:t`).withRemnants(),
+		origin_id:n fork_index:i scoped_env:t env_root:n43 origin_agent:t declared_agent:t restored:t namespace_uid:t39 waits:t33`).withRemnants(),
 	define("message", ofThreads, "x.thread, x.seq", `thread:k seq:i id:t role:t silent:i depth:i status:t created_at:i run_id:t tool_call_id:T content:T rest:T summary_to:I`).withRemnants(),
 	define("message_block", ofThreads, "", `thread:k at:i spoken:i silent:i deep:t`).withRemnants(),
 	define("message_segment", ofThreads, "", `thread:k lo:i hi:i source:k`),
 	define("log", ofThreads, "", `thread:k seq:i type:t run_id:t message_id:t data:T created_at:i`),
 	define("inbox", ofThreads, "", `thread:k seq:i key:t kind:t limited:i payload:T created_at:i held_until:i tries:i`),
-	define("inbox_key", ofThreads, "", `thread:k key:t seq:i used_at:i`),
-	define("run", ofThreads, "", `thread:k id:t seq:i agent:t status:t reason:t message:t steps:i started_at:i ended_at:i state:T usage:T session_state:T wake_at:i tasks_at:i`),
+	define("inbox_key", ofThreads, "", `thread:k key:t seq:i used_at:i33`),
+	define("run", ofThreads, "", `thread:k id:t seq:i agent:t status:t reason:t message:t steps:i started_at:i ended_at:i state:T usage:T session_state:T wake_at:i tasks_at:i33`),
 	define("kv", ofThreads, "", `thread:k key:t value:t updated_at:i`),
 	define("file", ofThreads, "", `thread:k path:t parent:t dir:i mime_type:t digest:t size:i metadata:T width:i height:i created_at:i`),
-	define("file_usage", ofThreads, "", `thread:k files:i folders:i bytes:i max_bytes:I max_files:I namespace:t`),
+	define("file_usage", ofThreads, "", `thread:k files:i folders:i bytes:i max_bytes:I max_files:I namespace:t33`),
 	define("idempotency", ofThreads, "", `thread:k key:t fingerprint:t result:T created_at:i`),
 	define("relationship", ofThreads, "", `thread:k peer:n type:t role:t message_index:i created_at:i comment:t`),
 	define("thread_env", ofThreads, "", `thread:k name:t type:t value:b key_id:i origin:t entry:t version:t updated_at:i`),
@@ -100,7 +102,7 @@ var tables = []table{
 	define("usage_sum", ofNamespace, "", `namespace:t agent:t thread_id:n parent_id:n root_id:n purged:i runs:i turns:i input_tokens:i output_tokens:i
 		cached_tokens:i reasoning_tokens:i cost:f duration_ms:i threads:i`).withOwner("agent", "thread_id"),
 	define("effect_args", arguments, "", `id:t thread_id:t args:t created_at:i`),
-	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i times:t`),
+	define("effect_schedule", ofEffects, "", `effect_id:t namespace:t name:t fingerprint:t cursor:i fired:i failures:i skipped:i day:t day_fired:i removed:i updated_at:i times:t45`),
 	define("effect_skip", ofEffects, "", `effect_id:t due:i until:i thread_id:n count:i reason:t detail:t recorded_at:i`),
 	define("effect_fired", ofEffects, "", `effect_id:t times:t`),
 	define("effect_request", ofEffects, "", `effect_id:t request:t recorded_at:i answer:T`),
@@ -146,11 +148,16 @@ func define(name string, s scope, order, columns string) table {
 	t := table{name: name, scope: s, order: order}
 	for spec := range strings.FieldsSeq(columns) {
 		name, letter, ok := strings.Cut(spec, ":")
+		since := 0
+		if ok && len(letter) > 1 {
+			n, err := strconv.Atoi(letter[1:])
+			since, letter, ok = n, letter[:1], err == nil && strings.ContainsAny(letter[:1], "itn")
+		}
 		if !ok || len(letter) != 1 {
 			panic(fmt.Sprintf("backup: %q is not a column", spec))
 		}
 		lower := strings.ToLower(letter)
-		t.columns = append(t.columns, column{name: name, kind: kind(lower[0]), nullable: lower != letter})
+		t.columns = append(t.columns, column{name: name, kind: kind(lower[0]), nullable: lower != letter, since: since})
 	}
 	return t
 }
