@@ -53,7 +53,7 @@ func (b *backups) describeEarlier() {
 		Expect(s.Inbox(ctx, root)).To(HaveLen(2))
 		Expect(s.Usage(ctx, store.UsageQuery{ThreadID: root, Subtree: true})).To(HaveField("InputTokens", int64(10)))
 		Expect(s.GetKV(ctx, store.Namespace{Name: "default"}, "cache", "k")).To(HaveField("Value", MatchJSON(`[1]`)))
-		Expect(s.LivingChildren(ctx, root)).To(Equal(map[string]int{"helper": 1}))
+		Expect(s.LivingChildren(ctx, "default", root)).To(Equal(map[string]int{"helper": 1}))
 
 		b.adopt(ctx, root, child, fork, second, imported)
 		Expect(s.Runnable(ctx, 100)).To(ContainElements(root, child))
