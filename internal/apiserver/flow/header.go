@@ -17,9 +17,6 @@ const maxHeader = 32 << 10
 // there may be many. The API server drops such headers of its own clients.
 const frontProxyPrefix = "X-Remote-"
 
-// reasonHeader is the reason of the refusal of a request whose headers are too large.
-const reasonHeader metav1.StatusReason = "RequestHeaderFieldsTooLarge"
-
 // headerSize returns the bytes of the request's URI and headers, without those of a front proxy. Only a client with a certificate can be a front proxy.
 func headerSize(r *http.Request) int {
 	proxied := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
@@ -45,7 +42,7 @@ func (c *Control) boundHeader(next http.Handler) http.Handler {
 		}
 		refusals.Inc()
 		c.refuse(w, r, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusRequestHeaderFieldsTooLarge, Reason: reasonHeader,
+			Status: metav1.StatusFailure, Code: http.StatusRequestHeaderFieldsTooLarge, Reason: metav1.StatusReasonRequestEntityTooLarge,
 			Message: fmt.Sprintf("the URL and the headers of the request have %d bytes, and at most %d are taken: send what is long in the body", size, maxHeader),
 		}})
 	})
