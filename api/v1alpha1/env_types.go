@@ -26,7 +26,7 @@ type EnvVar struct {
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
-	// Value in clear, for what is no secret to whoever may read this object.
+	// Value in clear, for what is no secret to those who may read this object.
 	// +kubebuilder:validation:MaxLength=32768
 	// +optional
 	Value *string `json:"value,omitempty"`
@@ -49,7 +49,7 @@ type EnvVar struct {
 	// +optional
 	Required bool `json:"required,omitempty"`
 
-	// Description for whoever gives it a value.
+	// Description for the person who gives it a value.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Description string `json:"description,omitempty"`

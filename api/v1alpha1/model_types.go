@@ -40,7 +40,7 @@ type ModelHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization','proxy-authorization','x-api-key','api-key','cookie','host','content-length','content-type','transfer-encoding','connection'])",message="this header cannot be set here: give the API key by spec.credentials"
 	Name string `json:"name"`
 
-	// Value of the header. It is no secret: whoever may read the Model reads it.
+	// Value of the header. It is no secret: users who may read the Model read it.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[ -~]*$')`,message="write the value in plain ASCII, on one line"
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`

@@ -250,7 +250,7 @@ type VariableDeclaration struct {
 	// +optional
 	Scoped bool `json:"scoped,omitempty"`
 
-	// Description for whoever gives it a value.
+	// Description for the person who gives it a value.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Description string `json:"description,omitempty"`
