@@ -97,7 +97,7 @@ func outside(ctx context.Context, err error) *problem {
 	}
 	var unmade *kube.UnmadeError
 	if errors.As(err, &unmade) {
-		// Whoever runs the cluster may raise the quota or change the policy.
+		// The person who runs the cluster may raise the quota or change the policy.
 		logr.FromContextOrDiscard(ctx).Info("A request of the gateway cannot be answered at present", "cause", err.Error())
 		return errUnavailable
 	}

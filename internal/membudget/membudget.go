@@ -18,7 +18,7 @@ import (
 )
 
 // Patience is how long a draw waits for others to return memory, unless the budget has another patience. It is bounded, because
-// whoever waits may hold memory for which another one waits.
+// one that waits may hold memory for which another one waits.
 const Patience = 10 * time.Second
 
 // BusyError means that a namespace has to wait for memory longer than it may. It can try again later.
@@ -222,7 +222,7 @@ func (b *Budget) put(namespace string, n int64) {
 	b.wake()
 }
 
-// wake grants what fits: first to the namespace that holds least, and within a namespace to whoever came first. The caller holds
+// wake grants what fits: first to the namespace that holds least, and within a namespace to the one that came first. The caller holds
 // mu.
 func (b *Budget) wake() {
 	for {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// Mark stands in the place of every secret. It does not say which one it was: whoever reads it may not know what secrets
+	// Mark stands in the place of every secret. It does not say which one it was: its reader may not know what secrets
 	// there are.
 	Mark = "[redacted]"
 	// window is how much of a text is looked at to decide about its first byte. Of a longer form the first window bytes count

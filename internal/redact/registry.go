@@ -114,7 +114,7 @@ func (r *Registry) sweep(now time.Time) {
 }
 
 // Text returns a text without the secrets of a namespace. A text of no namespace stays as it is: what is shown across
-// namespaces has to be redacted by the namespace of each part, or whoever reads one of them could check guesses at the secrets
+// namespaces has to be redacted by the namespace of each part, or a reader of one of them could check guesses at the secrets
 // of another.
 func (r *Registry) Text(namespace, s string) string {
 	if r == nil || r.known.Load() == 0 || len(s) < MinLength {

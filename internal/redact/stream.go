@@ -8,7 +8,7 @@ import (
 // Stream redacts a text that arrives in pieces. The zero value is the beginning of a text of a namespace without secrets; Open
 // returns one of another.
 //
-// It always holds back the last bytes of what has arrived, and not only when they begin like a secret. Otherwise whoever can
+// It always holds back the last bytes of what has arrived, and not only when they begin like a secret. Otherwise a reader who can
 // have a text written and sees when it is shown could find out a secret letter by letter.
 type Stream struct {
 	registry  *Registry

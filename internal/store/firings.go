@@ -218,7 +218,7 @@ type FiringStore interface {
 	StartRunning(ctx context.Context, key FiringKey) error
 	// EndRunning records how a running firing ended. It changes nothing when the firing has ended.
 	EndRunning(ctx context.Context, end FiringEnd) error
-	// CancelFirings cancels firings that have not ended. Whoever runs one learns of it by RenewFirings or a notification. It returns how
+	// CancelFirings cancels firings that have not ended. The replica that runs one learns of it by RenewFirings or a notification. It returns how
 	// many it canceled.
 	CancelFirings(ctx context.Context, reason string, keys ...FiringKey) (int, error)
 	// RemoveEffect makes an effect fire no more. It returns false, and changes nothing, when a firing of it was claimed or has ended.

@@ -218,7 +218,7 @@ type Store interface {
 	// Runnable lists threads that have work and no live lease, oldest work first, spread over namespaces. Work is a
 	// waiting inbox item, or a run that was in progress when its holder was lost.
 	Runnable(ctx context.Context, limit int) ([]string, error)
-	// RunnablePage is Runnable for whoever has to see all of them: it lists threads behind a place, and returns the place
+	// RunnablePage is Runnable for callers that have to see all of them: it lists threads behind a place, and returns the place
 	// behind the last. A nil place is the beginning; a nil next means that no more follow.
 	RunnablePage(ctx context.Context, after WorkPlace, limit int) (ids []string, next WorkPlace, err error)
 

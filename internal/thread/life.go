@@ -48,7 +48,7 @@ func (s *Service) Expire(ctx context.Context) (destroyed int, err error) {
 	}
 }
 
-// removalAge is how long a removal of messages is left to whoever has begun it.
+// removalAge is how long a removal of messages is left to the replica that has begun it.
 const removalAge = 10 * time.Second
 
 // FinishRemovals removes the messages of destroyed and truncated conversations whose removal was interrupted. It returns

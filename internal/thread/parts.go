@@ -90,7 +90,7 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Parts that came meanwhile, perhaps through another replica, did not see this one. Whoever ends last sees all of them.
+	// Parts that came meanwhile, perhaps through another replica, did not see this one. The upload that ends last sees all of them.
 	if others, err = u.others(ctx, n); err == nil {
 		err = others.full()
 	}

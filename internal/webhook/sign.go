@@ -38,7 +38,7 @@ const (
 	maxSignatures = 10
 )
 
-// Why a delivery is refused. The texts go to whoever sends it.
+// Why a delivery is refused. The texts go to its sender.
 var (
 	ErrNoID         = errors.New("the id of the delivery is missing, longer than 200 characters, or has others than visible ASCII")
 	ErrNoTime       = errors.New(HeaderTimestamp + " must be the time of sending, in seconds since 1970")

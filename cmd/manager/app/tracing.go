@@ -32,7 +32,7 @@ func (o *Options) checkTelemetry() error {
 	if o.PprofBindAddress != "" && o.PprofBindAddress != disabled {
 		at, err := netip.ParseAddrPort(o.PprofBindAddress)
 		if err != nil || !at.Addr().IsLoopback() {
-			errs = append(errs, fmt.Errorf("--pprof-bind-address=%s: give an address of the loopback interface, such as 127.0.0.1:6060: profiles show memory, and whoever reaches them is not asked who they are", o.PprofBindAddress))
+			errs = append(errs, fmt.Errorf("--pprof-bind-address=%s: give an address of the loopback interface, such as 127.0.0.1:6060: profiles show memory, and are served without authentication", o.PprofBindAddress))
 		}
 	}
 	return errors.Join(errs...)

@@ -101,7 +101,7 @@ func deref(n *int64) int64 {
 }
 
 // allowed refuses callers who could not create the fork's Thread object themselves, or not read what the fork has of its
-// origin. Whoever may fork a thread sees nothing that he could not see before.
+// origin. A user who may fork a thread sees nothing new.
 func (h *Forks) allowed(c *call.Call, name string) error {
 	return h.Access.Require(c.Context(), c.Name,
 		access.Right{Verb: "create", Group: skeinv1.GroupVersion.Group, Resource: "threads", Namespace: c.Namespace, Name: name},

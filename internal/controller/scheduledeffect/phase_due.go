@@ -23,7 +23,7 @@ const (
 
 // recordDue records the due times that have passed since the cursor: each fires, or is recorded as skipped. Firings and
 // cursor change in one transaction, on condition that the cursor is where it was read, so that each due time is dealt
-// with once, whatever crashes and whoever leads.
+// with once, whatever crashes and whichever replica leads.
 func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	var err error
 	if d.spent, err = r.spending(ctx, d); err != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Refused remembers threads that could not run because their definitions were not ready. Whoever makes the definitions
+// Refused remembers threads that could not run because their definitions were not ready. What makes the definitions
 // ready wakes them, so a search for lost work need not try them each time: a try takes and releases the lease, which is
 // two commits. The zero value is not usable.
 type Refused struct {

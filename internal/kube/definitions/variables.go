@@ -19,7 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// envType returns the type of an entry. What comes from a Secret is a secret, whatever the entry says: whoever may read
+// envType returns the type of an entry. What comes from a Secret is a secret, whatever the entry says: users who may read
 // threads need not be allowed to read Secrets.
 func envType(v *skeinv1.EnvVar) store.EnvType {
 	if v.Type == skeinv1.EnvText && (v.ValueFrom == nil || v.ValueFrom.SecretKeyRef == nil) {

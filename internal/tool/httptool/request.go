@@ -144,7 +144,7 @@ func (r *Request) compileURL(text string) error {
 	return nil
 }
 
-// credentials are headers that authenticate a request, whoever wrote them.
+// credentials are headers that authenticate a request.
 var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
 func (r *Request) compileHeaders(spec *skeinv1.HTTPTool, s Secrets) error {

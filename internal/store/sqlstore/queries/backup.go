@@ -24,7 +24,7 @@ const (
 	FinishedThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored IN (?, ?)`
 	StagedKeys      = `SELECT key, id FROM thread WHERE namespace = ? ORDER BY key LIMIT 100`
 	StagedDigest    = `SELECT 1 FROM file f JOIN thread t ON t.key = f.thread WHERE f.digest = ? AND f.digest <> '' AND t.namespace = ? LIMIT 1`
-	// MissingContents asks which contents were not sent with the restore. That others have them is not enough: whoever knows a digest
+	// MissingContents asks which contents were not sent with the restore. That others have them is not enough: a client that knows a digest
 	// could read their files then.
 	MissingContents = `SELECT DISTINCT f.digest FROM file f JOIN thread t ON t.key = f.thread WHERE t.namespace = ? AND f.digest <> ''
 		AND NOT (EXISTS (SELECT 1 FROM contents c WHERE c.digest = f.digest AND c.size >= 0)

@@ -62,7 +62,7 @@ const refusedFor = time.Minute
 // refusal is the mark of an object whose thread was refused. No UID has a slash.
 func refusal(uid string) string { return "refused/" + uid }
 
-// Refuse implements store.Store. Whoever stores the thread has done so before, or finds the mark.
+// Refuse implements store.Store. A transaction that stores the thread has done so before, or finds the mark.
 func (s Store) Refuse(ctx context.Context, threadID string) (refused bool, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		if err := t.Lock(threadID); err != nil {
