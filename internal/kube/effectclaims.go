@@ -34,7 +34,7 @@ func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (releas
 		return release, nil
 	}
 	var failed error
-	err = e.store.ClaimRoom(ctx, store.RoomClaim{
+	err = e.store.ClaimQuota(ctx, store.QuotaClaim{
 		Namespace: s.Namespace, Resource: store.QuotaEffects, Name: s.Name, Limit: limit, TTL: unseenFor,
 		Count: func(claimed []string) (n int64) {
 			n, failed = e.quota.unended(ctx, s.Namespace, claimed)
@@ -51,7 +51,7 @@ func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (releas
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		_ = e.store.ReleaseRoom(ctx, s.Namespace, store.QuotaEffects, s.Name) // otherwise it ends by itself
+		_ = e.store.ReleaseQuota(ctx, s.Namespace, store.QuotaEffects, s.Name) // otherwise it ends by itself
 	}, nil
 }
 

@@ -57,8 +57,8 @@ type EffectStore interface {
 	EffectArgs(ctx context.Context, threadID, id string) (json.RawMessage, error)
 	StoredEffectArgs(ctx context.Context, threadID string) (ids []string, err error)
 	RemoveEffectArgs(ctx context.Context, threadID, id string) error
-	ClaimRoom(ctx context.Context, c store.RoomClaim) error
-	ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
+	ClaimQuota(ctx context.Context, c store.QuotaClaim) error
+	ReleaseQuota(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
 }
 
 var _ ports.Effects = (*Effects)(nil)

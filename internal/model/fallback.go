@@ -32,7 +32,7 @@ func (f *fallbacks) Stream(ctx context.Context, req Request, emit func(Delta)) (
 	for i, m := range f.all {
 		if i > 0 {
 			req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // a session belongs to the first Model
-			req.Later = nil
+			req.Deferral = nil
 		}
 		sent := false
 		res, err := m.Client.Stream(ctx, req, func(d Delta) {

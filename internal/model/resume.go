@@ -27,7 +27,7 @@ func (r *restarting) Stream(ctx context.Context, req Request, emit func(Delta)) 
 	if sent {
 		emit(Delta{Reset: true})
 	}
-	req.Session, req.SessionMessages, req.Later = "", 0, nil
+	req.Session, req.SessionMessages, req.Deferral = "", 0, nil
 	return r.client.Stream(ctx, req, emit)
 }
 

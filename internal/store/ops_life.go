@@ -30,7 +30,7 @@ type Continue struct{ Was bool }
 type Revoke struct{}
 
 // Retain keeps the thread without its object (THR-09). It revokes the lease, ends a run in progress as stopped and
-// drops pending firings. Until Adopt, the thread fails every op but Condemn with ErrRetained. Its inbox stays.
+// drops pending firings. Until Adopt, the thread fails every op but MarkForPurge with ErrRetained. Its inbox stays.
 // Repeating Retain is no error. With NamespaceUID the data belongs to the namespace with that UID, and to no later one of
 // the same name. With Of, it fails with ErrNotRetained when the thread belongs to another object than the one with this UID.
 type Retain struct {
@@ -65,9 +65,9 @@ type Attach struct {
 // ExpectRoot fails the transaction with ErrHasParent when the thread is a child.
 type ExpectRoot struct{}
 
-// Condemn decides that a retained thread is purged, so that nothing can adopt it any more. It fails with ErrNotRetained
+// MarkForPurge decides that a retained thread is purged, so that nothing can adopt it any more. It fails with ErrNotRetained
 // when the thread has an object. Repeating it is no error.
-type Condemn struct{}
+type MarkForPurge struct{}
 
 func (*Destroy) op()       {}
 func (*ExpectRoot) op()    {}
@@ -77,5 +77,5 @@ func (*Continue) op()      {}
 func (*Revoke) op()        {}
 func (*Retain) op()        {}
 func (*Adopt) op()         {}
-func (*Condemn) op()       {}
+func (*MarkForPurge) op()  {}
 func (*Attach) op()        {}

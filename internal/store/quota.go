@@ -82,17 +82,17 @@ type QuotaStore interface {
 	// CountRunning counts the holder of a lease as a running thread, until the lease ends. It fails with a
 	// *NamespaceQuotaError when the namespace has as many already, and with ErrFenced when the lease was lost.
 	CountRunning(ctx context.Context, f *Fence) error
-	// ClaimRoom reserves room for an object of Kubernetes that is about to be created. It fails with a
+	// ClaimQuota reserves room for an object of Kubernetes that is about to be created. It fails with a
 	// *NamespaceQuotaError when there is none. A repeat with the same name changes nothing.
-	ClaimRoom(ctx context.Context, c RoomClaim) error
-	// ReleaseRoom gives up the room for an object that was not created.
-	ReleaseRoom(ctx context.Context, namespace string, resource QuotaResource, name string) error
+	ClaimQuota(ctx context.Context, c QuotaClaim) error
+	// ReleaseQuota gives up the room for an object that was not created.
+	ReleaseQuota(ctx context.Context, namespace string, resource QuotaResource, name string) error
 	// SweepQuotas removes claims that have expired, and usage of days before the day before.
 	SweepQuotas(ctx context.Context) error
 }
 
-// RoomClaim reserves room in a quota.
-type RoomClaim struct {
+// QuotaClaim reserves room in a quota.
+type QuotaClaim struct {
 	Namespace string
 	Resource  QuotaResource
 	Name      string // of the object

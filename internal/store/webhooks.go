@@ -84,8 +84,8 @@ type DeliveryCursor struct {
 	ID        string
 }
 
-// DeliveryRoom says how many deliveries may be claimed.
-type DeliveryRoom struct {
+// DeliveryCapacity says how many deliveries may be claimed.
+type DeliveryCapacity struct {
 	// Free is how many may be in all. The last Reserved of them are for namespaces of which nothing is under way on any replica.
 	Free, Reserved int
 	// Each is how many of one webhook may be under way here, and Busy how many are, by the webhook's id.
@@ -102,7 +102,7 @@ type WebhookStore interface {
 	NextDelivery(ctx context.Context) (at int64, err error)
 	// ClaimDeliveries claims pending deliveries without a claim for ttl, as far as there is room, and counts an attempt of each. Deliveries of
 	// the namespace with the fewest claims come first, and within a namespace the oldest.
-	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room DeliveryRoom) ([]Delivery, error)
+	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room DeliveryCapacity) ([]Delivery, error)
 	// FinishDelivery records the outcome of an attempt. It returns ErrDeliveryLost when the claim is lost.
 	FinishDelivery(ctx context.Context, end DeliveryEnd) error
 	// ReleaseDeliveries gives up the claims of an owner at its shutdown. Their attempts do not count.

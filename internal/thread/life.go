@@ -69,7 +69,7 @@ func (s *Service) PurgeRetained(ctx context.Context, namespace, namespaceUID, id
 	}
 	// From here on nothing can adopt the thread. If the purge is interrupted, the thread is still listed and can be
 	// purged again.
-	if err := s.store.Apply(ctx, id, nil, &store.Condemn{}); err != nil {
+	if err := s.store.Apply(ctx, id, nil, &store.MarkForPurge{}); err != nil {
 		return err
 	}
 	return s.Purge(ctx, id)

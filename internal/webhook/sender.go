@@ -130,7 +130,7 @@ func (s *Sender) round(ctx context.Context) time.Duration {
 		var claimed []store.Delivery
 		busy, free := s.underWay()
 		if free > 0 {
-			if claimed, err = s.Store.ClaimDeliveries(ctx, s.Owner, claimTime, store.DeliveryRoom{Free: free, Reserved: reserved, Each: atOnceOfOne, Busy: busy}); err == nil {
+			if claimed, err = s.Store.ClaimDeliveries(ctx, s.Owner, claimTime, store.DeliveryCapacity{Free: free, Reserved: reserved, Each: atOnceOfOne, Busy: busy}); err == nil {
 				s.begin(ctx, claimed)
 				if len(claimed) == 0 {
 					return claimAgain

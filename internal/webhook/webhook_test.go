@@ -133,7 +133,7 @@ func (o *outbox) NextDelivery(context.Context) (int64, error) {
 	return 1, nil
 }
 
-func (o *outbox) ClaimDeliveries(_ context.Context, _ string, _ time.Duration, room store.DeliveryRoom) (claimed []store.Delivery, err error) {
+func (o *outbox) ClaimDeliveries(_ context.Context, _ string, _ time.Duration, room store.DeliveryCapacity) (claimed []store.Delivery, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := min(room.Free, max(0, room.Each-room.Busy["w"]), len(o.pending))
@@ -186,7 +186,7 @@ type fullOutbox struct {
 
 func (*fullOutbox) NextDelivery(context.Context) (int64, error) { return 1, nil }
 
-func (o *fullOutbox) ClaimDeliveries(context.Context, string, time.Duration, store.DeliveryRoom) ([]store.Delivery, error) {
+func (o *fullOutbox) ClaimDeliveries(context.Context, string, time.Duration, store.DeliveryCapacity) ([]store.Delivery, error) {
 	o.looks.Add(1)
 	return nil, nil
 }

@@ -249,7 +249,7 @@ func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 		}
 		// The clock that found it due says when that was. The store's may be a little behind it.
 		f.FiredAt = b.at.UnixMicro()
-		f.AvailableAt = b.at.Add(time.Duration(i) * b.pace()).UnixMicro()
+		f.AvailableAt = b.at.Add(time.Duration(i) * b.spacing()).UnixMicro()
 		if b.admit(&f) {
 			b.record.Firings = append(b.record.Firings, f)
 			b.under[f.ThreadID] = append(b.under[f.ThreadID], f)
@@ -267,8 +267,8 @@ func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 	return fires
 }
 
-// pace returns the time between the firings of one due time.
-func (b *batch) pace() time.Duration {
+// spacing returns the time between the firings of one due time.
+func (b *batch) spacing() time.Duration {
 	if n := b.object.Spec.ThreadsPerSecond; n > 0 && b.object.Spec.ThreadSelector != nil {
 		return time.Second / time.Duration(n)
 	}

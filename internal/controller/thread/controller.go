@@ -82,7 +82,7 @@ type Reconciler struct {
 	lost          lostCalls
 	released      *lru.Cache // of UIDs
 	families      families
-	parting       parting
+	childWaits    childWaits
 }
 
 // New returns a reconciler.
@@ -153,7 +153,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		r.families.forget(req)
-		r.parting.forget(req)
+		r.childWaits.forget(req)
 		r.lost.mark(req) // for another Thread of this name
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

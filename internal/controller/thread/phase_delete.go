@@ -45,7 +45,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	} // else an earlier attempt purged or kept it, or it never belonged to this object
 	r.notifications.Forget(s.req)
 	r.statusLimit.Forget(s.req)
-	r.parting.forget(s.req)
+	r.childWaits.forget(s.req)
 	if err := client.IgnoreNotFound(r.release(ctx, s)); err != nil {
 		return true, err
 	}

@@ -85,7 +85,7 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 		}
 		s.again = lostNotification
 		if len(rows) > fewChildren {
-			r.parting.wait(s.req, child.ID, r.Clock.Now())
+			r.childWaits.wait(s.req, child.ID, r.Clock.Now())
 		}
 		return true, nil
 	}
@@ -106,7 +106,7 @@ func (r *Reconciler) deleteSome(ctx context.Context, s *scope, row *store.Thread
 // waitsStill reports whether a thread with many children that was found to wait for one of them a moment ago waits for it still.
 // Then the others are not looked at: each of them tells the thread of its end, and the work for one would grow with their number.
 func (r *Reconciler) waitsStill(ctx context.Context, s *scope) (bool, error) {
-	child, left := r.parting.waits(s.req, r.Clock.Now())
+	child, left := r.childWaits.waits(s.req, r.Clock.Now())
 	if child == "" {
 		return false, nil
 	}
@@ -118,8 +118,8 @@ func (r *Reconciler) waitsStill(ctx context.Context, s *scope) (bool, error) {
 	return true, nil
 }
 
-// parting remembers for which child a thread that is being deleted waits. It is safe for concurrent use.
-type parting struct {
+// childWaits remembers for which child a thread that is being deleted waits. It is safe for concurrent use.
+type childWaits struct {
 	mu sync.Mutex
 	of map[ctrl.Request]awaited
 }
@@ -129,7 +129,7 @@ type awaited struct {
 	until time.Time
 }
 
-func (p *parting) wait(parent ctrl.Request, child string, at time.Time) {
+func (p *childWaits) wait(parent ctrl.Request, child string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil {
@@ -139,7 +139,7 @@ func (p *parting) wait(parent ctrl.Request, child string, at time.Time) {
 }
 
 // waits returns the child, and when all are to be looked at again. It returns "" when that is now.
-func (p *parting) waits(parent ctrl.Request, at time.Time) (child string, left time.Duration) {
+func (p *childWaits) waits(parent ctrl.Request, at time.Time) (child string, left time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, ok := p.of[parent]
@@ -150,7 +150,7 @@ func (p *parting) waits(parent ctrl.Request, at time.Time) (child string, left t
 	return w.child, left
 }
 
-func (p *parting) forget(parent ctrl.Request) {
+func (p *childWaits) forget(parent ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, parent)

@@ -74,7 +74,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 	var notReady *definition.NotReadyError
 	var wait *quota.WaitError
 	switch {
-	case err == nil, errors.Is(err, cancelcause.ErrShutdown), errors.Is(err, model.ErrLater):
+	case err == nil, errors.Is(err, cancelcause.ErrShutdown), errors.Is(err, model.ErrDeferred):
 		d.refused.Forget(id)
 		d.opts.Queue.Forget(id)
 	case errors.As(err, &notReady):

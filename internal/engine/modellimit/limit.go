@@ -86,7 +86,7 @@ type limited struct {
 
 // Stream implements model.Client.
 func (c *limited) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	later := req.Later
+	later := req.Deferral
 	if req.Try > 0 {
 		later = nil // the call has been tried before, so it is not turned away
 	}
@@ -124,12 +124,12 @@ func (c *limited) Embed(ctx context.Context, texts []string) (*model.Embeddings,
 	return out, nil
 }
 
-// enter waits for the permit to make one call. Call leave when the call has ended. The error is model.ErrLater if the call
+// enter waits for the permit to make one call. Call leave when the call has ended. The error is model.ErrDeferred if the call
 // was turned away.
-func (c *limited) enter(ctx context.Context, later *model.Later) (leave func(*model.Usage), err error) {
+func (c *limited) enter(ctx context.Context, later *model.Deferral) (leave func(*model.Usage), err error) {
 	l := c.limiter.line(c.key)
 	if !l.enter(later, c.limiter.longest) {
-		return nil, model.ErrLater
+		return nil, model.ErrDeferred
 	}
 	defer l.leave(c.limiter.longest)
 	select {

@@ -16,9 +16,9 @@ type line struct {
 	freed chan struct{} // receives a value when a call of this process has returned its permit
 
 	mu     sync.Mutex
-	inside int             // calls that wait for their turn
-	away   []*model.Later  // calls that were turned away, in order
-	places map[string]bool // keys of the calls in away
+	inside int               // calls that wait for their turn
+	away   []*model.Deferral // calls that were turned away, in order
+	places map[string]bool   // keys of the calls in away
 }
 
 func newLine() *line {
@@ -27,7 +27,7 @@ func newLine() *line {
 
 // enter takes a place in the line and returns true. If the line is full and later is not nil, it adds the call to those that
 // were turned away and returns false.
-func (l *line) enter(later *model.Later, longest int) bool {
+func (l *line) enter(later *model.Deferral, longest int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if later != nil && l.inside >= longest {

@@ -61,7 +61,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	answering, over := membudget.Part(ctx) // the answer is part of the conversation afterwards
 	defer over()
 	if r.Frame == nil { // a called prompt waits for its turn, since other calls may be under way beside it
-		req.Later = r.service.opts.Queue.ExpectResume(r.Thread.ID) // the model may turn away the call (see package schedule)
+		req.Deferral = r.service.opts.Queue.ExpectResume(r.Thread.ID) // the model may turn away the call (see package schedule)
 	}
 	call, done := r.WhileWanted(answering)
 	res, err := client.Stream(call, req, emit)
@@ -70,8 +70,8 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.known, lost = pieces.Stop(); lost != nil {
 		return false, lost
 	}
-	if errors.Is(err, model.ErrLater) {
-		return false, r.giveWorkerBack(ctx, req.Later)
+	if errors.Is(err, model.ErrDeferred) {
+		return false, r.giveWorkerBack(ctx, req.Deferral)
 	}
 	if err != nil {
 		return false, failure.OfModel(ctx, err)
@@ -188,8 +188,8 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 }
 
 // giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others
-// still see the run as under way. The error is model.ErrLater after success. Any other error says why nothing was written.
-func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
+// still see the run as under way. The error is model.ErrDeferred after success. Any other error says why nothing was written.
+func (r *run) giveWorkerBack(ctx context.Context, later *model.Deferral) error {
 	if r.code.Exec != nil {
 		r.code.SnapshotContext(ctx)
 		r.countTime()
@@ -199,5 +199,5 @@ func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
 		}
 	}
 	r.service.opts.Queue.WaitForModel(later)
-	return model.ErrLater
+	return model.ErrDeferred
 }

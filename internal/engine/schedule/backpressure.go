@@ -7,25 +7,25 @@ import "github.com/skein-dev/skein/internal/model"
 
 // backpressure records which threads wait for a model. The lock of the Queue guards it.
 type backpressure struct {
-	waiting map[string]*model.Later
+	waiting map[string]*model.Deferral
 	// resumed are threads for which Resume was called before they began to wait.
 	resumed map[string]bool
 }
 
 func newBackpressure() backpressure {
-	return backpressure{waiting: map[string]*model.Later{}, resumed: map[string]bool{}}
+	return backpressure{waiting: map[string]*model.Deferral{}, resumed: map[string]bool{}}
 }
 
-// ExpectResume returns the Request.Later of a model call: with it the model may refuse the call, and calls Resume when there is room.
-func (q *Queue) ExpectResume(id string) *model.Later {
+// ExpectResume returns the Request.Deferral of a model call: with it the model may refuse the call, and calls Resume when there is room.
+func (q *Queue) ExpectResume(id string) *model.Deferral {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.resumed, id)
-	return &model.Later{Key: id, Again: func() { q.Resume(id) }}
+	return &model.Deferral{Key: id, Again: func() { q.Resume(id) }}
 }
 
 // WaitForModel records that the model has turned a call away. If Resume was called in the meantime, the thread does not wait.
-func (q *Queue) WaitForModel(later *model.Later) {
+func (q *Queue) WaitForModel(later *model.Deferral) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.resumed[later.Key] {

@@ -111,7 +111,7 @@ func (s *Service) Destroy(ctx context.Context, threadID string) error {
 	if err != nil {
 		return err
 	}
-	ops, err := s.partingOps(ctx, t)
+	ops, err := s.noResultOps(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -143,8 +143,8 @@ func (s *Service) awaitedOf(ctx context.Context, t *store.Thread) ([]AwaitedChil
 	return s.Awaited(ctx, t, last.ID, kept.Waits, nil)
 }
 
-// partingOps returns the operations that tell the waiting parent of a thread that the thread will give no result.
-func (s *Service) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, error) {
+// noResultOps returns the operations that tell the waiting parent of a thread that the thread will give no result.
+func (s *Service) noResultOps(ctx context.Context, t *store.Thread) ([]store.Op, error) {
 	if t.Child == nil || t.ParentID == "" || t.TerminatedAt != 0 {
 		return nil, nil
 	}

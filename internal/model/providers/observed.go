@@ -45,7 +45,7 @@ func (o *observed) Stream(ctx context.Context, req model.Request, emit func(mode
 		}
 		emit(d)
 	})
-	if errors.Is(err, model.ErrLater) { // nothing was sent
+	if errors.Is(err, model.ErrDeferred) { // nothing was sent
 		span.Set(attribute.Bool("skein.model.later", true))
 		return res, err
 	}

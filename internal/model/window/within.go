@@ -74,7 +74,7 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 			emit(model.Delta{Reset: true})
 		}
 		f = less
-		f.req.Later = nil
+		f.req.Deferral = nil
 		if res, err = k.client.Stream(ctx, f.req, emit); err != nil {
 			if refused = tooLong(err); refused != nil {
 				err = advised(refused)

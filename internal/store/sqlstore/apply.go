@@ -200,7 +200,7 @@ func applyLife(t *txn.Tx, h *txn.Head, op store.Op) (known bool, err error) {
 		return true, nil
 	case *store.Attach:
 		return true, threads.Attach(t, h, op)
-	case *store.Condemn:
+	case *store.MarkForPurge:
 		return true, threads.MarkPurged(t, h)
 	}
 	return false, nil

@@ -198,7 +198,7 @@ func describeLife(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(e.store.Apply(ctx, id, f, running("sess_1"))).To(Succeed())
 			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "other", Name: "other", Agent: "helper"})).To(MatchError(store.ErrNotRetained))
-			Expect(e.store.Apply(ctx, id, nil, &store.Condemn{})).To(MatchError(store.ErrNotRetained))
+			Expect(e.store.Apply(ctx, id, nil, &store.MarkForPurge{})).To(MatchError(store.ErrNotRetained))
 
 			Expect(e.store.Apply(ctx, id, nil, &store.Retain{Of: "another object"})).To(MatchError(store.ErrNotRetained))
 			Expect(e.info(ctx, id).RetainedAt).To(BeZero())
@@ -238,7 +238,7 @@ func describeLife(e *env) {
 			e.apply(ctx, derived[2], &store.Adopt{ObjectUID: "uid-d", Name: "d", Agent: "a"})
 			Expect(e.store.Owned(ctx, "default", "", 10)).To(ContainElement(store.ThreadOwner{ThreadID: derived[2], Name: "d", UID: "uid-d"}))
 			e.apply(ctx, derived[2], &store.Retain{}) // it had an object
-			e.apply(ctx, derived[3], &store.Condemn{})
+			e.apply(ctx, derived[3], &store.MarkForPurge{})
 			first, err := e.store.Undeclared(ctx, "", 1)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(first).To(HaveExactElements(HaveField("ID", derived[0])))
@@ -270,7 +270,7 @@ func describeLife(e *env) {
 			e.clock.Step(time.Hour)
 			e.apply(ctx, other, &store.Retain{})
 			Expect(e.store.RetainedBefore(ctx, e.now(), 10)).To(HaveExactElements(HaveField("ID", id)))
-			e.apply(ctx, other, &store.Condemn{})
+			e.apply(ctx, other, &store.MarkForPurge{})
 			Expect(e.store.RetainedBefore(ctx, 0, 10)).To(HaveExactElements(HaveField("ID", other)), "its purge was interrupted")
 			Expect(adopt("ns-1")).To(Succeed())
 			Expect(e.info(ctx, id)).To(HaveValue(And(HaveField("NamespaceUID", "ns-1"), HaveField("RetainedAt", BeZero()))))
@@ -314,7 +314,7 @@ func describeLife(e *env) {
 		It("refuses to adopt a thread that is being purged", Label("THR-09"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.Retain{})
-			e.apply(ctx, id, &store.Condemn{})
+			e.apply(ctx, id, &store.MarkForPurge{})
 			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-2", Name: "n", Agent: "a"})).To(MatchError(store.ErrNotRetained))
 			Expect(e.store.Retained(ctx, e.info(ctx, id).Namespace, "", 10, 0)).To(HaveLen(1), "an interrupted purge can be repeated")
 			_, err := e.store.PurgeThread(ctx, id)

@@ -160,7 +160,7 @@ func describeQuotas(e *env) {
 
 		It("keep room for objects that no cache shows yet", func(ctx SpecContext) {
 			claim := func(i int, limit int64, count func([]string) int64) error {
-				return e.store.ClaimRoom(ctx, store.RoomClaim{Namespace: "small", Resource: store.QuotaEffects, Name: fmt.Sprint("effect-", i), Limit: store.QuotaLimit{Hard: limit, By: `ThreadQuota "team"`},
+				return e.store.ClaimQuota(ctx, store.QuotaClaim{Namespace: "small", Resource: store.QuotaEffects, Name: fmt.Sprint("effect-", i), Limit: store.QuotaLimit{Hard: limit, By: `ThreadQuota "team"`},
 					TTL: time.Minute, Count: count})
 			}
 			unseen := func(claimed []string) int64 { return int64(len(claimed)) + 1 }
@@ -171,7 +171,7 @@ func describeQuotas(e *env) {
 			_, err := fmt.Sscanf(name, "effect-%d", &n)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(claim(n, 0, unseen)).To(Succeed(), "a repeat")
-			Expect(e.store.ReleaseRoom(ctx, "small", store.QuotaEffects, name)).To(Succeed())
+			Expect(e.store.ReleaseQuota(ctx, "small", store.QuotaEffects, name)).To(Succeed())
 			Expect(claim(31, 5, unseen)).To(Succeed())
 			var full *store.NamespaceQuotaError
 			Expect(errors.As(claim(32, 5, unseen), &full)).To(BeTrue())

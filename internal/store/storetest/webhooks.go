@@ -23,7 +23,7 @@ func describeWebhooks(e *env) {
 		}
 		claim := func(ctx SpecContext, owner string, busy map[string]int) []store.Delivery {
 			GinkgoHelper()
-			claimed, err := e.store.ClaimDeliveries(ctx, owner, time.Minute, store.DeliveryRoom{Free: 10, Each: 2, Busy: busy})
+			claimed, err := e.store.ClaimDeliveries(ctx, owner, time.Minute, store.DeliveryCapacity{Free: 10, Each: 2, Busy: busy})
 			Expect(err).NotTo(HaveOccurred())
 			return claimed
 		}
@@ -125,7 +125,7 @@ func describeWebhooks(e *env) {
 			ended(calm, 4)
 			claimed := func(free, reserved int) (namespaces []string) {
 				GinkgoHelper()
-				got, err := e.store.ClaimDeliveries(ctx, "a", time.Minute, store.DeliveryRoom{Free: free, Reserved: reserved, Each: 2})
+				got, err := e.store.ClaimDeliveries(ctx, "a", time.Minute, store.DeliveryCapacity{Free: free, Reserved: reserved, Each: 2})
 				Expect(err).NotTo(HaveOccurred())
 				for _, d := range got {
 					namespaces = append(namespaces, d.Namespace)

@@ -125,8 +125,8 @@ func (s Store) QuotaUse(ctx context.Context, namespace string) (map[store.QuotaR
 	}, nil
 }
 
-// ClaimRoom implements store.QuotaStore.
-func (s Store) ClaimRoom(ctx context.Context, c store.RoomClaim) error {
+// ClaimQuota implements store.QuotaStore.
+func (s Store) ClaimQuota(ctx context.Context, c store.QuotaClaim) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		if err := t.Write(t.Ctx, queries.LockQuota, c.Namespace); err != nil {
 			return err
@@ -142,8 +142,8 @@ func (s Store) ClaimRoom(ctx context.Context, c store.RoomClaim) error {
 	}, "quota/"+c.Namespace)
 }
 
-// ReleaseRoom implements store.QuotaStore.
-func (s Store) ReleaseRoom(ctx context.Context, namespace string, resource store.QuotaResource, name string) error {
+// ReleaseQuota implements store.QuotaStore.
+func (s Store) ReleaseQuota(ctx context.Context, namespace string, resource store.QuotaResource, name string) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		return t.Write(t.Ctx, queries.DropClaim, namespace, string(resource), name)
 	}, "quota/"+namespace)

@@ -47,7 +47,7 @@ func (h *Head) Takes(op store.Op) error {
 		return nil
 	}
 	switch op := op.(type) {
-	case *store.Retain, *store.Adopt, *store.Condemn:
+	case *store.Retain, *store.Adopt, *store.MarkForPurge:
 		return nil
 	case *store.Enqueue:
 		if op.IgnoreTerminated || (op.To != "" && op.To != h.ID) {

@@ -124,7 +124,7 @@ func (s Store) NextDelivery(ctx context.Context) (at int64, err error) {
 }
 
 // ClaimDeliveries implements store.WebhookStore.
-func (s Store) ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room store.DeliveryRoom) (claimed []store.Delivery, err error) {
+func (s Store) ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room store.DeliveryCapacity) (claimed []store.Delivery, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		claimed = nil
 		waiting, err := waitingWebhooks(t)
