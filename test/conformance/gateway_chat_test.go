@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -226,47 +224,7 @@ var _ = Describe("The gateway's chat completions", Label("IDS-03"), func() {
 		all.Wait()
 		Expect(madeThreads(ctx, ns)).To(HaveLen(20))
 	}, SpecTimeout(5*time.Minute))
-
-	It("answer OpenAI's client for JavaScript, of others", func(ctx SpecContext) {
-		ns, _ := openDoor(ctx, echo)
-		install := exec.CommandContext(ctx, filepath.Join(harness.Root(), "hack", "npm.sh"), "install", "openai")
-		install.Stderr = GinkgoWriter
-		dir, err := install.Output()
-		Expect(err).NotTo(HaveOccurred())
-		run := exec.CommandContext(ctx, "node", "--input-type=module", "-e", javascriptChat, "http://"+door+"/"+ns+"/chat/v1")
-		run.Dir = strings.TrimSpace(string(dir))
-		run.Stderr = GinkgoWriter
-		out, err := run.Output()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(out)).To(MatchJSON(`{
-			"models": ["agent"], "whole": "echo: hello", "streamed": "echo: again", "finish": "stop", "used": true,
-			"wrong": {"status": 404, "code": "model_not_found", "param": "model"}
-		}`))
-		Expect(saidThrough(ctx, ns)).To(Equal([]string{"user: hello", "assistant: echo: hello", "user: again", "assistant: echo: again"}))
-	}, SpecTimeout(5*time.Minute))
 })
-
-// javascriptChat is a program with OpenAI's client. It prints what it got.
-const javascriptChat = `
-import OpenAI from 'openai';
-const baseURL = process.argv[1];
-const client = new OpenAI({ baseURL, apiKey: 'none' });
-const models = [];
-for await (const m of client.models.list()) models.push(m.id);
-const { data, response } = await client.chat.completions.create({ model: 'agent', messages: [{ role: 'user', content: 'hello' }] }).withResponse();
-const again = new OpenAI({ baseURL, apiKey: 'none', defaultHeaders: { 'x-thread-id': response.headers.get('x-thread-id') } });
-const messages = [{ role: 'user', content: 'hello' }, data.choices[0].message, { role: 'user', content: 'again' }];
-const stream = await again.chat.completions.create({ model: 'agent', messages, stream: true, stream_options: { include_usage: true } });
-let streamed = '', finish, used = false;
-for await (const part of stream) {
-  streamed += part.choices[0]?.delta?.content ?? '';
-  finish = part.choices[0]?.finish_reason ?? finish;
-  used ||= part.usage?.total_tokens > 0;
-}
-let wrong;
-try { await client.chat.completions.create({ model: 'other', messages }); } catch (e) { wrong = { status: e.status, code: e.code, param: e.param }; }
-console.log(JSON.stringify({ models, whole: data.choices[0].message.content, streamed, finish, used, wrong }));
-`
 
 // saidThrough is what was said in the one thread that a gateway of a namespace made.
 func saidThrough(ctx context.Context, ns string) (said []string) {
