@@ -59,7 +59,7 @@ func doorsAreServed(ctx SpecContext, ns string) {
 	gatewayIs(ctx, g, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
 	isReady(ctx, w, func() []metav1.Condition { return w.Status.Conditions })
 	isReady(ctx, r, func() []metav1.Condition { return r.Status.Conditions })
-	Expect(knock(ctx, http.DefaultClient, "POST", ns, "chat/v1/message", `{"content":"reminder"}`)).To(HaveField("status", http.StatusOK))
+	Expect(knock(ctx, http.DefaultClient, "POST", ns, "chat/v1/message", `{"content":"reminder"}`).status).To(Equal(http.StatusOK))
 	Eventually(ctx, outside.all).ShouldNot(BeEmpty(), "the webhook is told of the run")
 }
 
