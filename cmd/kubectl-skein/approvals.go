@@ -129,7 +129,7 @@ func (p *plugin) decide(ctx context.Context, args []string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "call/%s of %s %s\n", safe(a.ToolCallID), safe(a.Name), safe(decided(a.Decision)))
+	p.changed("call/"+safe(a.ToolCallID), "call/%s of %s %s\n", safe(a.ToolCallID), safe(a.Name), safe(decided(a.Decision)))
 	return nil
 }
 

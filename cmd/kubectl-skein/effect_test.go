@@ -224,6 +224,7 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Expect(c.run("effect", "suspend", "daily").out).To(Equal("scheduledeffect/daily suspended\n"))
 		Expect(get(ctx, "daily").Spec.Suspend).To(BeTrue())
 		Expect(c.run("effect", "suspend", "daily").out).To(Equal("scheduledeffect/daily unchanged\n"))
+		Expect(c.run("effect", "suspend", "daily", "--output=name").out).To(BeEmpty())
 		got := c.run("effect", "suspend", "--all")
 		Expect(got.out).To(Equal("scheduledeffect/second suspended\n"))
 		Expect(got.err).To(Equal("1 of 2 ScheduledEffects suspended.\n"))

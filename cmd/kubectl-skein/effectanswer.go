@@ -66,7 +66,7 @@ func (p *plugin) ask(ctx context.Context, name, annotation, request string, o *a
 		return refused(err)
 	}
 	if !o.wait {
-		fmt.Fprintf(p.Out, "scheduledeffect/%s asked: kubectl skein effect history %s shows what becomes of it\n", name, name)
+		p.changed(effectName(name), "scheduledeffect/%s asked: kubectl skein effect history %s shows what becomes of it\n", name, name)
 		return nil
 	}
 	if o.timeout > 0 {

@@ -166,7 +166,9 @@ func suspension(o *skeinv1.ScheduledEffect, suspend bool) map[string]any {
 
 // unchanged says that a command did nothing, and what keeps a schedule from firing nevertheless.
 func (p *plugin) unchanged(o *skeinv1.ScheduledEffect, name string, suspend bool) {
-	fmt.Fprintf(p.Out, "scheduledeffect/%s unchanged\n", name)
+	if !p.onlyNames {
+		fmt.Fprintf(p.Out, "scheduledeffect/%s unchanged\n", name)
+	}
 	if ready := meta.FindStatusCondition(o.Status.Conditions, skeinv1.ConditionReady); !suspend && o.Status.Phase == "LimitReached" && ready != nil {
 		fmt.Fprintf(p.ErrOut, "Its daily limit is reached: %s\n", safe(ready.Message))
 	}
@@ -198,7 +200,7 @@ func (p *plugin) suspendEffects(ctx context.Context, c client.Client, list []ske
 			continue
 		}
 		changed++
-		fmt.Fprintf(p.Out, "scheduledeffect/%s %s\n", name, done)
+		p.changed(effectName(o.Name), "scheduledeffect/%s %s\n", name, done)
 	}
 	return changed, errors.Join(failed...)
 }
@@ -216,7 +218,7 @@ func newEffectCancel(p *plugin) *cobra.Command {
 			if err := c.Delete(cmd.Context(), o, client.Preconditions{UID: &o.UID}); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "scheduledeffect/%s deleted; its pending firings are canceled\n", o.Name)
+			p.changed(effectName(o.Name), "scheduledeffect/%s deleted; its pending firings are canceled\n", o.Name)
 			return nil
 		},
 	}

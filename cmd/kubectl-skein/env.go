@@ -124,7 +124,7 @@ standard input, so that no shell history keeps it. It drops one newline at the e
 			if err := t.SetEnv(cmd.Context(), name, value, kind); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "%s set\n", name)
+			p.changed("variable/"+name, "%s set\n", name)
 			return nil
 		},
 	}
@@ -149,7 +149,7 @@ func newEnvUnset(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "%s removed\n", args[1])
+			p.changed("variable/"+args[1], "%s removed\n", args[1])
 			return nil
 		},
 	}

@@ -123,7 +123,7 @@ func (p *plugin) importInto(ctx context.Context, t *runtimeclient.Thread, name s
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "thread/%s imported: messages %d, other lines %d\n", name, res.Messages, res.Events)
+	p.changed(threadName(name), "thread/%s imported: messages %d, other lines %d\n", name, res.Messages, res.Events)
 	return nil
 }
 

@@ -222,7 +222,7 @@ func newFilesRemove(p *plugin) *cobra.Command {
 			if err := t.DeleteFile(cmd.Context(), args[1]); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "%s:%s removed\n", args[0], args[1])
+			p.changed("file/"+args[0]+":"+args[1], "%s:%s removed\n", args[0], args[1])
 			return nil
 		},
 	}

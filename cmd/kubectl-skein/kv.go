@@ -189,7 +189,7 @@ func newKVSet(p *plugin) *cobra.Command {
 		if err := v.set(ctx, args[0], value); err != nil {
 			return err
 		}
-		fmt.Fprintf(p.Out, "%s set\n", args[0])
+		p.changed("key/"+args[0], "%s set\n", args[0])
 		return nil
 	})
 	cmd.Example = `  kubectl skein kv set orders region '"north"'
@@ -208,7 +208,7 @@ func newKVDelete(p *plugin) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(p.Out, "%s removed\n", args[0])
+		p.changed("key/"+args[0], "%s removed\n", args[0])
 		return nil
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +35,7 @@ func (v verb) command(p *plugin) *cobra.Command {
 			if rec != nil {
 				name = rec.Name // also when the argument is an id
 			}
-			fmt.Fprintf(p.Out, "thread/%s %s\n", name, v.done)
+			p.changed(threadName(name), "thread/%s %s\n", name, v.done)
 			return nil
 		},
 	}

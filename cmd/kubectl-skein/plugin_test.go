@@ -576,6 +576,8 @@ $`))
 
 	It("stops and terminates", Label("THR-05"), func() {
 		Expect(c.run("stop", "hello").out).To(Equal("thread/hello stopped\n"))
+		Expect(c.run("stop", "hello", "-o", "name").out).To(Equal("thread.skein.dev/hello\n"))
+		Expect(c.run("stop", "hello", "-o", "yaml")).To(Equal(outputs{code: 1, err: "error: --output=yaml: give name, or leave it out\n"}))
 		Expect(c.run("terminate", "hello").out).To(Equal("thread/hello terminated\n"))
 		got := c.run("send", "hello", "x")
 		Expect(got.code).To(Equal(exitRefused))

@@ -85,7 +85,7 @@ func (p *plugin) provide(ctx context.Context, t *runtimeclient.Thread, threadNam
 		if err := t.SetEnv(ctx, v.Name, value, v.Type); err != nil {
 			return err
 		}
-		fmt.Fprintf(p.Out, "%s set\n", v.Name)
+		p.changed("variable/"+v.Name, "%s set\n", v.Name)
 	}
 	return nil
 }

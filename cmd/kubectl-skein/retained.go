@@ -80,7 +80,7 @@ func newPurge(p *plugin) *cobra.Command {
 			if err := c.PurgeRetained(cmd.Context(), ns, args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "thread %s purged\n", args[0])
+			p.changed(threadName(args[0]), "thread %s purged\n", args[0])
 			return nil
 		},
 	}

@@ -23,6 +23,8 @@ type plugin struct {
 	style style
 	// scratch is the namespace that kubectl skein dev has made; it comes before that of the flags.
 	scratch string
+	// onlyNames is set by --output=name of a command that changes something.
+	onlyNames bool
 }
 
 // run executes the command line and returns the exit code.
@@ -73,6 +75,7 @@ right, the command names the ClusterRole that has it.`,
 		newSearch(p), newMemory(p), newUsage(p), newQuota(p), newExport(p), newImport(p), newBackup(p), newRestore(p), newAdopt(p),
 		newTool(p), newSkill(p), newEndpoint(p), newEffect(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p), newCheck(p), newVersion(p), newWebhook(p), newBuild(p), newDev(p),
 	)
+	p.naming(cmd)
 	p.complete(cmd)
 	strict(cmd)
 	return cmd

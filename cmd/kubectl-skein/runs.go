@@ -88,7 +88,7 @@ func newCancel(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "run/%s %s\n", r.ID, r.Status)
+			p.changed("run/"+r.ID, "run/%s %s\n", r.ID, r.Status)
 			return nil
 		},
 	}

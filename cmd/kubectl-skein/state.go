@@ -81,7 +81,7 @@ func newStateSet(p *plugin) *cobra.Command {
 			if err := t.SetState(cmd.Context(), args[1], value); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "%s set\n", args[1])
+			p.changed("key/"+args[1], "%s set\n", args[1])
 			return nil
 		},
 	}
@@ -105,7 +105,7 @@ func newStateDelete(p *plugin) *cobra.Command {
 				if err := t.ClearState(cmd.Context()); err != nil {
 					return err
 				}
-				fmt.Fprintln(p.Out, "state cleared")
+				p.changed(threadName(args[0]), "state cleared\n")
 				return nil
 			}
 			_, ok, err := t.StateValue(cmd.Context(), args[1])
@@ -118,7 +118,7 @@ func newStateDelete(p *plugin) *cobra.Command {
 			if err := t.DeleteState(cmd.Context(), args[1]); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "%s removed\n", args[1])
+			p.changed("key/"+args[1], "%s removed\n", args[1])
 			return nil
 		},
 	}

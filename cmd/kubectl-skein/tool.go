@@ -91,7 +91,7 @@ func newNotify(p *plugin) *cobra.Command {
 			if err := t.NotifyParent(cmd.Context(), args[1]); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "thread/%s notified its parent\n", args[0])
+			p.changed(threadName(args[0]), "thread/%s notified its parent\n", args[0])
 			return nil
 		},
 	}
@@ -138,7 +138,7 @@ func newEmit(p *plugin) *cobra.Command {
 			if err := t.Emit(cmd.Context(), args[1], json.RawMessage(data)); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "event/%s emitted\n", args[1])
+			p.changed("event/"+args[1], "event/%s emitted\n", args[1])
 			return nil
 		},
 	}

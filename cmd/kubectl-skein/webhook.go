@@ -121,9 +121,9 @@ func newWebhookRedeliver(p *plugin) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(p.Out, "delivery/%s redelivered to %s\n", d.ID, d.Webhook)
+				p.changed("delivery/"+d.ID, "delivery/%s redelivered to %s\n", d.ID, d.Webhook)
 			}
-			if dead {
+			if dead && !p.onlyNames {
 				fmt.Fprintf(p.Out, "deliveries sent again: %d\n", len(ids))
 			}
 			return nil

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +31,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/family"
 	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/scratch"
+	"github.com/skein-dev/skein/internal/sourceroot"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
@@ -88,9 +88,8 @@ func Start(ctx context.Context, dir string, parts Parts) (e *Env, err error) {
 }
 
 func (e *Env) startControlPlane(dir string) error {
-	_, file, _, _ := runtime.Caller(0)
 	e.ControlPlane = &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(file), "..", "..", "..", "config", "crd", "bases")},
+		CRDDirectoryPaths:     []string{filepath.Join(sourceroot.Dir(), "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
 		// The defaults, 20 and 10 seconds, are too short on a busy machine.
 		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,

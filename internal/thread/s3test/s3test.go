@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/scratch"
+	"github.com/skein-dev/skein/internal/sourceroot"
 )
 
 // The credentials of the server's only user.
@@ -65,9 +66,7 @@ func (s *Server) side() string { return filepath.Join(s.dir, "side") }
 
 // build builds the program unless it was built before, and returns its path.
 func build(ctx context.Context) (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "..", "..", "..")
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "tool.sh"), "versitygw")
+	cmd := exec.CommandContext(ctx, filepath.Join(sourceroot.Dir(), "hack", "tool.sh"), "versitygw")
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
