@@ -94,7 +94,7 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 		var object skeinv1.Thread
 		Expect(e.kube.Get(ctx, client.ObjectKey{Namespace: "ns", Name: fork.Name}, &object)).To(Succeed())
 		Expect(object.Annotations).To(HaveKeyWithValue(skeinv1.AnnotationForkPoint, HavePrefix(st.ID()+"/")))
-		Expect(object.Spec).To(Equal(skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "helper"},
+		Expect(object.Spec).To(Equal(skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "helper"}, Title: "Aside",
 			ForkFrom: &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: "origin"}, MessageIndex: ptr.To(int64(2))}}))
 
 		all, err := c.Fork(ctx, runtimev1.NewFork{Name: "all", Message: "go on"})
@@ -109,25 +109,6 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 		list, err := c.Relationships(ctx, runtimeclient.Page{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list.Relationships).To(HaveLen(3))
-	})
-
-	It("keeps the title and the first message out of the object, and sets them once for a key", Label("K8S-07"), func(ctx SpecContext) {
-		e := newEnv()
-		origin(ctx, e, 3)
-		c := e.client().Thread("ns", "origin")
-		n := runtimev1.NewFork{Title: "Aside", Message: "go on", IdempotencyKey: "k"}
-		fork, err := c.Fork(ctx, n)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(*fork).To(And(HaveField("Title", "Aside"), HaveField("QueuedCount", int64(1))))
-		var object skeinv1.Thread
-		Expect(e.kube.Get(ctx, client.ObjectKey{Namespace: "ns", Name: fork.Name}, &object)).To(Succeed())
-		Expect(object.Spec).To(And(HaveField("Title", BeEmpty()), HaveField("Message", BeEmpty())))
-		Expect(c.Fork(ctx, n)).To(And(HaveField("Name", fork.Name), HaveField("QueuedCount", int64(1))))
-		Expect(e.svc.Store().Apply(ctx, fork.ThreadID, nil, &store.UpdateThread{Title: ptr.To("Renamed")})).To(Succeed())
-		Expect(c.Fork(ctx, n)).To(HaveField("Title", "Renamed"), "it was changed since")
-		items, err := e.svc.Store().Inbox(ctx, fork.ThreadID)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(items).To(HaveExactElements(HaveField("Payload", ContainSubstring(`"go on"`))))
 	})
 
 	It("makes one fork for a key, however often it is asked", func(ctx SpecContext) {
@@ -176,7 +157,6 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 			`no message "none"`:                 {MessageID: "none"},
 			"set messageIndex or messageId":     {MessageID: "m1", MessageIndex: ptr.To(int64(1))},
 			"write a long text to a file":       {Message: strings.Repeat("x", runtimev1.MaxContentBytes+1)},
-			"more than 500 characters":          {Title: strings.Repeat("é", 501)},
 			`there is no Agent "nope" in namespace "ns": create it first; existing Agents: deleted, earlier, full, helper, late, missing, slow`: {AgentID: "nope"},
 		} {
 			_, err := c.Fork(ctx, n)
@@ -195,8 +175,8 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 		Expect(e.kube.List(ctx, &list)).To(Succeed())
 		Expect(list.Items).To(HaveLen(2))
 
-		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "late", AgentID: "missing", Message: "go on"})
-		Expect(err).To(And(Satisfy(apierrors.IsTimeout), MatchError(And(ContainSubstring(`Thread "late" was created`), ContainSubstring("without its title and first message")))))
+		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "late", AgentID: "missing"})
+		Expect(err).To(And(Satisfy(apierrors.IsTimeout), MatchError(ContainSubstring(`Thread "late" was created`))))
 		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "lost", AgentID: "late"})
 		Expect(err).To(And(Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("it has been removed"))))
 		_, err = c.Fork(ctx, runtimev1.NewFork{Name: "beyond", AgentID: "full"})

@@ -64,32 +64,6 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	return t, created, err
 }
 
-// BeginFork gives a fork that was just made a title and its first message, where they are not empty. A repeat queues no second message,
-// and leaves a title alone that was changed since.
-func (st *State) BeginFork(ctx context.Context, title, message string) error {
-	var ops []store.Op
-	if title != "" {
-		row, err := st.svc.store.Thread(ctx, st.id)
-		if err != nil {
-			return err
-		}
-		if row.Title != title && forkedTitle.MatchString(row.Title) {
-			ops = append(ops, &store.UpdateThread{Title: &title})
-		}
-	}
-	if message != "" {
-		op, err := st.svc.firstMessage(st.id, NewMessage{Content: &message, FromSystem: true})
-		if err != nil {
-			return err
-		}
-		ops = append(ops, op)
-	}
-	if len(ops) == 0 {
-		return nil
-	}
-	return st.Apply(ctx, ops...)
-}
-
 // ForkPoint returns the message at which a thread would be forked, or an *InvalidError when it has no such message. Of of,
 // ThreadID does not count.
 func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (p Point, err error) {

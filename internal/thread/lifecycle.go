@@ -77,7 +77,11 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		ops = append(ops, &store.Enqueue{Item: item, IgnoreTerminated: true})
 	}
 	if n.Message != "" || len(attached) > 0 {
-		op, err := s.firstMessage(n.ID, NewMessage{Content: &n.Message, Attachments: attachmentsOf(attached), FromSystem: true})
+		m, err := s.build(n.ID, NewMessage{Content: &n.Message, Attachments: attachmentsOf(attached), FromSystem: true}, queuedPrefix)
+		if err != nil {
+			return nil, false, err
+		}
+		op, err := enqueueOp(m, FirstMessageKey, 0)
 		if err != nil {
 			return nil, false, err
 		}
@@ -97,15 +101,6 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		return nil, false, fmt.Errorf("%w: a file of thread %s has changed while it was copied: %w", store.ErrUnavailable, n.AttachFrom, err)
 	}
 	return t, created, err
-}
-
-// firstMessage queues the first message of a thread, once.
-func (s *Service) firstMessage(id string, n NewMessage) (*store.Enqueue, error) {
-	m, err := s.build(id, n, queuedPrefix)
-	if err != nil {
-		return nil, err
-	}
-	return enqueueOp(m, FirstMessageKey, 0)
 }
 
 func (n NewThread) validate() error {

@@ -13,7 +13,7 @@ type NewFork struct {
 	Title string `json:"title,omitempty"`
 	// AgentID is the agent of the fork. When it is empty, it is the one that runs this thread now.
 	AgentID string `json:"agentId,omitempty"`
-	// Message is the first message of the user in the fork, which starts a run. Like the title, it is not in the Thread object.
+	// Message is the first message of the user in the fork, which starts a run. It stands in the spec of the Thread object.
 	Message string `json:"message,omitempty"`
 	// IdempotencyKey makes a repeat return the fork of the first request. The header Idempotency-Key does the same.
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,17 +69,12 @@ func (h *Forks) Fork(c *call.Call) error {
 	return h.write(c, row)
 }
 
-// maxForkTitle is the largest number of characters in the title of a fork, as in a Thread's spec.
-const maxForkTitle = 500
-
 func checkFork(c *call.Call, n *runtimev1.NewFork) error {
 	switch {
 	case n.MessageID != "" && n.MessageIndex != nil:
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "messageId", "set messageIndex or messageId, not both, or neither for the newest message")
 	case n.Name == c.Row.Name:
 		return apierrors.NewAlreadyExists(status.ThreadsResource, n.Name)
-	case utf8.RuneCountInString(n.Title) > maxForkTitle:
-		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "title", fmt.Sprintf("it has more than %d characters", maxForkTitle))
 	case len(n.Message) > runtimev1.MaxContentBytes:
 		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "message",
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(n.Message), runtimev1.MaxContentBytes))
@@ -110,7 +104,7 @@ func (h *Forks) allowed(c *call.Call, name string) error {
 	)
 }
 
-// make creates the Thread object of a fork at a message, waits until the fork is stored, and gives it its title and first message. It does all also when the caller leaves:
+// make creates the Thread object of a fork at a message, and waits until the fork is stored. It does both also when the caller leaves:
 // otherwise a fork would stay that the caller was never told of.
 func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*thread.State, *store.Thread, error) {
 	ctx := c.Context()
@@ -136,7 +130,7 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 			skeinv1.AnnotationForkPoint: fmt.Sprintf("%s/%d", c.Row.ID, at.Seq),
 		}},
 		Spec: skeinv1.ThreadSpec{
-			AgentRef: skeinv1.LocalRef{Name: agent},
+			AgentRef: skeinv1.LocalRef{Name: agent}, Title: n.Title, Message: n.Message,
 			ForkFrom: &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: c.Row.Name}, MessageIndex: &at.Index},
 		},
 	}, cause)
@@ -154,23 +148,9 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 		return nil, nil, status.Conflict(c.Name, fmt.Sprintf("Thread %q was deleted before the fork was stored", made.Name))
 	case apierrors.IsServiceUnavailable(err):
 		// Without Retry-After: clients would send the request again by themselves, and without a key make another fork.
-		return nil, nil, apierrors.NewTimeoutError(fmt.Sprintf("Thread %q was created and the fork is not stored yet: it will be%s (%v)", made.Name, without(n), err), 0)
-	case err != nil:
-		return nil, nil, err
+		return nil, nil, apierrors.NewTimeoutError(fmt.Sprintf("Thread %q was created and the fork is not stored yet: it will be (%v)", made.Name, err), 0)
 	}
-	if err := st.BeginFork(ctx, n.Title, n.Message); err != nil {
-		return nil, nil, err
-	}
-	row, err = h.Threads.Store().Thread(ctx, row.ID)
 	return st, row, err
-}
-
-// without says what a fork that is stored later does not have. It is not in the object, which more people may read than the conversation.
-func without(n runtimev1.NewFork) string {
-	if n.Title == "" && n.Message == "" {
-		return ""
-	}
-	return ", without its title and first message: set an idempotency key, and send the request again under the same one"
 }
 
 // write answers with the record of a fork.
