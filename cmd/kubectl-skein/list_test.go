@@ -60,8 +60,8 @@ var _ = Describe("kubectl skein list and show", func() {
 		Expect(got.err).To(BeEmpty())
 		Expect(got.out).To(MatchRegexp(`^NAME +AGENT +STATE +MESSAGES +LAST RUN +ACTIVE +WAITS FOR
 hello +helper +Idle +4 +Failed \(ModelTimeout\) +\d+s +-
-waits +clerk +Waiting +0 \(\+2 queued\) +- +\d+m +EnvMissing
-broken +nobody +NotReady +0 +- +\d+m +ReferenceNotFound
+waits +clerk +Waiting +0 \(\+2 queued\) +- +\d+m(\d+s)? +EnvMissing
+broken +nobody +NotReady +0 +- +\d+m(\d+s)? +ReferenceNotFound
 $`))
 		wide := c.run("list", "-o", "wide").out
 		Expect(wide).To(And(ContainSubstring(`ReferenceNotFound: Agent "nobody" does not exist`), ContainSubstring("EnvMissing: the agent clerk needs values for KEY"), MatchRegexp(`ada +t-1`)))
