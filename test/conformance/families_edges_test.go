@@ -32,10 +32,15 @@ var _ = Describe("Threads of one name in two namespaces", Label("THR-01", "THR-1
 					harness.On("^go$", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "who?"})),
 					harness.After("subagent_create", harness.Answer("so: {{ .Last.Content }}")), always("ok")},
 					[]skeinv1.ScriptStep{always("child of " + ns)}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
-				create(ctx, harness.Effect(ns, "note", note), &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "declared"}, Spec: skeinv1.SubagentSpec{
-					ParentRef: skeinv1.LocalRef{Name: "thread"}, AgentRef: skeinv1.LocalRef{Name: "worker"}, Name: "helper", Message: "who?", Resumable: true}})
 				all[i], ids[i] = conversation(t), idOf(ctx, t)
 				Expect(all[i].Queue(ctx, runtimev1.NewMessage{ID: "same-id", Content: "go", IdempotencyKey: "same-key"})).Error().NotTo(HaveOccurred())
+				// Once a run has taken it, what the declared child says is not taken with it: the model answers to what is said last.
+				Eventually(ctx, func() ([]string, error) {
+					page, err := all[i].Messages(ctx, runtimeclient.MessageOptions{})
+					return texts(page.Messages), err
+				}).Should(ContainElement("user: go"))
+				create(ctx, harness.Effect(ns, "note", note), &skeinv1.Subagent{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "declared"}, Spec: skeinv1.SubagentSpec{
+					ParentRef: skeinv1.LocalRef{Name: "thread"}, AgentRef: skeinv1.LocalRef{Name: "worker"}, Name: "helper", Message: "who?", Resumable: true}})
 				Expect(all[i].SetValue(ctx, "k", ns)).To(Succeed())
 				for name, content := range map[string]string{"/own": ns, "/same": strings.Repeat("same", 50_000)} {
 					Expect(all[i].WriteFile(ctx, name, strings.NewReader(content), runtimeclient.WriteFileOptions{})).Error().NotTo(HaveOccurred())
