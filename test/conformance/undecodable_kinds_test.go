@@ -40,6 +40,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 	}).Should(Succeed(), "the effect fires")
 	answer, err := conversation(t).Endpoint(ctx, runtimeclient.EndpointRequest{Method: http.MethodGet, Path: "/hello"})
 	Expect(err).NotTo(HaveOccurred())
+	defer answer.Body.Close()
 	Expect(answer).To(HaveHTTPBody("hello"))
 	doorsAreServed(ctx, ns)
 	childrenAreServed(ctx, t)
