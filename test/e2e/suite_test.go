@@ -42,6 +42,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(5*time.Minute))
 	Expect(cluster.Install(ctx)).To(Succeed())
+	// The gateway is off by default. A person switches it on in this way, too.
+	for _, args := range [][]string{
+		{"patch", "deployment", "skein-manager", "--type=json", "-p", `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--gateway-bind-address=:8090"}]`},
+		{"rollout", "status", "deployment/skein-manager", "--timeout=5m"},
+	} {
+		_, err := cluster.Kubectl(ctx, append([]string{"-n", harness.SystemNamespace}, args...)...)
+		Expect(err).NotTo(HaveOccurred())
+	}
 
 	probe := filepath.Join(GinkgoT().TempDir(), "probe")
 	build := exec.CommandContext(ctx, "go", "build", "-o", probe, "./test/e2e/probe")
