@@ -77,7 +77,7 @@ func Register(registry prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		runs, runSeconds, modelCalls, modelSeconds, modelTokens, modelCost, toolCalls, toolSeconds, LeaseLosses, commitSeconds, commitSize, Purges,
-		inboxOldest, inboxItems, storeBytes, storeRows, threadsTotal, threadsNotReady, poolSandboxes,
+		inboxOldest, inboxItems, storeBytes, contentsBytes, storeRows, threadsTotal, threadsNotReady, poolSandboxes,
 	} {
 		var again prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &again) {

@@ -16,6 +16,10 @@ var (
 		Name: "skein_store_bytes",
 		Help: "Size of the database.",
 	})
+	contentsBytes = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "skein_contents_bytes",
+		Help: "Contents of files that the bucket holds. Those that several files share count once.",
+	})
 	storeRows = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "skein_store_rows",
 		Help: "Rows of the tables that grow with use. PostgreSQL estimates them.",
@@ -43,6 +47,9 @@ func Rows(tables map[string]int64) {
 		storeRows.WithLabelValues(name).Set(float64(n))
 	}
 }
+
+// Contents sets how many bytes the contents of files have.
+func Contents(bytes int64) { contentsBytes.Set(float64(bytes)) }
 
 // Threads counts Thread objects as they come, change and go: by 1 or by -1. The reason is "" for one that is Ready.
 func Threads(namespace, reason string, by float64) {

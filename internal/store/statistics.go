@@ -9,6 +9,8 @@ type StatisticsStore interface {
 	// TableRows returns how many rows the tables have that grow with use. PostgreSQL estimates them; SQLite counts, which reads
 	// the smallest index of each.
 	TableRows(ctx context.Context) (map[string]int64, error)
+	// ContentsBytes returns how many bytes the contents of files have that the bucket holds. It reads a row of each.
+	ContentsBytes(ctx context.Context) (int64, error)
 }
 
 // Statistics are what a StatisticsStore knows at a moment.

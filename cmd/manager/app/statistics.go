@@ -89,8 +89,10 @@ func (s *statistics) measure(ctx context.Context) {
 	err := errors.Join(s.measureStore(ctx), s.measurePools(ctx))
 	if s.clock.Since(s.counted) >= countEvery {
 		rows, failed := s.store.TableRows(ctx)
-		if failed == nil {
+		contents, failedToo := s.store.ContentsBytes(ctx)
+		if failed = errors.Join(failed, failedToo); failed == nil {
 			metrics.Rows(rows)
+			metrics.Contents(contents)
 			s.counted = s.clock.Now()
 		}
 		err = errors.Join(err, failed)

@@ -27,6 +27,12 @@ func describeStatistics(e *env) {
 			rows, err := e.store.TableRows(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(rows).To(And(HaveKey("message"), HaveKey("inbox"), HaveKey("thread")))
+			contents, err := e.store.ContentsBytes(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			e.apply(ctx, id, putFile("/a", 201), copyFile("/b", 201), putFile("/c", 202))
+			Expect(e.store.ContentsBytes(ctx)).To(Equal(contents+201+202), "what two files share counts once")
+			e.apply(ctx, id, &store.RemoveFile{Path: "/c"})
+			Expect(e.store.ContentsBytes(ctx)).To(Equal(contents + 201))
 		})
 	})
 }

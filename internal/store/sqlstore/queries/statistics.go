@@ -22,3 +22,6 @@ func EstimateTables() string {
 	return `SELECT relname::text, GREATEST(reltuples, 0)::bigint FROM pg_class
 		WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname IN ('` + strings.Join(GrowingTables, `', '`) + `')`
 }
+
+// ContentsBytes sums up the contents of files that are in the bucket. It reads a row of each.
+const ContentsBytes = `SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM contents WHERE size >= 0`
