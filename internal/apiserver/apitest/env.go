@@ -107,10 +107,10 @@ func (e *Env) startControlPlane(dir string) error {
 		Set("requestheader-username-headers", "X-Remote-User").Set("requestheader-group-headers", "X-Remote-Group").
 		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
 		Set("proxy-client-cert-file", proxy.cert).Set("proxy-client-key-file", proxy.key)
+	e.stop = append(e.stop, e.ControlPlane.Stop) // also after a failure: its programs may run although the definitions could not be installed
 	if e.Admin, err = e.ControlPlane.Start(); err != nil {
 		return err
 	}
-	e.stop = append(e.stop, e.ControlPlane.Stop)
 	e.Admin.QPS = -1
 	scheme := k8sruntime.NewScheme()
 	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, skeinv1.AddToScheme, apiregistrationv1.AddToScheme} {
