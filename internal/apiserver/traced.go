@@ -17,9 +17,9 @@ import (
 	"github.com/skein-dev/skein/internal/telemetry"
 )
 
-// traced makes a span of each request, below that of the client, and gives what the request causes its id, and the log lines about it
-// their keys. The request is
-// authenticated and authorized by then, so that nobody else can make spans or choose their trace. Streams have no span: they last.
+// traced starts a span for each request, as a child of the client's span. It passes the id of the request on to the work that follows, and adds the
+// request's keys to log lines. It runs after authentication and authorization, so other clients cannot start spans or choose a trace. Streams have no
+// span, because they last.
 func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := telemetry.WithRequestID(r.Context(), audit.GetAuditIDTruncated(r.Context()))

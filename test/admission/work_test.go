@@ -9,7 +9,7 @@ import (
 )
 
 var _ = Describe("the policy about work for threads", Label("K8S-04"), func() {
-	It("asks for the rights of the runtime API of whoever declares work for a thread", func(ctx SpecContext) {
+	It("requires the rights of the runtime API from authors who declare work for a thread", func(ctx SpecContext) {
 		for resource, spec := range map[string]map[string]any{
 			"scheduledeffects": {"threadRef": map[string]any{"name": "t"}, "effect": "e"},
 			"subagents":        {"parentRef": map[string]any{"name": "t"}, "agentRef": map[string]any{"name": "a"}},

@@ -60,7 +60,7 @@ var _ = Describe("What models of parents and children are given", func() {
 		Expect(offered[`"then"`]).To(ContainElement(creates), "the child has ended")
 	}, SpecTimeout(2*time.Minute))
 
-	It("is a silent message when a child that nobody waits for fails", Label("SUB-04"), func(ctx SpecContext) {
+	It("is a silent message when a child fails whose call does not block", Label("SUB-04"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := family(ctx, ns,
 			[]skeinv1.ScriptStep{harness.On("^go$", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "add"})), always("noted")},

@@ -141,7 +141,7 @@ var _ = Describe("log lines", Label("EVT-01", "EVT-02", "LOG-03"), func() {
 	}, SpecTimeout(2*patience))
 })
 
-// textSink gives the texts of the lines that it gets.
+// textSink sends the text of each line that it receives to a channel.
 type textSink struct{ got chan string }
 
 func (t *textSink) send(_ context.Context, events []store.Event) error {

@@ -161,7 +161,7 @@ var _ = Describe("what happens to threads", Label("STA-06", "EVT-02"), func() {
 			w.Close()
 		}
 		_, subscribers = h.counts()
-		Expect(subscribers).To(BeZero(), "nobody watches")
+		Expect(subscribers).To(BeZero(), "there are no watchers")
 	}, SpecTimeout(2*time.Minute))
 
 	It("wakes only the watchers of its namespace, and those are not behind afterwards", func(ctx SpecContext) {
