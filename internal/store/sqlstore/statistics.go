@@ -44,7 +44,7 @@ func (s *Store) TableRows(ctx context.Context) (map[string]int64, error) {
 
 // ContentsBytes implements store.StatisticsStore.
 func (s *Store) ContentsBytes(ctx context.Context) (n int64, err error) {
-	if err := s.db.Readers.Row(sqldb.Long(ctx), queries.ContentsBytes, nil, &n); err != nil {
+	if err := s.db.Readers.Interruptible().Row(ctx, queries.ContentsBytes, nil, &n); err != nil {
 		return 0, fmt.Errorf("sum up the contents of files: %w", err)
 	}
 	return n, nil

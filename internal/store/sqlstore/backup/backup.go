@@ -29,8 +29,7 @@ func (s Store) SchemaVersion(ctx context.Context) (version int64, err error) {
 func (s Store) Backup(ctx context.Context, ns store.Namespace, emit func(store.BackupRow) error) (*store.BackupSummary, error) {
 	sum := &store.BackupSummary{Rows: map[string]int64{}, At: s.DB.Now()}
 	keys := map[int64]bool{}
-	ctx = sqldb.Long(ctx)
-	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+	err := s.DB.Readers.Interruptible().Snapshot(ctx, func(c *sqldb.Conn) error {
 		if err := c.Row(ctx, queries.SchemaVersion, nil, &sum.Schema); err != nil {
 			return err
 		}

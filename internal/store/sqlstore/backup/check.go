@@ -20,8 +20,7 @@ type check struct {
 // complete reports as an error what has not arrived, and what is not of the restore. It reads every row, so no transaction that writes
 // waits for it. It returns false when the mark of the check was gone already: the rows may be visible by now.
 func (s Store) complete(ctx context.Context, r store.Restore, rows map[string]int64, id string) (checked bool, err error) {
-	ctx = sqldb.Long(ctx)
-	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+	err = s.DB.Readers.Interruptible().Snapshot(ctx, func(c *sqldb.Conn) error {
 		k := check{ctx: ctx, q: c, dialect: s.DB.Dialect, r: r}
 		if checked, err = k.marked(id); err != nil || !checked {
 			return err

@@ -101,8 +101,7 @@ func (s Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum, 
 		query, args = queries.UsageOfAgent, []any{q.Namespace, q.NamespaceUID, q.NamespaceUID, q.Agent}
 	}
 	var u store.UsageSum
-	ctx = sqldb.Long(ctx)
-	if err := s.DB.Readers.Row(ctx, query, args, &u.Runs, &u.Turns, &u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.ReasoningTokens,
+	if err := s.DB.Readers.Interruptible().Row(ctx, query, args, &u.Runs, &u.Turns, &u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.ReasoningTokens,
 		&u.Cost, &u.DurationMs, &u.Threads); err != nil {
 		return nil, fmt.Errorf("sum usage: %w", err)
 	}

@@ -107,8 +107,7 @@ func (s Store) Nearest(ctx context.Context, q store.NearestQuery) ([]store.NearM
 		q.Until = math.MaxInt64
 	}
 	found := []store.NearMessage{}
-	ctx = sqldb.Long(ctx)
-	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+	err := s.DB.Readers.Interruptible().Snapshot(ctx, func(c *sqldb.Conn) error {
 		best, err := nearest(ctx, c, q, want)
 		if err != nil {
 			return err

@@ -101,8 +101,8 @@ func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.Se
 		query += ` AND ` + cond
 	}
 	query += ` ORDER BY rank DESC, m.key DESC LIMIT ? OFFSET ?`
-	ctx, args = sqldb.Long(ctx), append(args, q.Limit+1, max(q.Offset, 0))
-	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+	args = append(args, q.Limit+1, max(q.Offset, 0))
+	err = s.DB.Readers.Interruptible().Read(ctx, func(c *sqldb.Conn) error {
 		var size int64
 		hits, more = []store.SearchHit{}, false
 		return c.Rows(ctx, query, args, func(scan sqldb.Scanner) error {

@@ -18,6 +18,8 @@ type Link interface {
 	// Queue sends a statement whose result is not needed, together with the next exec or query at the latest. Its error
 	// may be returned by that call.
 	Queue(ctx context.Context, query string, args []any) error
+	// setInterruptible says whether the end of a context interrupts a query before its first row. A driver may always do so.
+	setInterruptible(on bool)
 	Close() error
 }
 

@@ -23,6 +23,9 @@ func (l *pgxLink) Queue(_ context.Context, query string, args []any) error {
 	return nil
 }
 
+// setInterruptible does nothing: the end of a context interrupts every query.
+func (l *pgxLink) setInterruptible(bool) {}
+
 // drop discards what is queued, and reports whether that included the beginning of the transaction.
 func (l *pgxLink) drop() (begun bool) {
 	queued := l.queued.QueuedQueries

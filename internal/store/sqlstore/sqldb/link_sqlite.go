@@ -17,6 +17,8 @@ type sqliteLink struct {
 	db    driver.Conn
 	stmts map[string]*sqliteStmt
 	args  []driver.NamedValue // of the statement that runs now
+	// interruptible is set while the end of a context interrupts a query before its first row.
+	interruptible bool
 }
 
 // sqliteStmt is a prepared statement.
@@ -35,18 +37,14 @@ func newSQLiteLink(db driver.Conn) *sqliteLink {
 	return &sqliteLink{db: db, stmts: map[string]*sqliteStmt{}}
 }
 
-// Long marks queries that may run for a long time before their first row, so that the end of ctx interrupts them.
-// Watching a context costs more than most queries take; the others stop between two rows.
-func Long(ctx context.Context) context.Context { return context.WithValue(ctx, longKey{}, true) }
+func (l *sqliteLink) setInterruptible(on bool) { l.interruptible = on }
 
-type longKey struct{}
-
-// watched returns the context for the driver: without cancellation unless long marked it.
-func watched(ctx context.Context) context.Context {
-	if ctx.Done() != nil && ctx.Value(longKey{}) == nil {
-		return context.Background()
+// watched returns the context for the driver: without cancellation unless the link is interruptible.
+func (l *sqliteLink) watched(ctx context.Context) context.Context {
+	if l.interruptible {
+		return ctx
 	}
-	return ctx
+	return context.Background()
 }
 
 func (l *sqliteLink) stmt(query string) (*sqliteStmt, error) {
@@ -106,7 +104,7 @@ func (l *sqliteLink) Exec(ctx context.Context, query string, args []any) (int64,
 	if err != nil {
 		return 0, err
 	}
-	r, err := s.exec.ExecContext(watched(ctx), named)
+	r, err := s.exec.ExecContext(l.watched(ctx), named)
 	if err != nil {
 		return 0, err
 	}
@@ -130,7 +128,7 @@ func (l *sqliteLink) query(ctx context.Context, query string, args []any) (RowSe
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.exec.QueryContext(watched(ctx), named)
+	rows, err := s.exec.QueryContext(l.watched(ctx), named)
 	if err != nil {
 		return nil, err
 	}

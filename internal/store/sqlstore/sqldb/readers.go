@@ -9,8 +9,13 @@ import (
 )
 
 // Readers lends connections that only read. It opens them when needed, up to a limit. They never wait for the writer.
-// mu guards closed.
 type Readers struct {
+	*pool
+	interruptible bool
+}
+
+// pool has the connections of Readers. mu guards closed.
+type pool struct {
 	Open func(ctx context.Context) (*Conn, error)
 	// slots holds one entry for each connection that may be lent: an open connection, or nil for one still to open.
 	slots chan *Conn
@@ -27,12 +32,17 @@ func NewReaders(n int, open func(ctx context.Context) (*Conn, error)) *Readers {
 	if n == 0 {
 		n = 8
 	}
-	r := &Readers{Open: open, slots: make(chan *Conn, n)}
+	p := &pool{Open: open, slots: make(chan *Conn, n)}
 	for range n {
-		r.slots <- nil
+		p.slots <- nil
 	}
-	return r
+	return &Readers{pool: p}
 }
+
+// Interruptible returns readers with the same connections, for queries that may run for a long time before their first row: the end
+// of their context interrupts them. Other queries stop between two rows, because with SQLite it costs more to watch a context than
+// most queries take.
+func (r *Readers) Interruptible() *Readers { return &Readers{pool: r.pool, interruptible: true} }
 
 // Read lends a connection to fn.
 func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
@@ -60,6 +70,7 @@ func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
 		}
 		c = fresh
 	}
+	c.Link.setInterruptible(r.interruptible)
 	err := fn(c)
 	if c.Failed {
 		_ = c.Close()
@@ -90,22 +101,22 @@ func (r *Readers) Snapshot(ctx context.Context, fn func(c *Conn) error) error {
 }
 
 // Close waits for reads in progress.
-func (r *Readers) Close() error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+func (p *pool) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
 		return nil
 	}
-	r.closed = true
-	r.mu.Unlock()
+	p.closed = true
+	p.mu.Unlock()
 	var errs []error
-	for range cap(r.slots) {
-		if c := <-r.slots; c != nil {
+	for range cap(p.slots) {
+		if c := <-p.slots; c != nil {
 			errs = append(errs, c.Close())
 		}
 	}
-	for range cap(r.slots) {
-		r.slots <- nil
+	for range cap(p.slots) {
+		p.slots <- nil
 	}
 	return errors.Join(errs...)
 }

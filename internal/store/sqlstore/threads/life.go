@@ -210,14 +210,13 @@ func Adopt(t *txn.Tx, h *txn.Head, op *store.Adopt) error {
 func (s Store) AdoptBelow(ctx context.Context, id string, limit int) (moved int, err error) {
 	type below struct{ key, depth int64 }
 	var page []below
-	long := sqldb.Long(ctx)
-	err = s.DB.Readers.Snapshot(long, func(c *sqldb.Conn) error {
+	err = s.DB.Readers.Interruptible().Snapshot(ctx, func(c *sqldb.Conn) error {
 		page = nil
 		var restored string
-		if err := c.Row(long, queries.Restored, []any{id}, &restored); err != nil || keepsParent(restored) {
+		if err := c.Row(ctx, queries.Restored, []any{id}, &restored); err != nil || keepsParent(restored) {
 			return store.IgnoreNotFound(err)
 		}
-		return c.Rows(long, queries.ElsewhereBelow, []any{id, id, sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
+		return c.Rows(ctx, queries.ElsewhereBelow, []any{id, id, sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
 			var b below
 			err := scan(&b.key, &b.depth)
 			page = append(page, b)
@@ -312,7 +311,7 @@ func (s Store) Undeclared(ctx context.Context, after string, limit int) ([]store
 
 // Owned implements store.Store.
 func (s Store) Owned(ctx context.Context, namespace, after string, limit int) ([]store.ThreadOwner, error) {
-	return sqldb.ReadList(sqldb.Long(ctx), s.DB.Readers, func(scan sqldb.Scanner) (*store.ThreadOwner, error) {
+	return sqldb.ReadList(ctx, s.DB.Readers.Interruptible(), func(scan sqldb.Scanner) (*store.ThreadOwner, error) {
 		var o store.ThreadOwner
 		err := scan(&o.ThreadID, &o.Name, &o.UID)
 		o.UID = cmp.Or(o.UID, o.ThreadID)
@@ -323,5 +322,5 @@ func (s Store) Owned(ctx context.Context, namespace, after string, limit int) ([
 // Retained implements store.Store.
 func (s Store) Retained(ctx context.Context, namespace, after string, limit int, most int64) (threads []store.Thread, more bool, err error) {
 	limit = sqldb.PageSize(limit)
-	return s.page(ctx, limit, most, queries.RetainedThreads, namespace, after, limit+1)
+	return s.page(ctx, s.DB.Readers, limit, most, queries.RetainedThreads, namespace, after, limit+1)
 }

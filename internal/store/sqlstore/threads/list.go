@@ -26,7 +26,7 @@ func (s Store) Threads(ctx context.Context, q store.ThreadQuery) (threads []stor
 		return nil, false, fmt.Errorf("list threads: %w", err)
 	}
 	query, args := ListQuery(q, by)
-	return s.page(sqldb.Long(ctx), limit, q.MaxBytes, query, args...)
+	return s.page(ctx, s.DB.Readers.Interruptible(), limit, q.MaxBytes, query, args...)
 }
 
 // Filter is a condition on an indexed column of thread.

@@ -18,8 +18,8 @@ type row struct {
 
 // page returns at most limit threads of a query that selects one more, and whether more follow. With most above 0 they take at most so
 // many bytes of memory, but for the first one.
-func (s Store) page(ctx context.Context, limit int, most int64, query string, args ...any) (page []store.Thread, more bool, err error) {
-	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+func (s Store) page(ctx context.Context, r *sqldb.Readers, limit int, most int64, query string, args ...any) (page []store.Thread, more bool, err error) {
+	err = r.Read(ctx, func(c *sqldb.Conn) error {
 		rows, err := sqldb.List(ctx, c, scanRow, query, args...)
 		if err != nil {
 			return err
