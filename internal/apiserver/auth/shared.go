@@ -50,6 +50,7 @@ func (l *limitedAuthenticator) AuthenticateRequest(r *http.Request) (*authentica
 	token := tokenOf(r)
 	release, err := l.acquire(r, token)
 	if err != nil {
+		flow.RecordRefusal(r.Context(), err)
 		return nil, false, err
 	}
 	defer release()
@@ -87,6 +88,7 @@ func (l *limitedAuthorizer) Authorize(ctx context.Context, a authorizer.Attribut
 	}
 	release, err := l.semaphores.Acquire(ctx, name)
 	if err != nil {
+		flow.RecordRefusal(ctx, err)
 		return authorizer.DecisionNoOpinion, "", err
 	}
 	defer release()

@@ -2,12 +2,15 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
 // AnnotationRefused is the annotation of audit events whose request was refused with 429 before it was authorized. It says why.
@@ -15,7 +18,7 @@ const AnnotationRefused = "skein.dev/flow-control"
 
 // WrapChain returns the chain of filters that build makes around handler. An authenticator and an authorizer cannot choose how the generic
 // API server answers their errors: it takes them for wrong credentials (401), missing rights (403) and faults of its own (500). So what a filter answers
-// after Acquire refused the request is replaced with 429. It does so only until the request has passed all filters: handlers answer for themselves.
+// after RecordRefusal is replaced with 429. It does so only until the request has passed all filters: handlers answer for themselves.
 // Requests with headers that are too large do not reach the filters.
 func (c *Control) WrapChain(handler http.Handler, build func(http.Handler) http.Handler) http.Handler {
 	chain := build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,6 +35,9 @@ func (c *Control) WrapChain(handler http.Handler, build func(http.Handler) http.
 }
 
 // filtering is what happened to a request in the filters. The filters may run in another goroutine than the one that answers.
+//
+// It is a value of the request's context, as the user and the audit event are: an authenticator and an authorizer get nothing else of the request
+// that the writer of its answer also has. WrapChain alone sets it, and RecordRefusal alone changes it before the filters are passed.
 type filtering struct {
 	refused atomic.Pointer[apierrors.StatusError]
 	passed  atomic.Bool
@@ -44,13 +50,17 @@ func filteringOf(ctx context.Context) *filtering {
 	return f
 }
 
-// refuse returns a 429, and makes the filters of the request answer with it.
-func refuse(ctx context.Context, why string) *apierrors.StatusError {
-	err := tooMany(why)
-	if f := filteringOf(ctx); f != nil && !f.passed.Load() && f.refused.CompareAndSwap(nil, err) {
-		audit.AddAuditAnnotation(ctx, AnnotationRefused, why)
+// RecordRefusal makes the filters of the request answer with err, if it is a 429 of this package. Authenticators and authorizers of WrapChain's filters call it
+// with what Acquire returned.
+func RecordRefusal(ctx context.Context, err error) {
+	var refusal *apierrors.StatusError
+	if !errors.As(err, &refusal) {
+		return
 	}
-	return err
+	why, refused := apierrors.StatusCause(refusal, runtimev1.CauseFlowControl)
+	if f := filteringOf(ctx); refused && f != nil && !f.passed.Load() && f.refused.CompareAndSwap(nil, refusal) {
+		audit.AddAuditAnnotation(ctx, AnnotationRefused, why.Message)
+	}
 }
 
 // filteredWriter replaces what a filter answers to a request that was refused.

@@ -22,6 +22,7 @@ var _ = Describe("What the filters of a chain answer", Label("K8S-12"), func() {
 		GinkgoHelper()
 		_, err := flow.NewSemaphores(1, 0, "requests of %q wait for a test").Acquire(ctx, "one")
 		Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "%v", err)
+		flow.RecordRefusal(ctx, err)
 	}
 	failed := func(w http.ResponseWriter, code int) {
 		w.Header().Set("Content-Length", "6")

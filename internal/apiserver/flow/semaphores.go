@@ -30,12 +30,11 @@ func NewSemaphores(slots, queued int, what string) *Semaphores {
 }
 
 // Acquire waits for a slot of a name. The slot is taken until release is called. When the queue of the name is full, or the deadline of ctx
-// passes first, it returns a *StatusError with 429, which the filters of WrapChain answer with too. When ctx is canceled first, it returns
-// the error of ctx.
+// passes first, it returns a *StatusError with 429. When ctx is canceled first, it returns the error of ctx.
 func (s *Semaphores) Acquire(ctx context.Context, name string) (release func(), err error) {
 	sem := s.enqueue(name)
 	if sem == nil {
-		return nil, refuse(ctx, fmt.Sprintf("%d "+s.what, s.queued, name))
+		return nil, tooMany(fmt.Sprintf("%d "+s.what, s.queued, name))
 	}
 	select {
 	case sem.slots <- struct{}{}:
@@ -46,7 +45,7 @@ func (s *Semaphores) Acquire(ctx context.Context, name string) (release func(), 
 	case <-ctx.Done():
 		s.dequeue(name, sem)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, refuse(ctx, fmt.Sprintf("the request waited until its deadline, because %d "+s.what, s.slots, name))
+			return nil, tooMany(fmt.Sprintf("the request waited until its deadline, because %d "+s.what, s.slots, name))
 		}
 		return nil, ctx.Err()
 	}

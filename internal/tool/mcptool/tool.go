@@ -73,6 +73,7 @@ func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp
 		way := &delivery{end: end}
 		report := newReporter(ctx, t.host, call)
 		v.onProgress(key, report.add)
+		// The SDK passes nothing of a call but its context on to the transport that sends the request.
 		res, err := session.CallTool(context.WithValue(calling, deliveryKey{}, way), params)
 		end(nil)
 		v.onProgress(key, nil)

@@ -112,7 +112,8 @@ func (e *Endpoint) limit(ctx context.Context) (call context.Context, done func()
 	}
 }
 
-// watchdog ends a call when nothing arrives.
+// watchdog ends a call when nothing arrives. It is a value of the call's context, as net/http/httptrace is, because the clients of providers
+// pass nothing else of a call on to the transport that reads the answer.
 type watchdog struct {
 	timer *time.Timer
 	term  time.Duration
