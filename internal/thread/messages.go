@@ -39,8 +39,6 @@ type NewMessage struct {
 	Unpark bool
 	// FromSystem messages do not count against the limit of waiting user messages (MSG-07).
 	FromSystem bool
-	// Commit writes the inbox item of a queued message in place of Apply.
-	Commit func(ctx context.Context, op *store.Enqueue) error
 }
 
 // MessageUpdate says what to change of a message; nil leaves a field as it is.

@@ -13,6 +13,23 @@ import (
 // Queue puts a message into the inbox, durably and in order (MSG-05). A running thread takes it before its next model
 // step, an idle one starts. It fails with store.ErrTerminated or store.ErrQueueFull.
 func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error) {
+	q, err := st.PrepareQueue(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return q.Done(ctx, st.Apply(ctx, q.Op))
+}
+
+// QueuedMessage is a message that is ready for the inbox. Its user commits Op, and then calls Done.
+type QueuedMessage struct {
+	Op *store.Enqueue
+
+	state   *State
+	message *store.Message
+}
+
+// PrepareQueue returns a message that Queue would put into the inbox, for those who commit it together with more, or under a condition.
+func (st *State) PrepareQueue(ctx context.Context, n NewMessage) (*QueuedMessage, error) {
 	m, err := st.prepare(ctx, n, queuedPrefix)
 	if err != nil {
 		return nil, err
@@ -30,28 +47,28 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	}
 	op.Unpark, op.Bounded = n.Unpark || !n.FromSystem, !n.FromSystem
 	op.Origin = telemetry.OriginOf(ctx).Encode() // set here, because a message that replaces a run is committed by that run, in another context
-	commit := n.Commit
-	if commit == nil {
-		commit = func(ctx context.Context, op *store.Enqueue) error { return st.Apply(ctx, op) }
-	}
-	if err := commit(ctx, op); err != nil {
-		switch {
-		case errors.Is(err, store.ErrInboxFull):
-			return nil, err
-		case errors.Is(err, store.ErrQueueFull):
-			return nil, fmt.Errorf("%w: %d wait already; wait for the thread to take them, then send again", err, limit)
-		case errors.Is(err, store.ErrTerminated):
-			return nil, fmt.Errorf("%w: start a new thread to go on", err)
-		}
+	return &QueuedMessage{Op: op, state: st, message: m}, nil
+}
+
+// Done returns the message as it was stored, or what err, the error of its commit, means to the sender.
+func (q *QueuedMessage) Done(ctx context.Context, err error) (*store.Message, error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, store.ErrInboxFull):
+		return nil, err
+	case errors.Is(err, store.ErrQueueFull):
+		return nil, fmt.Errorf("%w: %d wait already; wait for the thread to take them, then send again", err, q.Op.MaxUserMessages)
+	case errors.Is(err, store.ErrTerminated):
+		return nil, fmt.Errorf("%w: start a new thread to go on", err)
+	default:
 		return nil, err
 	}
-	if op.Existed { // a repeat with an idempotency key puts nothing into the inbox
-		return st.first(ctx, m)
+	if q.Op.Existed { // a repeat with an idempotency key puts nothing into the inbox
+		return q.state.first(ctx, q.message)
 	}
-	// Return the message as it was stored: secrets may have been removed from it.
-	stored := *m
-	if err := json.Unmarshal(op.Item.Payload, &stored); err != nil {
-		return nil, fmt.Errorf("inbox item of thread %s is not a message: %w", st.id, err)
+	stored := *q.message // secrets may have been removed from the one in Op
+	if err := json.Unmarshal(q.Op.Item.Payload, &stored); err != nil {
+		return nil, fmt.Errorf("inbox item of thread %s is not a message: %w", q.state.id, err)
 	}
 	stored.MarkQueued()
 	return &stored, nil

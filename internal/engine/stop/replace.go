@@ -121,23 +121,20 @@ func (s *Service) Queue(ctx context.Context, st *thread.State, t *store.Thread, 
 	if policy == "" && (n.Role == "" || n.Role == store.RoleUser) {
 		policy = s.policyOf(ctx, t)
 	}
-	switch policy {
-	case skeinv1.RunPolicyReject:
-		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
-			op.IfIdle = true
-			return st.Apply(ctx, op)
-		}
-	case skeinv1.RunPolicyInterrupt:
-		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
-			return s.takeOver(ctx, st, t.ID, op, cancelcause.Interrupt)
-		}
-	case skeinv1.RunPolicyRollback:
-		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
-			return s.takeOver(ctx, st, t.ID, op, cancelcause.Rollback)
-		}
-	case skeinv1.RunPolicyEnqueue, "":
+	q, err := st.PrepareQueue(ctx, n)
+	if err != nil {
+		return nil, err
 	}
-	return st.Queue(ctx, n)
+	switch policy {
+	case skeinv1.RunPolicyInterrupt:
+		err = s.takeOver(ctx, st, t.ID, q.Op, cancelcause.Interrupt)
+	case skeinv1.RunPolicyRollback:
+		err = s.takeOver(ctx, st, t.ID, q.Op, cancelcause.Rollback)
+	default:
+		q.Op.IfIdle = policy == skeinv1.RunPolicyReject
+		err = st.Apply(ctx, q.Op)
+	}
+	return q.Done(ctx, err)
 }
 
 // takeOver queues a message in place of the run that is under way. That run ends in the same transaction, so that a
