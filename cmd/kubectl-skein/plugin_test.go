@@ -95,7 +95,7 @@ func (*echo) Queue(ctx context.Context, st *thread.State, _ *store.Thread, n thr
 
 // echo replaces an engine: it takes queued messages and answers them. "fail" gets a run that fails.
 type echo struct {
-	apiserver.Outside
+	apiserver.External
 	svc  *thread.Service
 	mu   sync.Mutex
 	runs int

@@ -17,11 +17,11 @@ import (
 type Engine interface {
 	threads.Engine
 	code.Engine
-	Outside
+	External
 }
 
-// Outside is what the engine does for users of ThreadState outside a run.
-type Outside interface {
+// External is what the engine does for users of ThreadState outside a run.
+type External interface {
 	messages.Engine
 	tools.Engine
 	family.Engine

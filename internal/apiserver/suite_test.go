@@ -90,7 +90,7 @@ func newEnv(change ...func(*Options)) *testEnv {
 	ring := &envkeys.Keyring{}
 	Expect(ring.Use(keyset)).To(BeTrue())
 	e.svc.ServeEnv(thread.EnvOptions{Cipher: ring})
-	e.engine = &recordingEngine{svc: e.svc, Outside: e.outside()}
+	e.engine = &recordingEngine{svc: e.svc, External: e.external()}
 	s := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(s)).To(Succeed())
 	Expect(corev1.AddToScheme(s)).To(Succeed())
@@ -137,7 +137,7 @@ func newEnv(change ...func(*Options)) *testEnv {
 }
 
 // outside is a real engine that runs nothing: what it does for callers outside runs needs no loop.
-func (e *testEnv) outside() Outside {
+func (e *testEnv) external() External {
 	GinkgoHelper()
 	e.definitions = enginetest.NewDefinitions()
 	e.definitions.Put("helper", enginetest.Builtin(skeinv1.BuiltinKV))
@@ -275,7 +275,7 @@ func (r *rights) last() string {
 // recordingEngine does what the engine does to the store and records the calls. A real engine handles what callers
 // outside runs request.
 type recordingEngine struct {
-	Outside
+	External
 	svc     *thread.Service
 	stopped []string
 	code    sandbox.CodeRequest
@@ -324,7 +324,7 @@ func (e *recordingEngine) RunCode(ctx context.Context, _ string, req sandbox.Cod
 
 func (e *recordingEngine) ServeEndpoint(ctx context.Context, id string, req endpoints.Request, to endpoints.Answer) error {
 	if e.endpoint == nil {
-		return e.Outside.ServeEndpoint(ctx, id, req, to)
+		return e.External.ServeEndpoint(ctx, id, req, to)
 	}
 	return e.endpoint(ctx, req, to)
 }

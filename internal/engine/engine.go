@@ -218,7 +218,7 @@ func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req endpoin
 // MessageHooks returns the hooks that apply when a message is written from outside of a run (HOK-01). It returns nil
 // when the agent of the thread has no such hooks or cannot be resolved.
 func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks {
-	return e.hooks.Outside(ctx, t)
+	return e.hooks.MessageHooks(ctx, t)
 }
 
 // ThreadCreated returns the first inbox items of a new thread: the call of after_thread_created. It returns the item

@@ -11,9 +11,9 @@ import (
 // hookExecutions implements hooks.Executions. The service of executions needs the hooks, so it is made after them.
 type hookExecutions struct{ engine *Engine }
 
-// Outside implements hooks.Executions.
-func (h hookExecutions) Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
-	return h.engine.executions.Outside(ctx, t, do)
+// WithExternal implements hooks.Executions.
+func (h hookExecutions) WithExternal(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
+	return h.engine.executions.WithExternal(ctx, t, do)
 }
 
 // AtRest implements hooks.Executions.

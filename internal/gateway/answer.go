@@ -97,7 +97,7 @@ func (s *Server) await(q *request, to sink, threadID string, after int64, messag
 		logr.FromContextOrDiscard(ctx).Info("An answer of the gateway found no memory", "cause", err.Error())
 		to.end(nil, errNoRoom)
 	case err != nil:
-		to.end(nil, outside(q.Context(), err))
+		to.end(nil, problemOf(q.Context(), err))
 	default:
 		a.Status = statusSucceeded
 		to.end(a, nil)

@@ -251,7 +251,7 @@ var _ = Describe("The Thread of an id", Label("IDS-04"), func() {
 		s.finder = &lookup.Finder{Reader: c}
 		_, _, err = s.open(&request{Request: get(), gateway: g, id: "thrd_b"})
 		Expect(err).To(MatchError(kube.ErrOtherThread))
-		Expect(outside(ctx, err)).To(Equal(errInternal), "its name is no business of people outside")
+		Expect(problemOf(ctx, err)).To(Equal(errInternal), "its name is no business of people outside")
 	})
 })
 

@@ -84,8 +84,8 @@ func tooMany(whose string) *problem {
 	return &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many requests of " + whose + " in the last minute: wait a little", retry: 5}
 }
 
-// outside returns what people outside may know of an error. The rest goes to the log.
-func outside(ctx context.Context, err error) *problem {
+// problemOf returns what people outside may know of an error. The rest goes to the log.
+func problemOf(ctx context.Context, err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
 		return p

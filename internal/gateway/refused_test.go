@@ -129,7 +129,7 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 		refuse(reason, nil)
 		for _, id := range []string{"thrd_a", "thrd_b", "thrd_a"} {
 			_, err := ensure(ctx, id)
-			Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+			Expect(problemOf(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
 		}
 		Expect(left(ctx)).To(HaveLen(n))
 	},
@@ -153,9 +153,9 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 			}})
 			s.opts.Objects = kube.NewThreads(full, c)
 			_, err := ensure(ctx, "thrd_a")
-			Expect(outside(ctx, err)).To(Equal(errUnavailable))
+			Expect(problemOf(ctx, err)).To(Equal(errUnavailable))
 			_, err = kube.NewThreads(full, c).CreateReceivedThread(ctx, &definitions.Receiver{Namespace: "ns", Name: "orders", UID: "1"}, "d-1")
-			Expect(outsideDelivery(ctx, err)).To(Equal(errHookWaits))
+			Expect(deliveryProblem(ctx, err)).To(Equal(errHookWaits))
 		}
 		Expect(left(ctx)).To(BeEmpty())
 	})
@@ -164,7 +164,7 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 		client, leave := context.WithCancel(ctx)
 		refuse(skeinv1.ReasonQuotaExceeded, func(context.Context, *skeinv1.Thread) { leave() })
 		_, err := ensure(client, "thrd_a")
-		Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+		Expect(problemOf(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
 		Expect(left(ctx)).To(BeEmpty())
 	})
 
@@ -186,7 +186,7 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 			stored = append(stored, err)
 		}
 		_, err := ensure(ctx, "thrd_a")
-		Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+		Expect(problemOf(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
 		Expect(left(ctx)).To(BeEmpty())
 		Expect(stored).To(ConsistOf(MatchError(store.ErrObjectDeleted)))
 		Expect(st.Threads(ctx, store.ThreadQuery{})).To(BeEmpty())
@@ -200,7 +200,7 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 			Expect(c.Status().Update(ctx, now)).To(Succeed())
 		}}
 		_, err := ensure(ctx, "thrd_a")
-		Expect(outside(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
+		Expect(problemOf(ctx, err).status).To(Equal(http.StatusServiceUnavailable))
 		Expect(left(ctx)).To(HaveLen(1))
 	})
 })

@@ -80,13 +80,13 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 		refuse(w, errNoGateway)
 		return
 	case err != nil:
-		refuse(w, outside(r.Context(), err))
+		refuse(w, problemOf(r.Context(), err))
 		return
 	}
 	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g)}
 	defer func() { q.body.release() }()
 	if err := s.gated(q, parts[2]); err != nil {
-		refuse(w, outside(q.Context(), err))
+		refuse(w, problemOf(q.Context(), err))
 	}
 }
 

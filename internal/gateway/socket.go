@@ -247,7 +247,7 @@ func (c *conversation) answer(ctx context.Context, f frame) *problem {
 	if err == nil {
 		return nil
 	}
-	p := outside(q.Context(), err)
+	p := problemOf(q.Context(), err)
 	a.WriteHeader(p.status)
 	_ = c.refuse(ctx, p, session) // reading notices that the client has gone
 	return p

@@ -108,12 +108,12 @@ func (hs *hookRates) allow(in *lru.Cache, key any, perMinute int) bool {
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name string) {
 	answer, err := s.take(w, r, namespace, name)
 	if err != nil {
-		refuse(w, outsideDelivery(withLog(r.Context(), w), err))
+		refuse(w, deliveryProblem(withLog(r.Context(), w), err))
 		return
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
-		refuse(w, outside(r.Context(), err))
+		refuse(w, problemOf(r.Context(), err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -122,9 +122,9 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, namespace, name
 	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// outsideDelivery returns what the sender of a delivery may know of an error. It knows no agent and no conversation.
-func outsideDelivery(ctx context.Context, err error) *problem {
-	switch p := outside(ctx, err); {
+// deliveryProblem returns what the sender of a delivery may know of an error. It knows no agent and no conversation.
+func deliveryProblem(ctx context.Context, err error) *problem {
+	switch p := problemOf(ctx, err); {
 	case p == errUnavailable, p == errBusy:
 		return errHookWaits
 	case p == errEnded:

@@ -20,7 +20,7 @@ import (
 )
 
 var _ = DescribeTable("A delivery that is not taken is refused in words for its sender", Label("EVT-05"), func(ctx SpecContext, err error, code int, says string) {
-	p := outsideDelivery(ctx, fmt.Errorf("queue: %w", err))
+	p := deliveryProblem(ctx, fmt.Errorf("queue: %w", err))
 	Expect(p.status).To(Equal(code))
 	Expect(p.message).To(And(ContainSubstring(says), Not(ContainSubstring("agent")), Not(ContainSubstring("conversation")), Not(ContainSubstring("v1/"))))
 },

@@ -100,7 +100,7 @@ type HookCall struct {
 	Call      *ToolCall       `json:"call,omitempty"`
 	Subagent  json.RawMessage `json:"subagent,omitempty"` // the registry entry of a new child
 	Side      string          `json:"side,omitempty"`     // the side whose hook it is; "" means side a
-	Outside   bool            `json:"outside,omitempty"`  // no side had the turn; the hook is side b's when side a has none
+	NoSide    bool            `json:"outside,omitempty"`  // no side had the turn, because the call belongs to no run; the hook is side b's when side a has none
 	// Depth is the length of the chain of hooks, each caused by the one before it, that led to this call.
 	Depth int `json:"depth,omitempty"`
 }

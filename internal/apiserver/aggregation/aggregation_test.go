@@ -77,7 +77,7 @@ type noObjects struct{ family.Objects }
 
 // storeEngine ends threads. The specs here use nothing else of an engine.
 type storeEngine struct {
-	apiserver.Outside
+	apiserver.External
 	svc *thread.Service
 }
 

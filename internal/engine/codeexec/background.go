@@ -12,9 +12,9 @@ const AfterResponse = time.Minute
 // ErrSlowWork reports that background work did not end within afterResponse.
 var ErrSlowWork = errors.New("background work after the answer takes too long")
 
-// SaveOutside waits for background work, and saves the state that code changed outside of a run: in an effect, or in a
+// SaveExternal waits for background work, and saves the state that code changed outside of a run: in an effect, or in a
 // call from the API.
-func (x *Execution) SaveOutside(ctx context.Context) error {
+func (x *Execution) SaveExternal(ctx context.Context) error {
 	if err := x.Host.Session.Wait(ctx); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (a *Agent) Skill(name string) *skill.Skill {
 func (a *Agent) HookOf(call *store.HookCall) *Hook {
 	name := skeinv1.HookName(call.Hook)
 	h := a.Side(call.Side).Hooks[name]
-	if h == nil && call.Outside {
+	if h == nil && call.NoSide {
 		h = a.Side(SideB).Hooks[name]
 	}
 	return h

@@ -86,7 +86,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	_, err = x.Host.Code.Invoke(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, module, call.Args, timeout)
 	c.fault("effect.handler.after")
 	if err == nil {
-		return x.SaveOutside(ctx)
+		return x.SaveExternal(ctx)
 	}
 	if errors.Is(context.Cause(ctx), cancelcause.ErrTerminal) {
 		return &effects.CanceledError{Text: "the thread was terminated"}

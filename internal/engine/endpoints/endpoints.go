@@ -230,7 +230,7 @@ func save(ctx context.Context, x *codeexec.Execution) error {
 func (e *Service) finishWork(ctx context.Context, x *codeexec.Execution) {
 	ctx, cancel := context.WithTimeoutCause(ctx, codeexec.AfterResponse, codeexec.ErrSlowWork)
 	defer cancel()
-	if err := x.SaveOutside(ctx); err != nil {
+	if err := x.SaveExternal(ctx); err != nil {
 		t := x.Host.Thread
 		x.Code.Lines.Fail("", "work after the answer ended early, or its state could not be saved: "+err.Error())
 		e.Log.Info("work after an endpoint's answer ended early, or its state could not be saved", "namespace", t.Namespace, "name", t.Name, "error", err.Error())

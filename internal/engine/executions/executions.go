@@ -63,9 +63,9 @@ func (s *Service) Apart(ctx context.Context, t *store.Thread) (*codeexec.Executi
 	return s.New(ctx, t, st, agent, ""), nil
 }
 
-// Outside has do use an execution apart from the runs of the thread, and saves what code has changed. It implements
+// WithExternal has do use an execution apart from the runs of the thread, and saves what code has changed. It implements
 // hooks.Executions.
-func (s *Service) Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
+func (s *Service) WithExternal(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
 	ctx, leave := s.opts.Active.Attach(ctx, t.ID)
 	defer leave()
 	x, err := s.External(ctx, t.ID)
@@ -77,7 +77,7 @@ func (s *Service) Outside(ctx context.Context, t *store.Thread, do func(*codeexe
 	if err != nil {
 		return nil, err
 	}
-	return ops, x.SaveOutside(ctx)
+	return ops, x.SaveExternal(ctx)
 }
 
 // AtRest returns an execution for a thread at rest, whose lease the caller holds. It implements hooks.Executions.

@@ -36,7 +36,7 @@ func (s *Service) InvokeTool(ctx context.Context, threadID, key, name string, ar
 	if err != nil {
 		return res, err
 	}
-	err = x.SaveOutside(ctx)
+	err = x.SaveExternal(ctx)
 	x.Code.Lines.End()
 	res.Logs = x.Code.Lines.Collected()
 	return res, err
@@ -110,7 +110,7 @@ func (s *Service) RunCode(ctx context.Context, threadID string, req sandbox.Code
 
 // External returns an execution that is not part of a run, for calls of code and tools through the API. A run may be under way
 // meanwhile: the call has no lease, so its writes are not fenced. The caller attaches the call to the thread, and saves
-// what code has changed. Outside is External for a hook, and does both. AtRest returns an execution for hooks that are called
+// what code has changed. WithExternal is External for a hook, and does both. AtRest returns an execution for hooks that are called
 // through the inbox: its caller holds the lease, and its writes are fenced with it.
 func (s *Service) External(ctx context.Context, threadID string) (*codeexec.Execution, error) {
 	t, st, err := s.Living(ctx, threadID)

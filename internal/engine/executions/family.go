@@ -46,6 +46,6 @@ func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(
 	return x.Host, func(ctx context.Context) error {
 		defer leave()
 		defer x.Close()
-		return x.SaveOutside(ctx)
+		return x.SaveExternal(ctx)
 	}, nil
 }

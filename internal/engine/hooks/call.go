@@ -141,7 +141,7 @@ func (s *Service) Queue(ctx context.Context, side *definition.Side, runID, key s
 	if h == nil {
 		return nil
 	}
-	call.Side, call.Outside = definition.ShortName(side), runID == ""
+	call.Side, call.NoSide = definition.ShortName(side), runID == ""
 	call.Depth = causation.Of(ctx).Depth
 	if limit := s.Depth; call.Depth >= limit {
 		about := Subject{messageID: call.MessageID}

@@ -26,8 +26,8 @@ type Definitions interface {
 type Executions interface {
 	// AtRest returns an execution for the hooks of a thread without a run. The caller holds the lease.
 	AtRest(ctx context.Context, t *store.Thread, fence *store.Fence, agent *definition.Agent) (*codeexec.Execution, error)
-	// Outside calls do with an execution for a write from outside of a run, and then saves the state that code has changed.
-	Outside(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error)
+	// WithExternal calls do with an execution for a write from outside of a run, and then saves the state that code has changed.
+	WithExternal(ctx context.Context, t *store.Thread, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error)
 }
 
 // Options of a Service. All are required.

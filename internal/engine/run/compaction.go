@@ -45,7 +45,7 @@ func (s *Service) CompactAtRest(ctx context.Context, t *store.Thread, fence *sto
 		}
 	}
 	if r.code.Exec != nil {
-		if err := r.code.Exec.SaveOutside(ctx); err != nil {
+		if err := r.code.Exec.SaveExternal(ctx); err != nil {
 			return err
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 // Hooks that run outside of a run have their own execution, with its own state.context.
 
-// Outside returns the hooks that apply when a message is written from outside of a run (HOK-01). It returns nil
+// MessageHooks returns the hooks that apply when a message is written from outside of a run (HOK-01). It returns nil
 // when the agent of the thread has no such hooks or cannot be resolved.
-func (s *Service) Outside(ctx context.Context, t *store.Thread) thread.MessageHooks {
+func (s *Service) MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks {
 	if t.TerminatedAt != 0 || t.RetainedAt != 0 || t.Deleting {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (s *Service) Outside(ctx context.Context, t *store.Thread) thread.MessageHo
 	// Only a run knows whose turn it is. An external writer always talks to side a.
 	side := &definition.Side{Name: definition.SideA, Hooks: hooks}
 	return &messageHooks{service: s, side: func() *definition.Side { return side }, within: func(ctx context.Context, do func(*codeexec.Execution) ([]store.Op, error)) ([]store.Op, error) {
-		return s.Executions.Outside(ctx, t, do)
+		return s.Executions.WithExternal(ctx, t, do)
 	}}
 }
 
@@ -46,7 +46,7 @@ func (s *Service) ThreadCreated(ctx context.Context, namespace, agent string) []
 	if err == nil && hooks[skeinv1.HookAfterThreadCreated] == nil {
 		return nil
 	}
-	return []store.InboxItem{hookItem(createdKey, store.HookCall{Hook: string(skeinv1.HookAfterThreadCreated), Outside: true})}
+	return []store.InboxItem{hookItem(createdKey, store.HookCall{Hook: string(skeinv1.HookAfterThreadCreated), NoSide: true})}
 }
 
 // Split splits inbox items into calls of hooks and the rest.
@@ -113,7 +113,7 @@ func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.
 			if failed != nil {
 				ops = append(ops, failed)
 			}
-			if err := x.SaveOutside(ctx); err != nil {
+			if err := x.SaveExternal(ctx); err != nil {
 				return err
 			}
 		}
