@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// treeSettles is how long further changes are waited for before the tree is drawn again.
-	treeSettles = 200 * time.Millisecond
+	// redrawDelay is how long further changes are waited for before the tree is drawn again.
+	redrawDelay = 200 * time.Millisecond
 	// reopenAfter is the time after which a watch that ended is opened again.
 	reopenAfter = time.Second
 )
@@ -58,7 +58,7 @@ func (p *plugin) watchTree(ctx context.Context, c client.WithWatch, ns string, d
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(treeSettles):
+		case <-time.After(redrawDelay):
 		}
 		select {
 		case <-changed: // the next drawing has it

@@ -31,7 +31,7 @@ var _ = Describe("A crash of a compaction", Label("RUN-02", "MSG-12"), func() {
 			Expect(c.gate.Expire(ctx)).To(Succeed())
 			e, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		}
-		settle := func() {
+		restOrCut := func() {
 			for ctx.Err() == nil && !c.gate.IsCut() {
 				if rested, err := w.Resting(ctx, id); err == nil && rested {
 					break
@@ -42,7 +42,7 @@ var _ = Describe("A crash of a compaction", Label("RUN-02", "MSG-12"), func() {
 		recovered := false
 		for n := range 8 {
 			send(ctx, w, id, fmt.Sprintf("number-%d. %s", n, strings.Repeat("x", 200)))
-			if settle(); c.gate.IsCut() && !recovered {
+			if restOrCut(); c.gate.IsCut() && !recovered {
 				again()
 				recovered = true
 			}

@@ -85,7 +85,7 @@ func (w *everything) settling(o *engine.Options) {
 		if err != nil {
 			return err
 		}
-		return st.SetValue(ctx, "settled", []byte(`true`))
+		return st.SetValue(ctx, "tasksDone", []byte(`true`))
 	}}}
 }
 
@@ -148,7 +148,7 @@ func (w *everything) transcript(ctx context.Context) (lines []string) {
 		if id != w.cleared {
 			lines = append(lines, name+" ended "+string(lastRun(ctx, w.World, id).Status))
 		}
-		for _, key := range []string{"fired", "settled"} {
+		for _, key := range []string{"fired", "tasksDone"} {
 			if id == w.cleared {
 				continue // what follows its run may come before it is cleared, or after
 			}
@@ -192,7 +192,7 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 						gate.Cut()
 					}
 					// Nothing of a dead process goes on. What does not come out of a run cannot panic, but finds no store any more.
-					if gate.IsCut() && !slices.Contains([]string{"effect.handler", "effect.finish", "settle", "decide", "stop", "destroy"}, strings.TrimSuffix(strings.TrimSuffix(p, ".before"), ".after")) {
+					if gate.IsCut() && !slices.Contains([]string{"effect.handler", "effect.finish", "tasks", "decide", "stop", "destroy"}, strings.TrimSuffix(strings.TrimSuffix(p, ".before"), ".after")) {
 						panic("dead")
 					}
 				}

@@ -24,7 +24,7 @@ var crashSuites = map[string][]string{
 	"compaction": {"compact.before", "compact.after"},
 	"handoffs":   {"summary.before", "summary.after", "context.before", "context.after", "declare.before", "declare.after"},
 	"all at once": {"sandbox.acquire.before", "sandbox.acquire.after", "isolate.opened", "delta.before", "delta.after", "decide.before", "decide.after",
-		"handler.before", "handler.after", "effect.handler.before", "effect.handler.after", "effect.finish.before", "settle.before",
+		"handler.before", "handler.after", "effect.handler.before", "effect.handler.after", "effect.finish.before", "tasks.before",
 		"fail.before", "fail.after", "stop.before", "stop.after", "destroy.before", "destroy.after"},
 }
 

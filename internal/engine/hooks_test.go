@@ -323,17 +323,17 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		settle := func(answers int) {
+		failed := func(answers int) {
 			GinkgoHelper()
 			Eventually(func() int { return len(failures(ctx, w, id)) }).Should(BeNumerically(">=", answers))
 			quiet(ctx, w, id)
 		}
-		settle(1)
+		failed(1)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: re: go", "user: again", "assistant: re: again", "user: again", "assistant: re: again",
 			"user: again", "assistant: re: again", "user: again", "assistant: re: again"}))
 		before := len(failures(ctx, w, id))
 		send(ctx, w, id, "more")
-		settle(before + 1)
+		failed(before + 1)
 		Expect(told(ctx, w, id)).To(HaveLen(20), "what a user says has its hooks again")
 	})
 

@@ -26,7 +26,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 	task := func(name string, do func(context.Context, postrun.Run) error) postrun.Task {
 		return postrun.Task{Name: name, Do: do}
 	}
-	unsettled := func(ctx context.Context) []store.RunRef {
+	unfinished := func(ctx context.Context) []store.RunRef {
 		GinkgoHelper()
 		runs, err := w.Store.PostRunPending(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
 		Expect(err).NotTo(HaveOccurred())
@@ -64,10 +64,10 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		Eventually(began).Should(Receive(&second), "the second run has ended while the first one's task goes on")
 		Expect(second.Run.ID).NotTo(Equal(first.Run.ID))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
-		Expect(unsettled(ctx)).To(HaveExactElements(HaveField("RunID", first.Run.ID), HaveField("RunID", second.Run.ID)))
+		Expect(unfinished(ctx)).To(HaveExactElements(HaveField("RunID", first.Run.ID), HaveField("RunID", second.Run.ID)))
 
 		close(goOn)
-		Eventually(unsettled).WithContext(ctx).Should(BeEmpty())
+		Eventually(unfinished).WithContext(ctx).Should(BeEmpty())
 		Expect(began).NotTo(Receive(), "once each")
 	})
 
@@ -94,7 +94,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		Expect(w.Store.Apply(ctx, retained, nil, &store.Retain{})).To(Succeed())
 		e.Abort(ctx, retained, "its object was deleted")
 		Eventually(ended).Should(Receive(MatchError("the thread is being purged")))
-		Expect(unsettled(ctx)).To(ConsistOf(HaveField("ThreadID", terminated), HaveField("ThreadID", retained), HaveField("ThreadID", deleted)))
+		Expect(unfinished(ctx)).To(ConsistOf(HaveField("ThreadID", terminated), HaveField("ThreadID", retained), HaveField("ThreadID", deleted)))
 
 		Expect(w.Store.MarkDeleted(ctx, deleted, deleted)).To(Succeed())
 		e.Abort(ctx, deleted, "its object was deleted")
@@ -128,7 +128,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "one")
 		rest(ctx, w, id)
-		Eventually(unsettled).WithContext(ctx).Should(BeEmpty())
+		Eventually(unfinished).WithContext(ctx).Should(BeEmpty())
 		mu.Lock()
 		defer mu.Unlock()
 		Expect(did).To(ConsistOf("fails", "works", "waits"))
@@ -147,7 +147,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		_, stop := start(w, tasks, func(o *engine.Options) {
 			o.Threads = w.Over(gate)
 			o.Faults = func(p string) {
-				if p == "settle.before" {
+				if p == "tasks.before" {
 					gate.Cut()
 				}
 			}
@@ -158,13 +158,13 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		stop()
 		run := lastRun(ctx, w, id)
 		Expect(run.Status).To(Equal(store.RunSucceeded))
-		Expect(unsettled(ctx)).To(ConsistOf(store.RunRef{ThreadID: id, RunID: run.ID}))
+		Expect(unfinished(ctx)).To(ConsistOf(store.RunRef{ThreadID: id, RunID: run.ID}))
 		for len(did) > 0 {
 			<-did
 		}
 		start(w, tasks)
 		Eventually(did).Should(Receive(Equal(run.ID)))
-		Eventually(unsettled).WithContext(ctx).Should(BeEmpty())
+		Eventually(unfinished).WithContext(ctx).Should(BeEmpty())
 		runs, err := w.Runs(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(runs).To(HaveLen(1), "the run itself is not made again")
@@ -184,6 +184,6 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }).Should(Equal(store.RunRunning))
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		Eventually(did).Should(Receive(Equal(store.RunTerminated)))
-		Eventually(unsettled).WithContext(ctx).Should(BeEmpty())
+		Eventually(unfinished).WithContext(ctx).Should(BeEmpty())
 	})
 })

@@ -183,7 +183,7 @@ func (f *follower) page(ctx context.Context) ([]store.Event, error) {
 		}
 		return events, err
 	}
-	settle, err := membudget.Reserve(ctx, pageBytes)
+	adjust, err := membudget.Reserve(ctx, pageBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (f *follower) page(ctx context.Context) ([]store.Event, error) {
 		return nil, err
 	}
 	size := sizeOf(events)
-	settle(2 * size) // once as events, once as they are sent
+	adjust(2 * size) // once as events, once as they are sent
 	f.fetch = min(max(int(pageBytes/(size/int64(len(events)))), 1), eventPage)
 	return events, nil
 }

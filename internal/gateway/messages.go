@@ -84,7 +84,7 @@ func (s *Server) messages(q *request) error {
 		case err != nil:
 			return err
 		default:
-			settle, err := membudget.Reserve(q.Context(), maxPageBytes)
+			adjust, err := membudget.Reserve(q.Context(), maxPageBytes)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func (s *Server) messages(q *request) error {
 			if err != nil {
 				return err
 			}
-			settle(2 * stored.Bytes()) // once as messages, once as they are sent
+			adjust(2 * stored.Bytes()) // once as messages, once as they are sent
 			for i := len(stored.Messages) - 1; i >= 0; i-- {
 				if m, ok := visible(&stored.Messages[i]); ok {
 					out.Messages = append(out.Messages, m)

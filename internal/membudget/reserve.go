@@ -2,9 +2,9 @@ package membudget
 
 import "context"
 
-// Reserve draws n bytes, from the account of ctx, for something whose size is known only when it is there. settle is told the size:
+// Reserve draws n bytes, from the account of ctx, for something whose size is known only when it is there. adjust takes the size:
 // it draws what was missing, or returns what was too much. What is there counts whether or not there was room for it.
-func Reserve(ctx context.Context, n int64) (settle func(size int64), err error) {
+func Reserve(ctx context.Context, n int64) (adjust func(size int64), err error) {
 	a := From(ctx)
 	if err := a.Draw(ctx, n); err != nil {
 		return nil, err

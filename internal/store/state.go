@@ -224,12 +224,12 @@ func (q *LifecycleQuery) Selects(e *LifecycleEvent) bool {
 	return q.Namespace == "" || e.Namespace == q.Namespace && (q.NamespaceUID == "" || e.NamespaceUID == "" || e.NamespaceUID == q.NamespaceUID)
 }
 
-// LifecyclePage is a part of the feed. Next is where to continue. Unsettled reports that there are later entries which
-// cannot be returned yet, because earlier ones may still be committed: read again soon.
+// LifecyclePage is a part of the feed. Next is where to continue. InFlight reports that transactions in flight may still
+// commit entries that come before later ones, which therefore cannot be returned yet: read again soon.
 type LifecyclePage struct {
-	Events    []LifecycleEvent
-	Next      LifecycleCursor
-	Unsettled bool
+	Events   []LifecycleEvent
+	Next     LifecycleCursor
+	InFlight bool
 }
 
 // UsageQuery selects what to sum over: a thread, with Subtree also its descendants; or a namespace; or an agent in it.

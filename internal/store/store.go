@@ -184,8 +184,8 @@ type Store interface {
 	LeftPostRun(ctx context.Context, ttl time.Duration, limit int) ([]LeftRun, error)
 	// HandOver lets other replicas take these runs at once, where their tasks are not done, and sends them ChangedTasks.
 	HandOver(ctx context.Context, runs []RunRef) error
-	// FinishPostRun removes RunPostRunPending from a run. It does not change the version of the thread. A run that is already
-	// settled is no error.
+	// FinishPostRun removes RunPostRunPending from a run. It does not change the version of the thread. A run that
+	// does not have it is no error.
 	FinishPostRun(ctx context.Context, run RunRef) error
 
 	// Value returns a value of the key-value store as JSON, or ErrNotFound (KVS-01).

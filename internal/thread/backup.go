@@ -173,12 +173,12 @@ const orphanBytes = 8 << 20
 // Orphans lists threads of a namespace that belong to an object which exists reports as gone. The page begins behind the thread after,
 // in the order of ids. It ends early when its threads are large. It draws memory from the account of ctx.
 func (s *Service) Orphans(ctx context.Context, namespace, after string, limit int, exists func(ctx context.Context, name, uid string) (bool, error)) (found []store.Thread, more bool, err error) {
-	settle, err := membudget.Reserve(ctx, orphanBytes)
+	adjust, err := membudget.Reserve(ctx, orphanBytes)
 	if err != nil {
 		return nil, false, err
 	}
 	var size int64
-	defer func() { settle(size) }()
+	defer func() { adjust(size) }()
 	for {
 		page, err := s.store.Owned(ctx, namespace, after, maxPage)
 		if err != nil {

@@ -289,7 +289,7 @@ func (p *pages[T]) release() {
 // fetch reads the next page. It draws its memory, and returns that of the one before it.
 func (p *pages[T]) fetch() error {
 	p.release()
-	settle, err := membudget.Reserve(p.ctx, exportBytes)
+	adjust, err := membudget.Reserve(p.ctx, exportBytes)
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (p *pages[T]) fetch() error {
 		size += p.bytes(&p.page[i])
 	}
 	p.drawn = 2 * size // once as it is read, once as it is written
-	settle(p.drawn)
+	adjust(p.drawn)
 	if n := len(p.page); n > 0 {
 		p.after = p.seq(&p.page[n-1])
 		p.limit = min(max(int(exportBytes/(size/int64(n))), 1), exportPage)

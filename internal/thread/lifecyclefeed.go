@@ -30,7 +30,7 @@ type LifecycleEvent struct {
 
 const (
 	lifecyclePage = 200
-	// lookAgain is how soon the feed is read again for entries that were not settled.
+	// lookAgain is how soon the feed is read again for entries that were not final.
 	lookAgain = 20 * time.Millisecond
 )
 
@@ -106,7 +106,7 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 			q.After = page.Next
 			switch {
 			case moved && len(page.Events) == lifecyclePage: // there may be more already
-			case !page.Unsettled, !s.pause(ctx, lookAgain):
+			case !page.InFlight, !s.pause(ctx, lookAgain):
 				return
 			}
 		}

@@ -21,7 +21,7 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 		GinkgoHelper()
 		Expect(e.store.SetKV(ctx, ns, "s", store.KVEntry{Key: key, Value: json.RawMessage(`1`)})).To(Succeed())
 	}
-	settle := func(ctx context.Context) int64 {
+	sweep := func(ctx context.Context) int64 {
 		GinkgoHelper()
 		removed, err := e.ReconcileOwners(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -53,7 +53,7 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 
 	It("is removed with the namespace, and what nobody owned belongs to the namespace that has the name", func(ctx SpecContext) {
 		for _, removed := range []int64{2, 0} {
-			Expect(settle(ctx)).To(Equal(removed))
+			Expect(sweep(ctx)).To(Equal(removed))
 			Expect(owners(ctx)).To(ConsistOf(named("door", "uid-2"), named("free", "")))
 		}
 		Expect(e.KV(named("door", "")).Keys(ctx, "s", store.KeyQuery{})).To(HaveField("Keys", []string{"mine", "of an earlier release"}))
@@ -79,11 +79,11 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 	})
 
 	It("goes by the name again after the cluster was made anew", func(ctx SpecContext) {
-		Expect(settle(ctx)).To(BeEquivalentTo(2))
+		Expect(sweep(ctx)).To(BeEquivalentTo(2))
 		uids = map[string]string{"kube-system": "cluster-2"}
-		Expect(settle(ctx)).To(BeZero(), "no namespace is there yet")
+		Expect(sweep(ctx)).To(BeZero(), "no namespace is there yet")
 		uids["door"] = "uid-9"
-		Expect(settle(ctx)).To(BeZero())
+		Expect(sweep(ctx)).To(BeZero())
 		Expect(owners(ctx)).To(ConsistOf(named("door", "uid-9"), named("free", "")))
 		Expect(e.KV(named("door", "")).Get(ctx, "s", "mine")).To(HaveField("Exists", true))
 	})

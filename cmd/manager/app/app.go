@@ -211,7 +211,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			&remover{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("remover")},
 			&ager{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
 			&statistics{store: data.store, cache: mgr.GetCache(), clock: ownclock.Clock{}, log: o.Logger.WithName("statistics")},
-			&settler{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
+			&ownerSweeper{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
 			&quotaSweeper{store: data.store, clock: ownclock.Clock{}, log: o.Logger.WithName("quotas")},
 			&expirer{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("expiry")},
 			env.resealer, env.waker,

@@ -30,9 +30,9 @@ import (
 const (
 	// resealEvery is the interval of the search for values under old keys.
 	resealEvery = time.Minute
-	// keysSettle is how long a replica may still use the old keys after a change. Each replica reads the keys once in
+	// keyGrace is how long a replica may still use the old keys after a change. Each replica reads the keys once in
 	// half that time.
-	keysSettle = 2 * kube.EnvKeyReload
+	keyGrace = 2 * kube.EnvKeyReload
 )
 
 var unsealed = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -146,7 +146,7 @@ func (r *resealer) Start(ctx context.Context) error {
 				r.log.Info("put variables under the primary key", "count", done, "keyID", key)
 			}
 			now, err := r.primary()
-			if err != nil || now != key || since.IsZero() || began.Sub(since) < keysSettle {
+			if err != nil || now != key || since.IsZero() || began.Sub(since) < keyGrace {
 				break
 			}
 			if version != noted {

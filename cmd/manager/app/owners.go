@@ -10,23 +10,23 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// settleEvery is the interval of the search for rows of namespaces that are gone, and for rows whose namespace is not known.
-const settleEvery = 10 * time.Minute
+// sweepOwnersEvery is the interval of the search for rows of namespaces that are gone, and for rows whose namespace is not known.
+const sweepOwnersEvery = 10 * time.Minute
 
-// settler removes the ones and finds out about the others.
-type settler struct {
+// ownerSweeper removes the ones and finds out about the others.
+type ownerSweeper struct {
 	threads *thread.Service
 	clock   clock.WithTicker
 	log     logr.Logger
 }
 
-// Start settles at once, since the release before leaves rows whose namespace is not known, and then until ctx ends.
-func (s *settler) Start(ctx context.Context) error {
-	s.settle(ctx)
-	return every(ctx, s.clock, settleEvery, s.settle)
+// Start sweeps at once, since the release before leaves rows whose namespace is not known, and then until ctx ends.
+func (s *ownerSweeper) Start(ctx context.Context) error {
+	s.sweep(ctx)
+	return every(ctx, s.clock, sweepOwnersEvery, s.sweep)
 }
 
-func (s *settler) settle(ctx context.Context) {
+func (s *ownerSweeper) sweep(ctx context.Context) {
 	removed, err := s.threads.ReconcileOwners(ctx)
 	swept.WithLabelValues("namespaces").Add(float64(removed))
 	if err != nil && ctx.Err() == nil {
@@ -37,4 +37,4 @@ func (s *settler) settle(ctx context.Context) {
 }
 
 // NeedLeaderElection returns true: one replica is enough, though more would do no harm.
-func (*settler) NeedLeaderElection() bool { return true }
+func (*ownerSweeper) NeedLeaderElection() bool { return true }

@@ -48,7 +48,7 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (h *Handler) List(c *call.Call) error {
 	for i := range page {
 		size += page[i].Bytes()
 	}
-	settle(size)
+	adjust(size)
 	list := runtimev1.ApprovalList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindApprovalList), Approvals: make([]runtimev1.Approval, len(page)), HasMore: more}
 	for i := range page {
 		list.Approvals[i] = approvalOf(&page[i])

@@ -50,7 +50,7 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (h *Handler) List(c *call.Call) error {
 		list.Effects[i] = effectOf(e)
 		size += effectBytes + int64(len(e.Args))
 	}
-	settle(size)
+	adjust(size)
 	return c.WriteJSON(http.StatusOK, list)
 }
 

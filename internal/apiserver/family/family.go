@@ -57,7 +57,7 @@ func (h *Handler) ListChildren(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), registryBytes)
+	adjust, err := membudget.Reserve(c.Context(), registryBytes)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (h *Handler) ListChildren(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	settle(int64(len(all)) * childBytes)
+	adjust(int64(len(all)) * childBytes)
 	page, more := call.Cut(all, limit, offset)
 	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: make([]runtimev1.Child, len(page)), HasMore: more}
 	for i := range page {

@@ -141,7 +141,7 @@ const maxPageBytes = 8 << 20
 
 // writePage draws memory for a page, reads the page, and answers with it.
 func writePage(c *call.Call, read func() (page []thread.FileRecord, more bool, err error)) error {
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func writePage(c *call.Call, read func() (page []thread.FileRecord, more bool, e
 		size += page[i].Bytes()
 		list.Files[i] = fileOf(&page[i])
 	}
-	settle(size)
+	adjust(size)
 	return c.WriteJSON(http.StatusOK, list)
 }
 

@@ -62,7 +62,7 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (h *Handler) List(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	settle(page.Bytes())
+	adjust(page.Bytes())
 	return c.WriteJSON(http.StatusOK, messageList(page))
 }
 
@@ -156,7 +156,7 @@ func (h *Handler) ListQueue(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (h *Handler) ListQueue(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	settle(page.Bytes())
+	adjust(page.Bytes())
 	return c.WriteJSON(http.StatusOK, messageList(page))
 }
 

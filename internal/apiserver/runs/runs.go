@@ -44,7 +44,7 @@ func (h *Handler) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (h *Handler) List(c *call.Call) error {
 	for i := range page {
 		size += page[i].Bytes()
 	}
-	settle(size)
+	adjust(size)
 	list := runtimev1.RunList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRunList), Runs: make([]runtimev1.Run, len(page)), HasMore: more}
 	for i := range page {
 		list.Runs[i] = convert.Run(&page[i])

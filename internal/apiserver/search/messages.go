@@ -81,7 +81,7 @@ func (h *Handler) Messages(c *call.Call) error {
 			return status.Ambiguous(name, "")
 		}
 	}
-	settle, err := membudget.Reserve(ctx, maxPageBytes)
+	adjust, err := membudget.Reserve(ctx, maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (h *Handler) Messages(c *call.Call) error {
 	for i := range hits {
 		size += hits[i].Message.Bytes()
 	}
-	settle(size)
+	adjust(size)
 	list.HasMore = more
 	for i := range hits {
 		h := &hits[i]

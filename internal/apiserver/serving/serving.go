@@ -136,14 +136,14 @@ func (r *registrar) ensure(ctx context.Context) error {
 	return r.ensureAPIService(ctx)
 }
 
-// settleRaces bounds how often replicas that start together may conflict before it is an error.
-const settleRaces = 5
+// maxConflicts bounds how often replicas that start together may conflict before it is an error.
+const maxConflicts = 5
 
 // ensureSecret loads the certificate and creates what is missing, broken or due. When replicas race, one wins and the
 // others use what it wrote.
 func (r *registrar) ensureSecret(ctx context.Context) error {
 	var err error
-	for range settleRaces {
+	for range maxConflicts {
 		if err = r.trySecret(ctx); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}

@@ -171,7 +171,7 @@ func (f *follower) selects(e *store.Event) bool {
 
 // fromStore returns the next page of the store. The size of a page says how many events the next one may have.
 func (f *follower) fromStore(ctx context.Context) ([]store.Event, error) {
-	settle, err := membudget.Reserve(ctx, pageBytes)
+	adjust, err := membudget.Reserve(ctx, pageBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (f *follower) fromStore(ctx context.Context) ([]store.Event, error) {
 	f.next = max(f.next, events[len(events)-1].Seq)
 	size := sizeOf(events)
 	f.page = min(max(int(pageBytes/(size/int64(len(events)))), 1), EventPage)
-	settle(2 * size) // once as events, once as they are sent
+	adjust(2 * size) // once as events, once as they are sent
 	return events, nil
 }
 

@@ -61,7 +61,7 @@ func (h *History) List(c *call.Call) error {
 	if tq.NamespaceUIDs, err = h.Find.NamespaceUIDs(c.Context(), c.Namespace); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (h *History) List(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	settle(bytesOf(page))
+	adjust(bytesOf(page))
 	list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), HasMore: more}
 	if more {
 		list.Continue = cursorOf(&page[len(page)-1])

@@ -62,7 +62,7 @@ func (h *Records) addRelated(ctx context.Context, row *store.Thread, r *runtimev
 		if err != nil {
 			return err
 		}
-		settle, err := membudget.Reserve(ctx, shownBytes)
+		adjust, err := membudget.Reserve(ctx, shownBytes)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (h *Records) addRelated(ctx context.Context, row *store.Thread, r *runtimev
 		if err != nil {
 			return err
 		}
-		settle(waiting.Bytes())
+		adjust(waiting.Bytes())
 		r.QueuedMessages = convert.Messages(waiting.Messages)
 	}
 	rs, _, err := h.Threads.Store().Relationships(ctx, row.ID, shownOfEach, 0)

@@ -30,7 +30,7 @@ func (h *Retained) List(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	settle, err := membudget.Reserve(c.Context(), maxPageBytes)
+	adjust, err := membudget.Reserve(c.Context(), maxPageBytes)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (h *Retained) List(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	settle(bytesOf(page))
+	adjust(bytesOf(page))
 	return c.WriteJSON(http.StatusOK, convert.RetainedList(page, more))
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// settledAfter is how old a reserved child must be before its reservation counts as left over by a crash.
-const settledAfter = time.Minute
+// reservationGrace is how old a reserved child must be before its reservation counts as left over by a crash.
+const reservationGrace = time.Minute
 
 // limits returns the limits of a new child, and checks its arguments against its agent. If the agent cannot be resolved
 // it accepts all arguments: the child waits for the agent.
@@ -66,7 +66,7 @@ func (c *childrenOf) declare(ctx context.Context, req ports.ChildRequest) (*skei
 
 // releaseUnmade releases the places of children that were reserved a while ago and do not exist.
 func (c *childrenOf) releaseUnmade(ctx context.Context) (released bool, err error) {
-	unmade, err := c.service.opts.Store.UnmadeChildren(ctx, c.thread.ID, c.service.opts.Now()-settledAfter.Microseconds())
+	unmade, err := c.service.opts.Store.UnmadeChildren(ctx, c.thread.ID, c.service.opts.Now()-reservationGrace.Microseconds())
 	if err != nil {
 		return false, err
 	}

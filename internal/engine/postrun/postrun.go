@@ -345,7 +345,7 @@ func (w *Worker) perform(ctx context.Context, ref store.RunRef) (of []any, err e
 	if ctx.Err() != nil {
 		return of, context.Cause(ctx) // the tasks may have been cut off: the next manager repeats them
 	}
-	w.fault("settle.before")
+	w.fault("tasks.before")
 	return of, w.store.FinishPostRun(ctx, ref)
 }
 

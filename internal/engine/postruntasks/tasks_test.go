@@ -80,7 +80,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		return id
 	}
-	unsettled := func(ctx context.Context) []store.RunRef {
+	unfinished := func(ctx context.Context) []store.RunRef {
 		GinkgoHelper()
 		runs, err := w.Store.PostRunPending(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
 		Expect(err).NotTo(HaveOccurred())
@@ -99,7 +99,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 			for _, r := range runs {
 				g.Expect(r.Status.Ended()).To(BeTrue())
 			}
-			g.Expect(unsettled(ctx)).To(BeEmpty())
+			g.Expect(unfinished(ctx)).To(BeEmpty())
 		}).WithContext(ctx).Should(Succeed())
 	}
 	embedder := script("embedder", enginetest.Say("unused"))
@@ -216,7 +216,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		stop := start(func(o *engine.Options) {
 			o.Threads = w.Over(gate)
 			o.Faults = func(p string) {
-				if p == "settle.before" {
+				if p == "tasks.before" {
 					mu.Lock()
 					defer mu.Unlock()
 					if runs++; runs == 2 {
@@ -229,7 +229,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		Expect(w.Send(ctx, id, "two")).To(Succeed())
 		Eventually(gate.IsCut).Should(BeTrue())
 		stop()
-		Expect(unsettled(ctx)).To(HaveLen(1), "the manager was lost before it was known that all is done")
+		Expect(unfinished(ctx)).To(HaveLen(1), "the manager was lost before it was known that all is done")
 		want := []string{"a", "a", "embeddings embedder", "embeddings embedder", "title namer"}
 		Expect(records(ctx, id)).To(ConsistOf(want))
 		start(func(o *engine.Options) {
@@ -237,7 +237,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 			tasks := postruntasks.Tasks(postruntasks.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
 			o.PostRun = tasks
 		})
-		Eventually(unsettled).WithContext(ctx).Should(BeEmpty())
+		Eventually(unfinished).WithContext(ctx).Should(BeEmpty())
 		Expect(records(ctx, id)).To(ConsistOf(want))
 		Expect(remembered(ctx, "a", "", "two")).To(HaveLen(4))
 		Expect(title(ctx, id)).To(Equal("Counting up to two"))

@@ -27,12 +27,12 @@ type account struct {
 
 // read reads a page of messages, and draws their memory from the account of ctx.
 func (c *Conversation) read(ctx context.Context, s store.Store, threadID string, limit int) (*store.MessagePage, error) {
-	settle, err := membudget.Reserve(ctx, pageBytes)
+	adjust, err := membudget.Reserve(ctx, pageBytes)
 	if err != nil {
 		return nil, err
 	}
 	var drawn int64
-	defer func() { settle(drawn) }()
+	defer func() { adjust(drawn) }()
 	page, err := s.Messages(ctx, threadID, store.MessageQuery{Order: "asc", AfterSeq: c.readSeq, Limit: limit, IncludeSilent: true})
 	if err == nil {
 		drawn = copies * page.Bytes()

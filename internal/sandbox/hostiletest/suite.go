@@ -136,13 +136,13 @@ func (h *hold) start() {
 		},
 	})
 	Eventually(arrived, patience).Should(BeClosed())
-	Eventually(h.settled, patience).Should(BeTrue())
+	Eventually(h.complete, patience).Should(BeTrue())
 	h.goroutines, h.resident = runtime.NumGoroutine(), Resident(os.Getpid())
 }
 
-// settled reports whether all expected children exist and no others. A child that compiles the libraries uses more
+// complete reports whether all expected children exist and no others. A child that compiles the libraries uses more
 // memory than a program may. It is replaced, as are all children that started before it finished.
-func (h *hold) settled() bool {
+func (h *hold) complete() bool {
 	children := Children(os.Getpid())
 	compiled := h.engine.Name != string(sandbox.QuickJS)
 	for _, pid := range children {

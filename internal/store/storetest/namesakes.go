@@ -138,7 +138,7 @@ func describeNamesakes(e *env) {
 					for _, ev := range page.Events {
 						all = append(all, ev.ThreadName+" "+ev.Type)
 					}
-					return page.Unsettled
+					return page.InFlight
 				}).Should(BeFalse())
 				return all
 			}

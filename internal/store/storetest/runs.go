@@ -65,7 +65,7 @@ func describeRuns(e *env) {
 			Expect(e.store.Runs(ctx, e.thread(ctx), 0, 0)).To(BeEmpty())
 		})
 
-		It("that ended with unfinished tasks are listed until those are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
+		It("that ended with unfinished tasks are listed until those are finished, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			for _, run := range []string{"first", "second", "none"} {
 				state := store.RunPostRunPending

@@ -114,7 +114,7 @@ func describeLifecycle(e *env) {
 					var err error
 					page, err = e.store.Lifecycle(ctx, q)
 					Expect(err).NotTo(HaveOccurred())
-					return page.Unsettled
+					return page.InFlight
 				}).Should(BeFalse())
 				var out []string
 				for _, ev := range page.Events {

@@ -19,7 +19,7 @@ const (
 	LifecyclePage = 200
 	// lifecycleEvents bounds the events that are held.
 	lifecycleEvents = 2 * LifecyclePage
-	// lookAgain is how soon the feed is read again for entries that were not settled. lookAnyway is after how long it is
+	// lookAgain is how soon the feed is read again for entries that were not final. lookAnyway is after how long it is
 	// read without a notification, because notifications may be lost.
 	lookAgain  = 20 * time.Millisecond
 	lookAnyway = 10 * time.Second
@@ -170,13 +170,13 @@ func (f *Lifecycle) run(ctx context.Context, changed <-chan struct{}) {
 		return
 	}
 	for {
-		unsettled, err := f.readAll(ctx)
+		inFlight, err := f.readAll(ctx)
 		if err != nil {
 			f.fail(ctx, err)
 			return
 		}
 		wait := lookAnyway
-		if unsettled {
+		if inFlight {
 			wait = lookAgain
 		}
 		timer := f.Clock.NewTimer(wait)
@@ -184,7 +184,7 @@ func (f *Lifecycle) run(ctx context.Context, changed <-chan struct{}) {
 		case <-ctx.Done():
 		case <-changed:
 		case <-timer.C():
-			if !unsettled {
+			if !inFlight {
 				f.release(ctx)
 			}
 		}
@@ -215,8 +215,8 @@ func (f *Lifecycle) start(ctx context.Context) error {
 	return nil
 }
 
-// readAll reads the entries that have come. unsettled reports that there are others which cannot be read yet.
-func (f *Lifecycle) readAll(ctx context.Context) (unsettled bool, err error) {
+// readAll reads the entries that have come. inFlight reports that there are others which cannot be read yet.
+func (f *Lifecycle) readAll(ctx context.Context) (inFlight bool, err error) {
 	q := store.LifecycleQuery{Limit: LifecyclePage}
 	for {
 		f.mu.Lock()
@@ -228,7 +228,7 @@ func (f *Lifecycle) readAll(ctx context.Context) (unsettled bool, err error) {
 		}
 		f.add(ctx, page)
 		if len(page.Events) < LifecyclePage {
-			return page.Unsettled, nil
+			return page.InFlight, nil
 		}
 	}
 }

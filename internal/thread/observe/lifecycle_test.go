@@ -21,13 +21,13 @@ type happenings struct {
 	feed  *Lifecycle
 	clock *clocktesting.FakeClock
 
-	mu        sync.Mutex
-	events    []store.LifecycleEvent
-	reads     int
-	unsettled int // how many of the newest events are not settled
-	failing   error
-	notify    map[int]func(store.Notification)
-	subs      int
+	mu       sync.Mutex
+	events   []store.LifecycleEvent
+	reads    int
+	inFlight int // how many of the newest events are not final
+	failing  error
+	notify   map[int]func(store.Notification)
+	subs     int
 }
 
 func newHappenings() *happenings {
@@ -53,9 +53,9 @@ func (h *happenings) read(_ context.Context, q store.LifecycleQuery) (*store.Lif
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reads++
-	settled := h.events[:len(h.events)-h.unsettled]
-	page := &store.LifecyclePage{Next: q.After, Unsettled: h.unsettled > 0}
-	for _, e := range settled {
+	final := h.events[:len(h.events)-h.inFlight]
+	page := &store.LifecyclePage{Next: q.After, InFlight: h.inFlight > 0}
+	for _, e := range final {
 		switch {
 		case q.Latest:
 			page.Next = e.Cursor
@@ -207,18 +207,18 @@ var _ = Describe("what happens to threads", Label("STA-06", "EVT-02"), func() {
 		Expect(errors.Join(errs...)).NotTo(HaveOccurred())
 	}, SpecTimeout(2*time.Minute))
 
-	It("is found when it settles, and when its notification was lost", func(ctx SpecContext) {
+	It("is found when it is final, and when its notification was lost", func(ctx SpecContext) {
 		h := newHappenings()
 		w := h.feed.Watch(at("ns", 0))
 		defer w.Close()
 		h.waits()
 		h.mu.Lock()
-		h.unsettled = 1
+		h.inFlight = 1
 		h.mu.Unlock()
 		h.happens("ns", 1)
 		Expect(w.Next(ctx)).To(BeEmpty())
 		h.mu.Lock()
-		h.unsettled = 0
+		h.inFlight = 0
 		h.mu.Unlock()
 		step := func() bool { h.clock.Step(lookAnyway); e, err := w.Next(ctx); return err == nil && len(e) == 1 }
 		Eventually(step).Should(BeTrue())

@@ -94,9 +94,9 @@ func (o *observed) refresh(ctx context.Context) error {
 	before, parts := o.wanted()
 	work, done := membudget.Part(ctx)
 	defer done()
-	var settle func(size int64)
+	var adjust func(size int64)
 	err := o.room(func() (err error) {
-		settle, err = membudget.Reserve(work, readBytes)
+		adjust, err = membudget.Reserve(work, readBytes)
 		return err
 	})
 	if err != nil {
@@ -108,7 +108,7 @@ func (o *observed) refresh(ctx context.Context) error {
 	}
 	if now != before {
 		size := now.bytes()
-		settle(size) // what it was made of, until it is compared with the value before
+		adjust(size) // what it was made of, until it is compared with the value before
 		// As it is, and encoded for those who begin to watch.
 		if err := o.room(func() error { return o.hold(ctx, 2*size) }); err != nil {
 			return err

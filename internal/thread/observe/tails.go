@@ -208,20 +208,20 @@ func (t *tail) run(ctx context.Context) {
 
 // read reads one page, and tells the followers when there is something new. more reports that there may be others.
 func (t *tail) read(ctx context.Context) (more bool, err error) {
-	settle, err := membudget.Reserve(ctx, tailBytes)
+	adjust, err := membudget.Reserve(ctx, tailBytes)
 	if err != nil {
 		return false, err
 	}
 	page, err := t.tails.Read(ctx, t.id, t.end, TailPage) // only this goroutine changes the end
 	if err != nil {
-		settle(0)
+		adjust(0)
 		return false, err
 	}
 	var size int64
 	for i := range page {
 		size += page[i].Bytes()
 	}
-	settle(size)
+	adjust(size)
 	if len(page) == 0 {
 		return false, nil
 	}

@@ -52,7 +52,7 @@ func getMessages(ctx context.Context, c *stateCall) (any, error) {
 	if err := c.into(0, "the options", &o); err != nil {
 		return nil, err
 	}
-	settle, err := membudget.Reserve(ctx, maxPageBytes)
+	adjust, err := membudget.Reserve(ctx, maxPageBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func getMessages(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	settle(page.Bytes())
+	adjust(page.Bytes())
 	return page, nil
 }
 

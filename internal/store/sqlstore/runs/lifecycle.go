@@ -36,7 +36,7 @@ func (s Store) Lifecycle(ctx context.Context, q store.LifecycleQuery) (page *sto
 	return page, nil
 }
 
-// readFeed reads entries up to the limit, or up to one that is not settled. It reads and skips entries of other
+// readFeed reads entries up to the limit, or up to one that is not final. It reads and skips entries of other
 // namespaces, because stores with many feed readers rarely have many namespaces.
 func readFeed(ctx context.Context, c *sqldb.Conn, q store.LifecycleQuery, page *store.LifecyclePage) error {
 	for {
@@ -47,14 +47,14 @@ func readFeed(ctx context.Context, c *sqldb.Conn, q store.LifecycleQuery, page *
 		rows := 0
 		if err := c.Rows(ctx, query, args, func(scan sqldb.Scanner) error {
 			var e store.LifecycleEvent
-			var settled int64
-			if err := scan(&e.Cursor.Tick, &settled, &e.Cursor.Seq, &e.Namespace, &e.NamespaceUID, &e.Type, &e.ThreadID, &e.ThreadName, &e.Agent,
+			var final int64
+			if err := scan(&e.Cursor.Tick, &final, &e.Cursor.Seq, &e.Namespace, &e.NamespaceUID, &e.Type, &e.ThreadID, &e.ThreadName, &e.Agent,
 				&e.RunID, &e.Reason, &e.CreatedAt); err != nil {
 				return err
 			}
 			rows++
-			if settled == 0 || page.Unsettled {
-				page.Unsettled = true
+			if final == 0 || page.InFlight {
+				page.InFlight = true
 				return nil
 			}
 			if len(page.Events) == q.Limit {
@@ -68,7 +68,7 @@ func readFeed(ctx context.Context, c *sqldb.Conn, q store.LifecycleQuery, page *
 		}); err != nil {
 			return err
 		}
-		if rows < feedStep || page.Unsettled || len(page.Events) == q.Limit {
+		if rows < feedStep || page.InFlight || len(page.Events) == q.Limit {
 			return nil
 		}
 	}

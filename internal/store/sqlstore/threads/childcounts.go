@@ -50,8 +50,8 @@ func (s Store) addChanges(t *txn.Tx, namespace string) error {
 	return t.Write(t.Ctx, queries.RemoveEmptyCounts, namespace)
 }
 
-// settleChildren adds the changes of a namespace to its counts when there are many. Without reservations nothing else does.
-func (s Store) settleChildren(ctx context.Context, namespace string) error {
+// addManyChanges adds the changes of a namespace to its counts when there are many. Without reservations nothing else does.
+func (s Store) addManyChanges(ctx context.Context, namespace string) error {
 	var one int
 	many, err := sqldb.Found(s.DB.Readers.Row(ctx, queries.ManyChanges, []any{namespace, ManyChanges - 1}, &one))
 	if err != nil || !many {

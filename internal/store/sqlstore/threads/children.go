@@ -132,7 +132,7 @@ func (s Store) LivingChildren(ctx context.Context, namespace, parentID string) (
 		return nil, fmt.Errorf("count the children of thread %s: %w", parentID, err)
 	}
 	if changes >= ManyChanges {
-		_ = s.settleChildren(ctx, namespace) // the children are counted: the next count or reservation makes up for what failed here
+		_ = s.addManyChanges(ctx, namespace) // the children are counted: the next count or reservation makes up for what failed here
 	}
 	return living, nil
 }

@@ -53,7 +53,7 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 		return nil, err
 	}
 	if childOf != "" {
-		_ = s.settleChildren(ctx, childOf) // the thread is purged: the next purge or reservation makes up for what failed here
+		_ = s.addManyChanges(ctx, childOf) // the thread is purged: the next purge or reservation makes up for what failed here
 	}
 	return freed, messages.CollectLeft(ctx, s.DB)
 }
