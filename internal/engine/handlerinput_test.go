@@ -125,7 +125,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 			items, err := w.Store.Inbox(ctx, id)
 			Expect(err).NotTo(HaveOccurred())
 			for _, item := range items {
-				if item.HeldUntil > time.Now().UnixMicro() {
+				if item.DelayedUntil > time.Now().UnixMicro() {
 					n++
 				}
 			}

@@ -48,14 +48,14 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if stops, calls, rest := stop.Split(items); len(stops) > 0 {
 		return true, e.stops.Apply(ctx, t, fence, active, last, stops, rest, calls)
 	}
-	var held []store.InboxItem
+	var delayed []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
 		due, rest := hooks.Split(items)
-		if len(due) > 0 && !e.hooks.AreHeld(due) && !dispatch.PassOver(active, due, t, last, rest, e.now()) {
+		if len(due) > 0 && !e.hooks.AreDelayed(due) && !dispatch.PassOver(active, due, t, last, rest, e.now()) {
 			return true, e.hooks.CallAtRest(ctx, t, fence, active.WhenDirty, due)
 		}
-		held, items = due, rest
+		delayed, items = due, rest
 	}
 	if orders, rest := compaction.Split(items); len(orders) > 0 {
 		if !under || last.Status == store.RunWaiting {
@@ -93,5 +93,5 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err := e.quotas.Admit(ctx, t, fence, active, under); err != nil {
 		return false, err
 	}
-	return e.runs.Execute(ctx, run.Work{Work: work, Fence: fence, Active: active, Agent: agent, Going: going, Items: items, Held: held})
+	return e.runs.Execute(ctx, run.Work{Work: work, Fence: fence, Active: active, Agent: agent, Going: going, Items: items, Delayed: delayed})
 }

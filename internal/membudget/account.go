@@ -72,8 +72,8 @@ func (a *Account) Return(n int64) {
 	a.budget.put(a.namespace, n)
 }
 
-// Held returns how many bytes the account has drawn.
-func (a *Account) Held() int64 {
+// Drawn returns how many bytes the account has drawn.
+func (a *Account) Drawn() int64 {
 	if a == nil {
 		return 0
 	}

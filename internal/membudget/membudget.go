@@ -25,13 +25,13 @@ const Patience = 10 * time.Second
 type BusyError struct {
 	Namespace string
 	Bytes     int64 // what was asked for
-	Held      int64 // what the namespace held
+	InUse     int64 // what the namespace held
 }
 
 // Error implements error.
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("the namespace %q already takes %s of the manager's memory, and there was no room for %s more: do less at once, or try again later",
-		e.Namespace, mebibytes(e.Held), mebibytes(e.Bytes))
+		e.Namespace, mebibytes(e.InUse), mebibytes(e.Bytes))
 }
 
 // TooLargeError means that one draw is more than a namespace can ever hold. To try again is of no use.
@@ -152,7 +152,7 @@ func (b *Budget) draw(ctx context.Context, namespace string, n int64, wait bool)
 	}
 	b.mu.Lock()
 	reclaim := b.reclaim
-	busy := &BusyError{Namespace: namespace, Bytes: n, Held: b.held[namespace]}
+	busy := &BusyError{Namespace: namespace, Bytes: n, InUse: b.held[namespace]}
 	b.mu.Unlock()
 	for _, f := range reclaim {
 		f(n)

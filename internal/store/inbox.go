@@ -29,13 +29,13 @@ const (
 
 // InboxItem is a durable wake-up. The holder of the thread's lease takes items in order.
 type InboxItem struct {
-	Seq       int64  // assigned by the store
-	Key       string // unique within the thread for ever, so that a repeat is dropped; generated when empty
-	Kind      InboxKind
-	Payload   json.RawMessage
-	CreatedAt int64
-	HeldUntil int64 // when it becomes due again, in microseconds; 0 when it is not held
-	Tries     int   // failed attempts to handle it
+	Seq          int64  // assigned by the store
+	Key          string // unique within the thread for ever, so that a repeat is dropped; generated when empty
+	Kind         InboxKind
+	Payload      json.RawMessage
+	CreatedAt    int64
+	DelayedUntil int64 // when it becomes due again, in microseconds; 0 when it is not held
+	Tries        int   // failed attempts to handle it
 }
 
 // ChildResult is what a parent receives when a child's session ends (SUB-04).

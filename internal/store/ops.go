@@ -67,9 +67,9 @@ const (
 // Dequeue removes inbox items that the run has taken over.
 type Dequeue struct{ Seqs []int64 }
 
-// Hold keeps an inbox item that could not be handled from counting as work until a time in microseconds, above 0.
-// Meanwhile Wakes lists it, and other items of the thread are taken. Hold does nothing when the item no longer exists.
-type Hold struct {
+// Delay keeps an inbox item that could not be handled from counting as work until a time in microseconds, above 0.
+// Meanwhile Wakes lists it, and other items of the thread are taken. Delay does nothing when the item no longer exists.
+type Delay struct {
 	Seq   int64
 	Until int64
 	Tries int // failed attempts so far
@@ -170,7 +170,7 @@ func (*UpdateMessage) op() {}
 func (*DeleteMessage) op() {}
 func (*Enqueue) op()       {}
 func (*Dequeue) op()       {}
-func (*Hold) op()          {}
+func (*Delay) op()         {}
 func (*PutRun) op()        {}
 func (*AppendEvent) op()   {}
 func (*PutValue) op()      {}

@@ -170,7 +170,7 @@ type Store interface {
 	// RunsWithin is Runs of which the runs take at most so many bytes of memory, but for the first one. more reports that the thread
 	// has older ones.
 	RunsWithin(ctx context.Context, threadID string, limit, offset int, most int64) (runs []Run, more bool, err error)
-	// Wakes lists the parked runs that wait for a time and the threads with held inbox items, the earliest first, at
+	// Wakes lists the parked runs that wait for a time and the threads with delayed inbox items, the earliest first, at
 	// most limit (100 when 0).
 	Wakes(ctx context.Context, limit, offset int) ([]Wake, error)
 	// PostRunPending lists runs whose State is RunPostRunPending and that ended before a time in microseconds, the oldest end

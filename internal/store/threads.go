@@ -114,8 +114,8 @@ func (t *Thread) Bytes() int64 {
 // thread was adopted alone, and is a root since.
 func (t *Thread) EnvTree() string { return cmp.Or(t.EnvRoot, t.RootID) }
 
-// HeldBy reports whether the thread belongs to the Thread object with this UID.
-func (t *Thread) HeldBy(uid string) bool { return t.RetainedAt == 0 && t.OwnerUID() == uid }
+// BelongsTo reports whether the thread belongs to the Thread object with this UID.
+func (t *Thread) BelongsTo(uid string) bool { return t.RetainedAt == 0 && t.OwnerUID() == uid }
 
 // Within reports whether the thread belongs to the namespace with a UID. Retained data does not pass to a new namespace
 // with the name of its own (THR-09).

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// holdFor is how long a hold of the bucket lasts without being renewed.
-	holdFor   = 5 * time.Minute
-	renewHold = time.Minute
+	// pinFor is how long a pin of the bucket lasts without being renewed.
+	pinFor   = 5 * time.Minute
+	renewPin = time.Minute
 )
 
 // Backup is a backup of a namespace while it is read (K8S-09).
@@ -32,21 +32,21 @@ type Backup struct {
 
 // BeginBackup begins a backup: until Close, contents of files that are removed stay in the bucket.
 func (s *Service) BeginBackup(ctx context.Context) (*Backup, error) {
-	b := &Backup{svc: s, hold: uuid.NewString(), done: make(chan struct{})}
-	if err := s.store.PinContents(ctx, b.hold, holdFor); err != nil {
+	b := &Backup{svc: s, pin: uuid.NewString(), done: make(chan struct{})}
+	if err := s.store.PinContents(ctx, b.pin, pinFor); err != nil {
 		return nil, err
 	}
 	ctx, b.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(b.done)
-		ticker := time.NewTicker(renewHold)
+		ticker := time.NewTicker(renewPin)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				_ = s.store.PinContents(ctx, b.hold, holdFor) // tried again in a minute; what is missing then is an error of Contents
+				_ = s.store.PinContents(ctx, b.pin, pinFor) // tried again in a minute; what is missing then is an error of Contents
 			}
 		}
 	}()
@@ -57,7 +57,7 @@ func (s *Service) BeginBackup(ctx context.Context) (*Backup, error) {
 func (b *Backup) Close() {
 	b.stop()
 	<-b.done
-	_ = b.svc.store.PinContents(context.Background(), b.hold, 0) // it expires by itself
+	_ = b.svc.store.PinContents(context.Background(), b.pin, 0) // it expires by itself
 }
 
 // Rows calls emit for each row of the namespace, all read at one moment.

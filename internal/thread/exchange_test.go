@@ -105,7 +105,7 @@ var _ = Describe("export and import", func() {
 		bomb := `{"type":"manifest"}` + "\n" + `{"type":"result","x":[` + strings.Repeat("{},", 10_000) + "{}]}\n"
 		_, err = e.create(ctx, "bomb").Import(work, strings.NewReader(bomb))
 		Expect(membudget.Refused(err)).To(BeTrue(), "%v", err)
-		Expect(membudget.From(work).Held()).To(BeZero())
+		Expect(membudget.From(work).Drawn()).To(BeZero())
 	})
 
 	It("can be imported whatever was said", Label("LOG-02"), func(ctx SpecContext) {

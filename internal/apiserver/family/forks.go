@@ -112,7 +112,7 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 	if err != nil {
 		return nil, nil, err
 	}
-	if origin == nil || !origin.DeletionTimestamp.IsZero() || !c.Row.HeldBy(string(origin.UID)) {
+	if origin == nil || !origin.DeletionTimestamp.IsZero() || !c.Row.BelongsTo(string(origin.UID)) {
 		return nil, nil, status.Conflict(c.Name, "the Thread object is being deleted, so the thread cannot be forked")
 	}
 	cause := "api:" + uuid.NewString()

@@ -130,7 +130,7 @@ func (l *Finder) Stored(ctx context.Context, q store.FindQuery, name string) ([]
 // stored returns the stored thread of an object, or store.ErrNotFound. A thread that belongs to another object is not found.
 func (l *Finder) stored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
 	row, err := l.Threads.Store().Thread(ctx, obj.ThreadID())
-	if err == nil && !row.HeldBy(string(obj.UID)) {
+	if err == nil && !row.BelongsTo(string(obj.UID)) {
 		return nil, store.ErrNotFound
 	}
 	return row, err

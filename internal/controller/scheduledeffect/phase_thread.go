@@ -70,7 +70,7 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	}
 	s.thread = &t
 	row, err := r.Store.Thread(ctx, t.ThreadID())
-	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(t.UID))) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.BelongsTo(string(t.UID))) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
 		return false, nil
 	}

@@ -37,8 +37,8 @@ func New() *Limiter { return &Limiter{objects: map[ctrl.Request]*object{}} }
 // Wait says when to check an object again.
 type Wait struct {
 	After time.Duration
-	// Hold means that no event until then can make the write happen sooner.
-	Hold bool
+	// Throttled means that no event until then can make the write happen sooner.
+	Throttled bool
 }
 
 // Decide reports whether a change may be written at this time, or else when to check again. gather is how long the
@@ -55,7 +55,7 @@ func (p *Limiter) Decide(req ctrl.Request, gather time.Duration, at time.Time) (
 	}
 	if !o.limit.AllowN(at, 1) {
 		missing := 1 - o.limit.TokensAt(at)
-		return Wait{After: time.Duration(missing / writesPerSecond * float64(time.Second)), Hold: true}, false
+		return Wait{After: time.Duration(missing / writesPerSecond * float64(time.Second)), Throttled: true}, false
 	}
 	return Wait{}, true
 }

@@ -31,7 +31,7 @@ func TestPacer(t *testing.T) {
 	g.Expect(write).To(BeTrue(), "the burst")
 	wait, write = p.Decide(req, 0, at)
 	g.Expect(write).To(BeFalse())
-	g.Expect(wait).To(Equal(Wait{After: time.Second, Hold: true}))
+	g.Expect(wait).To(Equal(Wait{After: time.Second, Throttled: true}))
 	_, write = p.Decide(req, 0, at.Add(time.Second))
 	g.Expect(write).To(BeTrue())
 }

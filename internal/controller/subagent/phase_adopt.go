@@ -27,7 +27,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, child *skeinv1.Thread)
 		return nil
 	}
 	row, err := r.Store.Thread(ctx, child.ThreadID())
-	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(child.UID))) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.BelongsTo(string(child.UID))) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", child.Name)}
 		return nil
 	}

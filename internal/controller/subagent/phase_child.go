@@ -88,7 +88,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	}
 	r.notifications.Track(child.ThreadID(), s.req)
 	row, err := r.Store.Thread(ctx, child.ThreadID())
-	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(child.UID))) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.BelongsTo(string(child.UID))) {
 		s.leaves = !child.DeletionTimestamp.IsZero() // it was purged, and its object goes
 		return nil                                   // or else the thread controller will store it
 	}

@@ -30,7 +30,7 @@ func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
 	}
 	s.parent = &parent
 	row, err := r.Store.Thread(ctx, parent.ThreadID())
-	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(parent.UID))) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.BelongsTo(string(parent.UID))) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
 		s.leaves = takesAlong(&parent)
 		return nil

@@ -23,7 +23,7 @@ const movedAtOnce = 500
 func (r *Reconciler) ensureOwned(ctx context.Context, s *scope, row *store.Thread) (held bool, err error) {
 	o := s.object
 	switch {
-	case row.HeldBy(string(o.UID)):
+	case row.BelongsTo(string(o.UID)):
 		s.row = row
 		return true, nil
 	case row.Namespace != o.Namespace:

@@ -116,7 +116,7 @@ func (r *Reconciler) parentID(ctx context.Context, sub *skeinv1.Subagent, owner 
 	}
 	row, err := r.Threads.Store().Thread(ctx, id)
 	switch {
-	case err == nil && row.Namespace == sub.Namespace && row.HeldBy(string(owner.UID)):
+	case err == nil && row.Namespace == sub.Namespace && row.BelongsTo(string(owner.UID)):
 		return id, nil
 	case store.IgnoreNotFound(err) != nil:
 		return "", err

@@ -36,7 +36,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	}
 	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))
 	switch {
-	case err == nil && row.HeldBy(string(s.object.UID)):
+	case err == nil && row.BelongsTo(string(s.object.UID)):
 		if wait, err := r.part(ctx, s, row); wait || err != nil {
 			return true, err
 		}

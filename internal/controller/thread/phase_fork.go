@@ -97,7 +97,7 @@ func (r *Reconciler) origin(ctx context.Context, o *skeinv1.Thread) (*store.Thre
 		return nil, deletedOrigin(o.Spec.ForkFrom)
 	}
 	row, err := r.Threads.Store().Thread(ctx, origin.ThreadID())
-	if err == nil && row.HeldBy(string(origin.UID)) {
+	if err == nil && row.BelongsTo(string(origin.UID)) {
 		return row, nil
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -24,7 +24,7 @@ func (r *Reconciler) takeName(ctx context.Context, o *skeinv1.Thread) error {
 	seen := false
 	for i := range rows {
 		row := &rows[i]
-		if row.HeldBy(string(o.UID)) {
+		if row.BelongsTo(string(o.UID)) {
 			continue
 		}
 		if !seen { // this copy of the object may be the older one

@@ -55,7 +55,7 @@ func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
 
 // look reads the stored thread of an object that has a problem, for the status. It changes nothing.
 func (r *Reconciler) look(ctx context.Context, s *scope, row *store.Thread, err error) error {
-	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(s.object.UID))) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.BelongsTo(string(s.object.UID))) {
 		return nil
 	}
 	if err != nil {

@@ -109,7 +109,7 @@ var _ = Describe("The thread controller", func() {
 		Reconcile(ctx, r, t)
 		row, err := e.Store.Thread(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(row.HeldBy(string(t.UID))).To(BeTrue())
+		Expect(row.BelongsTo(string(t.UID))).To(BeTrue())
 		Expect([]string{row.Agent, row.Title}).To(Equal([]string{"b", "since found"}))
 		Expect(e.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
 	})

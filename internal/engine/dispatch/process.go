@@ -104,7 +104,7 @@ func (d *Dispatcher) hasWork(ctx context.Context, id string) (bool, error) {
 
 // isWork reports whether any inbox item can be processed now.
 func isWork(items []store.InboxItem, now int64) bool {
-	return slices.ContainsFunc(items, func(item store.InboxItem) bool { return item.HeldUntil <= now })
+	return slices.ContainsFunc(items, func(item store.InboxItem) bool { return item.DelayedUntil <= now })
 }
 
 // Due reports whether the time that a parked run waits for has come.
@@ -126,7 +126,7 @@ func StartsRun(items []store.InboxItem) bool {
 // sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
 // hooks from their turn.
 func PassOver(active *activethreads.Active, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem, now int64) bool {
-	if hooks[0].HeldUntil == 0 {
+	if hooks[0].DelayedUntil == 0 {
 		return false
 	}
 	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !Due(last, now) || !under && (t.Parked || !StartsRun(rest)) {

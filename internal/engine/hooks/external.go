@@ -68,11 +68,11 @@ func Split(items []store.InboxItem) (hooks, rest []store.InboxItem) {
 }
 
 // CallAtRest calls pending hooks of a thread that has no run under way. The caller holds the lease of the thread.
-// Each item leaves the inbox once its hook was called. Without a sandbox the items are held. whenDirty has
+// Each item leaves the inbox once its hook was called. Without a sandbox the items are delayed. whenDirty has
 // its argument called when the inbox of the thread may have changed.
 func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, whenDirty func(do func()) (over func()), items []store.InboxItem) error {
-	if items[0].HeldUntil > s.Now() {
-		return s.holdBehind(ctx, t, fence, items)
+	if items[0].DelayedUntil > s.Now() {
+		return s.delayBehind(ctx, t, fence, items)
 	}
 	agent, err := s.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {
@@ -92,20 +92,20 @@ func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.
 					return err
 				}
 			}
-			if item.HeldUntil != 0 && !x.Code.Opened() {
+			if item.DelayedUntil != 0 && !x.Code.Opened() {
 				if early, err := s.of(x).reach(ctx, whenDirty); ctx.Err() != nil {
 					return err
 				} else if early {
-					return s.holdAtRest(ctx, t, fence, s.keepHeld(items[i:]))
+					return s.delayAtRest(ctx, t, fence, s.keepDelayed(items[i:]))
 				} else if err != nil {
-					held, _ := s.of(x).hold(items[i:], codeexec.Explain(err))
-					return s.holdAtRest(ctx, t, fence, held)
+					delayed, _ := s.of(x).delay(items[i:], codeexec.Explain(err))
+					return s.delayAtRest(ctx, t, fence, delayed)
 				}
 			}
 			failed, err := s.of(x).tell(ctx, fmt.Sprint(item.Seq), item.Payload)
 			if notCalled := (*notCalledError)(nil); errors.As(err, &notCalled) {
-				held, _ := s.of(x).hold(items[i:], notCalled.text)
-				return s.holdAtRest(ctx, t, fence, held)
+				delayed, _ := s.of(x).delay(items[i:], notCalled.text)
+				return s.delayAtRest(ctx, t, fence, delayed)
 			}
 			if err != nil {
 				return err
@@ -126,13 +126,13 @@ func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.
 	return nil
 }
 
-// holdAtRest writes ops that hold hooks which could not be called.
-func (s *Service) holdAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
+// delayAtRest writes ops that delay hooks which could not be called.
+func (s *Service) delayAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
 	s.fault("tell.before")
 	if err := s.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 		return err
 	}
 	s.fault("tell.after")
-	s.expectHeld(ops)
+	s.expectDelayed(ops)
 	return nil
 }

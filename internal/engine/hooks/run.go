@@ -168,7 +168,7 @@ func (h *Run) AddTo(ops []store.Op) (all []store.Op, written func()) {
 				h.TakeDue([]store.InboxItem{q.Item})
 			}
 		}
-		h.service.expectHeld(with)
+		h.service.expectDelayed(with)
 	}
 }
 
@@ -189,7 +189,7 @@ func (h *Run) TakeDue(items []store.InboxItem) []store.InboxItem {
 }
 
 // CallDue calls the hooks that are due. They leave the inbox with the next transaction of the run. After a crash before
-// that, they are called again under the same ids. Hooks without a sandbox are held in the inbox.
+// that, they are called again under the same ids. Hooks without a sandbox are delayed in the inbox.
 func (h *Run) CallDue(ctx context.Context) error {
 	for h.CanCall() {
 		item := h.due[0]
@@ -209,7 +209,7 @@ func (h *Run) CallDue(ctx context.Context) error {
 					return context.Cause(h.run.Life()) // the isolate ended with the run, which does not count as a try
 				}
 				var ops []store.Op
-				ops, h.due = h.service.of(x).hold(h.due, notCalled.text)
+				ops, h.due = h.service.of(x).delay(h.due, notCalled.text)
 				h.with = append(h.with, ops...)
 				continue
 			}
@@ -300,7 +300,7 @@ func (h *Run) Announce(ctx context.Context) (told bool, err error) {
 const recordTimeout = 5 * time.Second
 
 // CallFinal calls the hooks for the final messages of a thread that ends with them. The inbox of that thread takes no
-// more items, so these hooks run at most once, including those that were held. reach
+// more items, so these hooks run at most once, including those that were delayed. reach
 // opens an isolate for them.
 func (h *Run) CallFinal(ctx context.Context, reach func(context.Context) error) {
 	why := codeexec.ErrNoSandbox.Error()
@@ -335,19 +335,19 @@ func (h *Run) CallFinal(ctx context.Context, reach func(context.Context) error) 
 // the run is under way. For hooks that are due later it sets a timer.
 func (h *Run) LeavesOverdue() bool {
 	due := h.due
-	if len(due) == 0 || due[0].HeldUntil == 0 {
+	if len(due) == 0 || due[0].DelayedUntil == 0 {
 		return false
 	}
-	if due[0].HeldUntil <= h.service.Now() {
+	if due[0].DelayedUntil <= h.service.Now() {
 		return true
 	}
-	h.service.Expect(due[0].HeldUntil)
+	h.service.Expect(due[0].DelayedUntil)
 	return false
 }
 
 // CanCall reports whether any pending hook can be called now. The run does not wait for a sandbox for hooks that were
-// held.
+// delayed.
 func (h *Run) CanCall() bool {
 	due := h.due
-	return len(due) > 0 && (due[0].HeldUntil == 0 || !h.run.Agent().HasHooks() || opened(h.run.Opened()))
+	return len(due) > 0 && (due[0].DelayedUntil == 0 || !h.run.Agent().HasHooks() || opened(h.run.Opened()))
 }

@@ -38,7 +38,7 @@ type Options struct {
 	Log         logr.Logger
 	// Now returns the time in microseconds since 1970.
 	Now func() int64
-	// Expect sets a timer for the time at which held hooks are due.
+	// Expect sets a timer for the time at which delayed hooks are due.
 	Expect func(at int64)
 	// Redact removes the secrets of a namespace from a text.
 	Redact func(namespace, text string) string

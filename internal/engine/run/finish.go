@@ -196,5 +196,5 @@ func (r *run) callFinalHooks(ctx context.Context) {
 	}
 	ctx, cancel := cancelcause.PastTermination(ctx, r.service.opts.Life)
 	defer cancel()
-	r.hooks.CallFinal(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].HeldUntil != 0) })
+	r.hooks.CallFinal(ctx, func(ctx context.Context) error { return r.code.Reach(ctx, r.hooks.Pending()[0].DelayedUntil != 0) })
 }

@@ -12,7 +12,7 @@ import (
 // leaves the others there for the runs that follow. So each message has its own run with its own outcome, and after a
 // crash the other messages are still in the inbox.
 
-// withheldFor is how long messages that a waiting run leaves in the inbox are held. Correctness does not depend on it,
+// withheldFor is how long messages that a waiting run leaves in the inbox are delayed. Correctness does not depend on it,
 // because the inbox is read again when the run ends.
 const withheldFor = time.Minute
 
@@ -30,8 +30,8 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 		message := handlers.IsInput(item, &r.Checkpoint, r.conv, r.record.ID)
 		if full && (message || item.Kind == store.InboxTool) {
 			r.withholds = true
-			if item.HeldUntil <= r.service.now() {
-				later = append(later, &store.Hold{Seq: item.Seq, Until: r.service.now() + withheldFor.Microseconds(), Tries: item.Tries})
+			if item.DelayedUntil <= r.service.now() {
+				later = append(later, &store.Delay{Seq: item.Seq, Until: r.service.now() + withheldFor.Microseconds(), Tries: item.Tries})
 			}
 			continue
 		}

@@ -93,8 +93,8 @@ type Work struct {
 	Agent  *definition.Agent
 	// Going is the run that is under way or parked, and is resumed. nil begins a new one.
 	Going *store.Run
-	// Items are the inbox items that the run takes in first, and Held the calls of hooks that it makes later.
-	Items, Held []store.InboxItem
+	// Items are the inbox items that the run takes in first, and Delayed the calls of hooks that it makes later.
+	Items, Delayed []store.InboxItem
 }
 
 // Execute begins or resumes a run, and executes it until it ends, waits or is interrupted. more reports that the thread has more work. The
@@ -129,7 +129,7 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	r.seen = t.LastSeq
 	s.opts.Active.IsAt(w.Active, r.record.ID)
 	s.opts.PostRun.Add(w.Active.TakeEnded()...) // the lease now belongs to the next run
-	err = r.execute(ctx, append(w.Held, w.Items...))
+	err = r.execute(ctx, append(w.Delayed, w.Items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		s.opts.Recent.Keep(t, r.conv, r.known, s.opts.Limits.ContextMessages)
 	}

@@ -36,7 +36,7 @@ var _ = Describe("An answer that is read", Label("K8S-12"), func() {
 		got, err := io.ReadAll(body(ctx, iotest.OneByteReader(strings.NewReader(text))))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(got)).To(Equal(text))
-		Expect(account.Held()).To(BeNumerically(">", 300_000))
+		Expect(account.Drawn()).To(BeNumerically(">", 300_000))
 		account.Close()
 		Expect(budget.Used()).To(BeZero())
 	})
@@ -47,7 +47,7 @@ var _ = Describe("An answer that is read", Label("K8S-12"), func() {
 		in.Events = true
 		_, err := io.Copy(io.Discard, in)
 		Expect(err).NotTo(HaveOccurred(), "10 MiB of events, of a memory with 2 MiB")
-		Expect(account.Held()).To(And(BeNumerically(">", len(event)), BeNumerically("<", 3*len(event))), "the last one may not be used yet")
+		Expect(account.Drawn()).To(And(BeNumerically(">", len(event)), BeNumerically("<", 3*len(event))), "the last one may not be used yet")
 	})
 
 	It("stays drawn as far as it is kept", func(ctx SpecContext) {
@@ -56,7 +56,7 @@ var _ = Describe("An answer that is read", Label("K8S-12"), func() {
 		in.Events, in.Keep = true, true
 		_, err := io.Copy(io.Discard, in)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(account.Held()).To(And(BeNumerically(">", 100*len(event)), BeNumerically("<", 103*len(event))))
+		Expect(account.Drawn()).To(And(BeNumerically(">", 100*len(event)), BeNumerically("<", 103*len(event))))
 	})
 
 	It("ends with the error of the draw when there is no memory, and says so once", func(ctx SpecContext) {

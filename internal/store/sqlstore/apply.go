@@ -103,8 +103,8 @@ func apply(t *txn.Tx, h *txn.Head, op store.Op) error {
 		return inbox.Enqueue(t, h, op)
 	case *store.Dequeue:
 		return inbox.Dequeue(t, h, op)
-	case *store.Hold:
-		return inbox.Hold(t, h, op)
+	case *store.Delay:
+		return inbox.Delay(t, h, op)
 	case *store.PutRun:
 		return runs.Put(t, h, op)
 	case *store.AppendEvent:

@@ -110,7 +110,7 @@ var Queries = map[string]struct {
 	"work namespaces":    {queries.WorkNamespaces, 0},
 	"work":               {queries.Work, 6},
 	"wakes":              {queries.Wakes, 2},
-	"held in":            {queries.HeldIn, 1},
+	"held in":            {queries.DelayedIn, 1},
 	"firings ready":      {queries.FiringsReady, 1},
 	"next firing":        {queries.NextFiring, 1},
 	"claimable":          {queries.Claimable, 3},

@@ -195,7 +195,7 @@ func (b *backups) everything(ctx context.Context) []string {
 		queued("q1", "next"))
 	held := &store.Enqueue{Item: store.InboxItem{Key: "hook", Kind: store.InboxHook, Payload: json.RawMessage(`{}`)}}
 	e.apply(ctx, root, held)
-	e.apply(ctx, root, &store.Hold{Seq: held.Seq, Until: e.now() + 100, Tries: 2})
+	e.apply(ctx, root, &store.Delay{Seq: held.Seq, Until: e.now() + 100, Tries: 2})
 	f, err := e.store.Acquire(ctx, root, "someone", time.Minute)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(f.Epoch).To(BeNumerically(">", 0))

@@ -54,7 +54,7 @@ func (b *backups) describeWhole() {
 
 		b.adopt(ctx, ids[:5]...)
 		root, child := b.target.info(ctx, ids[0]), b.target.info(ctx, ids[1])
-		Expect([]any{root.HeldBy(newUID(ids[0])), root.Title, root.Agent}).To(Equal([]any{true, "Set by code", "helper"}), "the object's spec does not undo what happened since it was written")
+		Expect([]any{root.BelongsTo(newUID(ids[0])), root.Title, root.Agent}).To(Equal([]any{true, "Set by code", "helper"}), "the object's spec does not undo what happened since it was written")
 		Expect([]any{child.ParentID, child.RootID, child.Depth, child.RegistryStatus, child.Child.ToolCallID}).To(Equal([]any{ids[0], ids[0], 1, "running", "c1"}))
 		Expect(b.target.info(ctx, ids[5]).RetainedAt).NotTo(BeZero(), "what was retained before stays so")
 		Expect(b.target.store.Runnable(ctx, 100)).To(ContainElements(ids[0], ids[1]), "what waited and what was under way goes on")

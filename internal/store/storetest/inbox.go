@@ -75,13 +75,13 @@ func describeInbox(e *env) {
 				e.apply(ctx, id, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: json.RawMessage(`{"hook":"h"}`)}})
 			}
 			first, second := e.inbox(ctx, id)[0].Seq, e.inbox(ctx, id)[1].Seq
-			e.apply(ctx, id, &store.Hold{Seq: first, Until: 20, Tries: 1}, &store.Hold{Seq: 12345, Until: 1})
-			Expect(e.inbox(ctx, id)[0]).To(And(HaveField("HeldUntil", int64(20)), HaveField("Tries", 1), HaveField("Payload", MatchJSON(`{"hook":"h"}`))))
+			e.apply(ctx, id, &store.Delay{Seq: first, Until: 20, Tries: 1}, &store.Delay{Seq: 12345, Until: 1})
+			Expect(e.inbox(ctx, id)[0]).To(And(HaveField("DelayedUntil", int64(20)), HaveField("Tries", 1), HaveField("Payload", MatchJSON(`{"hook":"h"}`))))
 			Expect(wakes()).To(Equal([]int64{20}))
 			Expect(runnable()).To(ContainElement(id), "another waits")
-			e.apply(ctx, id, &store.Hold{Seq: second, Until: 30})
-			e.apply(ctx, id, &store.Hold{Seq: first, Until: 40, Tries: 2})
-			Expect(e.inbox(ctx, id)[0]).To(And(HaveField("Seq", first), HaveField("HeldUntil", int64(40)), HaveField("Tries", 2)))
+			e.apply(ctx, id, &store.Delay{Seq: second, Until: 30})
+			e.apply(ctx, id, &store.Delay{Seq: first, Until: 40, Tries: 2})
+			Expect(e.inbox(ctx, id)[0]).To(And(HaveField("Seq", first), HaveField("DelayedUntil", int64(40)), HaveField("Tries", 2)))
 			Expect(wakes()).To(Equal([]int64{30, 40}))
 			Expect(runnable()).NotTo(ContainElement(id))
 			e.apply(ctx, id, queued("m", "hi"))

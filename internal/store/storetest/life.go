@@ -133,7 +133,7 @@ func describeLife(e *env) {
 					e.apply(ctx, id, busy)
 				}
 				if busy == held {
-					e.apply(ctx, id, &store.Hold{Seq: held.Seq, Until: e.now() + 10*hour, Tries: 1})
+					e.apply(ctx, id, &store.Delay{Seq: held.Seq, Until: e.now() + 10*hour, Tries: 1})
 				}
 				e.clock.Step(time.Hour)
 				if busy == nil {
@@ -206,7 +206,7 @@ func describeLife(e *env) {
 			e.apply(ctx, id, &store.Retain{Of: id}, &store.Retain{}) // repeating it is no error
 			t := e.info(ctx, id)
 			Expect(t.RetainedAt).To(Equal(e.now()))
-			Expect(t.HeldBy(id)).To(BeFalse())
+			Expect(t.BelongsTo(id)).To(BeFalse())
 			Expect(e.store.Run(ctx, id, "")).To(HaveValue(HaveField("Status", store.RunStopped)))
 			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
 			Expect(e.inbox(ctx, id)).To(HaveLen(1))
@@ -250,7 +250,7 @@ func describeLife(e *env) {
 			e.apply(ctx, id, adopt) // repeating it is no error
 			t = e.info(ctx, id)
 			Expect(*t).To(And(HaveField("Name", "second"), HaveField("Agent", "other"), HaveField("DeclaredAgent", "other"), HaveField("OriginAgent", "helper"), HaveField("RetainedAt", BeZero()), HaveField("RootID", id)))
-			Expect(t.HeldBy("uid-2")).To(BeTrue())
+			Expect(t.BelongsTo("uid-2")).To(BeTrue())
 			Expect(t.OwnerUID()).To(Equal("uid-2"))
 			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))
 			Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"said"}))

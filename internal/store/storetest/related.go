@@ -38,7 +38,7 @@ func describeRelated(e *env) {
 			Expect(e.store.Retained(ctx, "default", "", 0, 0)).To(ConsistOf(HaveField("ID", id)))
 
 			e.apply(ctx, id, &store.Adopt{ObjectUID: "uid", Name: "new", Agent: "helper"})
-			Expect(e.info(ctx, id).HeldBy("uid")).To(BeTrue())
+			Expect(e.info(ctx, id).BelongsTo("uid")).To(BeTrue())
 			Expect(e.store.Inbox(ctx, id)).To(HaveLen(1))
 			Expect(relations(ctx, id)).To(HaveLen(1))
 

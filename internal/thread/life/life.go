@@ -72,8 +72,8 @@ const (
 	Remove Action = "remove"
 	// End ends a run, the conversation or the thread.
 	End Action = "end"
-	// Hold takes or extends the lease of an exclusive writer.
-	Hold Action = "hold"
+	// Acquire takes or extends the lease of an exclusive writer.
+	Acquire Action = "acquire"
 	// Release releases that lease.
 	Release Action = "release"
 )
@@ -91,7 +91,7 @@ var table = map[Action][states]bool{
 	Arrange: {true, true, true, true, false},
 	Remove:  {true, true, true, true, false},
 	End:     {true, true, true, true, false},
-	Hold:    {true, true, true, true, false},
+	Acquire: {true, true, true, true, false},
 	Release: {true, true, true, true, true},
 }
 

@@ -17,7 +17,7 @@ func TestLife(t *testing.T) {
 }
 
 var _ = Describe("The table of accepted actions", Label("THR-05"), func() {
-	all := []life.Action{life.Read, life.Say, life.Work, life.Keep, life.Tell, life.Relate, life.Branch, life.Arrange, life.Remove, life.End, life.Hold, life.Release}
+	all := []life.Action{life.Read, life.Say, life.Work, life.Keep, life.Tell, life.Relate, life.Branch, life.Arrange, life.Remove, life.End, life.Acquire, life.Release}
 
 	DescribeTable("refuses by state",
 		func(t store.Thread, state string, want error, taken ...life.Action) {
@@ -36,7 +36,7 @@ var _ = Describe("The table of accepted actions", Label("THR-05"), func() {
 		Entry("nothing of an archived one", store.Thread{ArchivedAt: 1}, "archived", nil),
 		Entry("nothing of one that was destroyed", store.Thread{DestroyedAt: 1, ArchivedAt: 1}, "destroyed", nil),
 		Entry("all new work of a terminated one", store.Thread{TerminatedAt: 1, DestroyedAt: 1, ArchivedAt: 1}, "terminated", store.ErrTerminated,
-			life.Read, life.Branch, life.Arrange, life.Remove, life.End, life.Hold, life.Release),
+			life.Read, life.Branch, life.Arrange, life.Remove, life.End, life.Acquire, life.Release),
 		Entry("all but reading of a retained one", store.Thread{RetainedAt: 1, TerminatedAt: 1}, "retained", store.ErrRetained, life.Read, life.Release),
 	)
 

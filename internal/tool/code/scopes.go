@@ -51,7 +51,7 @@ func sessionSet(_ context.Context, c *stateCall) (any, error) {
 
 // skips leaves out a value that contains a function, because a function belongs to its isolate.
 func (c *stateCall) skips(s *scopes.Session, scope store.StateScope, key string) bool {
-	if !holdsFunction(c.value(1)) {
+	if !containsFunction(c.value(1)) {
 		return false
 	}
 	s.Skip(scope, key, "a function")
@@ -65,22 +65,22 @@ func (c *stateCall) redacted(text string) string {
 	return c.host.Redact(text)
 }
 
-func holdsFunction(v any) bool {
+func containsFunction(v any) bool {
 	switch v := v.(type) {
 	case sandbox.FuncRef:
 		return true
 	case []any:
-		return slices.ContainsFunc(v, holdsFunction)
+		return slices.ContainsFunc(v, containsFunction)
 	case map[string]any:
 		for _, item := range v {
-			if holdsFunction(item) {
+			if containsFunction(item) {
 				return true
 			}
 		}
 	case *values.Set:
-		return slices.ContainsFunc(v.Members, holdsFunction)
+		return slices.ContainsFunc(v.Members, containsFunction)
 	case *values.Map:
-		return slices.ContainsFunc(v.Entries, func(e [2]any) bool { return holdsFunction(e[0]) || holdsFunction(e[1]) })
+		return slices.ContainsFunc(v.Entries, func(e [2]any) bool { return containsFunction(e[0]) || containsFunction(e[1]) })
 	}
 	return false
 }

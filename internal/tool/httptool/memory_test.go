@@ -38,7 +38,7 @@ var _ = Describe("The memory of answers to HTTP tools", Label("K8S-12", "TOL-02"
 			work, done := budget.Begin(ctx, "ns")
 			defer done()
 			t := httptool.New(httptool.Spec{Name: "t", Request: r, Timeout: 20 * time.Second}, host, network)
-			return t.Call(work, tool.Call{ID: "call_1", Name: "t", Arguments: json.RawMessage(`{}`)}), membudget.From(work).Held()
+			return t.Call(work, tool.Call{ID: "call_1", Name: "t", Arguments: json.RawMessage(`{}`)}), membudget.From(work).Drawn()
 		}
 		res, held := call(nil)
 		Expect(res).To(Equal(tool.Success(text)))

@@ -60,7 +60,7 @@ var _ = Describe("The memory of answers of MCP servers", Label("K8S-12", "TOL-02
 			for _, r := range list {
 				if r.Name == name {
 					res := servers.Tool(c, r, host).Call(work, tool.Call{ID: "call_1", Name: name, Arguments: json.RawMessage(`{}`)})
-					return res, membudget.From(work).Held()
+					return res, membudget.From(work).Drawn()
 				}
 			}
 			Fail("no tool " + name)

@@ -45,7 +45,7 @@ var _ = Describe("The memory of answers of models", Label("K8S-12", "AGT-06"), f
 		work, done := budget.Begin(ctx, "ns")
 		defer done()
 		res, err = client.Stream(work, hello, func(model.Delta) {})
-		return res, membudget.From(work).Held(), err
+		return res, membudget.From(work).Drawn(), err
 	}
 
 	It("is drawn as they come, and returned with the account", func(ctx SpecContext) {
@@ -99,7 +99,7 @@ var _ = Describe("The memory of answers of models", Label("K8S-12", "AGT-06"), f
 		work, done := budget.Begin(ctx, "ns")
 		_, err = client.Embed(work, []string{"x"})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(membudget.From(work).Held()).To(BeNumerically(">", 20_000*8))
+		Expect(membudget.From(work).Drawn()).To(BeNumerically(">", 20_000*8))
 		done()
 		Expect(budget.Used()).To(BeZero())
 	})

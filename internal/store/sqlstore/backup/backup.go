@@ -145,7 +145,7 @@ func (r *row) read(scan sqldb.Scanner) (json.RawMessage, error) {
 // PinContents implements store.BackupStore.
 func (s Store) PinContents(ctx context.Context, id string, ttl time.Duration) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		if err := t.Write(t.Ctx, queries.EndedHolds, id, t.Now); err != nil || ttl == 0 {
+		if err := t.Write(t.Ctx, queries.EndedPins, id, t.Now); err != nil || ttl == 0 {
 			return err
 		}
 		return t.Write(t.Ctx, queries.PinContents, id, t.Now+ttl.Microseconds())

@@ -148,15 +148,15 @@ func receiver(t *txn.Tx, from *txn.Head, op *store.Enqueue) (*txn.Head, error) {
 func Dequeue(t *txn.Tx, h *txn.Head, op *store.Dequeue) error {
 	for _, seq := range op.Seqs {
 		var kind store.InboxKind
-		var heldUntil int64
-		err := t.Row(t.Ctx, queries.DeleteInbox, []any{h.Key, seq}, &kind, &heldUntil)
+		var delayedUntil int64
+		err := t.Row(t.Ctx, queries.DeleteInbox, []any{h.Key, seq}, &kind, &delayedUntil)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if heldUntil == 0 {
+		if delayedUntil == 0 {
 			h.Waiting--
 		}
 		if kind == store.InboxMessage {
@@ -168,14 +168,14 @@ func Dequeue(t *txn.Tx, h *txn.Head, op *store.Dequeue) error {
 	return nil
 }
 
-// Hold keeps an item from counting as work until it becomes due again.
-func Hold(t *txn.Tx, h *txn.Head, op *store.Hold) error {
-	n, err := t.Exec(t.Ctx, queries.HoldInbox, op.Until, op.Tries, h.Key, op.Seq)
+// Delay keeps an item from counting as work until it becomes due again.
+func Delay(t *txn.Tx, h *txn.Head, op *store.Delay) error {
+	n, err := t.Exec(t.Ctx, queries.DelayInbox, op.Until, op.Tries, h.Key, op.Seq)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		return t.Write(t.Ctx, queries.HoldLonger, op.Until, op.Tries, h.Key, op.Seq)
+		return t.Write(t.Ctx, queries.DelayLonger, op.Until, op.Tries, h.Key, op.Seq)
 	}
 	h.Waiting -= n
 	h.Taken = true
@@ -222,7 +222,7 @@ func payloadOf(payload json.RawMessage) (id string, role store.Role) {
 func Scan(scan sqldb.Scanner) (*store.InboxItem, error) {
 	var i store.InboxItem
 	var payload sqldb.Text
-	if err := scan(&i.Seq, &i.Key, &i.Kind, &payload, &i.CreatedAt, &i.HeldUntil, &i.Tries); err != nil {
+	if err := scan(&i.Seq, &i.Key, &i.Kind, &payload, &i.CreatedAt, &i.DelayedUntil, &i.Tries); err != nil {
 		return nil, err
 	}
 	i.Payload = payload.Raw()

@@ -15,7 +15,7 @@ import (
 // are any. They move to a remnant: a thread row that nobody writes to. It is made when left is 0. The other rows stay
 // where they are, for the caller to remove. Rows after upto must be gone, or nobody reads them.
 func leave(t *txn.Tx, h *txn.Head, after, upto int64, left *int64) error {
-	readers, err := heldReaders(t, h, after)
+	readers, err := lockedReaders(t, h, after)
 	if err != nil || len(readers) == 0 {
 		return err
 	}
@@ -56,8 +56,8 @@ func leave(t *txn.Tx, h *txn.Head, after, upto int64, left *int64) error {
 	return nil
 }
 
-// heldReaders locks the forks that read rows of a thread after a sequence number, and returns their segments.
-func heldReaders(t *txn.Tx, h *txn.Head, after int64) ([]Segment, error) {
+// lockedReaders locks the forks that read rows of a thread after a sequence number, and returns their segments.
+func lockedReaders(t *txn.Tx, h *txn.Head, after int64) ([]Segment, error) {
 	readers, err := Segments(t.Ctx, t, queries.ReadersOf, h.Key, after)
 	if err != nil || len(readers) == 0 {
 		return nil, err

@@ -51,7 +51,7 @@ func (s Store) TakePermit(ctx context.Context, r store.PermitRequest) (out store
 		if err := t.Row(t.Ctx, queries.Ahead, []any{r.Namespace, r.Model, asked, asked, r.ID}, &ahead); err != nil {
 			return err
 		}
-		if err := t.Row(t.Ctx, queries.HeldPermits, []any{r.Namespace, r.Model}, &busy); err != nil {
+		if err := t.Row(t.Ctx, queries.GrantedPermits, []any{r.Namespace, r.Model}, &busy); err != nil {
 			return err
 		}
 		if out.Wait = level.wait(r, ahead); out.Wait > 0 || (r.Concurrent > 0 && busy+ahead >= r.Concurrent) {
@@ -64,7 +64,7 @@ func (s Store) TakePermit(ctx context.Context, r store.PermitRequest) (out store
 		if err := setLimit(t, r, level); err != nil {
 			return err
 		}
-		return t.Write(t.Ctx, queries.HoldPermit, r.Namespace, r.Model, r.ID)
+		return t.Write(t.Ctx, queries.GrantPermit, r.Namespace, r.Model, r.ID)
 	}, permitWriter(r.Namespace, r.Model))
 	if err != nil {
 		return store.PermitAnswer{}, fmt.Errorf("permit of model %s/%s: %w", r.Namespace, r.Model, err)

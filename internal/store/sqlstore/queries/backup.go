@@ -8,7 +8,7 @@ const (
 	SchemaVersion = `SELECT max(version_id) FROM goose_db_version WHERE is_applied`
 	BeingCut      = `SELECT 1 FROM message_cut c JOIN thread t ON t.key = c.thread WHERE t.namespace = ? AND t.terminated_reason <> 'Purged' LIMIT 1`
 
-	EndedHolds   = `DELETE FROM contents_hold WHERE id = ? OR expires_at <= ?`
+	EndedPins    = `DELETE FROM contents_hold WHERE id = ? OR expires_at <= ?`
 	PinContents  = `INSERT INTO contents_hold (id, expires_at) VALUES (?, ?)`
 	ContentsHeld = `SELECT 1 FROM contents_hold WHERE expires_at > ? LIMIT 1`
 

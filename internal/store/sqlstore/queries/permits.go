@@ -9,11 +9,11 @@ const (
 	SweepPermit = `DELETE FROM model_permit WHERE namespace = ? AND model = ? AND expires_at <= ?`
 	AskPermit   = `INSERT INTO model_permit (namespace, model, id, asked_at, held, expires_at) VALUES (?, ?, ?, ?, 0, ?)
 		ON CONFLICT (namespace, model, id) DO UPDATE SET expires_at = excluded.expires_at`
-	Permit      = `SELECT asked_at, held FROM model_permit WHERE namespace = ? AND model = ? AND id = ?`
-	HeldPermits = `SELECT count(*) FROM model_permit WHERE namespace = ? AND model = ? AND held = 1`
-	Ahead       = `SELECT count(*) FROM model_permit WHERE namespace = ? AND model = ? AND held = 0 AND (asked_at < ? OR (asked_at = ? AND id < ?))`
-	HoldPermit  = `UPDATE model_permit SET held = 1 WHERE namespace = ? AND model = ? AND id = ?`
-	RenewPermit = `UPDATE model_permit SET expires_at = ? WHERE namespace = ? AND model = ? AND id = ?`
-	DropPermit  = `DELETE FROM model_permit WHERE namespace = ? AND model = ? AND id = ?`
-	FreePermits = `DELETE FROM model_permit`
+	Permit         = `SELECT asked_at, held FROM model_permit WHERE namespace = ? AND model = ? AND id = ?`
+	GrantedPermits = `SELECT count(*) FROM model_permit WHERE namespace = ? AND model = ? AND held = 1`
+	Ahead          = `SELECT count(*) FROM model_permit WHERE namespace = ? AND model = ? AND held = 0 AND (asked_at < ? OR (asked_at = ? AND id < ?))`
+	GrantPermit    = `UPDATE model_permit SET held = 1 WHERE namespace = ? AND model = ? AND id = ?`
+	RenewPermit    = `UPDATE model_permit SET expires_at = ? WHERE namespace = ? AND model = ? AND id = ?`
+	DropPermit     = `DELETE FROM model_permit WHERE namespace = ? AND model = ? AND id = ?`
+	FreePermits    = `DELETE FROM model_permit`
 )

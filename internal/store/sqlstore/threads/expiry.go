@@ -74,7 +74,7 @@ func busy(t *txn.Tx, h *txn.Head) (bool, error) {
 		return false, err
 	}
 	var held int64
-	if holds, err := sqldb.Found(t.Row(t.Ctx, queries.HeldIn, []any{h.Key}, &held)); err != nil || holds {
+	if holds, err := sqldb.Found(t.Row(t.Ctx, queries.DelayedIn, []any{h.Key}, &held)); err != nil || holds {
 		return holds, err
 	}
 	var until int64

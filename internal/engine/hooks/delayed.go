@@ -11,9 +11,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// A hook that reacts to a past event may find no sandbox to run in. Its item then stays in the inbox, held until the
+// A hook that reacts to a past event may find no sandbox to run in. Its item then stays in the inbox, delayed until the
 // next try (HOK-01). The hooks of one thread keep their order, so the others wait behind it, while messages and runs
-// continue without them. A run calls held hooks when it has a sandbox anyway, and never waits for a sandbox on their
+// continue without them. A run calls delayed hooks when it has a sandbox anyway, and never waits for a sandbox on their
 // behalf again.
 
 const (
@@ -29,20 +29,20 @@ type notCalledError struct{ text string }
 
 func (e *notCalledError) Error() string { return e.text }
 
-// AreHeld reports whether all pending hooks are held and the first one is not due yet.
-func (s *Service) AreHeld(hooks []store.InboxItem) bool {
+// AreDelayed reports whether all pending hooks are delayed and the first one is not due yet.
+func (s *Service) AreDelayed(hooks []store.InboxItem) bool {
 	for _, item := range hooks {
-		if item.HeldUntil == 0 {
+		if item.DelayedUntil == 0 {
 			return false
 		}
 	}
-	return hooks[0].HeldUntil > s.Now()
+	return hooks[0].DelayedUntil > s.Now()
 }
 
-// hold counts one more failed try, for the reason why, for hooks that could not be called. It returns the operations
-// that hold them in the inbox, and the hooks that stay. A hook is given up when it has used up its tries
+// delay counts one more failed try, for the reason why, for hooks that could not be called. It returns the operations
+// that delay them in the inbox, and the hooks that stay. A hook is given up when it has used up its tries
 // (Limits.HookTries), or when it has no inbox item that could stay.
-func (c *Caller) hold(hooks []store.InboxItem, why string) (ops []store.Op, left []store.InboxItem) {
+func (c *Caller) delay(hooks []store.InboxItem, why string) (ops []store.Op, left []store.InboxItem) {
 	limit := c.service.Tries
 	for _, item := range hooks {
 		if item.Tries++; item.Seq != 0 && item.Tries < limit {
@@ -56,7 +56,7 @@ func (c *Caller) hold(hooks []store.InboxItem, why string) (ops []store.Op, left
 		}
 		ops = append(ops, c.service.notCalled(c.x.Agent, c.x.Host.Thread, c.x.Host.RunID, item, text)...)
 	}
-	return append(ops, c.service.keepHeld(left)...), left
+	return append(ops, c.service.keepDelayed(left)...), left
 }
 
 // notCalled returns the log entry which says that a hook was given up without being called.
@@ -76,9 +76,9 @@ func (s *Service) notCalled(agent *definition.Agent, t *store.Thread, runID stri
 	return []store.Op{s.failedHook(t, runID, h, about, why)}
 }
 
-// keepHeld returns the operations that hold hooks until the first of them is tried again, and updates the items
+// keepDelayed returns the operations that delay hooks until the first of them is tried again, and updates the items
 // accordingly.
-func (s *Service) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
+func (s *Service) keepDelayed(hooks []store.InboxItem) (ops []store.Op) {
 	if len(hooks) == 0 {
 		return nil
 	}
@@ -91,33 +91,33 @@ func (s *Service) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
 	}
 	until := s.Now() + wait.Microseconds()
 	for i := range hooks {
-		hooks[i].HeldUntil = until
-		ops = append(ops, &store.Hold{Seq: hooks[i].Seq, Until: until, Tries: hooks[i].Tries})
+		hooks[i].DelayedUntil = until
+		ops = append(ops, &store.Delay{Seq: hooks[i].Seq, Until: until, Tries: hooks[i].Tries})
 	}
 	return ops
 }
 
-// holdBehind holds hooks that were queued after the first one was held.
-func (s *Service) holdBehind(ctx context.Context, t *store.Thread, fence *store.Fence, hooks []store.InboxItem) error {
+// delayBehind delays hooks that were queued after the first one was delayed.
+func (s *Service) delayBehind(ctx context.Context, t *store.Thread, fence *store.Fence, hooks []store.InboxItem) error {
 	var ops []store.Op
 	for _, item := range hooks[1:] {
-		if item.HeldUntil == 0 {
-			ops = append(ops, &store.Hold{Seq: item.Seq, Until: hooks[0].HeldUntil, Tries: item.Tries})
+		if item.DelayedUntil == 0 {
+			ops = append(ops, &store.Delay{Seq: item.Seq, Until: hooks[0].DelayedUntil, Tries: item.Tries})
 		}
 	}
 	return s.Store.Apply(ctx, t.ID, fence, ops...)
 }
 
-// expectHeld sets timers for the hooks that ops hold.
-func (s *Service) expectHeld(ops []store.Op) {
+// expectDelayed sets timers for the hooks that ops delay.
+func (s *Service) expectDelayed(ops []store.Op) {
 	for _, op := range ops {
-		if hold, ok := op.(*store.Hold); ok {
-			s.Expect(hold.Until)
+		if delay, ok := op.(*store.Delay); ok {
+			s.Expect(delay.Until)
 		}
 	}
 }
 
-// reach opens an isolate for held hooks. It waits for a short time only, and stops waiting once the inbox of the
+// reach opens an isolate for delayed hooks. It waits for a short time only, and stops waiting once the inbox of the
 // thread changes, for which whenDirty calls its argument. early reports that it stopped for that reason.
 func (c *Caller) reach(ctx context.Context, whenDirty func(do func()) (over func())) (early bool, err error) {
 	wait, cancel := context.WithTimeout(ctx, RetryWait)

@@ -90,7 +90,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, item := range items {
 			g.Expect(item.Kind).To(Equal(store.InboxHook))
-			g.Expect(item.HeldUntil).NotTo(BeZero())
+			g.Expect(item.DelayedUntil).NotTo(BeZero())
 			out = append(out, fmt.Sprint(item.Tries))
 		}
 		return out
