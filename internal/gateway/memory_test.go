@@ -157,9 +157,9 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 		events.add(store.EventMessageCreated, "run", "asked", store.Message{Role: store.RoleUser})
 		said("one")
 		const waiting = 20
-		sinks := make([]*tellingSink, waiting)
+		sinks := make([]*reportingSink, waiting)
 		for i := range sinks {
-			sinks[i] = &tellingSink{told: make(chan string, 10)}
+			sinks[i] = &reportingSink{told: make(chan string, 10)}
 			q := &request{Request: httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), answer: httptest.NewRecorder(), gateway: s.opts.Gateways.(declared)["ns/chat"]}
 			go func() {
 				defer GinkgoRecover()
@@ -202,18 +202,18 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 	})
 })
 
-// tellingSink tells what it gets of an answer.
-type tellingSink struct{ told chan string }
+// reportingSink reports what it gets of an answer.
+type reportingSink struct{ told chan string }
 
-func (*tellingSink) delta(piece) error { return nil }
-func (*tellingSink) ping() error       { return nil }
+func (*reportingSink) delta(piece) error { return nil }
+func (*reportingSink) ping() error       { return nil }
 
-func (t *tellingSink) message(m Message) error {
+func (t *reportingSink) message(m Message) error {
 	t.told <- m.Content
 	return nil
 }
 
-func (t *tellingSink) end(a *Answer, _ *problem) { t.told <- "the end: " + a.text() }
+func (t *reportingSink) end(a *Answer, _ *problem) { t.told <- "the end: " + a.text() }
 
 // receives has one WebhookReceiver, and makes no threads.
 type receives struct {

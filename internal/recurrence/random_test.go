@@ -79,7 +79,7 @@ func anyRule() *rapid.Generator[*rule] {
 		r := &rule{
 			text:    strings.Join([]string{minute.text, hour.text, day.text, month.text, weekday.text}, " "),
 			minutes: minute.values, hours: hour.values, days: day.values, months: month.values, weekdays: weekday.values,
-			followsElapsedTime: strings.ContainsAny(hour.text, "*/?"),
+			keepsIntervals: strings.ContainsAny(hour.text, "*/?"),
 		}
 		r.prepare()
 		return r

@@ -20,7 +20,7 @@ type rule struct {
 	text                           string
 	minutes, hours, months         []int // nil means any
 	days, weekdays                 []int
-	followsElapsedTime             bool
+	keepsIntervals                 bool
 	minuteSet, hourSet, monthSet   [60]bool
 	daySet, weekdaySet             [60]bool
 	restrictsDay, restrictsWeekday bool
@@ -66,7 +66,7 @@ func walk(loc *time.Location, from, until time.Time, rules []*rule, due func(*ru
 		local := localOf(t)
 		for _, r := range rules {
 			switch {
-			case r.followsElapsedTime:
+			case r.keepsIntervals:
 				if r.matches(local) {
 					due(r, t)
 				}
@@ -95,8 +95,8 @@ var _ = Describe("Ten years of schedules", Label("EFF-03"), func() {
 				{text: "30 2 * * *", minutes: []int{30}, hours: []int{2}},
 				{text: "0,30 0-3 * * SUN", minutes: []int{0, 30}, hours: []int{0, 1, 2, 3}, weekdays: []int{0}},
 				{text: "0 0 1,15 * MON", minutes: []int{0}, hours: []int{0}, days: []int{1, 15}, weekdays: []int{1}},
-				{text: "17 */3 * * *", minutes: []int{17}, hours: []int{0, 3, 6, 9, 12, 15, 18, 21}, followsElapsedTime: true},
-				{text: "*/20 * 25-31 3,10 *", minutes: []int{0, 20, 40}, days: []int{25, 26, 27, 28, 29, 30, 31}, months: []int{3, 10}, followsElapsedTime: true},
+				{text: "17 */3 * * *", minutes: []int{17}, hours: []int{0, 3, 6, 9, 12, 15, 18, 21}, keepsIntervals: true},
+				{text: "*/20 * 25-31 3,10 *", minutes: []int{0, 20, 40}, days: []int{25, 26, 27, 28, 29, 30, 31}, months: []int{3, 10}, keepsIntervals: true},
 				{text: "59 23 31 12 *", minutes: []int{59}, hours: []int{23}, days: []int{31}, months: []int{12}},
 			}
 			next := map[*rule]time.Time{}

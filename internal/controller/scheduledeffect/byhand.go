@@ -56,14 +56,14 @@ func (r *Reconciler) byHand(ctx context.Context, d *schedule) (bool, error) {
 	if err := r.finishRequests(ctx, d, slices.Concat(answers, ranges)); err != nil {
 		return true, err
 	}
-	r.tellRefused(d, skeinv1.AnnotationRunAt, answers)
-	r.tellRefused(d, skeinv1.AnnotationBackfill, ranges)
+	r.reportRefused(d, skeinv1.AnnotationRunAt, answers)
+	r.reportRefused(d, skeinv1.AnnotationBackfill, ranges)
 	d.again = true
 	return false, nil
 }
 
-// tellRefused records an Event for each request that was refused.
-func (r *Reconciler) tellRefused(d *schedule, annotation string, answers []*answer) {
+// reportRefused records an Event for each request that was refused.
+func (r *Reconciler) reportRefused(d *schedule, annotation string, answers []*answer) {
 	for _, a := range answers {
 		if a.Refused != "" {
 			r.warn(d.object, skeinv1.ReasonInvalidRequest, fmt.Sprintf("annotation %s: %s", annotation, a.Refused))

@@ -231,7 +231,7 @@ func ownerChanged() predicate.Predicate {
 func (r *Reconciler) entryChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
-			r.tellFamily(e.Object, false)
+			r.recordFamily(e.Object, false)
 			return true
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -245,24 +245,24 @@ func (r *Reconciler) entryChanged() predicate.Predicate {
 			if before.UID == after.UID && !deleted && !moved && kube.Entry(before) == kube.Entry(after) {
 				return false
 			}
-			parents := r.tellFamily(after, false)
+			parents := r.recordFamily(after, false)
 			if before.UID != after.UID || deleted || kube.ChildEnded(kube.Entry(after).Status) && !kube.ChildEnded(kube.Entry(before).Status) {
 				r.lost.mark(parents...)
 			}
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			r.lost.mark(r.tellFamily(e.Object, true)...)
+			r.lost.mark(r.recordFamily(e.Object, true)...)
 			return true
 		},
 	}
 }
 
-// tellFamily records that a Subagent has changed, and returns its parent.
-func (r *Reconciler) tellFamily(o client.Object, gone bool) (parents []ctrl.Request) {
+// recordFamily records that a Subagent has changed, and returns its parent.
+func (r *Reconciler) recordFamily(o client.Object, gone bool) (parents []ctrl.Request) {
 	parents = parentOf(context.Background(), o)
 	if s, ok := o.(*skeinv1.Subagent); ok {
-		r.families.tell(change{s, gone}, parents...)
+		r.families.record(change{s, gone}, parents...)
 	}
 	return parents
 }

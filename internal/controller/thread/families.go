@@ -44,8 +44,8 @@ func (m *families) watch() {
 	m.watched, m.of = true, map[ctrl.Request]*known{}
 }
 
-// tell records that a Subagent of these parents has changed. The changes of one Subagent must be told in their order.
-func (m *families) tell(c change, parents ...ctrl.Request) {
+// record notes that a Subagent of these parents has changed. The changes of one Subagent must be recorded in their order.
+func (m *families) record(c change, parents ...ctrl.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range parents {

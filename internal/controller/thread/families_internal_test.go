@@ -46,14 +46,14 @@ func TestFewChildrenAreListedAgainWhenTheyChange(t *testing.T) {
 	g.Expect(listed()).To(BeTrue(), "changes are not watched")
 	m.watch()
 	g.Expect(listed()).To(BeTrue())
-	m.tell(change{subagent: &few[0]}, req) // while it lists
+	m.record(change{subagent: &few[0]}, req) // while it lists
 	g.Expect(m.end(req, "uid", few).count).To(BeEquivalentTo(3))
 	g.Expect(listed()).To(BeTrue(), "it may have missed the change")
 	m.end(req, "uid", few)
 	f := m.begin(req, "uid")
 	g.Expect(f).NotTo(BeNil(), "nothing has changed")
 	g.Expect(f.count).To(BeEquivalentTo(3))
-	m.tell(change{subagent: &few[0]}, req)
+	m.record(change{subagent: &few[0]}, req)
 	g.Expect(listed()).To(BeTrue())
 	m.end(req, "uid", few)
 	g.Expect(m.begin(req, "another")).To(BeNil(), "a Thread that has the name now")
@@ -83,7 +83,7 @@ func TestTenThousandChildren(t *testing.T) {
 	for i := range subagents {
 		if i%2 == 1 {
 			complete(&subagents[i])
-			m.tell(change{subagent: &subagents[i]}, req)
+			m.record(change{subagent: &subagents[i]}, req)
 		}
 		if i%1000 == 1 {
 			now := m.begin(req, "uid")
@@ -133,7 +133,7 @@ func TestManyChildrenAreFollowed(t *testing.T) {
 			if there[s.Name] = s; c.gone {
 				delete(there, s.Name)
 			}
-			m.tell(c, req)
+			m.record(c, req)
 		}
 		g.Expect(m.begin(req, "uid")).To(BeNil())
 		before := present()

@@ -162,10 +162,10 @@ func hookItem(key string, call store.HookCall) store.InboxItem {
 	return store.InboxItem{Key: key, Kind: store.InboxHook, Payload: payload}
 }
 
-// tell calls the hook that an inbox item names, of the agent as it is now. It does nothing when the agent no longer
+// callQueued calls the hook that an inbox item names, of the agent as it is now. It does nothing when the agent no longer
 // has that hook, or when the message is gone. failed is an entry for the log. err is a *notCalledError, or says that
 // ctx ended or the store failed.
-func (c *Caller) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
+func (c *Caller) callQueued(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
 	var call store.HookCall
 	if err := json.Unmarshal(payload, &call); err != nil {
 		c.service.Log.Error(err, "dropped an inbox item that is not a hook call", "thread", c.x.Host.Thread.ID)

@@ -102,7 +102,7 @@ func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.
 					return s.delayAtRest(ctx, t, fence, delayed)
 				}
 			}
-			failed, err := s.of(x).tell(ctx, fmt.Sprint(item.Seq), item.Payload)
+			failed, err := s.of(x).callQueued(ctx, fmt.Sprint(item.Seq), item.Payload)
 			if notCalled := (*notCalledError)(nil); errors.As(err, &notCalled) {
 				delayed, _ := s.of(x).delay(items[i:], notCalled.text)
 				return s.delayAtRest(ctx, t, fence, delayed)
@@ -117,22 +117,22 @@ func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.
 				return err
 			}
 		}
-		s.fault("tell.before")
+		s.fault("hooksAtRest.before")
 		if err := s.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 			return err
 		}
-		s.fault("tell.after")
+		s.fault("hooksAtRest.after")
 	}
 	return nil
 }
 
 // delayAtRest writes ops that delay hooks which could not be called.
 func (s *Service) delayAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
-	s.fault("tell.before")
+	s.fault("hooksAtRest.before")
 	if err := s.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 		return err
 	}
-	s.fault("tell.after")
+	s.fault("hooksAtRest.after")
 	s.expectDelayed(ops)
 	return nil
 }

@@ -203,7 +203,7 @@ func (h *Run) CallDue(ctx context.Context) error {
 			if item.Seq == 0 { // it has no place in the inbox
 				cause = item.Key
 			}
-			failed, err := h.service.of(x).tell(ctx, cause, item.Payload)
+			failed, err := h.service.of(x).callQueued(ctx, cause, item.Payload)
 			if notCalled := (*notCalledError)(nil); errors.As(err, &notCalled) {
 				if h.run.Life().Err() != nil {
 					return context.Cause(h.run.Life()) // the isolate ended with the run, which does not count as a try

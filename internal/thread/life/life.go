@@ -60,8 +60,8 @@ const (
 	Work Action = "work"
 	// Keep stores a file, a value, an entry of state or a variable.
 	Keep Action = "keep"
-	// Tell sends something to others: an event, a notification, a status.
-	Tell Action = "tell"
+	// Notify sends something to others: an event, a notification, a status.
+	Notify Action = "notify"
 	// Relate links the thread to another.
 	Relate Action = "relate"
 	// Branch begins another thread with what this one has.
@@ -85,7 +85,7 @@ var table = map[Action][states]bool{
 	Say:     {true, true, true, false, false},
 	Work:    {true, true, true, false, false},
 	Keep:    {true, true, true, false, false},
-	Tell:    {true, true, true, false, false},
+	Notify:  {true, true, true, false, false},
 	Relate:  {true, true, true, false, false},
 	Branch:  {true, true, true, true, false},
 	Arrange: {true, true, true, true, false},

@@ -17,7 +17,7 @@ func TestLife(t *testing.T) {
 }
 
 var _ = Describe("The table of accepted actions", Label("THR-05"), func() {
-	all := []life.Action{life.Read, life.Say, life.Work, life.Keep, life.Tell, life.Relate, life.Branch, life.Arrange, life.Remove, life.End, life.Acquire, life.Release}
+	all := []life.Action{life.Read, life.Say, life.Work, life.Keep, life.Notify, life.Relate, life.Branch, life.Arrange, life.Remove, life.End, life.Acquire, life.Release}
 
 	DescribeTable("refuses by state",
 		func(t store.Thread, state string, want error, taken ...life.Action) {

@@ -22,13 +22,13 @@ var actions = map[string]life.Action{
 
 	"scheduleEffect": life.Work, "getScheduledEffects": life.Read, "removeScheduledEffect": life.Remove,
 
-	"getChildThread": life.Read, "getParentThread": life.Read, "notifyParent": life.Tell, "setStatus": life.Tell,
+	"getChildThread": life.Read, "getParentThread": life.Read, "notifyParent": life.Notify, "setStatus": life.Notify,
 
 	"loadModel": life.Read, "loadPrompt": life.Read, "loadAgent": life.Read,
 	"getModelNames": life.Read, "getPromptNames": life.Read, "getAgentNames": life.Read,
 
 	"queueTool": life.Work, "invokeTool": life.Work, "runCode": life.Work,
-	"emit": life.Tell, "terminate": life.End,
+	"emit": life.Notify, "terminate": life.End,
 
 	"env": life.Read, "envType": life.Read, "setEnv": life.Keep,
 
