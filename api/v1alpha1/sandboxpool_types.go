@@ -11,8 +11,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.max) || self.warm <= self.max",message="warm must not be above max"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || self.warm <= self.maxWarm",message="warm must not be above maxWarm"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || !has(self.max) || self.maxWarm <= self.max",message="maxWarm must not be above max"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="give resources.limits.memory of 32Mi or more, such as 512Mi; a number without a unit counts bytes"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('cpu' in self.resources.limits) || quantity(string(self.resources.limits['cpu'])).isGreaterThan(quantity('0'))",message="give resources.limits.cpu above 0 such as 500m, or leave it out for 1"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !string(self.resources.limits['memory']).matches('^[+]?[0-9.]{1,30}([a-zA-Z]i?|[eE][0-9+-]{1,3})?$') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="give resources.limits.memory of 32Mi or more, such as 512Mi; a number without a unit counts bytes"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('cpu' in self.resources.limits) || !string(self.resources.limits['cpu']).matches('^[+]?[0-9.]{1,30}([a-zA-Z]i?|[eE][0-9+-]{1,3})?$') || !isQuantity(string(self.resources.limits['cpu'])) || quantity(string(self.resources.limits['cpu'])).isGreaterThan(quantity('0'))",message="give resources.limits.cpu above 0 such as 500m, or leave it out for 1"
 type SandboxPoolSpec struct {
 	// Warm sandboxes that wait unclaimed, at the least. 0 keeps none: each first use then waits for a new pod.
 	// +kubebuilder:validation:Minimum=0

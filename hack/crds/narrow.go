@@ -18,21 +18,27 @@ import (
 const (
 	durationPattern = `^(0|([0-9]{1,5}(\.[0-9]{1,9})?h|[0-9]{1,7}(\.[0-9]{1,9})?m|[0-9]{1,9}(\.[0-9]{1,9})?(s|ms|us|µs|ns)){1,4})$`
 	quantityPattern = `^[+-]?[0-9.]{1,30}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
-	// In a list of limits, the message of a rule would exceed the cost that older API servers allow for a schema, so
-	// a pattern must do. It has no sign: no resource of a pod may be negative.
-	listedQuantityPattern = `^[+]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
-	dayPattern            = `((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))`
-	timePattern           = `^[0-9]{4}-` + dayPattern + `T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
-	leapRule              = `!self.matches('^[0-9]{4}-02-29T') || (int(self.substring(0, 4)) % 4 == 0 && (int(self.substring(0, 4)) % 100 != 0 || int(self.substring(0, 4)) % 400 == 0))`
+	// listedQuantityRule is for the values of a list of limits, where quantityPattern would exceed the cost that older API servers
+	// allow: they take each value for the longest one that a request can hold. An exponent has at most three characters, and no
+	// resource of a pod may be negative.
+	listedQuantityRule = `(string(self) + 'e').lowerAscii().indexOf('e') >= size(string(self)) - 4 && isQuantity(string(self)) && !string(self).startsWith('-')`
+	dayPattern         = `((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))`
+	timePattern        = `^[0-9]{4}-` + dayPattern + `T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	leapRule           = `!self.matches('^[0-9]{4}-02-29T') || (int(self.substring(0, 4)) % 4 == 0 && (int(self.substring(0, 4)) % 100 != 0 || int(self.substring(0, 4)) % 400 == 0))`
 
 	durationMessage = "use a duration such as 10s, 5m or 1h30m; hours are the largest unit, so 30 days are 720h"
 	quantityMessage = "use a quantity such as 500Mi, 2 or 0.5"
+	listedMessage   = "use a quantity such as 500m or 1Gi"
 	timeMessage     = "use a time such as 2027-01-31T09:00:00Z"
 	leapMessage     = "February has no 29th day in that year: " + timeMessage
 )
 
-// maxLength is the maximum length of strings with a rule, because API servers estimate the cost of a rule from it.
-const maxLength = 64
+// maxLength is the maximum length of strings with a rule, and maxListed the maximum number of values in a list of limits, because
+// API servers estimate the cost of a rule from them.
+const (
+	maxLength = 64
+	maxListed = 6
+)
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
@@ -72,8 +78,9 @@ func narrow(schema map[string]any, t reflect.Type) {
 		switch {
 		case values == nil:
 		case t.Elem() == reflect.TypeFor[resource.Quantity]():
-			values["pattern"], values["maxLength"] = listedQuantityPattern, int64(maxLength)
-			values["minimum"] = int64(0) // of those that are written as numbers
+			schema["maxProperties"] = int64(maxListed)
+			delete(values, "pattern")
+			matching(values, listedQuantityRule, listedMessage)
 		default:
 			narrow(values, t.Elem())
 		}

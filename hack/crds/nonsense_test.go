@@ -82,3 +82,34 @@ func TestNoFieldTakesNonsense(t *testing.T) {
 		})
 	}
 }
+
+// TestEveryQuantityHasAMessage holds that a text that is no quantity is refused with a sentence, in every field of every kind: the
+// pattern that controller-gen writes would show a regular expression.
+func TestEveryQuantityHasAMessage(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
+	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	seen := 0
+	for _, file := range files {
+		kind, s := schemaOf(g, file)
+		spec := s.Properties["spec"]
+		specType, ok := fieldOf(scheme.KnownTypes(skeinv1.GroupVersion)[kind], "spec")
+		g.Expect(ok).To(BeTrue(), kind)
+		leaves(&spec, specType, kind+".spec", func(s *structuralschema.Structural, typ reflect.Type, path string) {
+			if typ != reflect.TypeFor[resource.Quantity]() {
+				return
+			}
+			seen++
+			refusals := accepter(s)
+			for _, value := range []any{"lots", "500 MB", "500mb", "1,5Gi", "1.2.3", "1e-999999999", "1E999999999", ""} {
+				errs := refusals(value)
+				if len(errs) != 1 || !strings.Contains(errs[0].Detail, "use a quantity such as") {
+					t.Errorf("%s refuses %q with %v: give it a rule whose message says what to write", path, value, errs)
+				}
+			}
+		})
+	}
+	g.Expect(seen).To(BeNumerically(">", 8))
+}
