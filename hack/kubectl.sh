@@ -19,8 +19,12 @@ if [ ! -x "$program" ]; then
 	new=$cache/.new-$$
 	trap 'rm -rf "$new"' EXIT
 	mkdir "$new"
-	fetch() { cd "$new" && apt-get download kubernetes-client; }
-	{ (fetch) || { flock "$here/need.sh" apt-get update && (fetch); }; } >&2
+	fetch() {
+		cd "$new"
+		apt-get download kubernetes-client || { flock "$here/need.sh" apt-get update && apt-get download kubernetes-client; }
+	}
+	"$here/step.sh" "Fetch Debian's kubernetes-client ($(apt-cache show kubernetes-client 2>/dev/null | awk '/^Size:/ { printf "%.0f MB, ", $2 / 1e6; exit }')not installed)" \
+		bash -c "$(declare -p here new); $(declare -f fetch); set -euo pipefail; fetch" >&2
 	dpkg-deb -x "$new"/*.deb "$new/files"
 	mkdir -p "${program%/*}"
 	mv "$new/files/usr/bin/kubectl" "$program"

@@ -21,8 +21,18 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 exec 9<"$root/hack/need.sh"
 flock 9
 export DEBIAN_FRONTEND=noninteractive
-install() { apt-get install -y --no-install-recommends "${missing[@]}"; }
+# In a session of its own, so that an interrupt does not leave packages that are half installed. It ends by itself, and the next
+# apt-get waits for it.
+install() { setsid -w apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}"; }
+
+# size prints how much apt-get is about to fetch. --print-uris installs nothing, whatever the answers to questions would be.
+size() {
+	apt-get install --print-uris -qq --no-install-recommends "${missing[@]}" 2>/dev/null |
+		awk '{ n++; bytes += $3 } END { if (n > 0) printf ": %d packages, %.1f MB to fetch", n, bytes / 1e6 }' || true
+}
+
 if ! apt-cache show "${missing[@]}" >/dev/null 2>&1; then
 	"$root/hack/step.sh" "Read the lists of Debian packages" apt-get update 9<&-
 fi
+echo "==> Programs are missing, and apt-get installs ${missing[*]} with what it needs$(size)" >&2
 "$root/hack/step.sh" "Install ${missing[*]}" bash -c "$(declare -p missing); $(declare -f install); install" 9<&- # nothing that a package starts keeps the lock
