@@ -154,7 +154,7 @@ test: ## Everything, in three lanes: outages, unit; conformance, v8; e2e, cluste
 # How many tests ran and failed is told by testrun, so it is built afresh each time; but not anew under tiers that run it.
 .PHONY: $(TESTRUN)
 $(TESTRUN):
-	@$(if $(PREBUILT),[ -x $@ ] ||) go build -o $@ ./hack/testrun
+	@$(if $(PREBUILT),[ -x $@ ] ||) { mkdir -p $(@D); hack/step.sh "Build $@" go build -o $(@D)/.testrun ./hack/testrun && mv -f $(@D)/.testrun $@; }
 
 .PHONY: test-unit
 test-unit: $(TESTRUN) ## Packages that need nothing around them.

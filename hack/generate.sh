@@ -6,6 +6,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 out=$(mkdir -p "${1:-$root}" && cd "${1:-$root}" && pwd -P)
 cd "$root"
 controller_gen=$(hack/tool.sh controller-gen)
+tools=$(mktemp -d "${TMPDIR:-/tmp}/skein-generate.XXXXXX")
+trap 'rm -rf "$tools"' EXIT
+
+# generator builds a program of this repository, and prints its path.
+generator() {
+	hack/step.sh "Build $1" go build -o "$tools/" "./hack/$1"
+	echo "$tools/${1##*/}"
+}
 what=${WHAT:-deepcopy manifests reference orders}
 
 for w in $what; do
@@ -15,7 +23,7 @@ for w in $what; do
 		;;
 	manifests)
 		"$controller_gen" crd paths=./api/v1alpha1 output:crd:dir="$out/config/crd/bases"
-		go run ./hack/crds -dir "$out/config/crd/bases"
+		"$(generator crds)" -dir "$out/config/crd/bases"
 		"$controller_gen" rbac:roleName=skein-manager paths=./internal/... paths=./cmd/... output:rbac:dir="$out/config/rbac"
 		;;
 	reference)
@@ -23,12 +31,12 @@ for w in $what; do
 		crds=$out/config/crd/bases
 		[ -d "$crds" ] || crds=config/crd/bases
 		mkdir -p "$out/docs/reference"
-		go run ./hack/apidocs -crds "$crds" >"$out/docs/reference/.api.md"
+		"$(generator apidocs)" -crds "$crds" >"$out/docs/reference/.api.md"
 		mv "$out/docs/reference/.api.md" "$out/docs/reference/api.md"
 		;;
 	orders)
 		mkdir -p "$out/hack/demo"
-		go run ./hack/demo/orders >"$out/hack/demo/.orders.csv"
+		"$(generator demo/orders)" >"$out/hack/demo/.orders.csv"
 		mv "$out/hack/demo/.orders.csv" "$out/hack/demo/orders.csv"
 		;;
 	*)

@@ -35,7 +35,11 @@ run)
 	shift
 	[ "${1:-}" = -- ] && shift
 	[ $# -gt 0 ] || { echo "say what to run: hack/postgres.sh run -- CMD..." >&2; exit 1; }
-	cd "$here/.." && exec go run ./hack/pgrun "$@"
+	cd "$here/.."
+	mkdir -p build
+	"$here/step.sh" "Build build/pgrun" go build -o build/.pgrun ./hack/pgrun
+	mv -f build/.pgrun build/pgrun
+	exec build/pgrun "$@"
 	;;
 *)
 	sed -n '2,5s/^# \{0,1\}//p' "$0" >&2

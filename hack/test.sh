@@ -6,14 +6,22 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 make=${MAKE:-make}
 hack/prerequisites.sh test || exit 1
+cat <<TEXT
+This builds all programs, runs all tests in three lanes beside each other, and sums them up at the end. Tests start and remove
+Kubernetes clusters of their own. Run as root on Debian, they also install packages that are missing.
+
+The first run fetches and compiles Kubernetes, Skein and all tests: about an hour on two processors, 18 GB of disk. Later runs take
+about half an hour.
+
+TEXT
 export PREREQUISITES_MET=1
 reports=$PWD/build/reports
 rm -rf "$reports"
 mkdir -p "$reports"
-go build -o build/testrun ./hack/testrun || exit 1
-
 # An interrupt ends the run.
 trap 'echo "interrupted" >&2; exit 130' INT TERM
+
+"$make" --no-print-directory build/testrun || exit 1
 
 # Build first what every later tier needs, so that this time is reported separately from that of the tests.
 "$make" --no-print-directory build-all || exit 1

@@ -27,7 +27,7 @@ for crd in config/crd/bases/*.yaml; do
 done
 
 for dir in . hack/tools hack/tools/golangci-lint hack/tools/krew hack/tools/versitygw hack/monitoring; do
-	if ! go -C "$dir" mod tidy -diff; then
+	if ! hack/step.sh "Check $dir/go.mod" go -C "$dir" mod tidy -diff; then
 		complain "$dir/go.mod is not tidy: run 'go -C $dir mod tidy' and commit"
 	fi
 done

@@ -32,6 +32,13 @@ func newFresh(t *testing.T) *fresh {
 			t.Fatal(err)
 		}
 	}
+	step, err := os.ReadFile(filepath.Join("..", "step.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(f.root, "hack", "step.sh"), step, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	compiler := "#!/bin/sh\necho \"go $*\" >>'" + f.calls + "'\necho 'no compiler here' >&2\nexit 1\n"
 	if err := os.WriteFile(filepath.Join(f.bin, "go"), []byte(compiler), 0o755); err != nil {
 		t.Fatal(err)
@@ -136,7 +143,35 @@ func TestTheFirstDemoSaysWhatItDoes(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", words, stdout)
 		}
 	}
-	if calls := f.compiled(); calls != "go build -o build/demo ./hack/demo\n" {
+	if calls := f.compiled(); calls != "go build -o build/.demo ./hack/demo\n" {
 		t.Errorf("it began with:\n%s", calls)
+	}
+}
+
+// The first test run says what it does and how long that takes before it builds anything.
+func TestTheFirstTestRunSaysWhatItDoes(t *testing.T) {
+	f := newFresh(t)
+	text, err := os.ReadFile(filepath.Join("..", "test.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{"test.sh": string(text), "prerequisites.sh": "#!/bin/sh\n"} {
+		if err := os.WriteFile(filepath.Join(f.root, "hack", name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(f.bin, "make"), []byte("#!/bin/sh\necho \"make $*\"\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MAKE", "make")
+	code, stdout, stderr := f.run("test.sh")
+	said, _, built := strings.Cut(stdout, "make --no-print-directory build/testrun")
+	if code != 1 || !built {
+		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+	for _, words := range []string{"runs all tests in three lanes", "The first run", "on two processors", "GB"} {
+		if !strings.Contains(said, words) {
+			t.Errorf("it does not say %q before it builds:\n%s", words, stdout)
+		}
 	}
 }

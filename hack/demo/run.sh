@@ -8,12 +8,19 @@ devcluster=hack/devcluster/devcluster.sh
 SKEIN_DEMO_CLUSTER=demo-$(pwd -P | cksum | cut -d ' ' -f 1)
 export SKEIN_DEMO_CLUSTER
 
+# build builds the demo program beside its place and renames it, so that an interrupt leaves no part of it.
+build() {
+	mkdir -p build
+	hack/step.sh "Build the demo program" go build -o build/.demo ./hack/demo
+	mv -f build/.demo build/demo
+}
+
 if [ "${1:-}" = --down ]; then
 	# Where no demo ran there is nothing to compile either.
 	if [ ! -e build/demo-state ]; then
 		exec "$devcluster" down --name "$SKEIN_DEMO_CLUSTER"
 	fi
-	[ -x build/demo ] || go build -o build/demo ./hack/demo
+	[ -x build/demo ] || build
 	exec build/demo --down
 fi
 
@@ -26,6 +33,5 @@ The first run fetches and compiles Kubernetes and Skein: 8 to 16 minutes on two 
 about half a minute.
 
 TEXT
-mkdir -p build
-go build -o build/demo ./hack/demo
+build
 exec build/demo "$@"

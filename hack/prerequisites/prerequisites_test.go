@@ -353,7 +353,7 @@ func TestCommandsAskFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks, builds := bytes.Index(script, []byte("hack/prerequisites.sh test")), bytes.Index(script, []byte("go build"))
+	asks, builds := bytes.Index(script, []byte("hack/prerequisites.sh test")), bytes.Index(script, []byte(`"$make" --no-print-directory`))
 	if asks < 0 || builds < asks {
 		t.Error("make test builds before it asks")
 	}
