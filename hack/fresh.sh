@@ -240,7 +240,10 @@ twins() {
 }
 
 case ${1:-run} in
-run | interrupt | twins) "${1:-run}" ;;
+run | interrupt | twins)
+	"${1:-run}"
+	exit # bash reads a script as it runs it, and this one may have been changed meanwhile
+	;;
 *)
 	sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//' >&2
 	exit 2

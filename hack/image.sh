@@ -15,7 +15,10 @@ printf '{"default":[{"type":"insecureAcceptAnything"}]}\n' >"$tmp/policy.json"
 storage=(--root "$tmp/root" --runroot "$tmp/run" --storage-driver vfs)
 export BUILDAH_ISOLATION=chroot
 mkdir -p "$(dirname "$archive")"
-rm -f "$archive"
+# Written beside its place and renamed, so that an interrupt leaves no part of an archive.
+new=$(dirname "$archive")/.new-$$.tar
+trap 'rm -rf "$tmp" "$new"' EXIT
 buildah "${storage[@]}" bud --quiet --signature-policy "$tmp/policy.json" --target "$target" -t "$name" -f "$root/Dockerfile" "$root" >/dev/null
-buildah "${storage[@]}" push --quiet --signature-policy "$tmp/policy.json" "$name" "oci-archive:$archive:$name"
+buildah "${storage[@]}" push --quiet --signature-policy "$tmp/policy.json" "$name" "oci-archive:$new:$name"
+mv -f "$new" "$archive"
 echo "$name: $archive, $(($(stat -c %s "$archive") / 1048576)) MiB"

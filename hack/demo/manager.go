@@ -38,12 +38,21 @@ func (d *demo) startManager() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the manager (run `make build` first): %w", err)
 	}
-	if err := os.WriteFile(d.managerPID(), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+	if err := writeWhole(d.managerPID(), strconv.Itoa(cmd.Process.Pid)); err != nil {
 		return errors.Join(err, cmd.Process.Kill())
 	}
 	// Reap it if it ends before the demo does.
 	go func() { _ = cmd.Wait() }()
 	return nil
+}
+
+// writeWhole writes a file under another name and renames it, so that it is never there in part: a pid that cannot be read would leave
+// the manager running.
+func writeWhole(file, text string) error {
+	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
 }
 
 // stopManager ends the local manager, if there is one.

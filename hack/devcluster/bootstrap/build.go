@@ -310,7 +310,7 @@ func (b *builder) complete(k keyed, dir string) error {
 	return os.Rename(dir, b.cache.path(k.name, k.key))
 }
 
-// move renames a file, or copies it between file systems.
+// move renames a file. Between file systems it copies the file, under another name first, so that an interrupt leaves no part of it.
 func move(from, to string) error {
 	if os.Rename(from, to) == nil {
 		return nil
@@ -320,7 +320,8 @@ func move(from, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	part := filepath.Join(filepath.Dir(to), ".part-"+filepath.Base(to))
+	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
 	if err != nil {
 		return err
 	}
@@ -329,6 +330,9 @@ func move(from, to string) error {
 		return err
 	}
 	if err := out.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(part, to); err != nil {
 		return err
 	}
 	return os.Remove(from)

@@ -48,6 +48,15 @@ func (d daemon) run(ctx context.Context) error {
 	}
 }
 
+// writePID writes the pid file under another name and renames it, so that it is never there in part.
+func (d daemon) writePID(pid int) error {
+	file := pidFile(d.dir, d.name)
+	if err := os.WriteFile(file+".new", []byte(strconv.Itoa(pid)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
 func (d daemon) once(ctx context.Context) error {
 	log, err := os.OpenFile(d.dir.Log(d.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -63,7 +72,7 @@ func (d daemon) once(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := os.WriteFile(pidFile(d.dir, d.name), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+	if err := d.writePID(cmd.Process.Pid); err != nil {
 		return err
 	}
 	err = cmd.Wait()
