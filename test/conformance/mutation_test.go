@@ -43,33 +43,34 @@ var _ = Describe("The policy of config/mutation", Label("K8S-07"), func() {
 		}).Should(ConsistOf(skeinv1.Finalizer), "the API server has the policy")
 	})
 
-	// writes returns what was written of a Thread until it is as ok says.
-	writes := func(ctx SpecContext, t *skeinv1.Thread, ok func(*skeinv1.Thread) bool) (all []watch.EventType) {
+	// writes returns what is written of a Thread from what do does until it is as ok says. A Thread that is there comes first.
+	writes := func(ctx SpecContext, t *skeinv1.Thread, do func(), ok func(watch.EventType, *skeinv1.Thread) bool) (all []watch.EventType) {
 		GinkgoHelper()
 		w, err := cluster.Client.Watch(ctx, &skeinv1.ThreadList{}, client.InNamespace(ns), client.MatchingFields{"metadata.name": t.Name})
 		Expect(err).NotTo(HaveOccurred())
 		defer w.Stop()
-		create(ctx, t)
+		do()
 		for {
 			var e watch.Event
 			Eventually(ctx, w.ResultChan()).Should(Receive(&e))
 			all = append(all, e.Type)
-			if now, is := e.Object.(*skeinv1.Thread); is && ok(now) {
+			if now, is := e.Object.(*skeinv1.Thread); is && ok(e.Type, now) {
 				return all
 			}
 		}
 	}
 
-	It("makes a Thread without a message cost two writes: its creation and its status", func(ctx SpecContext) {
+	It("makes a Thread without a message cost two writes, and its deletion two", func(ctx SpecContext) {
 		converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()}) // the agent is ready
 		idle := harness.NewThread(ns, "idle", "agent")
-		Expect(writes(ctx, idle, func(t *skeinv1.Thread) bool {
+		Expect(writes(ctx, idle, func() { create(ctx, idle) }, func(_ watch.EventType, t *skeinv1.Thread) bool {
 			return meta.IsStatusConditionTrue(t.Status.Conditions, skeinv1.ConditionReady)
-		})).To(Equal([]watch.EventType{watch.Added, watch.Modified}))
+		})).To(Equal([]watch.EventType{watch.Added, watch.Modified}), "it is created, and has its status")
 		Expect(idle.Finalizers).To(ConsistOf(skeinv1.Finalizer))
 
-		Expect(cluster.Client.Delete(ctx, idle)).To(Succeed())
-		Eventually(ctx, func() error { return cluster.Client.Get(ctx, client.ObjectKeyFromObject(idle), idle) }).Should(Satisfy(apierrors.IsNotFound))
+		Expect(writes(ctx, idle, func() { Expect(cluster.Client.Delete(ctx, idle)).To(Succeed()) }, func(what watch.EventType, _ *skeinv1.Thread) bool {
+			return what == watch.Deleted
+		})).To(Equal([]watch.EventType{watch.Added, watch.Modified, watch.Deleted}), "it is there, is being deleted, and loses its finalizer")
 		Expect(api().Lookup(ctx, string(idle.UID))).Error().To(Satisfy(apierrors.IsNotFound), "its data is purged")
 	})
 
