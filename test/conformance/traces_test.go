@@ -268,6 +268,7 @@ var _ = Describe("Traces", Serial, Label("K8S-06"), func() {
 			return string(data)
 		}
 		Expect(get(Default, "http://"+profiles+"/debug/pprof/goroutine?debug=1")).To(ContainSubstring("goroutine profile: total"))
+		Expect(get(Default, "http://"+profiles+"/debug/pprof/profile?seconds=1")).To(HavePrefix("\x1f\x8b"), "what go tool pprof reads: protocol buffers, compressed")
 		Eventually(ctx, func(g Gomega) {
 			text := get(g, "http://"+address+"/metrics")
 			var missing []string

@@ -53,6 +53,9 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--pprof-bind-address=:6060", "give an address of the loopback interface, such as 127.0.0.1:6060"},
 		{"--pprof-bind-address=0.0.0.0:6060", "give an address of the loopback interface"},
 		{"--pprof-bind-address=localhost:6060", "give an address of the loopback interface"},
+		{"--sandbox-pprof-port=80", "give a port from 1024 to 65535"},
+		{"--sandbox-pprof-port=8443", "that sandboxes do not use, such as 6061; they use 8443 and 8080"},
+		{"--sandbox-pprof-port=6061 --sandbox=process", "it is for sandbox pods"},
 	} {
 		o := parse(t, strings.Fields(c.flag)...)
 		NewWithT(t).Expect(o.validate()).To(MatchError(ContainSubstring(c.says)), c.flag)

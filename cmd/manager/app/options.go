@@ -75,6 +75,8 @@ type Options struct {
 	SandboxDeno string
 	// SandboxImagePullPolicy is the pull policy of these images.
 	SandboxImagePullPolicy string
+	// SandboxPprofPort is where each sandbox pod serves profiles on its loopback interface; 0 means nowhere.
+	SandboxPprofPort int
 
 	RuntimeAPIBindAddress string
 	// RuntimeAPILimits replace flow.Defaults, by their names.
@@ -197,6 +199,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.SandboxV8Image, "sandbox-v8-image", o.SandboxV8Image, "`image` of sandbox pods whose SandboxPool has the engine v8 and names no image")
 	f.StringVar(&o.SandboxDeno, "sandbox-deno", o.SandboxDeno, "the Deno `program`, for threads of pools with the engine v8 under --sandbox=process")
 	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of those images: Always, IfNotPresent or Never")
+	f.IntVar(&o.SandboxPprofPort, "sandbox-pprof-port", o.SandboxPprofPort, "`port` at which each sandbox pod serves profiles on its loopback interface, such as 6061; none when 0")
 	f.StringVar(&o.RuntimeAPIBindAddress, "runtime-api-bind-address", o.RuntimeAPIBindAddress, "`address` of the runtime API; 0 switches it off")
 	f.StringToIntVar(&o.RuntimeAPILimits, flagLimits, o.RuntimeAPILimits, "`limit=number` of the runtime API for each replica, such as userRate=500,userOpen=100,namespaceOpen=200,userLasting=1000,namespaceLasting=2000,userSearches=60,searchesOpen=16, which are the defaults; 0 for no limit")
 	f.StringVar(&o.MemoryBudget, flagMemoryBudget, o.MemoryBudget, "`amount`, such as 400Mi, of memory that the values, pages, streams and conversations of all namespaces share; 45 % of the process's memory limit when empty (1Gi if it has none), no limit when 0")

@@ -57,7 +57,7 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	if err := authority.Load(ctx); err != nil {
 		return nil, err
 	}
-	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
+	settings := sandboxpod.Settings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy), ProfilePort: o.SandboxPprofPort}
 	configs := &pki.ClientConfigs{}
 	connections := sandboxclient.NewConnections(authority.Client, configs)
 	port := sandboxes.NewPods(sandboxes.PodsOptions{

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/pprof"
-	"net/netip"
 	"net/url"
 	"time"
 
@@ -15,7 +12,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/telemetry/otlp"
+	"github.com/skein-dev/skein/internal/telemetry/profiles"
 )
 
 // checkTelemetry checks the flags of traces and profiles.
@@ -30,10 +29,16 @@ func (o *Options) checkTelemetry() error {
 	}
 	errs = append(errs, err)
 	if o.PprofBindAddress != "" && o.PprofBindAddress != disabled {
-		at, err := netip.ParseAddrPort(o.PprofBindAddress)
-		if err != nil || !at.Addr().IsLoopback() {
-			errs = append(errs, fmt.Errorf("--pprof-bind-address=%s: give an address of the loopback interface, such as 127.0.0.1:6060: profiles show memory, and are served without authentication", o.PprofBindAddress))
+		if err := profiles.Check(o.PprofBindAddress); err != nil {
+			errs = append(errs, fmt.Errorf("--pprof-bind-address=%s: %w", o.PprofBindAddress, err))
 		}
+	}
+	switch port := o.SandboxPprofPort; {
+	case port == 0:
+	case port < 1024 || port > 65535 || port == sandboxpod.Port || port == sandboxpod.HealthPort:
+		errs = append(errs, fmt.Errorf("--sandbox-pprof-port=%d: give a port from 1024 to 65535 that sandboxes do not use, such as 6061; they use %d and %d", port, sandboxpod.Port, sandboxpod.HealthPort))
+	case o.Sandbox != SandboxPods:
+		errs = append(errs, fmt.Errorf("--sandbox-pprof-port=%d: it is for sandbox pods, and --sandbox=%s makes none", port, o.Sandbox))
 	}
 	return errors.Join(errs...)
 }
@@ -60,16 +65,10 @@ func (o *Options) addPprof(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("--pprof-bind-address: %w", err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	o.Logger.Info("Profiles are served", "address", listener.Addr().String())
 	// A profile lasts as long as its reader asked for, which must not hold up the end of the manager.
 	server := &manager.Server{
-		Name: "pprof", Server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, Listener: listener, ShutdownTimeout: ptr.To(time.Second),
+		Name: "pprof", Server: profiles.Server(), Listener: listener, ShutdownTimeout: ptr.To(time.Second),
 	}
 	if err := mgr.Add(server); err != nil {
 		return closing(listener, err)

@@ -48,6 +48,8 @@ type Settings struct {
 	Image           string
 	V8Image         string // for pools with the v8 engine
 	ImagePullPolicy corev1.PullPolicy
+	// ProfilePort is where a sandbox serves profiles on its loopback interface; 0 means nowhere.
+	ProfilePort int
 }
 
 // SecretName returns the name of the Secret with the server certificate of a pool's sandboxes.
@@ -152,7 +154,7 @@ func podSpec(pool *skeinv1.SandboxPool, set Settings) corev1.PodSpec {
 			Name:            container,
 			Image:           image,
 			ImagePullPolicy: pull,
-			Args:            arguments(pool),
+			Args:            arguments(pool, set),
 			Ports: []corev1.ContainerPort{
 				{Name: "sandbox", ContainerPort: Port},
 				{Name: "health", ContainerPort: HealthPort},
@@ -218,8 +220,8 @@ func spread(pool *skeinv1.SandboxPool) []corev1.TopologySpreadConstraint {
 	return out
 }
 
-// arguments returns the pool's limits to the supervisor. The API server has set the defaults.
-func arguments(pool *skeinv1.SandboxPool) []string {
+// arguments returns the flags of the supervisor, with the pool's limits. The API server has set the defaults.
+func arguments(pool *skeinv1.SandboxPool, set Settings) []string {
 	args := []string{
 		fmt.Sprintf("--listen=:%d", Port),
 		fmt.Sprintf("--health-listen=:%d", HealthPort),
@@ -227,6 +229,9 @@ func arguments(pool *skeinv1.SandboxPool) []string {
 	}
 	if pool.Spec.Engine == skeinv1.SandboxEngineV8 {
 		args = append(args, "--engine="+string(sandbox.V8))
+	}
+	if set.ProfilePort != 0 {
+		args = append(args, fmt.Sprintf("--pprof-listen=127.0.0.1:%d", set.ProfilePort))
 	}
 	if m := pool.Spec.MaxMemory; m != nil {
 		args = append(args, "--max-memory="+strconv.FormatInt(m.Value(), 10))

@@ -59,6 +59,16 @@ var _ = Describe("A sandbox pod", func() {
 		Expect(sandboxpod.New(pool, set).Spec.Containers[0].Image).To(Equal("mine:1"))
 	})
 
+	It("serves profiles on its loopback interface where the manager asks for them", func() {
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
+		Expect(sandboxpod.New(pool, settings).Spec.Containers[0].Args).NotTo(ContainElement(HavePrefix("--pprof")))
+		set := settings
+		set.ProfilePort = 6061
+		c := sandboxpod.New(pool, set).Spec.Containers[0]
+		Expect(c.Args).To(ContainElement("--pprof-listen=127.0.0.1:6061"))
+		Expect(c.Ports).NotTo(ContainElement(HaveField("ContainerPort", BeEquivalentTo(6061))))
+	})
+
 	It("has another template hash when anything of it differs", func() {
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.Namespace, Name: "p"}}
 		first := sandboxpod.TemplateHash(pool, settings)

@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/v8"
+	"github.com/skein-dev/skein/internal/telemetry/profiles"
 )
 
 // Dispatch is for a program that embeds the supervisor. When the first argument is ChildArg, ServeArg, compiler.Arg
@@ -98,6 +99,15 @@ func run(o Options) error {
 			return fmt.Errorf("--health-listen: %w", err)
 		}
 	}
+	if o.PprofListen != "" {
+		stop, err := serveProfiles(o.PprofListen)
+		if err != nil {
+			_ = listener.Close()
+			s.close()
+			return fmt.Errorf("--pprof-listen: %w", err)
+		}
+		defer stop()
+	}
 	if o.Announce {
 		fmt.Println(listener.Addr())
 	}
@@ -106,4 +116,16 @@ func run(o Options) error {
 		return err
 	}
 	return nil
+}
+
+// serveProfiles serves Go profiles of this process until stop is called, which waits for no reader. Children are other processes.
+func serveProfiles(address string) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	server := profiles.Server()
+	go func() { _ = server.Serve(listener) }()
+	logf("profiles are served at %s", listener.Addr())
+	return func() { _ = server.Close() }, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/js"
+	"github.com/skein-dev/skein/internal/telemetry/profiles"
 )
 
 // ChildArg is the first argument with which a program that embeds this package starts as a child, ServeArg the one
@@ -28,6 +29,7 @@ const (
 type Options struct {
 	Listen       string        // address of the mTLS listener
 	HealthListen string        // address of the plain listener for /healthz; empty means none
+	PprofListen  string        // address of the loopback interface for Go profiles of the supervisor; empty means none
 	CertDir      string        // has tls.crt, tls.key and ca.crt, which are read again when they change
 	MaxMemory    int64         // bytes of an engine's heap
 	MaxWallTime  time.Duration // for a run, or for a call of an isolate
@@ -72,6 +74,7 @@ func Defaults() Options {
 func (o *Options) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Listen, "listen", o.Listen, "`address` of the mTLS listener")
 	f.StringVar(&o.HealthListen, "health-listen", o.HealthListen, "`address` of the plain listener for /healthz; none when empty")
+	f.StringVar(&o.PprofListen, "pprof-listen", o.PprofListen, "`address` of the loopback interface at which Go profiles of the supervisor are served; nowhere when empty")
 	f.StringVar(&o.CertDir, "cert-dir", o.CertDir, "`folder` of tls.crt, tls.key and ca.crt; they are read again when they change")
 	f.Func("max-memory", fmt.Sprintf("memory of one execution's engine, in `bytes` or like 64Mi (default %d)", o.MaxMemory), func(s string) (err error) {
 		o.MaxMemory, err = parseBytes(s)
@@ -124,6 +127,11 @@ func (o *Options) Validate() error {
 		return errors.New("--max-concurrent must be from 1 to 1024")
 	case o.Prefork < 0 || o.Prefork > 64:
 		return errors.New("--prefork must be from 0 to 64")
+	}
+	if o.PprofListen != "" {
+		if err := profiles.Check(o.PprofListen); err != nil {
+			return fmt.Errorf("--pprof-listen %s: %w", o.PprofListen, err)
+		}
 	}
 	if err := o.Engine.Validate(); err != nil {
 		return fmt.Errorf("--engine: %w", err)
