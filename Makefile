@@ -241,6 +241,11 @@ bench: $(NEEDS) ## Print the figures of the budget.
 	@go test ./internal/engine ./internal/sandbox/js ./internal/sandbox/client -run '^$$' -bench 'Turns|FirstCall|FirstResult' -benchtime 2s
 	@$(TESTRUN) tier -reports $(REPORTS) -v -p 1 -timeout 30m bench $(PKG)
 
+# On the cluster of your KUBECONFIG, where the peer is installed. Without PEER it says how.
+.PHONY: bench-peers
+bench-peers: ## Time another operator as Skein is timed [PEER=skein|acp|agent-sandbox|job N=20 AT=once].
+	@KUBECTL='$(KUBECTL)' PEER='$(PEER)' N='$(N)' AT='$(AT)' hack/peers/run.sh
+
 ##@ Cluster
 
 .PHONY: cluster-build
