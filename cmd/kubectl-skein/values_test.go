@@ -39,6 +39,13 @@ var _ = Describe("kubectl skein", func() {
 			Expect(got.code).To(Equal(exitError))
 			Expect(got.err).To(Equal("error: there is no value \"region\"\n"))
 		}
+		for _, key := range []string{"..", "/a//b/", "%2e%2e"} {
+			Expect(kv("set", key, "1").out).To(Equal(key + " set\n"))
+			Expect(kv("get", key).out).To(Equal("1\n"))
+			Expect(kv("delete", key).out).To(Equal(key + " removed\n"))
+		}
+		Expect(kv("list").out).To(Equal("in/parts\n"))
+		Expect(kv("set", "", "1").err).To(ContainSubstring("the key is empty"))
 		Expect(kv("set", "region", "north").err).To(ContainSubstring(`put a text in double quotes, such as '"north"'`))
 		Expect(kv("set", "region").err).To(ContainSubstring("VALUE is missing"))
 	},
@@ -62,6 +69,11 @@ var _ = Describe("kubectl skein", func() {
 		got := c.run("state", "delete", "hello", "region")
 		Expect(got.code).To(Equal(exitError))
 		Expect(got.err).To(Equal("error: the state has no key \"region\"\n"))
+		for _, key := range []string{"..", "/a//b/", "%2e%2e"} {
+			Expect(c.run("state", "set", "hello", key, "1").out).To(Equal(key + " set\n"))
+			Expect(c.run("state", "get", "hello", key).out).To(Equal("1\n"))
+			Expect(c.run("state", "delete", "hello", key).out).To(Equal(key + " removed\n"))
+		}
 		Expect(c.run("state", "delete", "hello").err).To(ContainSubstring("name a KEY, or set --all"))
 		Expect(c.run("state", "delete", "hello", "--all").out).To(Equal("state cleared\n"))
 		Expect(c.run("state", "get", "hello").out).To(MatchJSON(`{}`))

@@ -43,7 +43,7 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		runtimev1.SubresourceHandoff: {Kind: "HandedOff", LongRunning: true, Plain: verbs{"create": h.handoffs.Create}},
 		runtimev1.SubresourceFork:    {Kind: runtimev1.KindThreadRecord, Plain: verbs{"create": h.forks.Fork}},
 		runtimev1.SubresourceKV: {
-			Kind:   "Value",
+			Kind: "Value", Keyed: true,
 			Plain:  verbs{"get": h.values.List},
 			Nested: verbs{"get": h.values.Get, "update": h.values.Put, "delete": h.values.Delete},
 		},
@@ -70,7 +70,7 @@ func (h *handlers) routes() map[runtimev1.Subresource]router.Route {
 		runtimev1.SubresourceTools:       {Kind: runtimev1.KindToolResult, LongRunning: true, Nested: verbs{"create": h.tools.Call}},
 		runtimev1.SubresourceDefinitions: {Kind: runtimev1.KindDefinitionNames, Nested: verbs{"get": h.tools.Definitions}},
 		runtimev1.SubresourceState: {
-			Kind:   runtimev1.KindStateList,
+			Kind: runtimev1.KindStateList, Keyed: true,
 			Plain:  verbs{"get": h.state.List, "create": h.state.Change},
 			Nested: verbs{"get": h.state.Get, "update": h.state.Put, "delete": h.state.Delete},
 		},
@@ -97,7 +97,7 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 		runtimev1.ViewKVStores: {
 			Kind: runtimev1.KindKeyList, Namespaced: true,
 			Below: map[string]router.Route{"values": {
-				Kind:   runtimev1.KindValueRecord,
+				Kind: runtimev1.KindValueRecord, Keyed: true,
 				Plain:  verbs{"get": h.kvStores.List},
 				Nested: verbs{"get": h.kvStores.Get, "update": h.kvStores.Put, "delete": h.kvStores.Delete},
 			}},

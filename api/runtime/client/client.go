@@ -124,6 +124,16 @@ func (t *Thread) requestAt(verb, special string, sub runtimev1.Subresource, rest
 		}
 		rest = []string{path}
 	}
+	var param string
+	if keyed := sub == runtimev1.SubresourceKV || sub == runtimev1.SubresourceState; keyed && len(rest) == 1 {
+		key := rest[0]
+		if key == "" {
+			return nil, errNoKey
+		}
+		if checkSegment(key) != nil {
+			param, rest = key, nil
+		}
+	}
 	for _, s := range append([]string{t.namespace, t.name}, rest...) {
 		if err := checkSegment(s); err != nil {
 			return nil, err
@@ -140,12 +150,15 @@ func (t *Thread) requestAt(verb, special string, sub runtimev1.Subresource, rest
 	if sub != "" {
 		segments = append(segments, string(sub))
 	}
-	return t.bind(verb, t.client.rest.Verb(verb).AbsPath(append(segments, rest...)...)), nil
+	r := t.bind(verb, t.client.rest.Verb(verb).AbsPath(append(segments, rest...)...))
+	if param != "" {
+		r.Param(runtimev1.KeyParameter, param)
+	}
+	return r, nil
 }
 
 // checkSegment refuses parts that URL handling on the way would change.
 func checkSegment(s string) error {
-	s = strings.Trim(s, "/")
 	if s == "" {
 		return errors.New("a part of the runtime API's URL is empty: set the thread, the path or the key")
 	}

@@ -8,8 +8,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Value returns a value of the thread's key-value store, or nil when there is none (KVS-01). A key is part of the
-// URL: it cannot have empty parts, "." or ".." between slashes.
+// Value returns a value of the thread's key-value store, or nil when there is none (KVS-01).
 func (t *Thread) Value(ctx context.Context, key string) (json.RawMessage, error) {
 	var v json.RawMessage
 	if err := t.getAt(ctx, &v, nil, runtimev1.SubresourceKV, key); err != nil {

@@ -25,8 +25,7 @@ func (t *Thread) State(ctx context.Context, p Page) (*runtimev1.StateList, error
 	return readAs[runtimev1.StateList](ctx, t, p.params(), runtimev1.SubresourceState)
 }
 
-// StateValue returns one value of the thread's state. ok is false when there is none. A key is part of the URL: it
-// cannot have empty parts, "." or ".." between slashes.
+// StateValue returns one value of the thread's state. ok is false when there is none.
 func (t *Thread) StateValue(ctx context.Context, key string) (value json.RawMessage, ok bool, err error) {
 	err = t.getAt(ctx, &value, nil, runtimev1.SubresourceState, key)
 	if apierrors.IsNotFound(err) {
@@ -165,15 +164,18 @@ type KV struct {
 }
 
 func (k *KV) request(verb, key string) (*rest.Request, error) {
-	parts := []string{k.store, "values"}
-	if key != "" {
+	parts, odd := []string{k.store, "values"}, key != "" && checkSegment(key) != nil
+	if key != "" && !odd {
 		parts = append(parts, strings.Split(key, "/")...)
 	}
-	return k.client.viewRequest(verb, k.namespace, runtimev1.ViewKVStores, parts...)
+	r, err := k.client.viewRequest(verb, k.namespace, runtimev1.ViewKVStores, parts...)
+	if err == nil && odd {
+		r.Param(runtimev1.KeyParameter, key)
+	}
+	return r, err
 }
 
-// Get returns a value. Exists is false when there is none or it has expired. A key is part of the URL: it cannot have
-// empty parts, "." or ".." between slashes.
+// Get returns a value. Exists is false when there is none or it has expired.
 func (k *KV) Get(ctx context.Context, key string) (*runtimev1.ValueRecord, error) {
 	if key == "" {
 		return nil, errNoKey
@@ -185,7 +187,7 @@ func (k *KV) Get(ctx context.Context, key string) (*runtimev1.ValueRecord, error
 	return getAs[runtimev1.ValueRecord](ctx, r)
 }
 
-var errNoKey = errors.New("the key is empty: set one")
+const errNoKey = invalidError("the key is empty: set one")
 
 // Set stores any JSON value for ttl, in whole seconds, or forever when ttl is 0.
 func (k *KV) Set(ctx context.Context, key string, value any, ttl time.Duration) error {

@@ -40,6 +40,11 @@ const (
 	ViewSearches View = "searches"
 )
 
+// KeyParameter is the query parameter for a key that a path cannot have: one with an empty part, "." or ".." between slashes,
+// which servers and clients on the way would change. It stands for the {key} of kv/{key}, state/{key} and
+// kvstores/{store}/values/{key}.
+const KeyParameter = "key"
+
 // Subresource is the part of the URL after the thread's name. RBAC rules name it "threads/<subresource>".
 type Subresource string
 

@@ -30,6 +30,9 @@ type Call struct {
 	Path      []string // the path below the subresource
 	Verb      string   // as it was authorized
 
+	// KeyInQuery means that Path is a key that came as runtimev1.KeyParameter.
+	KeyInQuery bool
+
 	Secrets     *redact.Registry // those of Namespace are removed from every answer
 	Subresource runtimev1.Subresource
 

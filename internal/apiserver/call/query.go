@@ -36,6 +36,9 @@ func (c *Call) Query() (*Query, error) {
 	if c.Writes() {
 		q.known = append(q.known, status.VersionParameter)
 	}
+	if c.KeyInQuery {
+		q.known = append(q.known, runtimev1.KeyParameter)
+	}
 	return q, nil
 }
 

@@ -34,6 +34,8 @@ type Route struct {
 	// Secret means that the bodies of its writes hold secrets. Then only the URL identifies a repeat under an
 	// idempotency key.
 	Secret bool
+	// Keyed means that the path below the subresource is a key, which runtimev1.KeyParameter may have instead.
+	Keyed bool
 	// Foreign means that the query and the headers of the answer belong to an endpoint's code.
 	Foreign bool
 }
@@ -133,6 +135,9 @@ func (rt *Router) serve(c *call.Call) error {
 	if !ok {
 		return status.NoSuchPath(c.Request)
 	}
+	if err := rte.takeKey(c); err != nil {
+		return err
+	}
 	h, err := handlerOf(c, rte.of(c), info)
 	if err != nil {
 		return err
@@ -150,6 +155,19 @@ func (r Route) of(c *call.Call) call.Verbs {
 		return r.Nested
 	}
 	return r.Plain
+}
+
+// takeKey makes a key in the query the path of the call.
+func (r Route) takeKey(c *call.Call) error {
+	keys := c.Request.URL.Query()[runtimev1.KeyParameter]
+	switch {
+	case !r.Keyed || len(keys) == 0:
+		return nil
+	case len(c.Path) > 0 || len(keys) > 1:
+		return apierrors.NewBadRequest("the request has more than one key: name one, in the path or in the parameter " + runtimev1.KeyParameter)
+	}
+	c.Path, c.KeyInQuery = keys, true
+	return nil
 }
 
 // handlerOf chooses the handler by the authorized verb.

@@ -27,6 +27,9 @@ type View struct {
 
 // serveView answers a call on a view.
 func (rt *Router) serveView(c *call.Call, v View, info *apirequest.RequestInfo) error {
+	if err := v.Below[info.Subresource].takeKey(c); err != nil {
+		return err
+	}
 	h, err := handlerOf(c, v.of(c, info), info)
 	if err != nil {
 		return err
