@@ -16,6 +16,7 @@ import (
 // which they run: root makes one, others make a user namespace too, where they are root.
 type Room struct {
 	dir    string
+	size   string
 	holder *exec.Cmd
 	stays  io.Closer
 }
@@ -40,7 +41,7 @@ func NewRoom(dir, size string) (*Room, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	r := &Room{dir: dir, holder: cmd, stays: in}
+	r := &Room{dir: dir, size: size, holder: cmd, stays: in}
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return nil, errors.Join(fmt.Errorf("mount a small disk at %s: %w", dir, err), r.Close())
 	}
@@ -59,6 +60,31 @@ func (r *Room) Within() []string {
 // Path is the folder of the disk as processes outside reach it.
 func (r *Room) Path() string {
 	return filepath.Join("/proc", strconv.Itoa(r.holder.Process.Pid), "root", r.dir)
+}
+
+// Fill leaves no room: the disk shrinks to what is on it. So it takes no memory, whatever its size is.
+func (r *Room) Fill() (err error) {
+	for range 20 { // what is written meanwhile may need more than was looked up
+		var disk syscall.Statfs_t
+		if err := syscall.Statfs(r.Path(), &disk); err != nil {
+			return err
+		}
+		if err = r.resize(strconv.FormatUint((disk.Blocks-disk.Bfree)*uint64(disk.Bsize), 10)); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Clear gives the disk its size again.
+func (r *Room) Clear() error { return r.resize(r.size) }
+
+func (r *Room) resize(size string) error {
+	words := append(r.Within(), "mount", "-o", "remount,size="+size, r.dir)
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("resize the disk at %s to %s: %w: %s", r.dir, size, err, out)
+	}
+	return nil
 }
 
 // Close unmounts the disk once nobody uses it.

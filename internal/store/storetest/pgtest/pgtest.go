@@ -35,18 +35,24 @@ type Options struct {
 	Durable bool
 	// Settings are added to the server's, as "name=value".
 	Settings []string
+	// Dir is a folder for the data, such as one on a disk that the test fills; a temporary folder when it is empty. The user that the
+	// server runs as need not reach it by its path.
+	Dir string
 }
 
 // Server is a PostgreSQL server.
 type Server struct {
 	options Options
 	tools   tools
-	dir     string // of the data, within a folder of its own
+	dir     string // of the server, removed with it
+	data    string // as the server's programs reach it
+	folder  *os.File
 	port    int
 	cred    *syscall.Credential
 	made    atomic.Int64
 
-	stop func(syscall.Signal) error
+	stop  func(syscall.Signal) error
+	ended <-chan struct{}
 }
 
 // Start starts a server. It ends with the process that started it. Stop ends it earlier and removes its data.
@@ -60,28 +66,60 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, tools: t, dir: filepath.Join(dir, "data")}
+	s := &Server{options: o, tools: t, dir: dir}
 	if err := s.make(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, s.remove())
 	}
 	if err := s.Up(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil
+}
+
+// place makes the folder of the data. The server's programs get a folder of the test's own as a descriptor: another user may not reach
+// its path.
+func (s *Server) place() (err error) {
+	data := filepath.Join(s.dir, "data")
+	s.data = data
+	if s.options.Dir != "" {
+		if s.folder, err = os.Open(s.options.Dir); err != nil {
+			return err
+		}
+		data = filepath.Join(s.options.Dir, "data")
+		s.data = "/proc/self/fd/3/data" // the first descriptor after the standard ones
+	}
+	if err := os.Mkdir(data, 0o700); err != nil || s.cred == nil {
+		return err
+	}
+	return errors.Join(os.Chown(s.dir, int(s.cred.Uid), int(s.cred.Gid)), os.Chown(data, int(s.cred.Uid), int(s.cred.Gid)))
+}
+
+// handed returns the descriptors that the server's programs get.
+func (s *Server) handed() []*os.File {
+	if s.folder == nil {
+		return nil
+	}
+	return []*os.File{s.folder}
+}
+
+// remove removes the data, unless that is in a folder of the test's own.
+func (s *Server) remove() error {
+	if s.folder != nil {
+		return errors.Join(s.folder.Close(), os.RemoveAll(s.dir))
+	}
+	return os.RemoveAll(s.dir)
 }
 
 func (s *Server) make(ctx context.Context) (err error) {
 	if s.cred, err = ordinaryUser(); err != nil {
 		return err
 	}
-	if s.cred != nil {
-		if err := os.Chown(filepath.Dir(s.dir), int(s.cred.Uid), int(s.cred.Gid)); err != nil {
-			return err
-		}
+	if err := s.place(); err != nil {
+		return err
 	}
-	cmd := exec.CommandContext(ctx, s.tools.initdb, "-D", s.dir, "-U", role, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	cmd := exec.CommandContext(ctx, s.tools.initdb, "-D", s.data, "-U", role, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
-	cmd.Dir = filepath.Dir(s.dir)
+	cmd.Dir, cmd.ExtraFiles = s.dir, s.handed()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
@@ -91,7 +129,7 @@ func (s *Server) make(ctx context.Context) (err error) {
 
 // Up starts the server again after Down.
 func (s *Server) Up(ctx context.Context) error {
-	args := []string{"-D", s.dir, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + filepath.Dir(s.dir),
+	args := []string{"-D", s.data, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + s.dir,
 		"-c", "max_connections=200", "-c", "shared_buffers=64MB", "-c", "max_wal_size=1GB", "-c", "jit=off"}
 	if !s.options.Durable {
 		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off")
@@ -100,7 +138,7 @@ func (s *Server) Up(ctx context.Context) error {
 		args = append(args, "-c", setting)
 	}
 	cmd := exec.Command(s.tools.postgres, args...)
-	cmd.Dir = filepath.Dir(s.dir)
+	cmd.Dir, cmd.ExtraFiles = s.dir, s.handed()
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	// SIGQUIT makes PostgreSQL shut down immediately.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred, Pdeathsig: syscall.SIGQUIT, Setpgid: true}
@@ -130,6 +168,7 @@ func (s *Server) Up(ctx context.Context) error {
 		waited = cmd.Wait()
 		close(ended)
 	}()
+	s.ended = ended
 	s.stop = func(sig syscall.Signal) error {
 		if err := cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
@@ -161,12 +200,22 @@ func awaitReady(log io.Reader) error {
 	return fmt.Errorf("postgres did not start: %s", strings.Join(said, "; "))
 }
 
+// Running reports whether the server has not ended, by Down or by itself.
+func (s *Server) Running() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
 // Down stops the server at once, without notice to its clients, as a crash would. The data stays.
 func (s *Server) Down() error { return s.stop(syscall.SIGQUIT) }
 
 // Stop ends the server and removes its data.
 func (s *Server) Stop() error {
-	return errors.Join(s.stop(syscall.SIGQUIT), os.RemoveAll(filepath.Dir(s.dir)))
+	return errors.Join(s.stop(syscall.SIGQUIT), s.remove())
 }
 
 // URL returns the URL of a database of the server.
