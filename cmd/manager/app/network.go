@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -38,7 +39,7 @@ func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Ma
 		return nil, fmt.Errorf("watch the EndpointSlices of the API servers: %w", err)
 	}
 	own := newOwnAddresses(mgr.GetCache())
-	if err := own.find(ctx, cfg); err != nil {
+	if err := own.find(ctx, o.Logger, cfg); err != nil {
 		return nil, err
 	}
 	own.listeners(o.RuntimeAPIBindAddress, o.MetricsBindAddress, o.HealthProbeBindAddress, o.GatewayBindAddress, o.PprofBindAddress)
@@ -87,8 +88,8 @@ func (a *ownAddresses) has(at netip.AddrPort) bool {
 const serviceHost = "_SERVICE_HOST"
 
 // find collects addresses from the configuration, the environment and the API server itself. They may be those of a
-// load balancer, which no EndpointSlice names.
-func (a *ownAddresses) find(ctx context.Context, cfg *rest.Config) error {
+// load balancer, which no EndpointSlice names. It waits for an API server that is away.
+func (a *ownAddresses) find(ctx context.Context, log logr.Logger, cfg *rest.Config) error {
 	if u, err := url.Parse(cfg.Host); err == nil {
 		addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // it was resolved before to reach the API server
 		for _, ip := range addresses {
@@ -101,12 +102,16 @@ func (a *ownAddresses) find(ctx context.Context, cfg *rest.Config) error {
 			a.all[ip.Unmap()] = true
 		}
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = answerTime
 	d, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return err
 	}
 	var versions metav1.APIVersions
-	if err := d.RESTClient().Get().AbsPath("/api").Do(ctx).Into(&versions); err != nil {
+	if err := reach(ctx, log, "the API server at "+cfg.Host, clusterAway, func() error {
+		return d.RESTClient().Get().AbsPath("/api").Do(ctx).Into(&versions)
+	}); err != nil {
 		return fmt.Errorf("ask the API server for its address: %w", err)
 	}
 	for _, s := range versions.ServerAddressByClientCIDRs {

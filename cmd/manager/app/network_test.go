@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -15,7 +16,12 @@ import (
 
 func TestAddressesOfTheAPIServerAndOfTheManager(t *testing.T) {
 	g := NewWithT(t)
+	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable) // it has gone since the manager began to start
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.5:6443"}]}`)
 	}))
@@ -25,7 +31,7 @@ func TestAddressesOfTheAPIServerAndOfTheManager(t *testing.T) {
 	t.Setenv("SOME_SERVICE_HOST", "no-address")
 
 	own := newOwnAddresses(fake.NewClientBuilder().WithScheme(Scheme()).Build())
-	g.Expect(own.find(t.Context(), &rest.Config{Host: server.URL})).To(Succeed())
+	g.Expect(own.find(t.Context(), logr.Discard(), &rest.Config{Host: server.URL})).To(Succeed())
 	own.listeners(":8444", disabled, "nonsense")
 	for address, has := range map[string]bool{
 		"10.96.0.1:443": true, "10.96.0.1:80": true, "10.96.7.7:443": true, // Services

@@ -8,10 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -95,7 +97,13 @@ func clusterAway(err error) bool {
 	var name *net.DNSError
 	var network net.Error
 	return errors.As(err, &operation) || errors.As(err, &name) || errors.As(err, &network) && network.Timeout() ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
+		connectionLost(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// connectionLost reports whether a request failed because its connection was closed: client-go closes one over which nothing comes any
+// more. The errors of HTTP/2 that say so have no type.
+func connectionLost(err error) bool {
+	return utilnet.IsHTTP2ConnectionLost(err) || strings.Contains(err.Error(), "http2: client connection force closed")
 }
 
 // reachStore opens the database. It waits for one that a server has.

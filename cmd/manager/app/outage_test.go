@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync/atomic"
 	"testing"
 
@@ -32,6 +33,14 @@ func TestAManagerWaitsForAnAPIServerThatIsAway(t *testing.T) {
 	o.Logger = logr.Discard()
 	g.Expect(o.reachCluster(t.Context(), &rest.Config{Host: s.URL})).To(Succeed())
 	g.Expect(asked.Load()).To(BeNumerically(">=", 3)) // client-go itself repeats a read whose connection ended
+}
+
+func TestAConnectionThatIsLostSaysThatTheAPIServerIsAway(t *testing.T) {
+	g := NewWithT(t)
+	for _, text := range []string{"http2: client connection lost", "http2: client connection force closed via ClientConn.Close"} {
+		g.Expect(clusterAway(&url.Error{Op: "Get", URL: "https://10.0.0.1/api", Err: errors.New(text)})).To(BeTrue(), text)
+	}
+	g.Expect(clusterAway(&url.Error{Op: "Get", URL: "ftp://10.0.0.1/api", Err: errors.New("unsupported protocol scheme")})).To(BeFalse())
 }
 
 func TestAManagerEndsWhenItsClusterIsNotWhatItTrusts(t *testing.T) {
