@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 )
 
@@ -78,6 +79,15 @@ func (o *Options) reachCluster(ctx context.Context, cfg *rest.Config) error {
 		return fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)
 	}
 	return nil
+}
+
+// register registers the runtime API. It waits for an API server that went away after it was reached.
+func (o *Options) register(ctx context.Context, cfg *rest.Config, r serving.Options) (c *serving.Certificate, err error) {
+	err = reach(ctx, o.Logger, "the API server at "+cfg.Host, clusterAway, func() error {
+		c, err = serving.Ensure(ctx, cfg, r)
+		return err
+	})
+	return c, err
 }
 
 // clusterAway reports whether an error of a request says that the API server cannot be reached or cannot answer yet. A certificate that

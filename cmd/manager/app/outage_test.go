@@ -9,10 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
-	"github.com/go-logr/logr"
+	"github.com/skein-dev/skein/internal/apiserver/serving"
 )
 
 func TestAManagerWaitsForAnAPIServerThatIsAway(t *testing.T) {
@@ -33,6 +35,23 @@ func TestAManagerWaitsForAnAPIServerThatIsAway(t *testing.T) {
 	o.Logger = logr.Discard()
 	g.Expect(o.reachCluster(t.Context(), &rest.Config{Host: s.URL})).To(Succeed())
 	g.Expect(asked.Load()).To(BeNumerically(">=", 3)) // client-go itself repeats a read whose connection ended
+}
+
+func TestTheRuntimeAPIIsRegisteredWhenTheAPIServerIsThereAgain(t *testing.T) {
+	g := NewWithT(t)
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) <= 2 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer s.Close()
+	o := parse(t)
+	o.Logger = logr.Discard()
+	_, err := o.register(t.Context(), &rest.Config{Host: s.URL}, serving.Options{})
+	g.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 }
 
 func TestAConnectionThatIsLostSaysThatTheAPIServerIsAway(t *testing.T) {

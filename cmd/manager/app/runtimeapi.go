@@ -39,7 +39,7 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 	if !o.inCluster() {
 		registration.External = listener.Addr()
 	}
-	certificate, err := serving.Ensure(ctx, cfg, registration)
+	certificate, err := o.register(ctx, cfg, registration)
 	if err != nil {
 		return nil, closing(listener, err)
 	}
