@@ -25,7 +25,7 @@ const (
 // Backup is a backup of a namespace while it is read (K8S-09).
 type Backup struct {
 	svc  *Service
-	hold string
+	pin  string
 	stop context.CancelFunc
 	done chan struct{}
 }
