@@ -42,7 +42,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return false, nil
 	case t.RetainedAt != 0:
 		return false, nil // inbox items stay
-	case under && e.compat.HasRun(id, last):
+	case under && e.compat.LeavesRun(id, last):
 		return false, nil
 	}
 	if stops, calls, rest := stop.Split(items); len(stops) > 0 {

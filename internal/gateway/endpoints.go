@@ -87,7 +87,7 @@ func (s *Server) endpoint(q *request, path string) error {
 	} else if req.Body, err = readUpTo(q, q.gateway.Limits.MessageBytes, errLargeRequest, nil); err != nil {
 		return err
 	}
-	row, err := s.whose(q, reads)
+	row, err := s.threadFor(q, reads)
 	if err != nil {
 		return err
 	}
@@ -103,8 +103,9 @@ func (s *Server) endpoint(q *request, path string) error {
 	return endpointProblem(q, err)
 }
 
-// whose returns the client's conversation. A request that reads begins none.
-func (s *Server) whose(q *request, reads bool) (row *store.Thread, err error) {
+// threadFor returns the thread of the client's conversation. A request that writes begins the conversation if there is none. One
+// that reads gets errNotBegun.
+func (s *Server) threadFor(q *request, reads bool) (row *store.Thread, err error) {
 	if !reads {
 		_, row, err = s.ensure(q)
 		return row, err

@@ -189,7 +189,7 @@ var _ = Describe("The record of a data folder", func() {
 var _ = Describe("An election", func() {
 	It("is won at once when the earlier process is gone", func() {
 		l := held("a")
-		Eventually(elect(leader.After([]string{"z", "a"}, &stand{lease: l, name: "b"}))).Should(BeClosed())
+		Eventually(elect(leader.FreeOf([]string{"z", "a"}, &stand{lease: l, name: "b"}))).Should(BeClosed())
 		record, holders := l.now()
 		Expect(record.LeaderTransitions).To(Equal(4))
 		Expect(holders).To(Equal([]string{"a", "b"}), "it was never free")
@@ -198,7 +198,7 @@ var _ = Describe("An election", func() {
 	It("waits while another process leads", func() {
 		l := held("a")
 		b := &stand{lease: l, name: "b"}
-		leads := elect(leader.After([]string{"z"}, b))
+		leads := elect(leader.FreeOf([]string{"z"}, b))
 		// It has checked more than once.
 		looked := func() int {
 			l.mu.Lock()
@@ -227,7 +227,7 @@ var _ = Describe("An election", func() {
 			l.put(r)
 			close(overtaken)
 		}
-		leads := elect(leader.After([]string{"a"}, b))
+		leads := elect(leader.FreeOf([]string{"a"}, b))
 		Eventually(overtaken).Should(BeClosed())
 		Eventually(func() int {
 			l.mu.Lock()

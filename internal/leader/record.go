@@ -46,7 +46,7 @@ type record struct {
 // stand for election before Register returns. When the record cannot be read or written, Register returns an error; the
 // process may still stand for election with that name.
 func Register(lock, identity string) (former []string, err error) {
-	here, err := locked(lock)
+	here, err := newRecord(lock)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func Register(lock, identity string) (former []string, err error) {
 	return former, errors.Join(err, here.write(file))
 }
 
-// locked returns an empty record for a lock file.
-func locked(file string) (*record, error) {
+// newRecord returns a record without processes for a lock file. The boot, the device and the inode identify the file.
+func newRecord(file string) (*record, error) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
 		return nil, fmt.Errorf("read the boot id of this machine: %w", err)

@@ -118,8 +118,8 @@ func (b *Budget) OnShortage(f func(bytes int64)) {
 // most is the largest draw that can ever be granted.
 func (b *Budget) most() int64 { return b.total / 2 }
 
-// fits reports whether a namespace may draw n bytes now. wanted says that a namespace which holds less waits too: then this one
-// may have no more than an equal share. The caller holds mu.
+// fits reports whether a namespace may draw n bytes now. Afterwards it must hold no more than is still free. wanted says that a
+// namespace which holds less waits too: then this one must also hold no more than an equal share. The caller holds mu.
 func (b *Budget) fits(namespace string, n int64, wanted bool) bool {
 	held := b.held[namespace] + n
 	return held <= b.total-b.used-n && (!wanted || held <= b.share())

@@ -79,7 +79,7 @@ func (ix *index) replace(s string) string {
 	done := 0
 	head := headOf(s)
 	for i := 0; ; {
-		if n, _ := ix.at(s, i, head); n > 0 {
+		if n, _ := ix.matchAt(s, i, head); n > 0 {
 			out.WriteString(s[done:i])
 			out.WriteString(Mark)
 			i = wholeRune(s, i+n)
@@ -111,9 +111,10 @@ func wholeRune(s string, i int) int {
 	return i
 }
 
-// at returns the length of the longest form that begins at a place, 0 when none does. The first window bytes of a longer form
-// count as one; rest is the length of what follows them in the longest form that begins so.
-func (ix *index) at(s string, i int, head uint64) (n, rest int) {
+// matchAt returns how many bytes at s[i:] are a secret, 0 for none. Where several forms match, the longest counts. A form longer
+// than window already matches with its first window bytes, because a stream may not have the rest yet. rest is how much of the
+// longest such form follows these.
+func (ix *index) matchAt(s string, i int, head uint64) (n, rest int) {
 	slot := ix.slot(head)
 	if ix.filter[slot/64]&(1<<(slot%64)) == 0 {
 		return 0, 0

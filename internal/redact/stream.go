@@ -72,7 +72,7 @@ func (s *Stream) decide(ix *index, text string) string {
 			break
 		}
 		if i+MinLength <= len(text) {
-			if n, rest := ix.at(text, i, headOf(text[i:])); n > 0 {
+			if n, rest := ix.matchAt(text, i, headOf(text[i:])); n > 0 {
 				out.WriteString(Mark)
 				if rest > 0 {
 					// What follows goes whether or not it is the rest of the secret, so that nothing tells.

@@ -144,8 +144,8 @@ func (s *Set) names() []string {
 	return names
 }
 
-// MadeFor records which skills were active when the set was made. They decide which tools are locked.
-func (s *Set) MadeFor(skills []string) { s.skills = skills }
+// SetSkills records which skills were active when the set was made. They decide which tools are locked.
+func (s *Set) SetSkills(skills []string) { s.skills = skills }
 
 // Skills returns the skills that were active when the set was made.
 func (s *Set) Skills() []string { return s.skills }
@@ -156,9 +156,9 @@ func (s *Set) Note(text string) { s.notes = append(s.notes, text) }
 // MarkPartial records that tools may be missing, because a server that has some did not answer.
 func (s *Set) MarkPartial() { s.partial = true }
 
-// Beside records that callers of this set may call the tools of another one too: NamesFor lists them, and what may be missing from it may be
-// missing here.
-func (s *Set) Beside(other *Set) {
+// AlsoSuggest makes errors about unknown tools name those of another set too. Callers of this set may call them. What may be missing
+// in other may be missing here.
+func (s *Set) AlsoSuggest(other *Set) {
 	s.beside = other
 	s.partial = s.partial || other.partial
 	for _, note := range other.notes {

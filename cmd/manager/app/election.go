@@ -55,7 +55,7 @@ func (o *Options) newElection(cfg *rest.Config) (*election, error) {
 	if err != nil {
 		o.Logger.Error(err, "Cannot register for the election: if the previous replica was killed, this one waits until its lease expires, and so may the next one")
 	}
-	return &election{lease: lease, lock: leader.After(former, lease)}, nil
+	return &election{lease: lease, lock: leader.FreeOf(former, lease)}, nil
 }
 
 // record makes elections record Events.

@@ -50,6 +50,8 @@ func (s *scope) missing() int {
 	return min(missing, max(surge, short))
 }
 
+// create creates n pods at once. If the API server refuses some of them, it notes the first refusal as the trouble of the pool, and
+// the pool is looked at again later.
 func (r *Reconciler) create(ctx context.Context, s *scope, n int) error {
 	if n <= 0 {
 		return nil

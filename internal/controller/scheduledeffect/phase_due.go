@@ -65,7 +65,7 @@ func (b *batch) decidePassed() {
 		b.skipOlder(passed)
 		b.now.Cursor = passed.Last.UnixMicro()
 	}
-	b.caughtUp(passed.Newest)
+	b.markMissed(passed.Newest)
 	for i, due := range passed.Newest {
 		if b.exhausted() {
 			break
@@ -135,8 +135,8 @@ func (d *schedule) keep() int {
 	return maxDue
 }
 
-// caughtUp works out which of the late due times, the oldest first, are beyond the limit of catching up.
-func (b *batch) caughtUp(passed []time.Time) {
+// markMissed sets b.missed to the newest of the due times that are too many to catch up on. passed is sorted, the oldest first.
+func (b *batch) markMissed(passed []time.Time) {
 	late := 0
 	for _, due := range passed {
 		if b.late(due) > onTime {

@@ -68,7 +68,7 @@ func (b *batch) note(k store.EffectSkip) {
 			return
 		}
 	}
-	if r := b.newestSkip(k.ThreadID); r != nil && joins(r, &k) && !b.firedAfter(b.record.Firings, r) && !b.firedAfter(b.recent, r) && !b.unclear(r) {
+	if r := b.newestSkip(k.ThreadID); r != nil && joins(r, &k) && !b.firedAfter(b.record.Firings, r) && !b.firedAfter(b.recent, r) && !b.mayHaveFiredSince(r) {
 		longer := *r
 		longer.Until, longer.Count = k.Until, r.Count+k.Count
 		b.skipped = append(b.skipped, skipRecord{EffectSkip: longer, continues: true, added: k.Count})
@@ -120,8 +120,9 @@ func (d *schedule) ownSkip() *store.EffectSkip {
 	return &store.EffectSkip{Due: due.UnixMicro(), Until: due.UnixMicro(), Count: last.Count, Reason: last.Reason}
 }
 
-// unclear reports whether the newest firings that were read do not reach back to a record.
-func (b *batch) unclear(r *store.EffectSkip) bool {
+// mayHaveFiredSince reports whether b.recent is too short to tell if the schedule fired after a record: it is full, and its oldest
+// firing is later than the record.
+func (b *batch) mayHaveFiredSince(r *store.EffectSkip) bool {
 	n := len(b.recent)
 	return n >= recentFirings && b.recent[n-1].Due > r.Until
 }

@@ -135,7 +135,8 @@ func (t *Threads) AttachUntilPurged(ctx context.Context, id string) (attached co
 	})
 }
 
-// attach has Detach call cancel. leave ends the work's context and forgets the work.
+// attach registers background work of a thread: Detach calls cancel for it. leave ends the context of the work with end and
+// removes the registration.
 func (t *Threads) attach(id string, end, cancel context.CancelCauseFunc) (leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,8 +201,8 @@ func (t *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
 	return a.Done
 }
 
-// IsAt records which run of a thread is under way.
-func (t *Threads) IsAt(a *Active, runID string) {
+// SetRun records which run of the thread is under way. A stop that names another run then leaves the thread alone.
+func (t *Threads) SetRun(a *Active, runID string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a.run = runID

@@ -49,6 +49,6 @@ func (x *Execution) offering(ctx context.Context, name string) (*tool.Set, *defi
 		return theirs, other, err
 	}
 	x.Use(side)
-	set.Beside(theirs)
+	set.AlsoSuggest(theirs)
 	return set, side, nil
 }

@@ -85,7 +85,7 @@ func (x *Execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.S
 	if err != nil {
 		return nil, failure.New(skeinv1.ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
 	}
-	set.MadeFor(active)
+	set.SetSkills(active)
 	for _, note := range notes {
 		set.Note(note)
 	}

@@ -103,8 +103,9 @@ func (n *Store) leave(threadID, what, kind string, why error) {
 		"thread", threadID, "kind", kind, "seq", what, "reason", why.Error())
 }
 
-// HasRun reports whether a newer release has left the newest run of a thread in a state that this release cannot continue.
-func (n *Store) HasRun(threadID string, r *store.Run) bool {
+// LeavesRun reports whether only a newer release can continue the newest run of a thread. This replica leaves such a run alone,
+// and logs that once.
+func (n *Store) LeavesRun(threadID string, r *store.Run) bool {
 	var needs *runstate.NewerError
 	if _, err := runstate.Read(r); r.Status.Ended() || !errors.As(err, &needs) {
 		n.runs.Remove(threadID)

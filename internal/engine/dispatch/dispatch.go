@@ -27,7 +27,7 @@ const (
 // Notify receives the notifications of the store. It must not block.
 func (d *Dispatcher) Notify(h store.Notification) {
 	if h.Everything() && h.Remote {
-		d.missed()
+		d.notificationsLost()
 		return
 	}
 	if (h.Remote && h.Changed&store.ChangedThread != 0 || h.Changed&store.ChangedStop != 0) && d.opts.Active.Working(h.ThreadID) {
@@ -86,7 +86,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 		// The thread keeps its inbox. The quotas wake it when there is room.
 		d.refused.Add(id)
 		d.opts.Queue.Forget(id)
-		d.opts.Quotas.Wait(wait.Namespace, id)
+		d.opts.Quotas.AddWaiting(wait.Namespace, id)
 	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
 		metrics.LeaseLosses.Inc()
 		d.opts.Log.Info("thread was lost to another holder", of...)

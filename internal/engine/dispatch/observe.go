@@ -74,9 +74,9 @@ func (d *Dispatcher) observeAll() {
 	}
 }
 
-// missed handles the notification that others may have been lost. It wakes the effect worker, has every active run read its
+// notificationsLost handles the store's message that it may have lost notifications. It wakes the effect worker, has every active run read its
 // inbox again, checks all threads that this replica works for, and starts a sweep.
-func (d *Dispatcher) missed() {
+func (d *Dispatcher) notificationsLost() {
 	d.opts.Effects.Changed(store.AnyEffect, "")
 	d.opts.PostRun.Look()
 	d.opts.Active.MarkAllDirty()

@@ -99,7 +99,7 @@ func (d *Dispatcher) hasWork(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return work && errors.Is(err, store.ErrNotFound), store.IgnoreNotFound(err)
 	}
-	return (work || r.Status == store.RunRunning || Due(r, d.now())) && !d.opts.Compat.HasRun(id, r), nil
+	return (work || r.Status == store.RunRunning || Due(r, d.now())) && !d.opts.Compat.LeavesRun(id, r), nil
 }
 
 // isWork reports whether any inbox item can be processed now.

@@ -123,7 +123,7 @@ func (c *Runner) QueueMessage(ctx context.Context, call effects.Call) error {
 	}
 	m := call.Target.Message
 	_, err = c.opts.Queue(ctx, st, call.Thread, thread.NewMessage{IdempotencyKey: call.Key, Content: &m.Content, Silent: m.Silent}, "")
-	return final(err)
+	return queueError(err)
 }
 
 // QueueTool queues a call of a tool on the firing's thread under the firing's key, so that a repeat has no effect. It waits for an agent that
@@ -137,7 +137,7 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 	defer leave()
 	x, err := c.opts.Executions.External(ctx, call.Thread.ID)
 	if err != nil {
-		return final(err) // a *definition.NotReadyError waits
+		return queueError(err) // a *definition.NotReadyError waits
 	}
 	defer x.Close()
 	err = x.Host.Tools.QueueTool(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, call.Target.Queue.Name, args)
@@ -151,11 +151,12 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 	if errors.Is(context.Cause(ctx), cancelcause.ErrTerminal) {
 		return &effects.CanceledError{Text: "the thread was terminated"}
 	}
-	return final(err)
+	return queueError(err)
 }
 
-// final makes an error final that no further attempt would mend, and one that ends with what waits for the thread a wait.
-func final(err error) error {
+// queueError returns how a firing ends whose message or call was not queued. A full queue makes the firing wait. A thread that ended
+// or lost its object cancels it. Invalid input is a failure of the handler. Any other error is tried again.
+func queueError(err error) error {
 	var invalid *thread.InvalidError
 	switch {
 	case errors.Is(err, store.ErrQueueFull):

@@ -151,8 +151,8 @@ func (q *Quotas) Used(namespace string, tokens, cost int64) {
 	q.spent[namespace] = last
 }
 
-// Wait keeps a thread until there may be room for it.
-func (q *Quotas) Wait(namespace, threadID string) {
+// AddWaiting notes that a thread waits for room in its namespace. It does not block. Run wakes the thread when there may be room.
+func (q *Quotas) AddWaiting(namespace, threadID string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.waiting[namespace]

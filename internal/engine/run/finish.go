@@ -150,7 +150,7 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 	}
 	tx.saveScopes(true)
 	tx.putRun(record)
-	if record.Reason == skeinv1.ReasonStoppedByUser && !stop.WithResult(r.Thread) {
+	if record.Reason == skeinv1.ReasonStoppedByUser && !stop.EndsWithResult(r.Thread) {
 		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = stop.ParkOnly(r.over)

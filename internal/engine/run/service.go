@@ -127,7 +127,7 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 		return false, err
 	}
 	r.seen = t.LastSeq
-	s.opts.Active.IsAt(w.Active, r.record.ID)
+	s.opts.Active.SetRun(w.Active, r.record.ID)
 	s.opts.PostRun.Add(w.Active.TakeEnded()...) // the lease now belongs to the next run
 	err = r.execute(ctx, append(w.Delayed, w.Items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {

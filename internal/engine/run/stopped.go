@@ -33,7 +33,7 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 		r.childStops = stop.ChildOps(awaited)
 		if s.Quiet {
 			var done []store.Op
-			done, r.over, err = r.service.opts.Stops.Finish(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
+			done, r.over, err = r.service.opts.Stops.TakeRequests(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
 			r.childStops = append(r.childStops, done...)
 		}
 	}

@@ -143,10 +143,10 @@ func (s *Service) dropUnbegun(ctx context.Context, t *store.Thread) error {
 	return err
 }
 
-// Finish returns the operation that removes the stop requests from the inbox together with the end of the
-// run that they are about, which replies to the parent's calls replyTo. The thread may be parked then, and nothing would look at them. It also returns the calls
-// that nobody waits for any more.
-func (s *Service) Finish(ctx context.Context, threadID string, replyTo []string) (ops []store.Op, over map[string]bool, err error) {
+// TakeRequests returns what goes with the end of a run that a stop request is about. ops remove the stop requests from the inbox:
+// the thread may be parked afterwards, and nothing would look at them. over has the calls for which no run waits any more. It
+// includes replyTo, the parent's calls that this end answers.
+func (s *Service) TakeRequests(ctx context.Context, threadID string, replyTo []string) (ops []store.Op, over map[string]bool, err error) {
 	items, err := s.opts.Store.Inbox(ctx, threadID)
 	if err != nil {
 		return nil, nil, err

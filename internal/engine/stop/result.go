@@ -24,8 +24,8 @@ type Ended struct {
 	Withholds   bool // the run leaves messages in the inbox
 }
 
-// WithResult reports whether a thread is a child that ends with its result (SUB-02), once no message waits for it.
-func WithResult(t *store.Thread) bool { return t.Child != nil && !t.Child.Resumable }
+// EndsWithResult reports whether a thread is a child that its result ends (SUB-02). Such a child ends once no message waits for it.
+func EndsWithResult(t *store.Thread) bool { return t.Child != nil && !t.Child.Resumable }
 
 // ResultOps returns the operations with which a child's session ends: its status in the registry, what the parent is told, and the
 // termination of a child that ends with its result (SUB-04). There are none for a thread without a parent.
@@ -51,7 +51,7 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	}
 	// A message that waits when the run succeeds gets its answer from the next run, and then the child ends.
 	succeeded := r.Run.Status == store.RunSucceeded
-	if WithResult(r.Thread) && !succeeded && (r.Withholds || r.Run.Status == store.RunFailed) {
+	if EndsWithResult(r.Thread) && !succeeded && (r.Withholds || r.Run.Status == store.RunFailed) {
 		unanswered, err := s.unanswered(ctx, r.Thread, r.Run.ID)
 		if err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 			}))
 		}
 	}
-	if WithResult(r.Thread) {
+	if EndsWithResult(r.Thread) {
 		end := &store.Terminate{Reason: skeinv1.ReasonSessionEnded}
 		if succeeded {
 			end.Unless = wantsAnswer

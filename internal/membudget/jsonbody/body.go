@@ -57,6 +57,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// draw draws what the reader makes of text: the bytes, and the values that they decode to. When an event ends, it returns what it
+// drew for the event before. The reader may still use the one that has just ended.
 func (b *Body) draw(text []byte) error {
 	for len(text) > 0 {
 		piece, ends := text, false

@@ -190,10 +190,9 @@ func (cs *Connections) Count() int {
 	return n
 }
 
-// take returns the waiting connection of a name, which then belongs to the caller, and the version of the protocol for it. It returns nil
-// when none works. When the
-// certificates have changed since a connection was made, take replaces all connections with new ones, because new peers
-// do not trust a replaced authority.
+// take gives the caller the waiting connection of a name, and the version of the protocol for it. It returns nil if there is none
+// that works. If the certificates have changed since that connection was made, take closes all stale connections, opens new ones
+// for the other names, and returns nil: new peers do not trust a replaced authority.
 func (cs *Connections) take(ctx context.Context, name string) (*http.ClientConn, int32) {
 	if cs == nil || name == "" {
 		return nil, 0

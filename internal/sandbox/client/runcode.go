@@ -27,6 +27,7 @@ type runs struct {
 // maxEarly bounds the terminated executions that are remembered although they never start.
 const maxEarly = 1000
 
+// terminate ends an execution, by its number and with a reason. It may be called before the execution is added; add then ends it.
 func (r *runs) terminate(args []any) error {
 	if len(args) < 2 {
 		return errors.New("terminate takes a run and a reason")

@@ -111,14 +111,15 @@ const startTimeout = time.Minute
 // that does not say so in time.
 func (e *engine) ready(socket int, unconfined bool, within time.Duration) error {
 	late := time.AfterFunc(within, e.kill)
-	err := e.begun(socket, unconfined)
+	err := e.awaitReady(socket, unconfined)
 	if late.Stop() {
 		return err
 	}
 	return errors.Join(fmt.Errorf("it was not ready within %s, and was killed", within), err)
 }
 
-func (e *engine) begun(socket int, unconfined bool) (err error) {
+// awaitReady waits until the harness says Ready. If the engine is confined, its gate is open in the meantime.
+func (e *engine) awaitReady(socket int, unconfined bool) (err error) {
 	if !unconfined {
 		var gate lockdown.Gate
 		if gate, err = receiveGate(socket, e.cmd.Process.Pid); err != nil {

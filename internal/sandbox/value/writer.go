@@ -19,8 +19,9 @@ type Writer struct {
 // Full reports whether Grow has failed, so that Buf is incomplete.
 func (w *Writer) Full() bool { return w.full }
 
-// room reports whether n more bytes, a tag and a length can be appended.
-func (w *Writer) room(n int) bool {
+// makeRoom makes room for n more bytes, a tag and a length. It calls Grow when the buffer is too small. It returns false from the
+// first failure of Grow on.
+func (w *Writer) makeRoom(n int) bool {
 	n += 2 * binary.MaxVarintLen64
 	if w.Grow == nil || w.full || cap(w.Buf)-len(w.Buf) >= n {
 		return !w.full
@@ -32,7 +33,7 @@ func (w *Writer) room(n int) bool {
 
 // Tag appends a bare tag: undefined, null, false or true.
 func (w *Writer) Tag(t Tag) {
-	if w.room(0) {
+	if w.makeRoom(0) {
 		w.Buf = append(w.Buf, byte(t))
 	}
 }
@@ -43,14 +44,14 @@ func (w *Writer) Number(f float64) {
 		w.Int(n)
 		return
 	}
-	if w.room(8) {
+	if w.makeRoom(8) {
 		w.Buf = binary.BigEndian.AppendUint64(append(w.Buf, byte(TagFloat)), math.Float64bits(f))
 	}
 }
 
 // Int appends a number that is an integer of at most 2^53 in either direction.
 func (w *Writer) Int(n int64) {
-	if w.room(0) {
+	if w.makeRoom(0) {
 		w.Buf = binary.AppendVarint(append(w.Buf, byte(TagInt)), n)
 	}
 }
@@ -63,7 +64,7 @@ func (w *Writer) String(s string) {
 
 func (w *Writer) text(s string) {
 	s = WellFormed(s)
-	if w.room(len(s)) {
+	if w.makeRoom(len(s)) {
 		w.Buf = append(binary.AppendUvarint(w.Buf, uint64(len(s))), s...)
 	}
 }
@@ -73,7 +74,7 @@ func (w *Writer) Name(s string) { w.text(s) }
 
 // Bytes appends bytes.
 func (w *Writer) Bytes(b []byte) {
-	if w.room(len(b)) {
+	if w.makeRoom(len(b)) {
 		w.Buf = append(binary.AppendUvarint(append(w.Buf, byte(TagBytes)), uint64(len(b))), b...)
 	}
 }
@@ -84,28 +85,28 @@ func (w *Writer) BigInt(negative bool, magnitude []byte) {
 	if negative {
 		sign = 1
 	}
-	if w.room(len(magnitude)) {
+	if w.makeRoom(len(magnitude)) {
 		w.Buf = append(binary.AppendUvarint(append(w.Buf, byte(TagBigInt), sign), uint64(len(magnitude))), magnitude...)
 	}
 }
 
 // Date appends a Date.
 func (w *Writer) Date(ms int64) {
-	if w.room(0) {
+	if w.makeRoom(0) {
 		w.Buf = binary.AppendVarint(append(w.Buf, byte(TagDate)), ms)
 	}
 }
 
 // Open announces a container with n members (entries, for objects and maps).
 func (w *Writer) Open(t Tag, n int) {
-	if w.room(0) {
+	if w.makeRoom(0) {
 		w.Buf = binary.AppendUvarint(append(w.Buf, byte(t)), uint64(n))
 	}
 }
 
 // Func appends a reference to a function.
 func (w *Writer) Func(ref FuncRef) {
-	if w.room(0) {
+	if w.makeRoom(0) {
 		w.Buf = binary.AppendUvarint(append(w.Buf, byte(TagFunc)), uint64(ref))
 	}
 }

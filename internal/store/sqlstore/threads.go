@@ -93,7 +93,7 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 		if _, err := t.Exec(t.Ctx, queries.InheritEnv, h.Key); err != nil {
 			return err
 		}
-		if err := runs.JoinTree(t, h, n.Agent); err != nil {
+		if err := runs.AddEmptyUsage(t, h, n.Agent); err != nil {
 			return err
 		}
 	}

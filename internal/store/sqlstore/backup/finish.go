@@ -73,7 +73,7 @@ func (w *writer) showAll() error {
 	t, r := w.t, w.r
 	for i := range tables {
 		if tables[i].scope == heads || tables[i].scope == ofNamespace {
-			if err := w.release(&tables[i]); err != nil {
+			if err := w.insertKept(&tables[i]); err != nil {
 				return err
 			}
 		}
@@ -116,7 +116,7 @@ func (s Store) BindEffects(ctx context.Context, r store.Restore, effects map[str
 			return err
 		}
 		for _, table := range bound {
-			if err := w.release(table, wanted); err != nil {
+			if err := w.insertKept(table, wanted); err != nil {
 				return err
 			}
 		}

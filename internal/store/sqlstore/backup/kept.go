@@ -43,8 +43,10 @@ func (t *table) from(d *sqldb.Dialect) string {
 	return " FROM (" + rows + ") x"
 }
 
-// release writes the kept rows of the table. Rows of effects need the map of the wanted ones.
-func (w *writer) release(t *table, effects ...any) error {
+// insertKept inserts the rows of a table that a restore has kept, and then forgets all kept rows of the table. Rows of an earlier
+// namespace of the same name give way to them. A table of effects takes one argument: the map from ids in the backup to ids of the
+// new objects, as JSON. Rows of other effects are not inserted.
+func (w *writer) insertKept(t *table, wanted ...any) error {
 	names, values := make([]string, 0, len(t.columns)+1), make([]string, 0, len(t.columns)+1)
 	var args []any
 	for _, c := range t.columns {
@@ -69,7 +71,7 @@ func (w *writer) release(t *table, effects ...any) error {
 		names, values, args = append(names, "namespace_uid"), append(values, "CAST(? AS TEXT)"), append(args, w.r.NamespaceUID)
 	}
 	query := "SELECT " + strings.Join(values, ", ") + t.from(w.dialect)
-	args = slices.Concat(args, effects, keptArgs(w.r, t))
+	args = slices.Concat(args, wanted, keptArgs(w.r, t))
 	if t.scope == heads {
 		query, args = query+" JOIN thread t ON t.id = x.thread AND t.namespace = ?", append(args, staging(w.r))
 	}

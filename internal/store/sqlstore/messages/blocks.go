@@ -26,7 +26,8 @@ func scanBlock(scan sqldb.Scanner) (*txn.Block, error) {
 	return &b, nil
 }
 
-// recount adds n messages of a kind to all rows from a message on.
+// recount adds n to the counts of messages of a depth that are silent or not. It changes the counts of the head and those of all
+// blocks at or after seq.
 func recount(t *txn.Tx, h *txn.Head, seq int64, depth int, silent bool, n int64) error {
 	h.Counts.Add(depth, silent, n)
 	if err := t.WriteBlocks(h); err != nil {

@@ -39,8 +39,9 @@ func AddTaskUsage(t *txn.Tx, h *txn.Head, op *store.AddTaskUsage) error {
 	return t.Write(t.Ctx, queries.AddUsage, op.Agent, 0, 0, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, 0, 0, h.Key)
 }
 
-// JoinTree inserts the row that leads from the ancestors to a child's usage, also after the child is purged.
-func JoinTree(t *txn.Tx, h *txn.Head, agent string) error {
+// AddEmptyUsage gives a thread a row of usage with zeros. The usage of a tree is summed over these rows from parent to child, so
+// each child needs one, also without a run. The row stays when the child is purged.
+func AddEmptyUsage(t *txn.Tx, h *txn.Head, agent string) error {
 	return t.Write(t.Ctx, queries.AddUsage, agent, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, h.Key)
 }
 

@@ -75,7 +75,7 @@ func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
 			return err
 		}
 	}
-	if err := runs.JoinTree(t, h, op.Agent); err != nil {
+	if err := runs.AddEmptyUsage(t, h, op.Agent); err != nil {
 		return err
 	}
 	if err := t.Write(t.Ctx, queries.AttachUsage, op.ParentID, h.ID); err != nil {
