@@ -19,9 +19,9 @@ const (
 	durationPattern = `^(0|([0-9]{1,5}(\.[0-9]{1,9})?h|[0-9]{1,7}(\.[0-9]{1,9})?m|[0-9]{1,9}(\.[0-9]{1,9})?(s|ms|us|µs|ns)){1,4})$`
 	quantityPattern = `^[+-]?[0-9.]{1,30}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
 	// listedQuantityRule is for the values of a list of limits, where quantityPattern would exceed the cost that older API servers
-	// allow: they take each value for the longest one that a request can hold. An exponent has at most three characters, and no
-	// resource of a pod may be negative.
-	listedQuantityRule = `(string(self) + 'e').lowerAscii().indexOf('e') >= size(string(self)) - 4 && isQuantity(string(self)) && !string(self).startsWith('-')`
+	// allow: they take each value for the longest one that a request can hold. So its expression is short: no resource of a pod may
+	// be negative, and an exponent has one digit.
+	listedQuantityRule = `!string(self).matches('-|[eE]..') && isQuantity(string(self))`
 	dayPattern         = `((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))`
 	timePattern        = `^[0-9]{4}-` + dayPattern + `T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	leapRule           = `!self.matches('^[0-9]{4}-02-29T') || (int(self.substring(0, 4)) % 4 == 0 && (int(self.substring(0, 4)) % 100 != 0 || int(self.substring(0, 4)) % 400 == 0))`

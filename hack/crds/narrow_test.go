@@ -178,8 +178,8 @@ func TestRefusalsSayWhatToWrite(t *testing.T) {
 			map[any]string{"2027-01-31": timeMessage, "2027-02-30T00:00:00Z": timeMessage, "2027-02-29T00:00:00Z": leapMessage, "2100-02-29T00:00:00Z": leapMessage}},
 		{schema(reflect.TypeFor[*resource.Quantity](), amount), []any{"500Mi", "2", "0.5", int64(3), "1e3"},
 			map[any]string{"500 MB": quantityMessage, "1e-999999999": quantityMessage, "1.2.3": quantityMessage, "": quantityMessage}},
-		{listed, []any{"500Mi", "2", "0.5", int64(3), "1e3", "129e6", "1E", "2Ei", "1E-12", "1e-9", "+1"},
-			map[any]string{"500 MB": listedMessage, "1e-999999999": listedMessage, "1E99999": listedMessage, "1.2.3": listedMessage, "": listedMessage, "-1": listedMessage, int64(-1): listedMessage, "lots": listedMessage}},
+		{listed, []any{"500Mi", "2", "0.5", int64(3), "1e3", "129e6", "1E", "2Ei", "1.5Gi", "+1"},
+			map[any]string{"500 MB": listedMessage, "1e-999999999": listedMessage, "1E99999": listedMessage, "1e-9": listedMessage, "1.2.3": listedMessage, "": listedMessage, "-1": listedMessage, int64(-1): listedMessage, "lots": listedMessage}},
 	} {
 		refusals := accepter(c.schema)
 		for _, value := range c.takes {
