@@ -48,12 +48,13 @@ func newReader(ns string) *reader {
 	kubeconfig := filepath.Join(r.dir, ".kubeconfig")
 	Expect(clientcmd.WriteToFile(*cfg, kubeconfig)).To(Succeed())
 	// What curl is refused is a failure, not an answer.
-	r.write(".curlrc", "fail-with-body\nsilent\nshow-error\n")
+	// The gateway of the page is the one of the suite.
+	r.write(".curlrc", "fail-with-body\nsilent\nshow-error\nconnect-to = \"localhost:8090:"+door+"\"\n")
 	r.env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+cluster.Path(), "CURL_HOME="+r.dir)
-	for _, shown := range []string{"namespaces/%s", "namespace=%s", "-n %s", "=%s:"} {
+	for _, shown := range []string{"namespaces/%s", "namespace=%s", "-n %s", "=%s:", "localhost:8090/%s/"} {
 		r.yours = append(r.yours, fmt.Sprintf(shown, "demo"), fmt.Sprintf(shown, ns))
 	}
-	r.yours = append(r.yours, "-n team-a", "-n "+ns)
+	r.yours = append(r.yours, "-n team-a", "-n "+ns, "annotate namespace shop", "annotate namespace "+ns)
 	return r
 }
 
@@ -191,7 +192,11 @@ var _ = Describe("The guide", Label("K8S-04"), func() {
 				p.prepare(r, ctx)
 			}
 			for _, c := range commands {
-				switch text := strings.TrimSpace(c.Text); {
+				text := strings.TrimSpace(c.Text)
+				if before := p.before[text]; before != nil {
+					before(r, ctx)
+				}
+				switch {
 				case runElsewhere[text] != "":
 				case slices.Contains(goesOn, text):
 					r.follow(ctx, c)
