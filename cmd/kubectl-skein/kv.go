@@ -168,7 +168,7 @@ func newKVGet(p *plugin) *cobra.Command {
 		}
 		value, ok, err := v.get(ctx, args[0])
 		if err == nil && !ok {
-			err = fmt.Errorf("there is no value %q", args[0])
+			err = fmt.Errorf("there is no value %q: `kubectl skein kv list` shows the keys", args[0])
 		}
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func newKVDelete(p *plugin) *cobra.Command {
 	return o.command(p, "delete", "Remove a value", []string{"KEY"}, func(ctx context.Context, v values, args []string) error {
 		existed, err := v.remove(ctx, args[0])
 		if err == nil && !existed {
-			err = fmt.Errorf("there is no value %q", args[0])
+			err = fmt.Errorf("there is no value %q: `kubectl skein kv list` shows the keys", args[0])
 		}
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ later one.`,
 					return err
 				}
 				if len(newest.Runs) == 0 {
-					return fmt.Errorf("thread %s has had no run", args[0])
+					return fmt.Errorf("thread %s has had no run: send it a message first", args[0])
 				}
 				run = newest.Runs[0].ID
 			}

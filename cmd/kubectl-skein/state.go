@@ -38,7 +38,7 @@ func newStateGet(p *plugin) *cobra.Command {
 			if len(args) == 2 {
 				value, ok, err := t.StateValue(cmd.Context(), args[1])
 				if err == nil && !ok {
-					err = fmt.Errorf("the state has no key %q", args[1])
+					err = noStateKey(args)
 				}
 				if err != nil {
 					return err
@@ -61,6 +61,11 @@ func newStateGet(p *plugin) *cobra.Command {
 	}
 	outputFlag(cmd, &output)
 	return cmd
+}
+
+// noStateKey returns the error for a key that the state of a thread does not have; args are the thread and the key.
+func noStateKey(args []string) error {
+	return fmt.Errorf("the state has no key %q: `kubectl skein state get %s` shows all of it", args[1], args[0])
 }
 
 func newStateSet(p *plugin) *cobra.Command {
@@ -110,7 +115,7 @@ func newStateDelete(p *plugin) *cobra.Command {
 			}
 			_, ok, err := t.StateValue(cmd.Context(), args[1])
 			if err == nil && !ok {
-				err = fmt.Errorf("the state has no key %q", args[1])
+				err = noStateKey(args)
 			}
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ var _ = Describe("kubectl skein", func() {
 		for _, verb := range []string{"get", "delete"} {
 			got := kv(verb, "region")
 			Expect(got.code).To(Equal(exitError))
-			Expect(got.err).To(Equal("error: there is no value \"region\"\n"))
+			Expect(got.err).To(Equal("error: there is no value \"region\": `kubectl skein kv list` shows the keys\n"))
 		}
 		for _, key := range []string{"..", "/a//b/", "%2e%2e"} {
 			Expect(kv("set", key, "1").out).To(Equal(key + " set\n"))
@@ -65,10 +65,10 @@ var _ = Describe("kubectl skein", func() {
 		Expect(c.run("state", "get", "hello").out).To(MatchJSON(`{"region":"north","n":1}`))
 		Expect(c.run("state", "get", "hello", "region").out).To(Equal("\"north\"\n"))
 		Expect(c.run("state", "delete", "hello", "region").out).To(Equal("region removed\n"))
-		Expect(c.run("state", "get", "hello", "region").err).To(Equal("error: the state has no key \"region\"\n"))
+		Expect(c.run("state", "get", "hello", "region").err).To(Equal("error: the state has no key \"region\": `kubectl skein state get hello` shows all of it\n"))
 		got := c.run("state", "delete", "hello", "region")
 		Expect(got.code).To(Equal(exitError))
-		Expect(got.err).To(Equal("error: the state has no key \"region\"\n"))
+		Expect(got.err).To(Equal("error: the state has no key \"region\": `kubectl skein state get hello` shows all of it\n"))
 		for _, key := range []string{"..", "/a//b/", "%2e%2e"} {
 			Expect(c.run("state", "set", "hello", key, "1").out).To(Equal(key + " set\n"))
 			Expect(c.run("state", "get", "hello", key).out).To(Equal("1\n"))

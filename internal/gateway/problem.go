@@ -49,10 +49,10 @@ var (
 	errBusy         = &problem{status: http.StatusConflict, reason: "Busy", message: "the agent is still at work on an earlier message: wait until it has answered", retry: 1}
 	errQueueFull    = &problem{status: http.StatusTooManyRequests, reason: "TooMany", message: "too many messages of this conversation wait already: send this one again when the agent has answered", retry: 1}
 	errUsedKey      = &problem{status: http.StatusUnprocessableEntity, reason: "KeyReused", message: "this Idempotency-Key was used for another message: use a new key for each message, and repeat a message unchanged"}
-	errProvided     = &problem{status: http.StatusConflict, reason: "Conflict", message: "a service says which conversation this is, so no other one can begin here"}
+	errProvided     = &problem{status: http.StatusConflict, reason: "Conflict", message: "a service says which conversation this is, so no other one can begin here: send messages without POST v1/new"}
 	errNoID         = &problem{status: http.StatusServiceUnavailable, reason: "NoID", message: "the service that knows which conversation this is gave no valid answer: try again later", retry: 5}
 	errUnknownUser  = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: "log in first: the service that knows the users of this address does not know you"}
-	errUsersThread  = &problem{status: http.StatusConflict, reason: "Conflict", message: "a user has one conversation here, so no other one can begin"}
+	errUsersThread  = &problem{status: http.StatusConflict, reason: "Conflict", message: "a user has one conversation here, so no other one can begin: POST v1/message goes on with it"}
 	errFailedRun    = &problem{status: http.StatusBadGateway, reason: "Failed", message: "the agent could not finish its answer: try again later"}
 	errEndedWaiting = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation ended before the agent answered: POST v1/new begins another one"}
 )

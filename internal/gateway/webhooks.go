@@ -49,7 +49,7 @@ var (
 	errThreadEnded = &problem{status: http.StatusGone, reason: "Ended", message: "the thread has ended and takes no more deliveries: name another one in spec.threadRef"}
 	errHookWaits   = &problem{status: http.StatusServiceUnavailable, reason: "Unavailable", message: "the delivery was not taken, because the receiver or its thread is not ready: send it again later; conditions of the WebhookReceiver say what is missing", retry: 5}
 	errHookFull    = &problem{status: http.StatusTooManyRequests, reason: "TooMany", message: "the delivery was not taken, because too many messages wait in the thread: send it again later", retry: 5}
-	errHookRefused = &problem{status: http.StatusBadRequest, reason: "BadRequest", message: "the thread does not take this delivery: its content is not one that a message may have"}
+	errHookRefused = &problem{status: http.StatusBadRequest, reason: "BadRequest", message: "the thread does not take this delivery: its content is not one that a message may have: send JSON, or text in UTF-8 without NUL"}
 )
 
 // received is the answer to a delivery.

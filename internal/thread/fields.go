@@ -80,7 +80,7 @@ func (u *ThreadUpdate) check() error {
 			continue
 		}
 		if len(*t.text) > t.limit {
-			return invalid(t.field, "it has %d bytes, more than the limit of %d", len(*t.text), t.limit)
+			return invalid(t.field, "it has %d bytes, more than the limit of %d: shorten it", len(*t.text), t.limit)
 		}
 		if err := checkText(t.field, *t.text); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (st *State) ActivateSkill(ctx context.Context, name string, arguments json.
 		case i >= 0:
 			skill, recorded = f.ActivatedSkills[i], false
 		case len(f.ActivatedSkills) >= maxSkills:
-			return invalid("name", "the thread has activated %d skills already, which is the limit", maxSkills)
+			return invalid("name", "the thread has activated %d skills already, which is the limit: put their instructions into messages", maxSkills)
 		default:
 			f.ActivatedSkills = append(f.ActivatedSkills, skill)
 		}

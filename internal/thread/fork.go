@@ -117,9 +117,9 @@ func forkPoint(t *store.Thread, messageID string, index int64, cause error) erro
 	e := invalid("messageIndex", "the thread %s has %d messages: give an index from 0 to %d, not %d", t.Name, t.Messages, t.Messages-1, index)
 	switch {
 	case messageID != "":
-		e = invalid("messageId", "the thread has no message %q: a queued one is not part of the conversation yet", messageID)
+		e = invalid("messageId", "the thread has no message %q: name another one; a queued one is not part of the conversation yet", messageID)
 	case t.Messages == 0:
-		e = invalid("messageIndex", "the thread %s has no messages", t.Name)
+		e = invalid("messageIndex", "the thread %s has no messages: send one first", t.Name)
 	}
 	e.cause = cause
 	return e
@@ -204,7 +204,7 @@ func (st *State) checkRelationship(r *store.Relationship) error {
 	case r.Role != store.RelationParent && r.Role != store.RelationChild:
 		return invalid("role", "give parent or child, not %q", r.Role)
 	case len(r.Comment) > maxComment:
-		return invalid("comment", "it has %d bytes, more than %d", len(r.Comment), maxComment)
+		return invalid("comment", "it has %d bytes, more than %d: shorten it", len(r.Comment), maxComment)
 	case r.ThreadID == st.id:
 		return invalid("threadID", "a thread cannot be related to itself")
 	case r.MessageIndex < -1:

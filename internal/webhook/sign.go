@@ -40,11 +40,11 @@ const (
 
 // Why a delivery is refused. The texts go to its sender.
 var (
-	ErrNoID         = errors.New("the id of the delivery is missing, longer than 200 characters, or has others than visible ASCII")
-	ErrNoTime       = errors.New(HeaderTimestamp + " must be the time of sending, in seconds since 1970")
+	ErrNoID         = errors.New("the id of the delivery is missing, longer than 200 characters, or has others than visible ASCII: give each delivery one, such as a random UUID")
+	ErrNoTime       = errors.New(HeaderTimestamp + " must be the time of sending, in seconds since 1970, such as 1767225600")
 	ErrOld          = fmt.Errorf("%s is more than %d minutes from now: send the delivery again with a new time and signature, and set the clock", HeaderTimestamp, int(Tolerance.Minutes()))
-	ErrNoSignature  = errors.New("the signature is missing")
-	ErrBadSignature = errors.New("the signature does not fit the body and the key")
+	ErrNoSignature  = errors.New("the signature is missing: sign the body with a key of the receiver")
+	ErrBadSignature = errors.New("the signature does not fit the body and the key: sign the body as it is sent, with a key of the receiver")
 )
 
 // Key returns the bytes of a key: whsec_ and base64, or any other text as it is.

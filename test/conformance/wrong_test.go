@@ -166,7 +166,7 @@ var refused = []struct{ kind, spec, says string }{
 	{"SandboxPool", `{maxWallTime: 0s}`, "from 100ms to 24h such as 60s"},
 	{"SandboxPool", `{maxWallTime: 9000h}`, "from 100ms to 24h such as 60s"},
 	{"SandboxPool", `{maxConcurrency: 0}`, "spec.maxConcurrency"},
-	{"SandboxPool", `{resources: {limits: {memory: -1Gi}}}`, "spec.resources.limits.memory: Invalid value: \"-1Gi\": use a quantity such as 500m or 1Gi"},
+	{"SandboxPool", `{resources: {limits: {memory: -1Gi}}}`, "spec.resources.limits[memory]: Invalid value: \"-1Gi\": use a quantity such as 500m or 1Gi"},
 	{"SandboxPool", `{resources: {requests: {cpu: "-1"}}}`, "use a quantity such as 500m or 1Gi"},
 	{"SandboxPool", `{resources: {limits: {memory: 512}}}`, "of 32Mi or more, such as 512Mi"},
 	{"SandboxPool", `{resources: {limits: {memory: "0"}}}`, "of 32Mi or more, such as 512Mi"},

@@ -2,6 +2,7 @@ package backups
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/convert"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -56,7 +58,11 @@ func (h *Orphans) Retain(c *call.Call) error {
 	if !ok {
 		return status.NotFound(c.Name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.Name)
 	}
-	if err := h.Threads.RetainOrphan(c.Context(), c.Namespace, id, h.exists(c.Namespace)); err != nil {
+	err := h.Threads.RetainOrphan(c.Context(), c.Namespace, id, h.exists(c.Namespace))
+	if errors.Is(err, store.ErrNotFound) {
+		return status.NotFound(c.Name, "the namespace has no thread %q without an object: GET orphans lists those that it has", c.Name)
+	}
+	if err != nil {
 		return err
 	}
 	return c.WriteSuccess()

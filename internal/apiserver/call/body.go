@@ -55,9 +55,17 @@ func (c *Call) DrawJSON(body []byte) error {
 	return membudget.From(c.Context()).Draw(c.Context(), membudget.JSONCost(body))
 }
 
-// Decode reads a JSON body strictly: unknown and repeated fields are errors that name them. When optional is true, a
-// request without a body leaves into unchanged.
+// Decode reads a JSON body strictly: unknown and repeated fields are errors that name them, and so are parameters in the query, which
+// would otherwise be ignored. When optional is true, a request without a body leaves into unchanged.
 func (c *Call) Decode(into any, optional bool) error {
+	q, err := c.Query()
+	if err != nil {
+		return err
+	}
+	q.inBody = true
+	if err := q.Check(); err != nil {
+		return err
+	}
 	body, err := c.ReadBody()
 	if err != nil {
 		return err

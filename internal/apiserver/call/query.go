@@ -24,6 +24,7 @@ type Query struct {
 	values url.Values
 	known  []string
 	causes []metav1.StatusCause
+	inBody bool // what the request says is in its body
 }
 
 // Query returns the parameters of the request. The caller reads them and then calls Check.
@@ -143,7 +144,7 @@ func (q *Query) Check() error {
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		q.Bad(key, "unknown parameter; known ones are %s", strings.Join(q.known[len(commonParameters):], ", "))
+		q.Bad(key, "%s", q.unknown())
 	}
 	if len(q.causes) == 0 {
 		return nil
@@ -156,6 +157,18 @@ func (q *Query) Check() error {
 	e.ErrStatus.Message = "bad query parameter: " + strings.Join(texts, "; ")
 	e.ErrStatus.Details.Causes = q.causes
 	return e
+}
+
+// unknown says what to do about a parameter that the request does not have.
+func (q *Query) unknown() string {
+	text := "unknown parameter"
+	if known := q.known[len(commonParameters):]; len(known) > 0 {
+		text += "; known ones are " + strings.Join(known, ", ")
+	}
+	if q.inBody {
+		text += "; everything else belongs in the body, as a field"
+	}
+	return text
 }
 
 // Cut returns one page of a list that is in memory, and whether more follows.

@@ -104,7 +104,7 @@ func (h *Handler) Remove(c *call.Call) error {
 		return err
 	}
 	if !removed {
-		return status.NotFound(c.Name, "thread %q has no pending effect %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "thread %q has no pending effect %q: GET effects lists those that it has", c.Name, c.Rest())
 	}
 	return c.WriteSuccess()
 }

@@ -53,7 +53,7 @@ func (h *Handler) Get(c *call.Call) error {
 	}
 	v, err := c.Thread.EnvValue(c.Context(), c.Rest())
 	if errors.Is(err, thread.ErrEnvUnknown) {
-		return status.NotFound(c.Name, "thread %q sees no variable %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "thread %q sees no variable %q: GET env lists those that it sees, and PUT env/{name} sets one", c.Name, c.Rest())
 	}
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (h *Handler) Delete(c *call.Call) error {
 		return err
 	}
 	if !removed {
-		return status.NotFound(c.Name, "thread %q has no variable %q of its own", c.Name, c.Rest())
+		return status.NotFound(c.Name, "thread %q has no variable %q of its own: GET env says where each one comes from", c.Name, c.Rest())
 	}
 	return c.WriteSuccess()
 }

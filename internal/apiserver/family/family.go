@@ -78,7 +78,7 @@ func (h *Handler) ListChildren(c *call.Call) error {
 func (h *Handler) GetChild(c *call.Call) error {
 	child, err := h.Children.Entry(c.Context(), c.Row, c.Rest())
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "thread %q has no child %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "thread %q has no child %q: GET children lists those that it has", c.Name, c.Rest())
 	}
 	if err != nil {
 		return err

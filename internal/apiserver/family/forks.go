@@ -74,7 +74,9 @@ func checkFork(c *call.Call, n *runtimev1.NewFork) error {
 	case n.MessageID != "" && n.MessageIndex != nil:
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "messageId", "set messageIndex or messageId, not both, or neither for the newest message")
 	case n.Name == c.Row.Name:
-		return apierrors.NewAlreadyExists(status.ThreadsResource, n.Name)
+		e := apierrors.NewAlreadyExists(status.ThreadsResource, n.Name)
+		e.ErrStatus.Message += ": choose another name"
+		return e
 	case len(n.Message) > runtimev1.MaxContentBytes:
 		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "message",
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(n.Message), runtimev1.MaxContentBytes))

@@ -27,14 +27,14 @@ func (h *Forks) Rerun(c *call.Call) error {
 	case n.Step < 1:
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "step", "set it to the step to take up again: 1 is the first one")
 	case n.Input != nil && len(*n.Input) > runtimev1.MaxContentBytes:
-		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "input", fmt.Sprintf("it has %d bytes, more than %d", len(*n.Input), runtimev1.MaxContentBytes))
+		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "input", fmt.Sprintf("it has %d bytes, more than %d: shorten it", len(*n.Input), runtimev1.MaxContentBytes))
 	}
 	if err := h.allowed(c, n.Name); err != nil {
 		return err
 	}
 	step, err := h.Threads.RunStep(c.Context(), c.Row.ID, c.Path[0], n.Step)
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "thread %q has no run %q", c.Name, c.Path[0])
+		return status.NotFound(c.Name, "thread %q has no run %q: GET runs lists them", c.Name, c.Path[0])
 	}
 	if err != nil {
 		return err

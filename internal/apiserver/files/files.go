@@ -62,7 +62,7 @@ func (h *Handler) Read(c *call.Call) error {
 		return err
 	}
 	if rc == nil {
-		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q: GET files?recursive=true lists what there is", c.Name, filePath(c))
 	}
 	defer func() { _ = rc.Close() }()
 	wire := fileOf(rec)
@@ -189,7 +189,7 @@ func (h *Handler) Delete(c *call.Call) error {
 		return err
 	}
 	if rec == nil {
-		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q: GET files?recursive=true lists what there is", c.Name, filePath(c))
 	}
 	if kind == "true" || kind == "" && rec.IsDirectory {
 		err = c.Thread.Rmdir(ctx, rec.Path)
@@ -197,7 +197,7 @@ func (h *Handler) Delete(c *call.Call) error {
 		err = c.Thread.Unlink(ctx, rec.Path)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q: GET files?recursive=true lists what there is", c.Name, filePath(c))
 	}
 	if err != nil {
 		return err

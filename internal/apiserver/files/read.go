@@ -113,7 +113,7 @@ func (h *Handler) readDir(c *call.Call, q *call.Query) error {
 		return c.Thread.ReadDirPage(c.Context(), dir, store.FileQuery{Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "thread %q has no folder %q", c.Name, dir)
+		return status.NotFound(c.Name, "thread %q has no folder %q: GET files?recursive=true lists what there is", c.Name, dir)
 	}
 	return err
 }
@@ -192,7 +192,7 @@ func (h *Handler) stat(c *call.Call) error {
 		return err
 	}
 	if rec == nil {
-		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q: GET files?recursive=true lists what there is", c.Name, filePath(c))
 	}
 	return c.WriteJSON(http.StatusOK, fileOf(rec))
 }
@@ -207,7 +207,7 @@ func (h *Handler) thumbnail(c *call.Call, o thread.ThumbnailOptions) error {
 	if t == nil {
 		rec, err := c.Thread.StatFile(ctx, c.Rest())
 		if err == nil && rec == nil {
-			return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
+			return status.NotFound(c.Name, "thread %q has no file %q: GET files?recursive=true lists what there is", c.Name, filePath(c))
 		}
 		if err == nil {
 			c.Response.WriteHeader(http.StatusNoContent)
@@ -233,7 +233,7 @@ func (h *Handler) stream(c *call.Call) error {
 		return err
 	}
 	if seq == nil {
-		return status.NotFound(c.Name, "thread %q has no file %q", c.Name, filePath(c))
+		return status.NotFound(c.Name, "thread %q has no file %q: GET files?recursive=true lists what there is", c.Name, filePath(c))
 	}
 	c.Response.Header().Set("Content-Type", "application/jsonl")
 	call.SetDownloadHeaders(c.Response.Header(), c.Rest()+".jsonl")

@@ -28,7 +28,7 @@ func (h *Handler) Update(c *call.Call) error {
 		Content: u.Content, Metadata: u.Metadata, Status: (*store.MessageStatus)(u.Status), ToolStatus: u.ToolStatus, Silent: u.Silent,
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "thread %q has no message %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "thread %q has no message %q: GET messages lists them", c.Name, c.Rest())
 	}
 	if err != nil {
 		return err

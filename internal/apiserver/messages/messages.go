@@ -81,7 +81,7 @@ func (h *Handler) Get(c *call.Call) error {
 		return err
 	}
 	if m == nil {
-		return status.NotFound(c.Name, "thread %q has no message %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "thread %q has no message %q: GET messages lists them", c.Name, c.Rest())
 	}
 	return c.WriteJSON(http.StatusOK, convert.Message(m))
 }

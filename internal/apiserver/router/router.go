@@ -178,9 +178,7 @@ func handlerOf(c *call.Call, by call.Verbs, info *apirequest.RequestInfo) (call.
 	if len(by) == 0 {
 		return nil, status.NoSuchPath(c.Request)
 	}
-	return nil, apierrors.NewMethodNotSupported(schema.GroupResource{
-		Group: status.ThreadsResource.Group, Resource: strings.TrimSuffix(info.Resource+"/"+info.Subresource, "/"),
-	}, c.Verb)
+	return nil, status.NoMethod(strings.TrimSuffix(info.Resource+"/"+info.Subresource, "/"), c.Verb, verbsOf(by))
 }
 
 // WriteStatus answers with an error as JSON.

@@ -68,7 +68,7 @@ func (h *Handler) List(c *call.Call) error {
 func (h *Handler) Get(c *call.Call) error {
 	run, err := h.Threads.Store().Run(c.Context(), c.Row.ID, c.Rest())
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "thread %q has no run %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "thread %q has no run %q: GET runs lists them", c.Name, c.Rest())
 	}
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (h *Handler) Cancel(c *call.Call) error {
 	}
 	err := h.Engine.CancelRun(c.Context(), c.Row.ID, c.Path[0], body.Message)
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "thread %q has no run %q", c.Name, c.Path[0])
+		return status.NotFound(c.Name, "thread %q has no run %q: GET runs lists them", c.Name, c.Path[0])
 	}
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (h *Stores) Delete(c *call.Call) error {
 		return err
 	}
 	if !there {
-		return status.NotFound(c.Name, "the store %q has no value %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "the store %q has no value %q: GET values lists its keys", c.Name, c.Rest())
 	}
 	return c.WriteSuccess()
 }

@@ -46,7 +46,7 @@ func (h *Handler) Get(c *call.Call) error {
 		return err
 	}
 	if !ok {
-		return status.NotFound(c.Name, "the state of thread %q has no key %q", c.Name, c.Rest())
+		return status.NotFound(c.Name, "the state of thread %q has no key %q: GET state lists the keys", c.Name, c.Rest())
 	}
 	return c.WriteJSON(http.StatusOK, v)
 }

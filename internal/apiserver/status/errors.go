@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,6 +132,13 @@ func NotFound(name, format string, args ...any) *apierrors.StatusError {
 	return e
 }
 
+// noThread returns a 404 for a thread that does not exist.
+func noThread(name string) *apierrors.StatusError {
+	e := apierrors.NewNotFound(ThreadsResource, name)
+	e.ErrStatus.Message += ": check the name and the namespace; kubectl get threads lists those that there are"
+	return e
+}
+
 // NotStored returns a 503 for a Thread object whose conversation is not set up yet. why is what it waits for; "" when that takes a
 // moment. Only then clients are told to repeat the request by themselves: kubectl would do so for a minute without a word.
 func NotStored(name, why string) *apierrors.StatusError {
@@ -184,6 +193,35 @@ func methodStatus(name string, e *definition.MethodError) *apierrors.StatusError
 func keyReused(name string) *apierrors.StatusError {
 	return Invalid(name, metav1.CauseTypeFieldValueDuplicate, runtimev1.HeaderIdempotencyKey,
 		"this key was used for another request: use a new key for each request, and repeat a request unchanged")
+}
+
+// NoMethod returns a 405 for a resource that has other verbs. It names their methods.
+func NoMethod(resource, verb string, verbs []string) *apierrors.StatusError {
+	e := apierrors.NewMethodNotSupported(schema.GroupResource{Group: ThreadsResource.Group, Resource: resource}, verb)
+	var methods []string
+	for _, v := range verbs {
+		if m := methodOf(v); !slices.Contains(methods, m) {
+			methods = append(methods, m)
+		}
+	}
+	slices.Sort(methods)
+	e.ErrStatus.Message += ": this path takes " + strings.Join(methods, ", ")
+	return e
+}
+
+// methodOf returns the method of requests that are authorized as a verb.
+func methodOf(verb string) string {
+	switch verb {
+	case "create":
+		return http.MethodPost
+	case "update":
+		return http.MethodPut
+	case "patch":
+		return http.MethodPatch
+	case "delete":
+		return http.MethodDelete
+	}
+	return http.MethodGet
 }
 
 // NoLists returns the error for callers that expect the Thread objects here, as kubectl get threads.runtime.skein.dev

@@ -93,7 +93,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	case errors.Is(err, store.ErrTerminated):
 		return terminated(name, "the thread is terminated and takes no new work: reading still works; create a new Thread to continue")
 	case errors.Is(err, store.ErrNotFound):
-		return apierrors.NewNotFound(ThreadsResource, name)
+		return noThread(name)
 	case errors.Is(err, store.ErrRunning):
 		return apierrors.NewConflict(ThreadsResource, name, errors.New("a run is under way: stop it, or wait until it has ended, and try again"))
 	case errors.Is(err, store.ErrKeyReused):

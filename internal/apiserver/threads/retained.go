@@ -2,6 +2,7 @@ package threads
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -81,7 +82,11 @@ func (h *Retained) Purge(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Threads.PurgeRetained(c.Context(), c.Namespace, within, id); err != nil {
+	err = h.Threads.PurgeRetained(c.Context(), c.Namespace, within, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return status.NotFound(c.Name, "the namespace keeps no thread %q: GET retained lists those that it keeps", c.Name)
+	}
+	if err != nil {
 		return err
 	}
 	return c.WriteSuccess()
