@@ -41,7 +41,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "e2e", Node: true, GVisor: true, Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(5*time.Minute))
-	Expect(cluster.Install(ctx)).To(Succeed())
+	install(ctx)
 	// The gateway is off by default. A person switches it on in this way, too.
 	for _, args := range [][]string{
 		{"patch", "deployment", "skein-manager", "--type=json", "-p", `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--gateway-bind-address=:8090"}]`},
