@@ -25,6 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -53,12 +54,6 @@ type Sandboxes interface {
 	Forget(threadID string)
 }
 
-// Env resolves the variables in the specs of Threads and definitions.
-type Env interface {
-	ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error)
-	ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error)
-}
-
 // Options are the options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
@@ -68,7 +63,7 @@ type Options struct {
 	Threads   *thread.Service
 	Engine    Engine
 	Sandboxes Sandboxes
-	Env       Env // nil means no variables
+	Env       *definitions.Variables // nil means no variables
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
 	Workers   int

@@ -18,17 +18,13 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/watches"
+	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Webhooks lists what is wanted.
-type Webhooks interface {
-	All(ctx context.Context) ([]store.Webhook, error)
-}
-
 // Reconciler writes the whole list whenever a Webhook changes, so that one that was deleted while no manager ran goes too.
 type Reconciler struct {
-	Webhooks Webhooks
+	Webhooks *definitions.Webhooks
 	Store    store.WebhookStore
 
 	known []store.Webhook
