@@ -78,8 +78,8 @@ func newEverything(ctx context.Context, sandboxes ports.Sandboxes, at seat) *eve
 	return w
 }
 
-// settling follows every run with a task that leaves the same however often it is done.
-func (w *everything) settling(o *engine.Options) {
+// withTask follows every run with a task that leaves the same however often it is done.
+func (w *everything) withTask(o *engine.Options) {
 	o.PostRun = []postrun.Task{{Name: "note", Do: func(ctx context.Context, r postrun.Run) error {
 		st, err := w.Threads.Open(ctx, r.Thread.ID)
 		if err != nil {
@@ -178,7 +178,7 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 			gate := &enginetest.Gate{Store: w.Store}
 			var mu sync.Mutex
 			points = map[string]int{}
-			e, stop := start(w.World, w.settling, func(o *engine.Options) {
+			e, stop := start(w.World, w.withTask, func(o *engine.Options) {
 				o.Threads = w.Over(gate)
 				o.Faults = func(p string) {
 					mu.Lock()
@@ -202,7 +202,7 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 			Expect(gate.Expire(ctx)).To(Succeed())
 			later := &shifted{} // by now nobody can be at what follows a run any more
 			later.by.Store(int64(hour))
-			e, stop = start(w.World, w.settling, func(o *engine.Options) {
+			e, stop = start(w.World, w.withTask, func(o *engine.Options) {
 				o.Clock, o.SweepInterval, o.Threads = later, 20*time.Millisecond, w.Over(muchLater{w.Store})
 			})
 			w.people(ctx, e, func() bool { return false })

@@ -13,10 +13,10 @@ import (
 )
 
 // A thread that waits for a place in a full pool looks again when a sandbox of the pool becomes idle in this process, and
-// once more after settling, because a sandbox that is asked at once may not count as idle yet. Otherwise it looks after
+// once more after idleDelay, because a sandbox that is asked at once may not count as idle yet. Otherwise it looks after
 // placePoll: nothing wakes it when a pod ends, when the limit changes, or when a sandbox is idle in another replica.
 const (
-	settling  = 20 * time.Millisecond
+	idleDelay = 20 * time.Millisecond
 	placePoll = time.Second
 )
 
@@ -38,7 +38,7 @@ func (a *acquisition) place(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, 
 		}
 		select {
 		case <-idled:
-			adopted, pause = false, settling
+			adopted, pause = false, idleDelay
 		case <-time.After(pause):
 			adopted, pause = pause == placePoll, placePoll
 		case <-patience:
