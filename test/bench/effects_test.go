@@ -306,15 +306,5 @@ func (b *effectBench) process(ctx context.Context, g Gomega) int {
 // memory is the resident set of the manager's process, in MiB.
 func (b *effectBench) memory(ctx context.Context) float64 {
 	GinkgoHelper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.process(ctx, Default)))
-	Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); f[0] == "VmRSS:" {
-			kib, err := strconv.ParseFloat(f[1], 64)
-			Expect(err).NotTo(HaveOccurred())
-			return kib / 1024
-		}
-	}
-	Fail("the process has no resident set")
-	return 0
+	return residentSet(b.process(ctx, Default))
 }

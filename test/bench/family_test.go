@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,13 +79,7 @@ var _ = Describe("A family", Ordered, func() {
 	}
 	until := func(ctx SpecContext, t *skeinv1.Thread, is func(*skeinv1.ThreadStatus) bool) {
 		GinkgoHelper()
-		w, err := cluster.Client.Watch(ctx, &skeinv1.ThreadList{}, client.InNamespace(t.Namespace), client.MatchingFields{"metadata.name": t.Name})
-		Expect(err).NotTo(HaveOccurred())
-		defer w.Stop()
-		Eventually(ctx, w.ResultChan()).Should(Receive(WithTransform(func(e watch.Event) bool {
-			o, ok := e.Object.(*skeinv1.Thread)
-			return ok && is(&o.Status)
-		}, BeTrue())))
+		shown(ctx, cluster, 1, is, client.InNamespace(t.Namespace), client.MatchingFields{"metadata.name": t.Name})
 	}
 	done := func(s *skeinv1.ThreadStatus) bool {
 		return s.LastRun != nil && s.LastRun.Outcome == skeinv1.RunSucceeded

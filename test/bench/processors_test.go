@@ -110,3 +110,19 @@ func (t processorTimes) since(before processorTimes, n int) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// residentSet is what a process has in memory, in MiB.
+func residentSet(id int) float64 {
+	GinkgoHelper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); f[0] == "VmRSS:" {
+			kib, err := strconv.ParseFloat(f[1], 64)
+			Expect(err).NotTo(HaveOccurred())
+			return kib / 1024
+		}
+	}
+	Fail("the process has no resident set")
+	return 0
+}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -103,4 +104,23 @@ func manyAtOnce(n int, do func(i int)) time.Duration {
 		}
 		clients.Wait()
 	})
+}
+
+// shown waits until the statuses of n Threads are as is says. It takes every event as it comes: polling would round what is measured.
+func shown(ctx context.Context, c *harness.Cluster, n int, is func(*skeinv1.ThreadStatus) bool, which ...client.ListOption) {
+	GinkgoHelper()
+	names := map[string]bool{}
+	for len(names) < n { // the API server ends watches that fall behind; each begins with what there is
+		w, err := c.Client.Watch(ctx, &skeinv1.ThreadList{}, which...)
+		Expect(err).NotTo(HaveOccurred())
+		for e := range w.ResultChan() {
+			if t, ok := e.Object.(*skeinv1.Thread); ok && is(&t.Status) {
+				names[t.Name] = true
+			}
+			if len(names) == n {
+				break
+			}
+		}
+		w.Stop()
+	}
 }

@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// How many Threads are made, shown and removed in a second, beside the same writes while no manager runs. There is no audit log here,
+// because it takes the API server's time too: another bench counts the writes.
+var _ = Describe("Threads", Ordered, func() {
+	var b *threadsBench
+
+	BeforeAll(func(ctx SpecContext) {
+		cluster, err := harness.Up(ctx, harness.ClusterOptions{Name: "threads", Log: GinkgoWriter})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
+		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
+		Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
+		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))).Error().NotTo(HaveOccurred())
+		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: strings.Fields(os.Getenv("SKEIN_BENCH_ARGS"))})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(m.Stop)
+		b = &threadsBench{cluster: cluster, manager: m, ns: namespace(ctx, cluster)}
+		create(ctx, cluster, harness.Scripted(b.ns, "model", harness.Echo()), harness.Prompt(b.ns, "prompt", "model"), harness.Agent(b.ns, "agent", "prompt"))
+		Expect(m.Start(ctx)).To(Succeed())
+	}, NodeTimeout(10*time.Minute))
+
+	It("answer a message, 500 at once", func(ctx SpecContext) {
+		b.measure(ctx, 500, "hello", 200, func(s *skeinv1.ThreadStatus) bool {
+			return s.LastRun != nil && s.LastRun.Outcome == skeinv1.RunSucceeded
+		})
+	}, SpecTimeout(10*time.Minute))
+
+	It("rest, 5,000 of them", func(ctx SpecContext) {
+		b.measure(ctx, 5000, "", 250, func(s *skeinv1.ThreadStatus) bool {
+			return meta.IsStatusConditionTrue(s.Conditions, skeinv1.ConditionReady)
+		})
+	}, SpecTimeout(20*time.Minute))
+})
+
+type threadsBench struct {
+	cluster *harness.Cluster
+	manager *harness.Manager
+	ns      string
+	series  int
+}
+
+func (b *threadsBench) thread(i int, message string) *skeinv1.Thread {
+	return harness.NewThread(b.ns, fmt.Sprintf("t-%d-%d", b.series, i), "agent", func(s *skeinv1.ThreadSpec) { s.Message = message })
+}
+
+// measure makes n Threads at once, restarts the manager, and deletes them. Then it makes the same writes without a manager: creation and
+// status, deletion and the removal of the finalizer.
+func (b *threadsBench) measure(ctx SpecContext, n int, message string, goal float64, is func(*skeinv1.ThreadStatus) bool) {
+	GinkgoHelper()
+	dir := filepath.Dir(b.cluster.Kubeconfig)
+	b.series++
+	what := fmt.Sprintf("%d Threads without a message", n)
+	if message != "" {
+		what = fmt.Sprintf("%d Threads with a message", n)
+	}
+	before, empty := timesWith(dir), residentSet(b.manager.PID())
+	made := timed(func() {
+		manyAtOnce(n, func(i int) { create(ctx, b.cluster, b.thread(i, message)) })
+		shown(ctx, b.cluster, n, is, client.InNamespace(b.ns))
+	})
+	madeWork := timesWith(dir).since(before, n)
+	full := residentSet(b.manager.PID())
+
+	b.manager.Stop()
+	again := timed(func() { Expect(b.manager.Start(ctx)).To(Succeed()) })
+
+	example := b.thread(0, message)
+	Expect(b.cluster.Client.Get(ctx, client.ObjectKeyFromObject(example), example)).To(Succeed())
+	before = timesWith(dir)
+	deleted := timed(func() {
+		manyAtOnce(n, func(i int) { Expect(b.cluster.Client.Delete(ctx, b.thread(i, message))).To(Succeed()) })
+		Eventually(ctx, b.left).WithArguments(ctx).Should(BeZero())
+	})
+	deletedWork := timesWith(dir).since(before, n)
+
+	b.manager.Stop()
+	b.series++
+	status := client.RawPatch(types.MergePatchType, harness.Raw(map[string]any{"status": example.Status}).Raw)
+	made0 := manyAtOnce(n, func(i int) {
+		o := b.thread(i, message)
+		create(ctx, b.cluster, o)
+		Expect(b.cluster.Client.Status().Patch(ctx, o, status)).To(Succeed())
+	})
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	deleted0 := manyAtOnce(n, func(i int) {
+		o := b.thread(i, message)
+		Expect(b.cluster.Client.Delete(ctx, o)).To(Succeed())
+		Expect(b.cluster.Client.Patch(ctx, o, release)).To(Succeed())
+	})
+	Expect(b.left(ctx)).To(BeZero())
+	Expect(b.manager.Start(ctx)).To(Succeed())
+
+	rate := func(d time.Duration) float64 { return float64(n) / d.Seconds() }
+	figure(what, "%.0f a second (goal %.0f); the same writes without the manager %.0f a second: %.2f times the time", rate(made), goal, rate(made0), float64(made)/float64(made0))
+	figure("  processor time of each", "%s", madeWork)
+	figure("  memory of each in the manager", "%.1f KiB (%.0f MiB, %.0f before)", (full-empty)*1024/float64(n), full, empty)
+	figure("  the manager again, with them", "%s after its end", again.Round(10*time.Millisecond))
+	figure("  their deletion", "%.0f a second; the same writes without the manager %.0f: %.2f times the time (goal 1.2)", rate(deleted), rate(deleted0), float64(deleted)/float64(deleted0))
+	figure("  processor time of each deletion", "%s", deletedWork)
+}
+
+// left counts the Threads that there are.
+func (b *threadsBench) left(ctx SpecContext) (int, error) {
+	var l skeinv1.ThreadList
+	err := b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.Limit(1))
+	return len(l.Items), err
+}
