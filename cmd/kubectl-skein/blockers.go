@@ -220,11 +220,16 @@ func (r *blockers) nextSteps(ctx context.Context, b blocker) []string {
 	return nil
 }
 
+// now returns what blocks the thread.
+func (r *blockers) now() blocker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
 // timeout returns the error of a wait that reached its timeout.
 func (r *blockers) timeout(d time.Duration) error {
-	r.mu.Lock()
-	b := r.last
-	r.mu.Unlock()
+	b := r.now()
 	text := fmt.Sprintf("no end of the run within %s", d)
 	code := exitTimeout
 	if b.reason != "" {

@@ -50,10 +50,11 @@ variable or a Secret, it prints the reason and what to do about it to standard e
   4  when the run was stopped or cancelled
   5  when the thread was terminated or deleted before it answered
   6  when the time ran out while the thread worked
-  7  when the time ran out while the thread waited for somebody
+  7  when the time ran out while the thread waited for somebody, also before it was set up
   1  on any other error, and 130 when it was interrupted
 
-The message stays in the thread, whatever the exit code.`,
+A message that was sent stays in the thread, whatever the exit code. With --wait the command waits too until a Thread that
+is not set up yet can take the message.`,
 		Example: `  # Send, and print the answer
   kubectl skein send hello "good morning" --wait
 
@@ -87,7 +88,7 @@ The message stays in the thread, whatever the exit code.`,
 			if o.timeout, err = p.answerTimeout(cmd, o.timeout); err != nil {
 				return err
 			}
-			return p.send(cmd.Context(), t, text, &o)
+			return p.send(cmd.Context(), t, args[0], text, &o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait for the run and print what the agent says. Fail if the run fails.")
@@ -112,11 +113,15 @@ func (p *plugin) answerTimeout(cmd *cobra.Command, timeout time.Duration) (time.
 	return d, nil
 }
 
-func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string, o *sendOptions) error {
+func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, name, text string, o *sendOptions) error {
 	var rec *runtimev1.ThreadRecord
+	left := o.timeout
 	if o.wait {
 		var err error
-		if rec, err = t.Get(ctx); err != nil { // before the message is sent, so that no event is missed
+		if rec, err = t.Get(ctx); notSetUp(err) { // before the message is sent, so that no event is missed
+			rec, left, err = p.setUp(ctx, t, name, o.timeout)
+		}
+		if err != nil {
 			return refused(toSend(err))
 		}
 	}
@@ -143,11 +148,8 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string,
 		fmt.Fprintf(p.Out, "message/%s queued\n", sent.ID)
 		return nil
 	}
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeout)
-		defer cancel()
-	}
+	ctx, cancel := limited(ctx, left)
+	defer cancel()
 	why, stop, err := p.watchBlockers(ctx, t, rec.ObjectMeta.Name)
 	if err != nil {
 		return err

@@ -119,6 +119,37 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Expect(got.code).To(Equal(exitRefused), got.err)
 	}, SpecTimeout(2*patience))
 
+	It("waits until a thread that is not set up yet can take the message", func(ctx SpecContext) {
+		obj = &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "fork"}, Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "helper"}}}
+		Expect(env.Client.Create(ctx, obj)).To(Succeed())
+		show(ctx, "Pending", metav1.Condition{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: skeinv1.ReasonReferenceNotFound, Message: "Thread origin does not exist"})
+		got := c.run("send", "fork", "good day", "--wait", "--timeout=5s")
+		Expect(got.code).To(Equal(exitWaits), got.err)
+		Expect(got.err).To(And(HavePrefix("thread/fork waits: ReferenceNotFound: Thread origin does not exist\n"),
+			ContainSubstring("the message was not sent: the thread was not set up within 5s, for it waits (ReferenceNotFound: Thread origin does not exist)")))
+		got = c.run("send", "fork", "good day")
+		Expect(got.code).To(Equal(exitError))
+		Expect(got.err).To(ContainSubstring("is not set up yet (ReferenceNotFound: Thread origin does not exist)"))
+
+		s := c.start("send", "fork", "good day", "--wait", "--timeout=0")
+		Eventually(s.err.String).Should(HavePrefix("thread/fork waits: ReferenceNotFound: Thread origin does not exist\n"))
+		Expect(s.code).NotTo(Receive())
+		show(ctx, "Idle", ready)
+		_, _, err := env.Threads.Create(ctx, thread.NewThread{Thread: store.Thread{ID: string(obj.UID), Namespace: c.ns, Name: "fork", Agent: "helper"}})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(s.code).Should(Receive(BeZero()))
+		Expect(s.out.String()).To(Equal("echo: good day\n"))
+
+		By("its end before it was set up")
+		obj = &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "gone"}, Spec: obj.Spec}
+		Expect(env.Client.Create(ctx, obj)).To(Succeed())
+		show(ctx, "Pending", metav1.Condition{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: skeinv1.ReasonReferenceNotFound, Message: "Thread origin does not exist"})
+		s = c.start("send", "gone", "good day", "--wait")
+		Eventually(s.err.String).Should(HavePrefix("thread/gone waits: "))
+		Expect(env.Client.Delete(ctx, obj)).To(Succeed())
+		Eventually(s.code).Should(Receive(Equal(exitRefused)))
+	}, SpecTimeout(2*patience))
+
 	It("waits for this message, not for the run before it", func(ctx SpecContext) {
 		Expect(c.run("send", "hello", "first", "--wait")).To(Equal(outputs{out: "echo: first\n"}))
 		s := c.start("send", "hello", "wait", "--wait", "--idempotency-key=k")

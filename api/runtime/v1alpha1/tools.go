@@ -129,6 +129,9 @@ const (
 	CauseEndpointFailed metav1.CauseType = "EndpointFailed"
 	// CauseTerminated means that the thread is terminated.
 	CauseTerminated metav1.CauseType = "ThreadTerminated"
+	// CauseNotSetUp means that the Thread object exists and its conversation is not set up yet. Nothing was stored. The message says what
+	// the Thread waits for.
+	CauseNotSetUp metav1.CauseType = "ThreadNotSetUp"
 	// CauseNoSandbox means that the thread can have no sandbox at present. The message says why and what to do.
 	CauseNoSandbox metav1.CauseType = "NoSandbox"
 )

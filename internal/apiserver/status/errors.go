@@ -148,6 +148,7 @@ func NotStored(name, why string) *apierrors.StatusError {
 	}
 	e := apierrors.NewServiceUnavailable(message)
 	e.ErrStatus.Details = details(name, after)
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseNotSetUp, Message: message}}
 	return e
 }
 

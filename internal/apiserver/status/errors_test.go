@@ -5,6 +5,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
 // Clients of Kubernetes repeat a request ten times while an answer says after how long to.
@@ -17,6 +19,7 @@ func TestNotStoredIsRepeatedOnlyWhenItLastsAMoment(t *testing.T) {
 	g.Expect(repeat).To(BeFalse())
 	g.Expect(waiting).To(MatchError(`thread "hello" exists but is not set up yet (ReferenceNotFound: the agent does not exist): try again once it is`))
 	g.Expect(apierrors.IsServiceUnavailable(waiting)).To(BeTrue())
+	g.Expect(apierrors.HasStatusCause(waiting, runtimev1.CauseNotSetUp)).To(BeTrue())
 }
 
 // kubectl begins the text of an error with the kind and the name that it has.
