@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -117,6 +119,25 @@ var _ = Describe("effects, children and runs", func() {
 		}))))
 		Expect(t.Child(ctx, "r2")).To(HaveField("Reference", "r2"))
 		Expect(t.Child(ctx, "r3")).To(BeNil())
+	})
+
+	It("lists 10,000 children of one thread in pages, each once", Label("SUB-01"), func(ctx SpecContext) {
+		const children = 10_000
+		e := newEnv()
+		_, t := e.thread("hello")
+		for i := range children {
+			e.children = append(e.children, skeinv1.ChildStatus{Reference: fmt.Sprintf("r%05d", i), Name: "auditor", Title: strings.Repeat("t", 60), Status: "completed"})
+		}
+		n := 0
+		for c, err := range t.AllChildren(ctx) {
+			Expect(err).NotTo(HaveOccurred())
+			Expect(c.Reference).To(Equal(e.children[n].Reference))
+			n++
+		}
+		Expect(n).To(Equal(children))
+		Expect(t.Children(ctx, runtimeclient.Page{Limit: runtimev1.MaxPageSize, Offset: children - 1})).To(And(HaveField("HasMore", false), HaveField("Children", HaveLen(1))))
+		Expect(t.Child(ctx, "r09999")).To(HaveField("Reference", "r09999"))
+		Expect(e.status("GET", at("hello", "/children?limit=1001"), "").Code).To(BeEquivalentTo(422))
 	})
 
 	It("lists runs, newest first, and stops", func(ctx SpecContext) {
