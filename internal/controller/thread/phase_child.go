@@ -44,8 +44,13 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
 			"an owner reference makes this a child of Subagent %q, which is about Thread %q and its child %q: delete this Thread, and create it without owner references", sub.Name, sub.Spec.ParentRef.Name, name)}
 	}
-	if n.ParentID, err = r.parentID(ctx, &sub, parent); err != nil {
+	row, known, err := r.parentRow(ctx, &sub, parent)
+	if err != nil {
 		return err
+	}
+	n.ParentID = row.ID
+	if known { // its object is in the namespace that the child is in: the API server need not be asked which that is
+		n.NamespaceUID = row.NamespaceUID
 	}
 	n.Reference = sub.Name
 	n.RegistryStatus = kube.ChildPending
@@ -98,32 +103,33 @@ func (r *Reconciler) task(ctx context.Context, sub *skeinv1.Subagent, n *thread.
 // noTask says that a child has no task and can get none.
 type noTask struct{ error }
 
-// parentID returns the id of the stored parent. It differs from the parent's UID when the parent has adopted its data.
+// parentRow returns the stored parent, and whether the object that holds it is there. Its id differs from the object's UID when that has
+// adopted its data.
 //
 // People can write any owner into the metadata of a Subagent, with the UID of a Thread in another namespace, and any id into
 // spec.threadID of a Thread. So the owner must be a Thread of this namespace that holds the data, or be gone while its data
 // waits for its children to be deleted.
-func (r *Reconciler) parentID(ctx context.Context, sub *skeinv1.Subagent, owner *metav1.OwnerReference) (string, error) {
+func (r *Reconciler) parentRow(ctx context.Context, sub *skeinv1.Subagent, owner *metav1.OwnerReference) (row *store.Thread, known bool, err error) {
 	var parent skeinv1.Thread
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: sub.Namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: sub.Namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("read Thread %q: %w", owner.Name, err)
+		return nil, false, fmt.Errorf("read Thread %q: %w", owner.Name, err)
 	}
-	known := err == nil && parent.UID == owner.UID
+	known = err == nil && parent.UID == owner.UID
 	id := string(owner.UID)
 	if known {
 		id = parent.ThreadID()
 	}
-	row, err := r.Threads.Store().Thread(ctx, id)
+	row, err = r.Threads.Store().Thread(ctx, id)
 	switch {
 	case err == nil && row.Namespace == sub.Namespace && row.BelongsTo(string(owner.UID)):
-		return id, nil
+		return row, known, nil
 	case store.IgnoreNotFound(err) != nil:
-		return "", err
+		return nil, false, err
 	case known:
-		return "", &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", owner.Name)}
+		return nil, false, &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", owner.Name)}
 	}
-	return "", &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+	return nil, false, &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
 		"an owner reference of Subagent %q names a Thread %q that namespace %q does not have: delete the Subagent, and create one without owner references, whose spec.parentRef names a Thread of this namespace",
 		sub.Name, owner.Name, sub.Namespace)}
 }

@@ -107,8 +107,10 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return false, recordProblem(s, err)
 	}
-	if n.NamespaceUID, err = objects.NamespaceUID(ctx, r.Live, n.Namespace); err != nil {
-		return false, recordProblem(s, fmt.Errorf("read namespace %s: %w", n.Namespace, err))
+	if n.NamespaceUID == "" {
+		if n.NamespaceUID, err = objects.NamespaceUID(ctx, r.Live, n.Namespace); err != nil {
+			return false, recordProblem(s, fmt.Errorf("read namespace %s: %w", n.Namespace, err))
+		}
 	}
 	if err := r.firstEnv(ctx, s, n); err != nil {
 		return false, recordProblem(s, err)
