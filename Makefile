@@ -215,8 +215,16 @@ THREADS ?= 500
 SEED ?=
 .PHONY: chaos
 chaos: $(NEEDS) postgres ## Faults of all kinds at once, on three replicas [CHAOS=1h THREADS=500 SEED=…].
-	@SKEIN_CHAOS=$(CHAOS) SKEIN_CHAOS_THREADS=$(THREADS) SKEIN_CHAOS_SEED=$(SEED) \
+	@SKEIN_CHAOS=$(CHAOS) SKEIN_CHAOS_THREADS=$(THREADS) SKEIN_SEED=$(SEED) \
 	$(TESTRUN) tier -reports $(REPORTS)/chaos -v -p 1 -timeout 6h -label-filter chaos outages ./test/conformance
+
+# The same, with fewer operations, is part of the tier outages.
+TREES ?= 200
+STEPS ?= 600
+.PHONY: trees
+trees: $(NEEDS) postgres ## Random operations on families of threads, with kills and outages [TREES=200 STEPS=600 SEED=…].
+	@SKEIN_TREES=$(TREES) SKEIN_TREES_STEPS=$(STEPS) SKEIN_SEED=$(SEED) \
+	$(TESTRUN) tier -reports $(REPORTS)/trees -v -p 1 -timeout 2h -label-filter trees outages ./test/conformance
 
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).

@@ -27,7 +27,7 @@ import (
 const (
 	chaosEnv        = "SKEIN_CHAOS"         // how long faults strike, such as 1h
 	chaosThreadsEnv = "SKEIN_CHAOS_THREADS" // on how many threads
-	chaosSeedEnv    = "SKEIN_CHAOS_SEED"    // which faults strike, and what clients do
+	seedEnv         = "SKEIN_SEED"          // which faults strike, and what clients do; of `make trees` too
 )
 
 // chaosLong returns how long faults strike, and how long one outage takes at most.

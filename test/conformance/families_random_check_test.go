@@ -40,7 +40,9 @@ func (w *trees) settle(ctx context.Context) {
 // clear deletes the threads, and waits until nothing is left of them. rows also returns what is left outside of the cluster.
 func (w *trees) clear(ctx context.Context, rows func(context.Context) []string) {
 	GinkgoHelper()
-	Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(w.ns))).To(Succeed())
+	Eventually(ctx, func() error { // an API server ends a request after a minute
+		return cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(w.ns))
+	}).WithTimeout(w.patience).Should(Succeed())
 	Eventually(ctx, func(ctx context.Context) (p problems, err error) {
 		for _, l := range []client.ObjectList{&skeinv1.ThreadList{}, &skeinv1.SubagentList{}, &skeinv1.ScheduledEffectList{}} {
 			if err := cluster.Client.List(ctx, l, client.InNamespace(w.ns)); err != nil {
@@ -86,7 +88,7 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 			return nil, err
 		}
 	}
-	all := map[string]*looked{}
+	var all map[string]*looked
 	owners := map[string]bool{}
 	for i := range threads.Items {
 		o := &threads.Items[i]
@@ -98,12 +100,12 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 			continue
 		}
 		owners[string(o.UID)] = true
-		if all[o.Status.ThreadID], err = w.look(ctx, o); err != nil {
-			return nil, fmt.Errorf("thread %s: %w", o.Name, err)
-		}
 	}
 	if len(p) > 0 {
 		return p, nil
+	}
+	if all, err = w.lookAtAll(ctx, threads.Items, owners); err != nil {
+		return nil, err
 	}
 	for _, o := range effects.Items {
 		if o.Spec.ThreadRef == nil {

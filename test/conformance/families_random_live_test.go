@@ -18,50 +18,53 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-var _ = Describe("Families under random operations", Serial, outages, Label("SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
-	// live has clients work, with so many disturbances evenly among their operations, and checks the families that are left. The managers
-	// have a folder for temporary files of their own, which identifies the processes of their sandboxes.
-	live := func(ctx SpecContext, ns, temporary string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
+var _ = Describe("Families under random operations", Serial, outages, Label("trees", "SUB-08", "REL-01", "THR-09", "MSG-11"), func() {
+	// live grows trees, which have ordinary threads in an ordinary run. Then it has clients work, with so many disturbances evenly among their
+	// operations, and checks the families that are left. The managers have a folder for temporary files of their own, which identifies the
+	// processes of their sandboxes.
+	live := func(ctx SpecContext, ns, temporary, ordinary string, disturbances int64, disturb func(context.Context, *rand.Rand), rows func(context.Context) []string) {
 		GinkgoHelper()
 		GinkgoWriter.Printf("trees: seed %d, namespace %s\n", seed(), ns)
-		steps, most := treeSteps()
+		most, steps := treeSize(ordinary)
 		w := grow(ctx, ns, most, growth{})
+		w.patience += time.Duration(most) * time.Second / 2 // to look at each of them takes some time
+		grown := time.Now()
+		w.spread(ctx)
+		if CurrentSpecReport().Failed() {
+			return
+		}
+		GinkgoWriter.Printf("trees: grown to %d threads in %s: %v\n", w.peak.Load(), time.Since(grown), w.done)
 		var one sync.Mutex
 		var step, disturbed atomic.Int64
-		chance := rand.New(rand.NewPCG(seed(), 100))
+		chance := rand.New(rand.NewPCG(seed(), 200))
 		began := time.Now()
-		var clients sync.WaitGroup
-		for i := range 6 {
-			clients.Go(func() {
-				defer GinkgoRecover()
-				w.work(ctx, rand.New(rand.NewPCG(seed(), uint64(i))), func() bool {
-					n := step.Add(1)
-					if n > int64(steps) {
-						return false
-					}
-					if !one.TryLock() {
-						return true // the others go on meanwhile
-					}
-					defer one.Unlock()
-					if n*(disturbances+1)/int64(steps) > disturbed.Load() && disturbed.Load() < disturbances {
-						disturbed.Add(1)
-						disturb(ctx, chance)
-					}
-					return true
-				})
-			})
-		}
-		clients.Wait()
+		w.together(ctx, 0, func() bool {
+			n := step.Add(1)
+			if n > int64(steps) {
+				return false
+			}
+			if !one.TryLock() {
+				return true // the others go on meanwhile
+			}
+			defer one.Unlock()
+			if n*(disturbances+1)/int64(steps) > disturbed.Load() && disturbed.Load() < disturbances {
+				disturbed.Add(1)
+				disturb(ctx, chance)
+			}
+			return true
+		})
 		if CurrentSpecReport().Failed() {
 			return
 		}
 		w.part(ctx)
 		AddReportEntry("disturbances", disturbed.Load())
+		AddReportEntry("threads at once", w.peak.Load())
 		GinkgoWriter.Printf("trees: %d operations with %d disturbances in %s: %v\n", steps, disturbed.Load(), time.Since(began), w.done)
 		w.settle(ctx)
 		w.compute(ctx)
 		Expect(sandboxes(temporary)).NotTo(BeEmpty(), "that of the thread which has run code just now, among others")
 		w.clear(ctx, rows)
+		Eventually(ctx, remains).WithArguments(ns).WithTimeout(patience).Should(BeEmpty())
 		GinkgoWriter.Printf("trees: settled after %s\n", time.Since(began))
 	}
 
@@ -70,7 +73,7 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 		temporary := GinkgoT().TempDir()
 		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns}, Env: []string{"TMPDIR=" + temporary}})
 		cut := false
-		live(ctx, ns, temporary, 6, func(ctx context.Context, _ *rand.Rand) {
+		live(ctx, ns, temporary, "60", 6, func(ctx context.Context, _ *rand.Rand) {
 			if cut = !cut; cut {
 				cutSQLite(ctx, m)
 				return
@@ -108,7 +111,7 @@ var _ = Describe("Families under random operations", Serial, outages, Label("SUB
 			all = append(all, m)
 		}
 		served(ctx)
-		live(ctx, ns, temporary, 8, func(ctx context.Context, rng *rand.Rand) {
+		live(ctx, ns, temporary, "200", 8, func(ctx context.Context, rng *rand.Rand) {
 			switch rng.IntN(4) {
 			case 0:
 				Expect(server.Disconnect(ctx, database)).To(Succeed())

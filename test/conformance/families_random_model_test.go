@@ -15,6 +15,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of PostgreSQL
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	_ "modernc.org/sqlite" // the driver of SQLite
@@ -37,7 +38,8 @@ type trees struct {
 	more     func(ctx context.Context, p *problems, all map[string]*looked) error // what else is looked at then
 	asked    atomic.Int64
 	words    atomic.Int64
-	crowded  atomic.Bool // there are as many threads as there may be
+	crowded  atomic.Bool  // there are as many threads as there may be
+	peak     atomic.Int64 // the most threads that there were at once
 
 	mu      sync.Mutex
 	threads map[string]*tree // by id
@@ -196,7 +198,10 @@ func (w *trees) choices(ctx context.Context) (out []*tree) {
 			}
 		}
 	}
-	w.crowded.Store(len(out) >= w.most)
+	n := int64(len(out))
+	w.crowded.Store(n >= int64(w.most))
+	for most := w.peak.Load(); n > most && !w.peak.CompareAndSwap(most, n); most = w.peak.Load() {
+	}
 	return out
 }
 
@@ -273,6 +278,31 @@ func (w *trees) look(ctx context.Context, o *skeinv1.Thread) (l *looked, err err
 	}
 	l.related, l.effects, l.runs, l.waiting = rs.Relationships, es.Effects, runs.Runs, len(queue.Messages)
 	return l, nil
+}
+
+// lookAtAll looks at the threads with these UIDs, and returns them by id.
+func (w *trees) lookAtAll(ctx context.Context, objects []skeinv1.Thread, uids map[string]bool) (map[string]*looked, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	found := make([]*looked, len(objects))
+	for i := range objects {
+		if o := &objects[i]; uids[string(o.UID)] {
+			group.Go(func() (err error) {
+				if found[i], err = w.look(ctx, o); err != nil {
+					return fmt.Errorf("thread %s: %w", o.Name, err)
+				}
+				return nil
+			})
+		}
+	}
+	err := group.Wait()
+	all := map[string]*looked{}
+	for i, l := range found {
+		if l != nil {
+			all[objects[i].Status.ThreadID] = l
+		}
+	}
+	return all, err
 }
 
 // outlive matches the tables whose rows outlive threads: what was used and what happened, and what belongs to the database, a namespace

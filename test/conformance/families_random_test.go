@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,19 +17,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
 )
-
-// treeSteps returns how many operations the clients do, and how many threads there are at most. SKEIN_TREES_STEPS asks for more
-// operations than an ordinary run has time for, or fewer.
-func treeSteps() (steps, threads int) {
-	GinkgoHelper()
-	steps = 150
-	if text := os.Getenv("SKEIN_TREES_STEPS"); text != "" {
-		var err error
-		steps, err = strconv.Atoi(text)
-		Expect(err).NotTo(HaveOccurred(), "SKEIN_TREES_STEPS: write a number")
-	}
-	return steps, min(200, max(20, steps/3))
-}
 
 // growth is what the agents of trees have besides what grow declares.
 type growth struct {

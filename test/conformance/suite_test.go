@@ -53,10 +53,10 @@ func TestConformance(t *testing.T) {
 	if os.Getenv(chaosEnv) != "" {
 		suite.Timeout = 6 * time.Hour // longer than the spec may take
 	}
-	if text := os.Getenv(chaosSeedEnv); text != "" {
+	if text := os.Getenv(seedEnv); text != "" {
 		seed, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			t.Fatalf("%s: write a number: %v", chaosSeedEnv, err)
+			t.Fatalf("%s: write a number: %v", seedEnv, err)
 		}
 		suite.RandomSeed = seed
 	}
