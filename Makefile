@@ -209,7 +209,7 @@ test-conformance: $(NEEDS) postgres typescript
 test-outages: $(NEEDS) postgres ## Its specs in which managers, databases and networks fail.
 	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m $(if $(FILTER)$(ONLY),,-label-filter outages) outages $(PKG)
 
-# Not part of `make test`, which has a short form of it in its tier outages.
+# Not part of `make test`, which has five minutes of it in its tier outages.
 CHAOS ?= 1h
 THREADS ?= 500
 SEED ?=

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -27,6 +28,7 @@ import (
 type victim struct {
 	*harness.Manager
 	metrics string      // where it serves its metrics
+	clock   string      // the file that says how far its clock is ahead
 	down    atomic.Bool // a fault keeps it from being started again
 }
 
@@ -35,15 +37,21 @@ type chaos struct {
 	worst     time.Duration // the longest outage
 	victims   []*victim
 	server    *pgtest.Server
+	seed      uint64
+	disk      *harness.Room // the disk of PostgreSQL
 	rows      string        // the URL of the database, past its link
 	database  *harness.Link // between the replicas and PostgreSQL
 	apiserver *harness.Link // between the replicas and the API server
 	room      *harness.Room // the disk of the bucket
 
+	log    io.Writer // what strikes, when it is over
 	mu     sync.Mutex
-	struck map[string]int
+	struck map[string]int // how often each has struck, those that have not among them
 	lasted map[string]time.Duration
 }
+
+// endedByItself is what the report calls a process that ended, and no fault had ended it.
+const endedByItself = "a replica ended by itself"
 
 // fault is something that goes wrong for a while. strike returns when all is well again, and reports whether it struck at all.
 type fault struct {
@@ -59,26 +67,54 @@ func lasts(ctx context.Context, d time.Duration) {
 	}
 }
 
-// rage lets faults strike one after the other until ctx ends: each of them once, in any order, then each of them once more. The
-// first time each is as long as outages get. A calm of at most calm comes before each.
-func (c *chaos) rage(ctx context.Context, rng *rand.Rand, calm time.Duration, faults []fault) {
+// deck is faults of which one strikes at a time, after a calm of at most calm.
+type deck struct {
+	calm   time.Duration
+	faults []fault
+}
+
+// rage lets the faults of a deck strike one after the other until raging ends: each of them once, in an order that the seed and the
+// number of the deck decide, then each of them once more. The first time each is as long as outages get, also when raging ends
+// meanwhile, so that each has struck in the end. A fault that found nothing to strike tries again.
+func (c *chaos) rage(ctx, raging context.Context, n uint64, d deck) {
+	order, chance := rand.New(rand.NewPCG(c.seed, 200+n)), rand.New(rand.NewPCG(c.seed, 300+n))
+	until := ctx
 	for round := 0; ; round++ {
-		for _, i := range rng.Perm(len(faults)) {
-			long := c.worst
-			if round > 0 {
-				share := rng.Float64()
-				long = max(500*time.Millisecond, time.Duration(float64(c.worst)*share*share*share))
-			}
-			lasts(ctx, time.Duration(rng.Int64N(int64(calm))))
-			if ctx.Err() != nil {
-				return
-			}
-			began := time.Now()
-			if faults[i].strike(ctx, rng, long) {
-				c.count(faults[i].name, time.Since(began))
+		for _, i := range order.Perm(len(d.faults)) {
+			for struck := false; !struck; {
+				lasts(until, time.Duration(chance.Int64N(int64(d.calm))))
+				if until.Err() != nil {
+					return
+				}
+				began := time.Now()
+				if struck = d.faults[i].strike(until, chance, c.long(chance, round)); struck {
+					c.count(d.faults[i].name, time.Since(began))
+				}
 			}
 		}
+		until = raging
 	}
+}
+
+// long returns how long a fault lasts, which most do for a short time.
+func (c *chaos) long(rng *rand.Rand, round int) time.Duration {
+	share := rng.Float64()
+	if round == 0 {
+		return c.worst
+	}
+	return max(500*time.Millisecond, time.Duration(float64(c.worst)*share*share*share))
+}
+
+// unstruck returns the names of the faults that have not struck.
+func (c *chaos) unstruck() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, n := range c.struck {
+		if n == 0 && name != endedByItself {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (c *chaos) count(name string, lasted time.Duration) {
@@ -86,6 +122,7 @@ func (c *chaos) count(name string, lasted time.Duration) {
 	defer c.mu.Unlock()
 	c.struck[name]++
 	c.lasted[name] += lasted
+	_, _ = fmt.Fprintf(c.log, "chaos: %s, for %s\n", name, lasted.Round(time.Millisecond))
 }
 
 // String is the report: how often each fault struck.
@@ -104,7 +141,7 @@ func (c *chaos) keep(ctx context.Context, v *victim) {
 	for ctx.Err() == nil {
 		if !v.down.Load() && !v.Running() {
 			if v.PID() != 0 {
-				c.count("a replica ended by itself", 0)
+				c.count(endedByItself, 0)
 			}
 			v.Kill() // forgets the process that has ended
 			starting, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -170,6 +207,15 @@ func (c *chaos) networks(calm context.Context) []fault {
 			c.database.Delay(0)
 			return true
 		}},
+		{"full disk of PostgreSQL", func(ctx context.Context, _ *rand.Rand, long time.Duration) bool {
+			Expect(c.disk.Fill()).To(Succeed())
+			lasts(ctx, long/2)
+			Expect(c.disk.Clear()).To(Succeed())
+			if !c.server.Running() { // it ends when it cannot write its log
+				Expect(c.server.Up(calm)).To(Succeed())
+			}
+			return true
+		}},
 		{"packets to and from PostgreSQL swallowed", func(ctx context.Context, rng *rand.Rand, long time.Duration) bool {
 			c.database.Swallow()
 			lasts(ctx, long/2)
@@ -195,9 +241,9 @@ func (c *chaos) networks(calm context.Context) []fault {
 func (c *chaos) disks() []fault {
 	return []fault{
 		{"full disk of the bucket", func(ctx context.Context, _ *rand.Rand, long time.Duration) bool {
-			filler := fill(c.room.Path())
+			Expect(c.room.Fill()).To(Succeed())
 			lasts(ctx, long/2)
-			Expect(os.Remove(filler)).To(Succeed())
+			Expect(c.room.Clear()).To(Succeed())
 			return true
 		}},
 		{"loss of the bucket", func(ctx context.Context, _ *rand.Rand, long time.Duration) bool {
@@ -236,18 +282,40 @@ func dictate(ctx context.Context, url, statement string, args ...any) {
 	}).WithTimeout(5 * patience).Should(Succeed())
 }
 
-// clocks are the faults of the clock that replicas share.
+// clocks are the faults of the clock that replicas share, and of their own.
 func (c *chaos) clocks(calm context.Context) []fault {
 	jump := func(by time.Duration) {
 		dictate(calm, c.rows, "UPDATE skew.ahead SET jump = make_interval(secs => $1)", by.Seconds())
 		c.database.Cut() // the replicas read the clock when they connect
 	}
-	return []fault{{"jump of the database's clock, there and back", func(ctx context.Context, rng *rand.Rand, long time.Duration) bool {
-		jump(time.Duration(rng.Int64N(int64(2*time.Minute))) - time.Minute)
-		lasts(ctx, long/2)
-		jump(0)
-		return true
-	}}}
+	return []fault{
+		{"jump of the database's clock, there and back", func(ctx context.Context, rng *rand.Rand, long time.Duration) bool {
+			jump(time.Duration(rng.Int64N(int64(2*time.Minute))) - time.Minute)
+			lasts(ctx, long/2)
+			jump(0)
+			return true
+		}},
+		{"jump of a replica's clock, forward and back", func(ctx context.Context, rng *rand.Rand, long time.Duration) bool {
+			v := c.anyone(rng)
+			// By more than a lease lasts, and than the clocks of nodes differ.
+			by := 30*time.Second + time.Duration(rng.Int64N(int64(30*time.Second)))
+			ran := v.Running()
+			for _, ahead := range []time.Duration{by, -by} {
+				Expect(v.moves(ahead)).To(Succeed())
+				lasts(ctx, long/2)
+			}
+			Expect(v.moves(0)).To(Succeed())
+			return ran
+		}},
+	}
+}
+
+// moves lets the clock of a replica be ahead. The file is never there in part.
+func (v *victim) moves(by time.Duration) error {
+	if err := os.WriteFile(v.clock+".new", []byte(by.String()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(v.clock+".new", v.clock)
 }
 
 // giveBack moves a folder back to where it was. What was written meanwhile to a folder of its name stays, too.

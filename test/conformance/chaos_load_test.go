@@ -20,9 +20,11 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/test/harness"
 )
+
+// patiently is how often, and when, what calls a tool tries again.
+var patiently = &skeinv1.EffectRetry{Attempts: 10, Backoff: &metav1.Duration{Duration: 100 * time.Millisecond}, MaxBackoff: &metav1.Duration{Duration: time.Second}}
 
 // load is what clients do to trees while faults strike, besides what they do to them anyway: calls of tools with approval and
 // without, values and effects.
@@ -37,7 +39,12 @@ type load struct {
 	values  map[*tree][]string
 	soon    map[string]*tree // the effects that are due at once, by their text
 	alone   map[string]*skeinv1.ScheduledEffect
+	rings   *skeinv1.ScheduledEffect // calls a tool each second
+	fires   int                      // how often it has
 }
+
+// ring is the text of the calls of rings.
+const ring = "ring"
 
 func (l *load) locked(f func()) {
 	l.mu.Lock()
@@ -76,6 +83,13 @@ func loads(ctx context.Context, ns string, most int) *load {
 		steps: []skeinv1.ScriptStep{harness.On("^call ", harness.Calls("count", args)), harness.On("^ask ", harness.Calls("careful", args))},
 		tools: []string{"count", "careful"},
 	})
+	l.rings = scheduled(ns, "rings", skeinv1.ScheduledEffectSpec{
+		Schedules: []string{"@every 1s"}, CallTool: &skeinv1.EffectToolCall{Name: "count"}, Args: harness.Raw(map[string]any{"n": ring}),
+		CatchUp:                &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll, Limit: 1000, Window: &metav1.Duration{Duration: time.Hour}},
+		SuccessfulHistoryLimit: ptr.To[int32](kept), FailedHistoryLimit: ptr.To[int32](kept),
+		Retry: patiently,
+	})
+	create(ctx, l.rings)
 	l.bulk = 2000
 	l.before, l.more = l.refuse, l.failings
 	more := func(weight int, do func(context.Context, *rand.Rand, *tree)) {
@@ -189,7 +203,7 @@ func (l *load) fire(ctx context.Context, rng *rand.Rand, _ *tree) {
 	o := scheduled(l.ns, "fire-"+text, skeinv1.ScheduledEffectSpec{
 		After: &metav1.Duration{Duration: time.Duration(rng.IntN(5000)) * time.Millisecond}, CallTool: &skeinv1.EffectToolCall{Name: "count"},
 		Args:  harness.Raw(map[string]any{"n": text}),
-		Retry: &skeinv1.EffectRetry{Attempts: 10, Backoff: &metav1.Duration{Duration: 100 * time.Millisecond}, MaxBackoff: &metav1.Duration{Duration: time.Second}},
+		Retry: patiently,
 		// They are looked at in the end.
 		TTLSecondsAfterFinished: ptr.To[int32](24 * 3600),
 	})
@@ -204,105 +218,4 @@ func (l *load) refuse(ctx context.Context) {
 	for _, o := range l.waiting(ctx) {
 		l.decideOn(ctx, o.Status.ThreadID, func() bool { return false })
 	}
-}
-
-// failings looks whether tools were called, effects fired, and values and decisions kept as clients were told.
-func (l *load) failings(ctx context.Context, p *problems, all map[string]*looked) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for text, keys := range l.arrived {
-		// A thread that lost messages may have asked its model anew.
-		if t := l.asked[text]; len(keys) != 1 && (t == nil || t.living()) {
-			p.add("the call %q came under %d keys: %v", text, len(keys), keys)
-		}
-		if approved, ok := l.decided[text]; ok && !approved {
-			p.add("the call %q was refused, and made", text)
-		}
-		if l.asked[text] == nil && l.alone[text] == nil {
-			p.add("nobody asked for the call %q", text)
-		}
-	}
-	for text, approved := range l.decided {
-		if t := l.asked[text]; approved && t != nil && t.living() && len(l.arrived[text]) == 0 {
-			p.add("%s: the call %q was approved, and not made", t.name, text)
-		}
-	}
-	for id, looked := range all {
-		l.results(p, id, looked)
-	}
-	for text, o := range l.alone {
-		if err := l.fired(ctx, p, text, o); err != nil {
-			return err
-		}
-	}
-	for t, keys := range l.values {
-		if all[t.id] == nil {
-			continue
-		}
-		for _, key := range keys {
-			if value, err := l.client().Thread(l.ns, t.id).Value(ctx, key); err != nil || string(value) != fmt.Sprintf("%q", key) {
-				p.add("%s: the value %s is %s: %v", t.name, key, value, err)
-			}
-		}
-	}
-	return nil
-}
-
-// results looks whether a thread has one result for each call, each of them of a call that came, and whether its effects did their
-// work once.
-func (l *load) results(p *problems, id string, looked *looked) {
-	name := looked.object.Name
-	calls, results := map[string]string{}, map[string]int{}
-	said := map[string]int{}
-	for _, m := range looked.said {
-		said[strings.TrimSpace(ptr.Deref(m.Content, ""))]++
-		for _, c := range m.ToolCalls {
-			var args struct{ N string }
-			if c.Name == "count" || c.Name == "careful" {
-				_ = json.Unmarshal([]byte(c.Arguments), &args)
-				calls[c.ID] = args.N
-			}
-		}
-		if m.Role != runtimev1.RoleTool || calls[m.ToolCallID] == "" {
-			continue
-		}
-		text := calls[m.ToolCallID]
-		if results[m.ToolCallID]++; results[m.ToolCallID] > 1 {
-			p.add("%s: the call %q has %d results", name, text, results[m.ToolCallID])
-		}
-		if m.ToolStatus != "success" {
-			continue
-		}
-		keys := l.arrived[text]
-		if len(keys) == 0 {
-			p.add("%s: the call %q has a result, and never came", name, text)
-		} else if t := l.asked[text]; t != nil && t.id == id && keys[tool.IdempotencyKey(id, m.ToolCallID)] == 0 {
-			p.add("%s: the call %q came under another key than its own: %v", name, text, keys)
-		}
-	}
-	for text, t := range l.soon {
-		if n := said["once "+text]; t.id == id && n > 1 {
-			p.add("%s: the effect %s did its work %d times", name, text, n)
-		}
-	}
-}
-
-// fired looks whether an effect without a thread fired once.
-func (l *load) fired(ctx context.Context, p *problems, text string, o *skeinv1.ScheduledEffect) error {
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-		return err
-	}
-	list, err := l.client().Firings(ctx, l.ns, o.Name, runtimeclient.FiringPage{})
-	if err != nil {
-		return err
-	}
-	if len(list.Firings) != 1 || o.Status.CompletionTime == nil {
-		p.add("%s fired %d times, its phase is %s", o.Name, len(list.Firings), o.Status.Phase)
-		return nil
-	}
-	f := list.Firings[0]
-	if requests := l.arrived[text][tool.IdempotencyKey(string(o.UID), fmt.Sprintf("effect:%s:%d", o.UID, f.Due))]; requests > f.Attempts || f.Status == "succeeded" && requests == 0 {
-		p.add("%s: %d requests under the key of its firing, which is %+v", o.Name, requests, f)
-	}
-	return nil
 }

@@ -52,9 +52,13 @@ func onPostgres(ctx context.Context, ns string, n int) (*pgtest.Server, []*repli
 
 // postgresFor starts a database for the replicas that take the place of the suite's manager. It returns the server, the name of the
 // database, and a function that makes the options of a replica.
-func postgresFor(ctx context.Context, ns string) (*pgtest.Server, string, func() harness.ManagerOptions) {
+func postgresFor(ctx context.Context, ns string, edit ...func(*pgtest.Options)) (*pgtest.Server, string, func() harness.ManagerOptions) {
 	GinkgoHelper()
-	server, err := pgtest.Start(ctx, pgtest.Options{})
+	var o pgtest.Options
+	for _, f := range edit {
+		f(&o)
+	}
+	server, err := pgtest.Start(ctx, o)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(server.Stop()).To(Succeed()) })
 	name, err := server.NewDatabase(ctx, "")

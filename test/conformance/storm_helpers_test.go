@@ -171,8 +171,8 @@ func (s *storm) firings(ctx context.Context, o *skeinv1.ScheduledEffect, suspend
 	return list
 }
 
-// consecutive expects one firing for each second since the object was created, none of which began early. It returns how many there were,
-// with those that the history has no more.
+// consecutive expects one firing for each second since the object was created. It returns how many there were, with those that the
+// history has no more.
 func consecutive(o *skeinv1.ScheduledEffect, list *runtimev1.FiringList) int {
 	GinkgoHelper()
 	second := time.Second.Microseconds()
@@ -190,12 +190,19 @@ func consecutive(o *skeinv1.ScheduledEffect, list *runtimev1.FiringList) int {
 		default: // the history has those that ended last
 			Expect(fs[i-1].Due).To(BeNumerically(">", f.Due), "%s: no due time is there twice", o.Name)
 		}
+	}
+	return fired
+}
+
+// punctual expects that no firing is early.
+func punctual(o *skeinv1.ScheduledEffect, list *runtimev1.FiringList) {
+	GinkgoHelper()
+	for _, f := range list.Firings {
 		Expect(f.FiredAt).To(BeNumerically(">=", f.Due), "%s: %+v was recorded early", o.Name, f)
 		if f.StartedAt != 0 {
 			Expect(f.StartedAt).To(BeNumerically(">=", f.Due), "%s: %+v began early", o.Name, f)
 		}
 	}
-	return fired
 }
 
 // requests takes the times at which the firing of a due time called the server.
@@ -227,6 +234,7 @@ func (s *storm) check(ctx context.Context) {
 	for _, o := range s.called {
 		list := s.firings(ctx, o, true)
 		n := consecutive(o, list)
+		punctual(o, list)
 		counted(ctx, o, n)
 		skips := list.Skipped
 		Expect(skips).To(HaveEach(HaveField("Reason", "Suspended")), o.Name)
@@ -248,10 +256,12 @@ func (s *storm) check(ctx context.Context) {
 
 	told := s.firings(ctx, s.told, true)
 	toldTimes := consecutive(s.told, told)
+	punctual(s.told, told)
 	counted(ctx, s.told, toldTimes)
 	Expect(told.Firings).To(HaveEach(HaveField("Status", "succeeded")))
 	doomed := s.firings(ctx, s.dooms, false)
 	doomTimes := consecutive(s.dooms, doomed)
+	punctual(s.dooms, doomed)
 	var terminatedAt int64
 	Eventually(ctx, func(g Gomega) {
 		o, err := s.doomed.Object(ctx)
