@@ -107,6 +107,11 @@ func TestChaosSees(t *testing.T) {
 		does func(*world)
 	}{
 		{"", func(*world) {}},
+		{"", func(w *world) { // it answered once more, because a child told it something
+			told := runtimev1.Message{ID: "4b", Role: "system", Content: ptr.To("done"), Silent: true, Metadata: map[string]any{"subagent_id": "child"}}
+			answer := runtimev1.Message{ID: "4c", Role: "assistant", Content: ptr.To("ok")}
+			w.seen.said = slices.Insert(w.seen.said, 4, told, answer)
+		}},
 		{`the message "call m1" is lost`, func(w *world) { without(w, "1") }},
 		{`the message "m4" is lost`, func(w *world) { without(w, "5") }},
 		{`the message "call m1" is there 2 times`, func(w *world) { again(w, 0, "1b") }},

@@ -153,8 +153,9 @@ func (l *load) answered(p *problems, id string, looked *looked) {
 	}
 	open, answers := "", 0
 	for _, m := range looked.said {
+		child := m.Metadata["subagent_id"] != nil // tells of a child, and has the thread go on
 		switch {
-		case m.Silent:
+		case m.Silent && !child:
 		case m.Role != runtimev1.RoleAssistant:
 			answers = 0
 			if sent := t.said[ptr.Deref(m.Content, "")]; m.Role == runtimev1.RoleUser && sent != nil && sent.queued {
