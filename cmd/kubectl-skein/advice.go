@@ -81,6 +81,8 @@ func roleFor(verb, resource, group string) string {
 	switch sub := func(s runtimev1.Subresource) string { return runtimev1.ThreadsResource + "/" + string(s) }; {
 	case resource == "users":
 		return "skein-user-delegate"
+	case resource == string(runtimev1.ViewFirings)+"/"+runtimev1.ActionCancelFiring:
+		return "skein-editor"
 	case slices.Contains([]string{"backups", "restores", "orphans"}, view):
 		return "skein-backup"
 	case resource == sub(runtimev1.SubresourceEnv):

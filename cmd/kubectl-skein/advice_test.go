@@ -71,6 +71,7 @@ var _ = Describe("The advice after a refusal", Label("K8S-04"), func() {
 		Entry("reading", rbac("get", "threads/messages"), "The ClusterRole skein-conversation-reader has this right: ask for a RoleBinding to it in the namespace demo."),
 		Entry("sending", rbac("create", "threads/queue"), "The ClusterRole skein-conversation-writer has this right: ask for a RoleBinding to it in the namespace demo."),
 		Entry("code over a WebSocket", rbac("get", "threads/code"), "The ClusterRole skein-conversation-writer has this right: ask for a RoleBinding to it in the namespace demo."),
+		Entry("canceling a firing", rbac("create", "firings/cancel"), "The ClusterRole skein-editor has this right: ask for a RoleBinding to it in the namespace demo."),
 		Entry("all namespaces", apierrors.NewForbidden(schema.GroupResource{Group: "runtime.skein.dev", Resource: "history"}, "",
 			fmt.Errorf(`User "bob" cannot list resource "history" in API group "runtime.skein.dev" at the cluster scope`)),
 			"The ClusterRole skein-conversation-reader has this right: ask for a ClusterRoleBinding to it, or name one namespace with -n."),

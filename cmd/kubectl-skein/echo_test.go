@@ -39,6 +39,11 @@ type noObjects struct{ family.Objects }
 
 type noEffects struct{ apiserver.Effects }
 
+// ID is made of the namespace and the name, so that specs can store firings under it.
+func (noEffects) ID(_ context.Context, namespace, name string) (string, error) {
+	return "effect-" + namespace + "-" + name, nil
+}
+
 func (*echo) Queue(ctx context.Context, st *thread.State, _ *store.Thread, n thread.NewMessage, _ skeinv1.RunPolicy) (*store.Message, error) {
 	return st.Queue(ctx, n)
 }

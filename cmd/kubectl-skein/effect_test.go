@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
@@ -234,6 +235,35 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Expect(c.run("effect", "suspend", "-A").err).To(ContainSubstring("-A needs --all"))
 		Expect(c.run("effect", "cancel", "daily").out).To(Equal("scheduledeffect/daily deleted; its pending firings are canceled\n"))
 		Expect(c.run("effect", "cancel", "daily").code).To(Equal(1))
+	})
+
+	It("cancels one firing, of the thread that it names", func(ctx SpecContext) {
+		o, _, err := env.Thread(ctx, c.ns, "hello")
+		Expect(err).NotTo(HaveOccurred())
+		due := func(day int) time.Time { return time.Date(2027, 1, day, 9, 0, 0, 1000, time.UTC) }
+		id := "effect-" + c.ns + "-daily"
+		record := store.DueRecord{Schedule: store.EffectSchedule{EffectID: id, Namespace: c.ns, Name: "daily"}}
+		for day, threads := range map[int][]string{1: {""}, 2: {o.ThreadID(), "5c4fe7a4-7a7c-4c7b-9e0e-000000000001"}} {
+			for _, t := range threads {
+				record.Firings = append(record.Firings, store.Firing{EffectID: id, Name: "daily", Due: due(day).UnixMicro(), ThreadID: t, Namespace: c.ns})
+			}
+		}
+		Expect(env.Threads.Store().RecordDue(ctx, record)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(env.Threads.Store().ForgetEffect(ctx, id)).To(Succeed()) })
+		cancel := func(args ...string) outputs { return c.run(append([]string{"effect", "cancel", "daily"}, args...)...) }
+
+		Expect(cancel("--firing=2027-01-01T09:00:00.000001Z")).To(Equal(outputs{out: "scheduledeffect/daily: the firing 2027-01-01T09:00:00.000001Z is canceled\n"}))
+		Expect(c.run("effect", "history", "daily").out).To(MatchRegexp(`(?m)^2027-01-01T09:00:00.000001Z +canceled .* canceled by hand$`))
+		Expect(cancel("--firing=2027-01-01T09:00:00.000001Z").err).To(And(HavePrefix("Error from server (Conflict): "), ContainSubstring("has ended already: canceled")))
+		Expect(cancel("--firing=2027-01-03T09:00:00Z").err).To(And(HavePrefix("Error from server (NotFound): "), ContainSubstring("has no firing of 2027-01-03T09:00:00Z")))
+		Expect(cancel("--firing=2027-01-02T09:00:00.000001Z").err).To(ContainSubstring("threadId: "))
+		Expect(cancel("--firing=2027-01-02T09:00:00.000001Z", "--thread=somebody").err).To(ContainSubstring(`for thread "somebody"`))
+		Expect(cancel("--firing=firing/2027-01-02T09:00:00.000001Z", "--thread=hello", "-o", "name")).To(Equal(outputs{out: "firing/2027-01-02T09:00:00.000001Z\n"}))
+		Expect(cancel("--firing=2027-01-02T09:00:00.000001Z", "--thread=5c4fe7a4-7a7c-4c7b-9e0e-000000000001").code).To(BeZero())
+		Expect(cancel("--firing=soon").err).To(ContainSubstring("such as 2027-01-31T09:00:00Z"))
+		Expect(cancel("--firing=").err).To(ContainSubstring("such as 2027-01-31T09:00:00Z"))
+		Expect(cancel("--thread=hello").err).To(ContainSubstring("--thread needs --firing"))
+		Expect(get(ctx, "daily").DeletionTimestamp).To(BeNil(), "the schedule is there")
 	})
 })
 

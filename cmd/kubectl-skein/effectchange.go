@@ -204,22 +204,3 @@ func (p *plugin) suspendEffects(ctx context.Context, c client.Client, list []ske
 	}
 	return changed, errors.Join(failed...)
 }
-
-func newEffectCancel(p *plugin) *cobra.Command {
-	return &cobra.Command{
-		Use:   "cancel EFFECT",
-		Short: "Delete a ScheduledEffect; its pending firings are canceled",
-		Args:  exactly("EFFECT"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, o, err := p.effect(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if err := c.Delete(cmd.Context(), o, client.Preconditions{UID: &o.UID}); err != nil {
-				return err
-			}
-			p.changed(effectName(o.Name), "scheduledeffect/%s deleted; its pending firings are canceled\n", o.Name)
-			return nil
-		},
-	}
-}

@@ -33,7 +33,7 @@ func newEffectHistory(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if done, err := p.structured(output, list, namesOf(list.Firings, func(f *runtimev1.Firing) string { return "firing/" + dueText(f.Due) })); done {
+			if done, err := p.structured(output, list, namesOf(list.Firings, func(f *runtimev1.Firing) string { return firingPrefix + dueText(f.Due) })); done {
 				return err
 			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)

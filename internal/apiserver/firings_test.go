@@ -109,3 +109,88 @@ var _ = Describe("GET firings", Label("EFF-07"), func() {
 		}
 	})
 })
+
+var _ = Describe("POST firings/{name}/cancel", Label("EFF-08"), func() {
+	const one, other = "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", "5c4fe7a4-7a7c-4c7b-9e0e-000000000002"
+	minute := time.Minute.Microseconds()
+	var e *testEnv
+	var c *client.Client
+	var firings store.FiringStore
+
+	BeforeEach(func(ctx SpecContext) {
+		e = newEnv()
+		firings = e.svc.Store()
+		firing := func(due int64, threadID string, status store.FiringStatus) store.Firing {
+			return store.Firing{EffectID: "effect-daily", Name: "daily", Due: due * minute, ThreadID: threadID, Namespace: "team", Status: status, Origin: store.OriginSchedule}
+		}
+		Expect(firings.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "effect-daily", Fingerprint: "f", Cursor: 4 * minute}, Firings: []store.Firing{
+			firing(1, "", store.FiringPending), firing(2, "", store.FiringQueued), firing(3, "", store.FiringRunning),
+			firing(4, one, store.FiringPending), firing(4, other, store.FiringPending),
+		}})).To(Succeed())
+		var err error
+		c, err = client.New(e.config)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	statuses := func(ctx SpecContext) (all []string) {
+		GinkgoHelper()
+		list, err := c.Firings(ctx, "team", "daily", client.FiringPage{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, f := range list.Firings {
+			all = append(all, f.Status)
+		}
+		return all
+	}
+	cancel := func(ctx SpecContext, due int64, threadID string) (*runtimev1.Firing, error) {
+		return c.CancelFiring(ctx, "team", "daily", runtimev1.CancelFiring{Due: due, ThreadID: threadID})
+	}
+
+	It("cancels one firing, and leaves the others and the schedule alone", func(ctx SpecContext) {
+		before, err := firings.EffectSchedule(ctx, "effect-daily")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cancel(ctx, 2*minute, "")).To(HaveValue(And(HaveField("Due", 2*minute), HaveField("Status", "canceled"), HaveField("Error", "canceled by hand"), HaveField("EndedAt", BeNumerically(">", 0)))))
+		Expect(statuses(ctx)).To(Equal([]string{"pending", "pending", "running", "canceled", "pending"}))
+		Expect(cancel(ctx, 4*minute, "T-"+other)).To(HaveValue(HaveField("ThreadID", other)))
+		Expect(cancel(ctx, 3*minute, "")).To(HaveValue(HaveField("Status", "canceled")))
+		Expect(statuses(ctx)).To(Equal([]string{"pending", "canceled", "canceled", "canceled", "pending"}))
+		Expect(firings.EffectSchedule(ctx, "effect-daily")).To(Equal(before))
+	})
+
+	It("takes the claim from the replica that runs it, and shows nothing that code wrote", func(ctx SpecContext) {
+		claimed, err := firings.ClaimFirings(ctx, "w", time.Minute, map[string]int{"team": 3})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(claimed).To(HaveLen(3))
+		due := claimed[0].Key()
+		Expect(firings.FinishFiring(ctx, store.FiringEnd{Key: due, Epoch: 1, Status: store.FiringPending, Error: "no tea", Log: "tried"})).To(Succeed())
+		claimed, err = firings.ClaimFirings(ctx, "w", time.Minute, map[string]int{"team": 3})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(claimed).To(ConsistOf(And(HaveField("EffectID", due.EffectID), HaveField("Due", due.Due), HaveField("Epoch", int64(2)))))
+		Expect(cancel(ctx, due.Due, due.ThreadID)).To(HaveValue(And(HaveField("Log", ""), HaveField("Error", "canceled by hand"))))
+		Expect(firings.RenewFirings(ctx, time.Minute, []store.FiringClaim{{Key: due, Epoch: 2}})).To(ConsistOf(due))
+		Expect(firings.FinishFiring(ctx, store.FiringEnd{Key: due, Epoch: 2, Status: store.FiringSucceeded})).To(MatchError(store.ErrFiringLost))
+	})
+
+	It("says what is wrong with a firing that is not there, has ended, or is one of several", func(ctx SpecContext) {
+		_, err := c.CancelFiring(ctx, "team", "none", runtimev1.CancelFiring{Due: minute})
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		for _, threadID := range []string{"", one} {
+			_, err = cancel(ctx, 5*minute, threadID)
+			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring("has no firing of 1970-01-01T00:05:00Z")))
+		}
+		_, err = cancel(ctx, minute, one)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it fired for no thread: %v", err)
+		_, err = cancel(ctx, 0, "")
+		Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("due"))))
+		_, err = cancel(ctx, 4*minute, "")
+		Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("threadId"))))
+		Expect(statuses(ctx)).To(Equal([]string{"pending", "pending", "running", "queued", "pending"}), "nothing was canceled")
+
+		Expect(cancel(ctx, minute, "")).To(HaveValue(HaveField("Status", "canceled")))
+		ended, err := firings.Firing(ctx, store.FiringKey{EffectID: "effect-daily", Due: minute})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = cancel(ctx, minute, "")
+		Expect(err).To(And(Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("the firing daily/1970-01-01T00:01:00Z has ended already: canceled"))))
+		Expect(firings.Firing(ctx, ended.Key())).To(Equal(ended))
+	})
+})

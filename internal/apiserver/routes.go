@@ -114,7 +114,10 @@ func (h *handlers) views() map[runtimev1.View]router.View {
 			Kind: runtimev1.KindRetainedList, Namespaced: true,
 			Collection: verbs{"list": h.retained.List}, Named: verbs{"delete": h.retained.Purge},
 		},
-		runtimev1.ViewFirings: {Kind: runtimev1.KindFiringList, Namespaced: true, Named: verbs{"get": h.effects.Firings}},
+		runtimev1.ViewFirings: {
+			Kind: runtimev1.KindFiringList, Namespaced: true, Named: verbs{"get": h.effects.Firings},
+			Below: map[string]router.Route{runtimev1.ActionCancelFiring: {Kind: "Firing", Plain: verbs{"create": h.effects.CancelFiring}}},
+		},
 		runtimev1.ViewBackups: {
 			Kind: runtimev1.KindBackupSummary, Namespaced: true, LongRunning: true,
 			Collection: verbs{"list": h.backups.Read, "watch": h.backups.Read},

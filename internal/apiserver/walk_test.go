@@ -241,6 +241,9 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		const again = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/webhookdeliveries/x/redeliver"
 		Expect(e.refused("bob", http.MethodPost, again, `{}`, asJSON).Reason).To(Equal(metav1.StatusReasonForbidden))
 		Expect(e.refused("alice", http.MethodPost, again, `{}`, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
+		const cancel = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/firings/daily/cancel"
+		Expect(e.refused("bob", http.MethodPost, cancel, `{"due":1}`, asJSON).Reason).To(Equal(metav1.StatusReasonForbidden))
+		Expect(e.refused("alice", http.MethodPost, cancel, `{"due":"now"}`, asJSON).Reason).To(Equal(metav1.StatusReasonInvalid))
 
 		var ways []string
 		for name, v := range (&Server{}).handlers().views() {
@@ -259,7 +262,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 			ConsistOf("update kvstores/values", "delete kvstores/values", "delete retained",
 				// Those of backups_test.go:
 				"create restores", "delete restores", "create restores/rows", "update restores/contents", "create restores/finish", "create restores/effects", "create orphans",
-				"create webhookdeliveries/redeliver"),
+				"create webhookdeliveries/redeliver", "create firings/cancel"),
 			"a new one belongs here")
 	})
 

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,5 +77,29 @@ var _ = Describe("A schedule whose handler never ends", Label("EFF-03", "EFF-07"
 			g.Expect(ended).To(BeNumerically(">=", 2))
 			g.Expect(effectStatus(ctx, o)).To(And(HaveField("Phase", "Active"), HaveField("LastOutcome", "Failed")))
 		}).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+
+	It("goes on when a person cancels a firing", Label("EFF-08"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Effect(ns, "endless", `export default async () => { for (;;) await new Promise((done) => setTimeout(done, 100)); };`))
+		o := scheduled(ns, "endless", skeinv1.ScheduledEffectSpec{Effect: "endless", Schedules: []string{"@every 2s"}, ConcurrencyPolicy: skeinv1.ConcurrencyQueue})
+		create(ctx, o)
+		var first, second runtimev1.Firing
+		Eventually(ctx, func(g Gomega) {
+			list := firingsOf(ctx, g, o).Firings
+			g.Expect(len(list)).To(BeNumerically(">=", 2))
+			first, second = list[len(list)-1], list[len(list)-2]
+			g.Expect(first.StartedAt).NotTo(BeZero())
+			g.Expect(second.Status).To(Equal("queued"))
+		}).Should(Succeed())
+		Expect(api().CancelFiring(ctx, ns, o.Name, runtimev1.CancelFiring{Due: first.Due})).To(HaveField("Status", "canceled"))
+		Eventually(ctx, func(g Gomega) {
+			list := firingsOf(ctx, g, o).Firings
+			g.Expect(list).To(ContainElement(And(HaveField("Due", first.Due), HaveField("Status", "canceled"), HaveField("Error", "canceled by hand"))))
+			g.Expect(list).To(ContainElement(And(HaveField("Due", second.Due), HaveField("Status", "pending"), HaveField("StartedAt", BeNumerically(">", first.StartedAt)))), "the one that waited begins")
+			g.Expect(effectStatus(ctx, o)).To(And(HaveField("Phase", "Active"), HaveField("LastOutcome", "Canceled"), HaveField("Active", int32(2))))
+		}).Should(Succeed())
+		_, err := api().CancelFiring(ctx, ns, o.Name, runtimev1.CancelFiring{Due: first.Due})
+		Expect(err).To(And(Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("has ended already"))))
 	}, SpecTimeout(2*time.Minute))
 })

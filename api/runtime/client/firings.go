@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
 	"strconv"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -31,4 +33,19 @@ func (c *Client) Firings(ctx context.Context, namespace, name string, page Firin
 		params["limit"] = strconv.Itoa(page.Limit)
 	}
 	return viewAs[runtimev1.FiringList](ctx, c, params, namespace, runtimev1.ViewFirings, name)
+}
+
+// CancelFiring cancels a firing that has not ended, and leaves the schedule alone (EFF-08). The handler of a firing that is under way is
+// stopped. The error is one that IsNotFound when there is no such ScheduledEffect or firing, one that IsConflict when the firing has
+// ended, and one that IsInvalid when the due time fired for several threads and which does not name one.
+func (c *Client) CancelFiring(ctx context.Context, namespace, name string, which runtimev1.CancelFiring) (*runtimev1.Firing, error) {
+	r, err := c.viewRequest(http.MethodPost, namespace, runtimev1.ViewFirings, name, runtimev1.ActionCancelFiring)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(which)
+	if err != nil {
+		return nil, err
+	}
+	return getAs[runtimev1.Firing](ctx, r.Body(body))
 }

@@ -48,6 +48,17 @@ type Firing struct {
 	Log string `json:"log,omitempty"`
 }
 
+// CancelFiring names the firing of a ScheduledEffect that is to be canceled.
+type CancelFiring struct {
+	// Due is the due time of the firing, in microseconds since 1970.
+	Due int64 `json:"due"`
+	// ThreadID is the thread for which it fired, in any form of its id. A due time that fired for several threads needs it.
+	ThreadID string `json:"threadId,omitempty"`
+}
+
+// ActionCancelFiring is the path below a ScheduledEffect's firings that cancels one of them.
+const ActionCancelFiring = "cancel"
+
 // SkippedFirings records due times that did not fire. Times are microseconds since 1970.
 type SkippedFirings struct {
 	// Due is the first due time.

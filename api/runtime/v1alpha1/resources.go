@@ -21,7 +21,7 @@ const (
 	// ViewRetained lists the threads of a namespace that are kept without a Thread object: GET retained. DELETE
 	// retained/{id} removes one for good.
 	ViewRetained View = "retained"
-	// ViewFirings is what a ScheduledEffect fired: GET firings/{name}.
+	// ViewFirings is what a ScheduledEffect fired: GET firings/{name}. POST firings/{name}/cancel cancels one firing.
 	ViewFirings View = "firings"
 	// ViewBackups is everything that is stored of a namespace, as an archive: GET backups.
 	ViewBackups View = "backups"

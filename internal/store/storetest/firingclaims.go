@@ -140,6 +140,27 @@ func describeFiringClaims(e *env) {
 			Expect(e.store.CancelFirings(ctx, "again", firingKey(1))).To(BeZero())
 		})
 
+		It("are not needed to cancel one firing of many, whatever it waits for", Label("EFF-08"), func(ctx SpecContext) {
+			of := func(due int64, thread string, status store.FiringStatus) store.FiringKey {
+				e.fires(ctx, due, func(f *store.Firing) { f.ThreadID, f.Status = thread, status })
+				return store.FiringKey{EffectID: "e", Due: due, ThreadID: thread}
+			}
+			one, other := of(1, "one", store.FiringPending), of(1, "other", store.FiringPending)
+			queued, later := of(2, "one", store.FiringQueued), of(2, "other", store.FiringPending)
+			running := of(3, "", store.FiringRunning)
+			Expect(e.store.WaitRunning(ctx, running, "", "a quota")).To(Succeed())
+			Expect(e.store.CancelFirings(ctx, "by hand", one, queued, running)).To(Equal(3))
+			for _, k := range []store.FiringKey{one, queued, running} {
+				Expect(e.firing(ctx, k)).To(HaveValue(And(HaveField("Status", store.FiringCanceled), HaveField("Error", "by hand"), HaveField("Waiting", ""))))
+			}
+			Expect(e.claims(ctx, "a")).To(ConsistOf(HaveField("ThreadID", "other"), HaveField("ThreadID", "other")))
+			Expect(e.store.ReleaseQueued(ctx, "e", "one", store.FiringPending)).To(Succeed())
+			Expect(e.claims(ctx, "a")).To(BeEmpty())
+			for _, k := range []store.FiringKey{other, later} {
+				Expect(e.firing(ctx, k).Status).To(Equal(store.FiringPending))
+			}
+		})
+
 		It("are given up all at once at a shutdown, without counting the attempts", func(ctx SpecContext) {
 			e.fires(ctx, 1)
 			e.fires(ctx, 2)

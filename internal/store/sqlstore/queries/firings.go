@@ -36,7 +36,7 @@ const (
 	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = cost + ?, log = ?,
 			attempts = attempts - CAST(? AS BIGINT), started_at = CASE WHEN attempts = CAST(? AS BIGINT) THEN 0 ELSE started_at END
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
-	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1
+	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1, waiting = ''
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status IN ('pending', 'queued', 'running')`
 	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1,
 		started_at = CASE WHEN attempts = 1 THEN 0 ELSE started_at END WHERE status = 'pending' AND owner = ?`
