@@ -67,6 +67,7 @@ type Reconciler struct {
 	queue         dueQueue
 	deleted       deletions
 	underWay      underWay
+	unowned       unowned
 	endedSeen     endedSeen
 }
 
@@ -120,6 +121,7 @@ type scope struct {
 	next     time.Duration // until the next reconcile; 0 means only on an event
 	fires    bool          // whether it is due at that time
 	again    bool          // whether to reconcile again as soon as the status is written
+	told     bool          // whether the object's status says anything, as it is written
 	gone     bool          // whether the object was deleted
 	busy     bool          // whether many others are under way
 	schedule *schedule     // nil for one-time effects
@@ -148,6 +150,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		r.underWay.set(req, false)
+		r.unowned.forget(req)
 		r.endedSeen.set(req, 0)
 		if client.IgnoreNotFound(err) == nil {
 			err = r.forget(ctx, req, "")
@@ -163,6 +166,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	if left, err := r.left(ctx, s); left || err != nil {
 		return ctrl.Result{}, err
 	}
+	s.told = len(s.object.Status.Conditions) > 0
 	if !oneTime(s.object) {
 		return r.reconcileSchedule(ctx, s)
 	}
@@ -192,6 +196,9 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	r.underWay.set(req, s.firing != nil && !s.firing.Status.Over())
 	s.busy = r.underWay.many()
 	result, err := r.writeStatus(ctx, s, failed)
+	if err == nil {
+		err = r.ownLasting(ctx, s)
+	}
 	result.Priority = ptr.To(restPriority)
 	if s.again {
 		result.Priority = ptr.To(duePriority)
@@ -222,7 +229,7 @@ func threadTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*skeinv1.Thread)
 		after, ok2 := e.ObjectNew.(*skeinv1.Thread)
-		return ok1 && ok2 && (before.Status.ThreadID != after.Status.ThreadID || before.Status.TerminatedAt != after.Status.TerminatedAt)
+		return ok1 && ok2 && (before.Status.ThreadID != after.Status.ThreadID || before.Status.TerminatedAt != after.Status.TerminatedAt || orphans(before) != orphans(after))
 	}}
 }
 

@@ -125,7 +125,7 @@ func (r *Reconciler) end(ctx context.Context, d *schedule, f *store.Firing, end 
 	if err := r.Store.EndRunning(ctx, end); err != nil {
 		return fmt.Errorf("record the end of a firing: %w", err)
 	}
-	d.again, d.recorded = true, true
+	d.again, d.recorded, d.ended = true, true, true
 	return nil
 }
 

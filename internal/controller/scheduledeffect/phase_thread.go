@@ -55,6 +55,9 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	name := s.object.Spec.ThreadRef.Name // one-time effects without a thread do not come here
 	var t skeinv1.Thread
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &t, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) == nil && r.unowned.lost(s.req, lent{s.object.UID, t.UID}) {
+		return true, r.goWithThread(ctx, s)
+	}
 	if apierrors.IsNotFound(err) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
 			fmt.Sprintf("Thread %q does not exist in namespace %q: create it, or delete this ScheduledEffect", name, s.object.Namespace)}
@@ -76,38 +79,6 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	}
 	s.row = row
 	return false, err
-}
-
-// own makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03).
-func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
-	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
-		return false, nil
-	}
-	if goes, err := r.threadGoes(ctx, s.thread); goes || err != nil {
-		return false, err
-	}
-	before := s.object.DeepCopy()
-	s.object.OwnerReferences = append(s.object.OwnerReferences, objects.ThreadOwner(s.thread.Name, string(s.thread.UID)))
-	if s.object.Labels == nil {
-		s.object.Labels = map[string]string{}
-	}
-	s.object.Labels[skeinv1.LabelThreadID] = s.thread.ThreadID()
-	// The optimistic lock keeps an owner reference that another client added meanwhile.
-	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return false, fmt.Errorf("make the Thread the owner: %w", err)
-	}
-	return false, nil
-}
-
-// threadGoes asks the API server whether a Thread is being deleted. With --cascade=orphan, the removal of the owner reference may
-// become visible before the deletion of the Thread. Adding the reference again would delete the effect with the Thread.
-func (r *Reconciler) threadGoes(ctx context.Context, t *skeinv1.Thread) (bool, error) {
-	var now skeinv1.Thread
-	err := r.live().Get(ctx, client.ObjectKeyFromObject(t), &now)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("read Thread %q: %w", t.Name, err)
-	}
-	return err != nil || now.UID != t.UID || !now.DeletionTimestamp.IsZero(), nil
 }
 
 // cancel ends an effect whose thread was terminated before it was due (EFF-06).

@@ -50,8 +50,10 @@ type schedule struct {
 	failed   bool               // an error ended the reconcile
 	sought   bool               // nextAt is known
 	over     bool               // nothing fires any more
+	ended    bool               // the end of a firing was recorded by this reconcile
 	recorded bool               // something was recorded by this reconcile
 	unseen   bool               // the status does not speak of the present spec yet
+	waiting  bool               // what keeps it from being ready is that a firing waits
 	args     []byte             // for the effect or the tool
 	spent    map[string]float64 // the cost of ended firings by day
 	retry    time.Duration      // until a Thread that could not be created is tried again; 0 if there is none

@@ -3,9 +3,11 @@ package scheduledeffect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -142,9 +144,29 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 	}
 	for i := range d.active {
 		if d.problem = waits(&d.active[i]); d.problem != nil {
+			d.waiting = true
 			return
 		}
 	}
+}
+
+// goesOn reports whether a firing is under way, and the status says nothing new but what each firing changes. The end of the firing changes
+// that again. A firing that waits is under way too.
+func (d *schedule) goesOn(before *skeinv1.ScheduledEffectStatus) bool {
+	return len(d.active) > 0 && equality.Semantic.DeepEqual(d.lasting(before), d.lasting(&d.object.Status))
+}
+
+// lasting returns a status without what each firing changes.
+func (d *schedule) lasting(status *skeinv1.ScheduledEffectStatus) *skeinv1.ScheduledEffectStatus {
+	rest := *status
+	rest.Active, rest.Fired, rest.FiredAt, rest.LastTime, rest.ScheduledAt = 0, 0, 0, nil, 0
+	if rest.NextTime != nil { // whether there is one says whether it waits
+		rest.NextTime = &metav1.Time{}
+	}
+	if d.waiting {
+		rest.Conditions = slices.DeleteFunc(slices.Clone(rest.Conditions), func(c metav1.Condition) bool { return c.Type == skeinv1.ConditionReady })
+	}
+	return &rest
 }
 
 // computeActive sets the phase of a schedule that may fire, unless its limit of the day is reached.

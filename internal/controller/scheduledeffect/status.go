@@ -21,7 +21,7 @@ const gatherFor = time.Second
 
 // underWayFor is how long a status that says that something is under way waits for its end. When many effects are due
 // at once, and wait for each other's handlers, each still costs one write, which comes when it has waited for so long. So does one whose
-// firing waits for a sandbox, or for a definition: a short wait costs no write.
+// firing waits for a sandbox, or for a definition: a short wait costs no write. A firing of a schedule costs one write, too.
 const underWayFor = 10 * time.Second
 
 // writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
@@ -39,7 +39,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	var gather time.Duration
 	switch {
 	case s.urgent():
-	case s.underWay():
+	case s.underWay(), s.schedule != nil && s.schedule.goesOn(&before.Status):
 		gather = underWayFor
 	default:
 		gather = gatherFor
@@ -58,6 +58,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.statusLimit.Done(s.req)
+	s.told = true
 	conditions.RecordInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	if s.again {
 		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil
@@ -65,18 +66,23 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }
 
-// onlyWaits reports whether code scheduled the effect, and it waits for its time with the status that it was created with. That status says
-// so. Nobody waits for the conditions of such an object, and to write them would be half of what many pending effects cost.
+// onlyWaits reports whether an effect waits for its time with the status that it was created with, which says so. If code scheduled it,
+// nobody waits for its conditions, and to write them would be half of what many pending effects cost. If a person declared it and it is due
+// soon, its end follows soon.
 func (s *scope) onlyWaits() bool {
-	return s.schedule == nil && s.fires && !s.again && s.object.Spec.At != nil && scheduledBy(s.object) != "" && len(s.object.Status.Conditions) == 0
+	if s.schedule != nil || !s.fires || s.again {
+		return false
+	}
+	return s.brief() || s.object.Spec.At != nil && scheduledBy(s.object) != "" && len(s.object.Status.Conditions) == 0
 }
 
 // urgent reports whether somebody may wait for the change, whether the due time must be written before the effect
 // fires, or whether the next change is too far away to wait for.
 func (s *scope) urgent() bool {
 	status := &s.object.Status
-	if s.schedule != nil {
-		return s.schedule.unseen || status.CompletionTime != nil || s.problem != nil || s.again
+	if d := s.schedule; d != nil {
+		again := s.again && !d.ended // otherwise the next reconcile shows that it has ended
+		return d.unseen || again || status.CompletionTime != nil || s.problem != nil && !d.waiting
 	}
 	if s.firing == nil && (s.object.Spec.At == nil || s.due.Sub(s.at) > gatherFor) {
 		return true

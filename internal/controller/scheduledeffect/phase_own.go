@@ -1,0 +1,131 @@
+package scheduledeffect
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/objects"
+)
+
+// brief reports whether a person declared an effect of one time that is due soon, and its status says nothing yet. Its end is then likely to
+// be all that is written of it. Only what lasts has an owner, and a status before its end.
+func (s *scope) brief() bool {
+	o := s.object
+	return oneTime(o) && o.Spec.At != nil && scheduledBy(o) == "" && !s.told && kube.DueTime(o).Sub(s.at) < underWayFor
+}
+
+// own makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03).
+func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
+	if s.thread == nil || metav1.GetControllerOf(s.object) != nil {
+		return false, nil
+	}
+	if !s.thread.DeletionTimestamp.IsZero() {
+		if orphans(s.thread) {
+			r.unowned.forget(s.req)
+		}
+		return false, nil
+	}
+	if s.brief() {
+		r.unowned.add(s.req, lent{s.object.UID, s.thread.UID})
+		return false, nil
+	}
+	if goes, err := r.threadGoes(ctx, s.thread); goes || err != nil {
+		return false, err
+	}
+	before := s.object.DeepCopy()
+	s.object.OwnerReferences = append(s.object.OwnerReferences, objects.ThreadOwner(s.thread.Name, string(s.thread.UID)))
+	if s.object.Labels == nil {
+		s.object.Labels = map[string]string{}
+	}
+	s.object.Labels[skeinv1.LabelThreadID] = s.thread.ThreadID()
+	// The optimistic lock keeps an owner reference that another client added meanwhile.
+	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, fmt.Errorf("make the Thread the owner: %w", err)
+	}
+	r.unowned.forget(s.req)
+	return false, nil
+}
+
+// orphans reports whether a Thread is being deleted without what it owns.
+func orphans(t *skeinv1.Thread) bool {
+	return !t.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(t, metav1.FinalizerOrphanDependents)
+}
+
+// ownLasting makes the Thread the owner of an effect that was to be over soon, and is not: its status was written before its end.
+func (r *Reconciler) ownLasting(ctx context.Context, s *scope) error {
+	o := s.object
+	if s.firing == nil && s.thread == nil || !s.told || o.Status.CompletionTime != nil || metav1.GetControllerOf(o) != nil {
+		return nil
+	}
+	if s.thread == nil { // one that has fired is only observed
+		if _, err := r.findThread(ctx, s); err != nil || s.gone {
+			return err
+		}
+	}
+	_, err := r.own(ctx, s)
+	return err
+}
+
+// threadGoes asks the API server whether a Thread is being deleted. With --cascade=orphan, the removal of the owner reference may
+// become visible before the deletion of the Thread. Adding the reference again would delete the effect with the Thread.
+func (r *Reconciler) threadGoes(ctx context.Context, t *skeinv1.Thread) (bool, error) {
+	var now skeinv1.Thread
+	err := r.live().Get(ctx, client.ObjectKeyFromObject(t), &now)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Thread %q: %w", t.Name, err)
+	}
+	return err != nil || now.UID != t.UID || !now.DeletionTimestamp.IsZero(), nil
+}
+
+// goWithThread deletes an effect whose Thread was deleted before it had an owner (EFF-06), as the garbage collector deletes those with one.
+func (r *Reconciler) goWithThread(ctx context.Context, s *scope) error {
+	s.gone = true
+	if err := r.Client.Delete(ctx, s.object, client.Preconditions{UID: &s.object.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete a ScheduledEffect with its Thread: %w", err)
+	}
+	return nil
+}
+
+// unowned holds the Threads of effects that have no owner reference, because they are likely to be over soon.
+type unowned struct {
+	mu  sync.Mutex
+	all map[ctrl.Request]lent
+}
+
+// lent is an effect and its Thread.
+type lent struct{ effect, thread types.UID }
+
+// add remembers the Thread of an effect that it has first.
+func (u *unowned) add(req ctrl.Request, of lent) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = map[ctrl.Request]lent{}
+	}
+	if u.all[req].effect != of.effect {
+		u.all[req] = of
+	}
+}
+
+// lost reports whether an effect had another Thread than the one that has the name now, which has no UID if there is none.
+func (u *unowned) lost(req ctrl.Request, now lent) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	was := u.all[req]
+	return was.effect == now.effect && was.thread != now.thread
+}
+
+func (u *unowned) forget(req ctrl.Request) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.all, req)
+}
