@@ -40,6 +40,8 @@ const (
 	ReasonReferenceNotFound = "ReferenceNotFound"
 	// ReasonReferenceNotReady: an object that this one names is not Ready; heals by itself.
 	ReasonReferenceNotReady = "ReferenceNotReady"
+	// ReasonSecretForbidden: the manager may not read or write a Secret that this object needs; the message says what to bind, and it heals by itself.
+	ReasonSecretForbidden = "SecretForbidden"
 	// ReasonNotExposed: an Agent or a Prompt that this Prompt lists as a tool does not offer itself as one; spec.exposeAsTool is to be set there.
 	ReasonNotExposed = "NotExposed"
 	// ReasonInvalidSpec: the spec has a mistake that no schema could catch; the message says what to change.

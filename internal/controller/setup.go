@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/webhook"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/eventlimit"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/redact"
@@ -43,6 +44,8 @@ type Pools struct {
 	Authority   sandboxpool.Authority
 	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string
+	// Account is the manager's name at the API server.
+	Account objects.Account
 }
 
 // Options are the options of the controllers.
@@ -106,7 +109,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		}).Setup(mgr),
 		sandboxpool.New(sandboxpool.Options{
 			Client: c, ProcessMode: o.Pools.ProcessMode, Settings: o.Pools.Settings, Authority: o.Pools.Authority,
-			ManagerNamespace: o.Pools.ManagerNamespace, Recorder: recorder, Clock: o.Clock, Workers: poolWorkers,
+			ManagerNamespace: o.Pools.ManagerNamespace, Account: o.Pools.Account, Recorder: recorder, Clock: o.Clock, Workers: poolWorkers,
 		}).Setup(mgr),
 	)
 }

@@ -62,6 +62,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.reachCluster(ctx, cfg); err != nil {
 		return err
 	}
+	if err := o.findAccount(ctx, cfg); err != nil {
+		return err
+	}
 	mgr, err := o.newManager(cfg)
 	if err != nil {
 		return err
@@ -137,6 +140,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	models := providers.NewFactory(ownclock.Clock{}).WithLimits(modellimit.New(data.store, ownclock.Clock{}))
 	contents := objects.NewContents(mgr.GetCache(), mgr.GetAPIReader())
+	contents.For(o.account)
 	resolver := definitions.New(mgr.GetCache(), contents, o.compile, models)
 	resolver.RegisterSecrets(o.secrets)
 	if o.Sandbox == SandboxPods {

@@ -109,6 +109,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 			// Nothing here uses managedFields, and they are half the size of a small object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
+		NewCache: o.newCache,
 		Client: client.Options{Cache: &client.CacheOptions{
 			EnableReadYourWritesConsistency: ptr.To(true),
 			// The contents of Secrets and ConfigMaps are read on demand; only their metadata is cached

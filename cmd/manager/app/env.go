@@ -22,6 +22,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/kube/boundsecrets"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/thread"
@@ -88,12 +89,19 @@ func (o *Options) labelledCache(ctx context.Context, cfg *rest.Config, mgr ctrl.
 		return nil, err
 	}
 	only := cache.ByObject{Label: labels.NewSelector().Add(*scoped)}
-	c, err := cache.New(cfg, cache.Options{
+	options := cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		ByObject:          map[client.Object]cache.ByObject{&corev1.Secret{}: only, &corev1.ConfigMap{}: only},
 		DefaultNamespaces: o.cachedNamespaces(),
 		DefaultTransform:  cache.TransformStripManagedFields(),
-	})
+	}
+	c, err := cache.New(cfg, options)
+	if err == nil && o.SecretsByBinding {
+		c, err = o.boundSecrets(cfg, options, boundsecrets.Options{
+			Others: c, Namespaces: mgr.GetCache(),
+			Object: func() client.Object { return &corev1.Secret{} }, List: func() client.ObjectList { return &corev1.SecretList{} },
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cache the variables of users and instances: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/eventlimit"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -123,7 +124,9 @@ type Options struct {
 	NamespaceQuota map[string]string
 	MaxQueued      int      // user messages that may wait in one thread (MSG-07)
 	Namespaces     []string // empty means all
-	Namespace      string   // the manager's own namespace
+	// SecretsByBinding means that the manager reads the Secrets of a namespace only where a RoleBinding lets it.
+	SecretsByBinding bool
+	Namespace        string // the manager's own namespace
 
 	// TracingEndpoint is the URL of a collector of OpenTelemetry traces. Without it and without OTEL_EXPORTER_OTLP_ENDPOINT there are
 	// no traces.
@@ -148,6 +151,8 @@ type Options struct {
 	secrets *redact.Registry
 	// events bounds the Events of each namespace.
 	events *eventlimit.Limiter
+	// account is the manager's name at the API server.
+	account objects.Account
 	// compile compiles people's code.
 	compile definitions.Compile
 }
@@ -228,6 +233,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools and models may reach even where its address is private or loopback, such as tools.example.svc")
 	f.StringSliceVar(&o.ClusterRanges, flagClusterRanges, o.ClusterRanges, "`range` of addresses of the cluster's pods or Services, such as 2001:db8:10::/56, which counts as private; those of Nodes and ServiceCIDRs are known")
 	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
+	f.BoolVar(&o.SecretsByBinding, flagSecretsByBinding, o.SecretsByBinding, "read the Secrets of a namespace only where a RoleBinding gives the manager the ClusterRole "+objects.RoleSecretReader+", for an installation that gives it no right to those of all")
 	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "`URL` of a collector of OpenTelemetry traces, such as http://collector:4318; $OTEL_EXPORTER_OTLP_ENDPOINT when empty, and no traces without both")
 	f.BoolVar(&o.TracingContent, "tracing-content", o.TracingContent, "add prompts, answers, arguments and results to traces, without the values of secrets")
 	f.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "`address` of the loopback interface at which profiles are served, such as 127.0.0.1:6060; nowhere when empty")

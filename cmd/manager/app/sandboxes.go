@@ -71,7 +71,7 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	if err := port.Watch(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
-	pools := controller.Pools{Settings: settings, Authority: authority}
+	pools := controller.Pools{Settings: settings, Authority: authority, Account: o.account}
 	if o.inCluster() {
 		pools.ManagerNamespace = o.Namespace
 	}

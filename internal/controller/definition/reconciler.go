@@ -24,7 +24,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// retryAfter is the pause before a retry after a failure of Skein itself.
+// retryAfter is the pause before a retry after a failure of Skein itself, or without a right that it needs.
 const retryAfter = 15 * time.Second
 
 // object is a pointer to a definition.
@@ -72,8 +72,8 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if r.again != nil {
 		result.RequeueAfter = r.again(obj)
 	}
-	if mistake != nil && mistake.Reason == skeinv1.ReasonInternalError {
-		result.RequeueAfter = retryAfter // a failure of Skein, not a mistake of the user: no watched object heals it
+	if mistake != nil && (mistake.Reason == skeinv1.ReasonInternalError || mistake.Reason == skeinv1.ReasonSecretForbidden) {
+		result.RequeueAfter = retryAfter // a failure of Skein, or a right that it lacks: no watched object heals it
 	}
 	before := obj.DeepCopyObject().(P)
 	r.computeStatus(ctx, obj, mistake)

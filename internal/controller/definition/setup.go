@@ -20,9 +20,11 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects;threadendpoints;threadgateways;webhooks;webhookreceivers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents;effects,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=prompts;models;tools;threadendpoints;threadgateways;webhooks;webhookreceivers,verbs=list;watch
 // +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status;threadendpoints/status;threadgateways/status;webhooks/status;webhookreceivers/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",roleName=skein-secret-reader,resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Options are the options of the definition controllers.

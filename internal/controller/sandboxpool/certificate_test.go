@@ -1,11 +1,18 @@
 package sandboxpool_test
 
 import (
+	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/sandboxpool"
 )
 
@@ -38,5 +45,27 @@ var _ = Describe("The certificate of a pool", Label("COD-08"), func() {
 			w.reconcile(ctx)
 		}
 		Expect(a.issued).To(Equal(2))
+	})
+
+	It("waits for a right to its Secret, and says what to bind", Label("K8S-13"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		o := w.options()
+		o.Account = "system:serviceaccount:skein-system:skein-manager"
+		w.r = sandboxpool.New(o)
+		w.Fail(func(_ string, o client.Object) error {
+			if _, ok := o.(*corev1.Secret); ok && o.GetNamespace() == w.pool.Namespace {
+				return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), errors.New("no RBAC policy matched"))
+			}
+			return nil
+		})
+		_, err := w.r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.pool)})
+		Expect(err).To(HaveOccurred(), "it is tried again")
+		Expect(w.ready(ctx)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonSecretForbidden), HaveField("Message", ContainSubstring(
+			"kubectl create rolebinding skein-sandbox-certificates --namespace="+w.pool.Namespace+" --clusterrole=skein-sandbox-certificates --serviceaccount=skein-system:skein-manager"))))
+		Expect(w.Recorder.Events).To(Receive(ContainSubstring("SecretForbidden")))
+		Expect(w.pods(ctx)).To(BeEmpty())
+		w.Fail(nil)
+		w.reconcile(ctx)
+		Expect(w.pods(ctx)).To(HaveLen(2))
 	})
 })

@@ -26,12 +26,12 @@ import (
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools,verbs=list;watch
 // +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools/status,verbs=patch
 // +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools/finalizers,verbs=update
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",roleName=skein-sandbox-certificates,resources=secrets,verbs=get;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=list;watch;create;patch
 
 // Authority issues the certificates of sandboxes.
 type Authority interface {
@@ -53,9 +53,11 @@ type Options struct {
 	Authority   Authority
 	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string
-	Recorder         events.EventRecorder
-	Clock            clock.PassiveClock
-	Workers          int
+	// Account is the manager's name at the API server.
+	Account  objects.Account
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	Workers  int
 }
 
 // Reconciler reconciles SandboxPools.

@@ -41,7 +41,7 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	have := objects.MetadataOf("Secret")
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, have)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Secret %q: %w", name, err)
+		return r.secretProblem(s, "read", err)
 	}
 	missing := err != nil
 	if !missing && !metav1.IsControlledBy(have, s.object) {
@@ -83,9 +83,19 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 		err = r.Client.Patch(ctx, secret, client.MergeFrom(before), metadataOnly)
 	}
 	if err != nil {
-		return fmt.Errorf("write Secret %q: %w", name, err)
+		return r.secretProblem(s, "write", err)
 	}
 	return nil
+}
+
+// secretProblem is the error of a request for a pool's Secret. When the manager has no right to it, the error says what to bind.
+func (r *Reconciler) secretProblem(s *scope, verb string, err error) error {
+	name := sandboxpod.SecretName(s.object.Name)
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return objects.NotReady(skeinv1.ReasonSecretForbidden, "its pods need a certificate in Secret %q, which the manager may not %s in namespace %q: %s",
+			name, verb, s.object.Namespace, r.Account.Bind(objects.RoleSandboxCertificates, s.object.Namespace))
+	}
+	return fmt.Errorf("%s Secret %q: %w", verb, name, err)
 }
 
 // isolate maintains the NetworkPolicy of the pool's pods: no egress, and ingress only from the manager.

@@ -3,6 +3,7 @@ package sandboxpool
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 const (
@@ -67,7 +69,12 @@ func (s *scope) compute(processMode bool, failed error) {
 	status.ObservedGeneration = o.Generation
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
 	if failed != nil {
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+		reason := skeinv1.ReasonInternalError
+		var known *definition.NotReadyError
+		if errors.As(failed, &known) {
+			reason = known.Reason
+		}
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, reason, failed.Error())
 		return // the counts may be incomplete
 	}
 	status.Engine = cmp.Or(o.Spec.Engine, skeinv1.SandboxEngineQuickJS)
@@ -99,7 +106,8 @@ func (s *scope) compute(processMode bool, failed error) {
 // troubled reports whether a pool's pods do not start.
 func troubled(c metav1.Condition) bool {
 	switch c.Reason {
-	case skeinv1.ReasonInvalidSpec, skeinv1.ReasonPodsFailing, skeinv1.ReasonImageUnavailable, skeinv1.ReasonUnschedulable, skeinv1.ReasonQuotaExceeded, skeinv1.ReasonPodsRefused:
+	case skeinv1.ReasonInvalidSpec, skeinv1.ReasonPodsFailing, skeinv1.ReasonImageUnavailable, skeinv1.ReasonUnschedulable, skeinv1.ReasonQuotaExceeded, skeinv1.ReasonPodsRefused,
+		skeinv1.ReasonSecretForbidden:
 		return true
 	}
 	return false

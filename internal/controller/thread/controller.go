@@ -129,7 +129,8 @@ type scope struct {
 	why string
 	// again is when a thread that waits for its children checks them without a notification. 0 means never.
 	again time.Duration
-	// retry is when a thread that found no room in a quota is tried again. 0 means never.
+	// retry is when a thread is tried again that found no room in a quota, or needs a Secret that the manager may not read. 0 means
+	// never.
 	retry time.Duration
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -237,11 +238,17 @@ func (r *Reconciler) reload(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// secretRetry is how often a thread is tried again that needs a Secret which the manager may not read.
+const secretRetry = 15 * time.Second
+
 // recordProblem turns a problem into the state of the thread and returns other errors.
 func recordProblem(s *scope, err error) error {
 	var p *problem
 	if errors.As(err, &p) {
 		s.problem = p
+		if p.reason == skeinv1.ReasonSecretForbidden {
+			s.retry = secretRetry // no watched object says that a right was given
+		}
 		return nil
 	}
 	return err

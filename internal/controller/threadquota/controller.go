@@ -26,7 +26,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=threadquotas,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=threadquotas,verbs=list;watch
 // +kubebuilder:rbac:groups=skein.dev,resources=threadquotas/status,verbs=patch
 
 // lookEvery is how often the status follows what the namespace uses.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -89,7 +90,9 @@ func (e *Env) scope(ctx context.Context, namespace string, labels client.Matchin
 		}
 	}
 	var secrets corev1.SecretList
-	if err := e.labelled.List(ctx, &secrets, client.InNamespace(namespace), labels, client.UnsafeDisableDeepCopy); err != nil {
+	err := e.labelled.List(ctx, &secrets, client.InNamespace(namespace), labels, client.UnsafeDisableDeepCopy)
+	// Nothing names a labelled Secret. Where the manager may not read Secrets, none of them counts.
+	if err != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("list the Secrets of the %s: %w", source, err)
 	}
 	slices.SortFunc(secrets.Items, func(a, b corev1.Secret) int { return strings.Compare(a.Name, b.Name) })

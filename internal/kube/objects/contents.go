@@ -23,14 +23,18 @@ const maxContents = 2048
 type Contents struct {
 	metadata client.Reader
 	live     client.Reader
+	account  Account
 	read     *lru.Cache // contentKey → content
 }
 
 // NewContents returns a reader of keys. metadata reads PartialObjectMetadata from a cache; live reads from the API
 // server.
 func NewContents(metadata, live client.Reader) *Contents {
-	return &Contents{metadata: metadata, live: live, read: lru.New(maxContents)}
+	return &Contents{metadata: metadata, live: live, account: "system:serviceaccount:skein-system:skein-manager", read: lru.New(maxContents)}
 }
+
+// For sets the account of the manager, which errors about Secrets that it may not read name. Call it before the reader is used.
+func (c *Contents) For(a Account) { c.account = a }
 
 type contentKey struct{ kind, namespace, name, key string }
 
@@ -74,12 +78,20 @@ func (c *Contents) get(ctx context.Context, k contentKey, field string, optional
 		return nil, "", NotReady(skeinv1.ReasonReferenceNotFound,
 			"%s %q with key %q does not exist in namespace %q: create it, or correct %s", k.kind, k.name, k.key, k.namespace, field)
 	}
-	meta := MetadataOf(k.kind)
-	if err := c.metadata.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: k.name}, meta); err != nil {
-		if apierrors.IsNotFound(err) {
+	failed := func(err error) ([]byte, string, error) {
+		switch {
+		case apierrors.IsNotFound(err):
 			return absent()
+		case apierrors.IsForbidden(err) && k.kind == "Secret":
+			c.read.Remove(k)
+			return nil, "", NotReady(skeinv1.ReasonSecretForbidden, "%s needs Secret %q, and the manager may not read Secrets of namespace %q: %s",
+				field, k.name, k.namespace, c.account.Bind(RoleSecretReader, k.namespace))
 		}
 		return nil, "", fmt.Errorf("read %s %q: %w", k.kind, k.name, err)
+	}
+	meta := MetadataOf(k.kind)
+	if err := c.metadata.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: k.name}, meta); err != nil {
+		return failed(err)
 	}
 	if v, ok := c.read.Get(k); ok && v.(content).version == meta.ResourceVersion {
 		return v.(content).data, meta.ResourceVersion, nil
@@ -87,11 +99,8 @@ func (c *Contents) get(ctx context.Context, k contentKey, field string, optional
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	data, version, err := read(ctx)
-	switch {
-	case apierrors.IsNotFound(err):
-		return absent()
-	case err != nil:
-		return nil, "", fmt.Errorf("read %s %q: %w", k.kind, k.name, err)
+	if err != nil {
+		return failed(err)
 	}
 	value, ok := data[k.key]
 	if !ok {
