@@ -40,13 +40,23 @@ func installRights(ctx context.Context, installed string, bindings ...string) {
 		_, err := cluster.Kubectl(ctx, append([]string{"delete", "clusterrolebindings"}, bindings...)...)
 		Expect(err).NotTo(HaveOccurred())
 	})
-	// A process outside of the cluster also makes the Service that leads to it.
+	// A process outside of the cluster also makes the Service that leads to it, and waits until the API server reaches it.
 	outside := metav1.ObjectMeta{Namespace: harness.SystemNamespace, GenerateName: "outside-"}
 	role := &rbacv1.Role{ObjectMeta: outside, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"*"}}, {APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"*"}}}}
 	create(ctx, role)
 	create(ctx, &rbacv1.RoleBinding{ObjectMeta: outside, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: harness.SystemNamespace, Name: "skein-manager"}}})
+	waits := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "outside-"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"create", "watch"}}}}
+	create(ctx, waits)
+	bound := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "outside-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: waits.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: harness.SystemNamespace, Name: "skein-manager"}}}
+	create(ctx, bound)
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(cluster.Client.Delete(ctx, bound)).To(Succeed())
+		Expect(cluster.Client.Delete(ctx, waits)).To(Succeed())
+	})
 	Eventually(ctx, func() bool { return managerMay(ctx, "get", "services", harness.SystemNamespace) }).Should(BeTrue())
 }
 

@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -46,8 +48,20 @@ var _ = AfterSuite(func() {
 	if os.Getenv(rightsEnv) == "" || cluster == nil {
 		return
 	}
-	missing, unused, err := cluster.ManagerRights()
+	use, err := cluster.ManagerRights()
 	Expect(err).NotTo(HaveOccurred())
-	AddReportEntry("rights of the manager that this run did not use", ReportEntryVisibilityAlways, strings.Join(unused, "\n"))
-	Expect(missing).To(BeEmpty(), "managers asked for what config/rbac/role.yaml does not give")
+	Expect(use.Missing).To(BeEmpty(), "managers asked for what config/rbac/role.yaml does not give")
+	Expect(use.Refused).To(BeEmpty(), "managers were refused what they are given")
+	if !wholeRun() {
+		AddReportEntry("rights of the manager that this run did not use", ReportEntryVisibilityAlways, strings.Join(use.Unused, "\n"))
+		return
+	}
+	Expect(use.Unused).To(ConsistOf(slices.Sorted(maps.Keys(harness.UnusedRights))), "rights that no spec uses have a reason in harness.UnusedRights, or go")
 })
+
+// wholeRun reports whether this is a run of all specs but those of outages, which have a cluster of their own.
+func wholeRun() bool {
+	suite, _ := GinkgoConfiguration()
+	return len(suite.FocusStrings) == 0 && len(suite.SkipStrings) == 0 && len(suite.FocusFiles) == 0 && len(suite.SkipFiles) == 0 &&
+		(suite.LabelFilter == "" || suite.LabelFilter == "!outages") && !onV8
+}

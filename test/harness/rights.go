@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +30,11 @@ func (r Right) String() string {
 	return text
 }
 
+// covers reports whether who has this right has the other one, too.
+func (r Right) covers(asked Right) bool {
+	return (r.Namespace == "" || r.Namespace == asked.Namespace) && r.Group == asked.Group && r.Resource == asked.Resource && r.Verb == asked.Verb
+}
+
 // given are the rights of config/rbac/role.yaml.
 func given() (rights []Right, err error) {
 	data, err := os.ReadFile(filepath.Join(Root(), "config", "rbac", "role.yaml"))
@@ -44,7 +52,9 @@ func given() (rights []Right, err error) {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						rights = append(rights, Right{role.Namespace, group, resource, verb})
+						if r := (Right{role.Namespace, group, resource, verb}); !slices.Contains(rights, r) {
+							rights = append(rights, r)
+						}
 					}
 				}
 			}
@@ -52,61 +62,41 @@ func given() (rights []Right, err error) {
 	}
 }
 
-// elsewhere are rights that the manager has by other roles, and those that only a process outside of the cluster needs.
-var elsewhere = []Right{
-	{"", "authentication.k8s.io", "tokenreviews", "create"}, {"", "authorization.k8s.io", "subjectaccessreviews", "create"},
-	{"kube-system", "", "configmaps", "get"}, {"kube-system", "", "configmaps", "list"}, {"kube-system", "", "configmaps", "watch"},
-	{"", "", "namespaces", "create"}, {"", "apiregistration.k8s.io", "apiservices", "create"}, {"", "apiregistration.k8s.io", "apiservices", "watch"},
-	{SystemNamespace, "", "services", "get"}, {SystemNamespace, "", "services", "create"}, {SystemNamespace, "", "services", "update"}, {SystemNamespace, "", "services", "patch"},
-	{SystemNamespace, "discovery.k8s.io", "endpointslices", "get"}, {SystemNamespace, "discovery.k8s.io", "endpointslices", "create"},
-	{SystemNamespace, "discovery.k8s.io", "endpointslices", "update"}, {SystemNamespace, "discovery.k8s.io", "endpointslices", "patch"},
+// RightsUse is how what managers asked of the API server differs from what they are given. Each list is sorted.
+type RightsUse struct {
+	Missing []string // what they asked for and are not given
+	Unused  []string // what they are given and did not ask for
+	Refused []string // what they were refused although they are given it, with the API server's words
 }
 
-// ManagerRights compares what managers have asked of the API server, by its audit log, with config/rbac: what they were not
-// given, and what they were given and did not use.
-func (c *Cluster) ManagerRights() (missing, unused []string, err error) {
+// ManagerRights compares what managers have asked of the API server, by its audit log, with config/rbac.
+func (c *Cluster) ManagerRights() (RightsUse, error) {
 	rights, err := given()
 	if err != nil {
-		return nil, nil, err
+		return RightsUse{}, err
 	}
 	logs, err := filepath.Glob(filepath.Join(filepath.Dir(c.AuditLog()), "audit*.log"))
 	if err != nil || len(logs) == 0 {
-		return nil, nil, errors.Join(err, errors.New("the cluster has no audit log: start it with --audit-log"))
+		return RightsUse{}, errors.Join(err, errors.New("the cluster has no audit log: start it with --audit-log"))
 	}
-	used, lacking := map[Right]bool{}, map[string]bool{}
+	u := usage{given: rights, used: map[Right]bool{}, missing: map[string]bool{}, refused: map[string]bool{}}
 	for _, log := range logs {
-		if err := eachRight(log, func(asked Right) {
-			holds := func(r Right) bool {
-				return (r.Namespace == "" || r.Namespace == asked.Namespace) && r.Group == asked.Group && r.Resource == asked.Resource && r.Verb == asked.Verb
-			}
-			found := slices.ContainsFunc(elsewhere, holds)
-			for _, r := range rights {
-				if holds(r) {
-					found, used[r] = true, true
-				}
-			}
-			if !found {
-				lacking[asked.String()] = true
-			}
-		}); err != nil {
-			return nil, nil, err
+		if err := u.read(log); err != nil {
+			return RightsUse{}, err
 		}
 	}
-	for r := range lacking {
-		missing = append(missing, r)
-	}
-	for _, r := range rights {
-		if !used[r] {
-			unused = append(unused, r.String())
-		}
-	}
-	slices.Sort(missing)
-	slices.Sort(unused)
-	return missing, slices.Compact(unused), nil
+	return u.sum(), nil
 }
 
-// eachRight calls fn with what each request of a manager in an audit log needed.
-func eachRight(log string, fn func(Right)) error {
+// usage collects the requests of managers.
+type usage struct {
+	given            []Right
+	used             map[Right]bool
+	missing, refused map[string]bool
+}
+
+// read adds the requests in an audit log.
+func (u *usage) read(log string) error {
 	f, err := os.Open(log)
 	if err != nil {
 		return err
@@ -115,18 +105,50 @@ func eachRight(log string, fn func(Right)) error {
 	s := bufio.NewScanner(f)
 	s.Buffer(nil, 4<<20)
 	for s.Scan() {
-		var e struct {
-			UserAgent, Verb string
-			ObjectRef       *struct{ Resource, Subresource, Namespace, APIGroup string }
-		}
-		if json.Unmarshal(s.Bytes(), &e) != nil || e.ObjectRef == nil || !strings.HasPrefix(e.UserAgent, "skein-manager") {
-			continue
-		}
-		resource := e.ObjectRef.Resource
-		if e.ObjectRef.Subresource != "" {
-			resource += "/" + e.ObjectRef.Subresource
-		}
-		fn(Right{e.ObjectRef.Namespace, e.ObjectRef.APIGroup, resource, e.Verb})
+		u.line(s.Bytes())
 	}
 	return s.Err()
+}
+
+// line adds one request, unless it is none of a manager.
+func (u *usage) line(text []byte) {
+	var e struct {
+		UserAgent, Verb string
+		ObjectRef       *struct{ Resource, Subresource, Namespace, APIGroup string }
+		ResponseStatus  struct {
+			Code    int
+			Message string
+		}
+	}
+	if json.Unmarshal(text, &e) != nil || e.ObjectRef == nil || !strings.HasPrefix(e.UserAgent, "skein-manager") {
+		return
+	}
+	asked := Right{e.ObjectRef.Namespace, e.ObjectRef.APIGroup, e.ObjectRef.Resource, e.Verb}
+	if e.ObjectRef.Subresource != "" {
+		asked.Resource += "/" + e.ObjectRef.Subresource
+	}
+	found := slices.ContainsFunc(elsewhere, func(r Right) bool { return r.covers(asked) })
+	for _, r := range u.given {
+		if r.covers(asked) {
+			found, u.used[r] = true, true
+		}
+	}
+	if !found {
+		u.missing[asked.String()] = true
+	}
+	if e.ResponseStatus.Code == http.StatusForbidden && !refusedByDesign(e.ResponseStatus.Message) {
+		asked.Namespace = ""
+		u.refused[fmt.Sprintf("%s: %s", asked, e.ResponseStatus.Message)] = true
+	}
+}
+
+func (u *usage) sum() RightsUse {
+	sum := RightsUse{Missing: slices.Sorted(maps.Keys(u.missing)), Refused: slices.Sorted(maps.Keys(u.refused))}
+	for _, r := range u.given {
+		if !u.used[r] {
+			sum.Unused = append(sum.Unused, r.String())
+		}
+	}
+	slices.Sort(sum.Unused)
+	return sum
 }
