@@ -29,6 +29,7 @@ import (
 
 func TestBoundSecrets(t *testing.T) {
 	RegisterFailHandler(Fail)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "bound secrets")
 }
 
