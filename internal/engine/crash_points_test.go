@@ -17,7 +17,7 @@ var crashSuites = map[string][]string{
 		"call.before", "call.after", "result.before", "result.after", "child.create.before", "child.create.after",
 		"effect.schedule.before", "effect.schedule.after", "park.before", "park.after", "finish.before", "finish.after"},
 	"approvals":  {"approval.before", "approval.after"},
-	"hooks":      {"hook.before", "hook.after", "hooksAtRest.before", "hooksAtRest.after"},
+	"hooks":      {"hook.before", "hook.after", "hook.rest.before", "hook.rest.after"},
 	"prompts":    {"prompt.before", "prompt.after", "handoff.before", "handoff.after"},
 	"immediate":  {"spawn.before", "spawn.after"},
 	"sides":      {"turn.before", "turn.after"},

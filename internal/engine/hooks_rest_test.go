@@ -244,7 +244,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		points, want := play("", 0)
 		Expect(want).To(ConsistOf("system: after_thread_created ", "user: go!", "system: after_create_message user", "assistant ->set_value", "system: after_create_message assistant",
 			HavePrefix("tool set_value success"), "system: after_tool_call_success set_value", "assistant: done", "system: after_create_message assistant"))
-		for _, p := range []string{"hook.before", "hook.after", "hooksAtRest.before", "hooksAtRest.after", "intake.after", "answer.before", "answer.after", "result.after", "finish.before", "finish.after"} {
+		for _, p := range []string{"hook.before", "hook.after", "hook.rest.before", "hook.rest.after", "intake.after", "answer.before", "answer.after", "result.after", "finish.before", "finish.after"} {
 			Expect(points).To(HaveKey(p))
 		}
 		reaches("hooks", points)

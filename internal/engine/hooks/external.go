@@ -117,22 +117,22 @@ func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.
 				return err
 			}
 		}
-		s.fault("hooksAtRest.before")
+		s.fault("hook.rest.before")
 		if err := s.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 			return err
 		}
-		s.fault("hooksAtRest.after")
+		s.fault("hook.rest.after")
 	}
 	return nil
 }
 
 // delayAtRest writes ops that delay hooks which could not be called.
 func (s *Service) delayAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
-	s.fault("hooksAtRest.before")
+	s.fault("hook.rest.before")
 	if err := s.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 		return err
 	}
-	s.fault("hooksAtRest.after")
+	s.fault("hook.rest.after")
 	s.expectDelayed(ops)
 	return nil
 }
