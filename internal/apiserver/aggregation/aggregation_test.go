@@ -1,5 +1,3 @@
-// Package aggregation tests the runtime API behind a real Kubernetes API server: registration, authentication,
-// authorization, and that streams and errors pass through the aggregation layer unchanged.
 package aggregation
 
 import (
@@ -8,30 +6,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
@@ -40,7 +28,6 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
 	"github.com/skein-dev/skein/internal/apiserver/family"
-	"github.com/skein-dev/skein/internal/apiserver/serving"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -321,158 +308,3 @@ func requests() {
 		}
 	}, SpecTimeout(2*patience))
 }
-
-// registration are the specs of how the API server reaches us. The last ones make it reach another server.
-func registration() {
-	It("keeps what is there, and mends what is broken", func(ctx SpecContext) {
-		first := env.Server.CABundle()
-		again, err := serving.Ensure(ctx, env.Admin, env.Serving)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(again.CABundle()).To(Equal(first))
-		svc := apiService(ctx)
-		Expect(svc.Spec.CABundle).To(Equal(first))
-		before := svc.DeepCopy()
-		svc.Spec.CABundle = nil
-		svc.Spec.InsecureSkipTLSVerify = true
-		Expect(env.Client.Patch(ctx, svc, client.MergeFrom(before))).To(Succeed(), "whoever keeps its status may write it meanwhile")
-		_, err = serving.Ensure(ctx, env.Admin, env.Serving)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(apiService(ctx).Spec).To(And(HaveField("CABundle", first), HaveField("InsecureSkipTLSVerify", false)))
-	})
-
-	It("leaves an installation in the cluster alone", func(ctx SpecContext) {
-		ns, err := env.Namespace(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(env.Client.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "skein-runtime-api"}, Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": "skein"}, Ports: []corev1.ServicePort{{Port: 443}},
-		}})).To(Succeed())
-		_, err = serving.Ensure(ctx, env.Admin, serving.Options{Namespace: ns, External: env.Addr})
-		Expect(err).To(MatchError(ContainSubstring("remove that installation first")))
-	})
-
-	It("names an endpoint when it is not on loopback, and goes back", func(ctx SpecContext) {
-		DeferCleanup(func(ctx SpecContext) {
-			_, err := serving.Ensure(ctx, env.Admin, env.Serving)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(serving.WaitAvailable(ctx, env.Admin)).To(Succeed())
-		}, NodeTimeout(patience))
-		elsewhere := serving.Options{External: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7), Port: 8444}}
-		for range 2 {
-			_, err := serving.Ensure(ctx, env.Admin, elsewhere)
-			Expect(err).NotTo(HaveOccurred())
-		}
-		var slices discoveryv1.EndpointSliceList
-		Expect(env.Client.List(ctx, &slices, client.InNamespace("skein-system"), client.MatchingLabels{discoveryv1.LabelServiceName: "skein-runtime-api"})).To(Succeed())
-		Expect(slices.Items).To(ConsistOf(And(
-			HaveField("Endpoints", ConsistOf(HaveField("Addresses", ConsistOf("10.9.8.7")))),
-			HaveField("Ports", ConsistOf(HaveField("Port", HaveValue(Equal(int32(8444)))))),
-		)))
-		Expect(apiService(ctx).Spec.Service.Port).To(HaveValue(Equal(int32(443))))
-	})
-
-	It("says what the API server says when it does not reach us", func(ctx SpecContext) {
-		DeferCleanup(func(ctx SpecContext) {
-			_, err := serving.Ensure(ctx, env.Admin, env.Serving)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(serving.WaitAvailable(ctx, env.Admin)).To(Succeed())
-		}, NodeTimeout(patience))
-		nobody := serving.Options{External: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
-		_, err := serving.Ensure(ctx, env.Admin, nobody)
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() apiregistrationv1.ConditionStatus { return available(apiService(ctx)) }).Should(Equal(apiregistrationv1.ConditionFalse))
-		Eventually(func() error {
-			short, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			return serving.WaitAvailable(short, env.Admin)
-		}).Should(MatchError(ContainSubstring("connection refused")))
-	}, SpecTimeout(3*patience))
-}
-
-func apiService(ctx context.Context) *apiregistrationv1.APIService {
-	GinkgoHelper()
-	s := &apiregistrationv1.APIService{}
-	Expect(env.Client.Get(ctx, client.ObjectKey{Name: serving.APIServiceName}, s)).To(Succeed())
-	return s
-}
-
-func available(s *apiregistrationv1.APIService) apiregistrationv1.ConditionStatus {
-	for _, c := range s.Status.Conditions {
-		if c.Type == apiregistrationv1.Available {
-			return c.Status
-		}
-	}
-	return ""
-}
-
-func as(cfg *rest.Config) *runtimeclient.Client {
-	GinkgoHelper()
-	c, err := runtimeclient.New(cfg)
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
-// role grants a user rights in the namespace.
-func role(ctx context.Context, ns, user string, rules ...rbacv1.PolicyRule) {
-	GinkgoHelper()
-	Expect(env.Allow(ctx, ns, user, rules...)).To(Succeed())
-}
-
-// run runs kubectl.
-func run(args ...string) (string, error) {
-	args = append([]string{"--cache-dir", filepath.Join(dir, "kubectl")}, args...)
-	out, err := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...).CombinedOutput()
-	return string(out), err
-}
-
-// kubectl runs kubectl as the admin.
-func kubectl(args ...string) string {
-	GinkgoHelper()
-	file := filepath.Join(dir, "admin")
-	_, err := env.Kubeconfig("admin", file, "system:masters")
-	Expect(err).NotTo(HaveOccurred())
-	out, err := run(append([]string{"--kubeconfig", file}, args...)...)
-	Expect(err).NotTo(HaveOccurred(), out)
-	return out
-}
-
-// serviceAccount creates an account with these rights in the namespace and returns a token for it.
-func serviceAccount(ctx context.Context, ns string, rules ...rbacv1.PolicyRule) string {
-	GinkgoHelper()
-	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}}
-	Expect(env.Client.Create(ctx, sa)).To(Succeed())
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(600))}}
-	Expect(env.Client.SubResource("token").Create(ctx, sa, token)).To(Succeed())
-	role(ctx, ns, "system:serviceaccount:"+ns+":app", rules...)
-	return token.Status.Token
-}
-
-func webSocket(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) *websocket.Conn {
-	GinkgoHelper()
-	conn, _, err := dial(ctx, cfg, path, subprotocols...)
-	Expect(err).NotTo(HaveOccurred())
-	return conn
-}
-
-// dial opens a WebSocket and also returns the status of the answer.
-func dial(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) (*websocket.Conn, int, error) {
-	GinkgoHelper()
-	tls, err := rest.TLSConfigFor(cfg)
-	Expect(err).NotTo(HaveOccurred())
-	tls.NextProtos = []string{"http/1.1"}
-	transport := &http.Transport{TLSClientConfig: tls}
-	DeferCleanup(transport.CloseIdleConnections)
-	conn, resp, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{ //nolint:bodyclose // the library closes it
-		HTTPClient: &http.Client{Transport: transport}, Subprotocols: subprotocols,
-	})
-	if resp == nil {
-		return nil, 0, err
-	}
-	if conn != nil {
-		DeferCleanup(func() { _ = conn.CloseNow() })
-	}
-	return conn, resp.StatusCode, err
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
