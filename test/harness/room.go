@@ -69,7 +69,8 @@ func (r *Room) Fill() (err error) {
 		if err := syscall.Statfs(r.Path(), &disk); err != nil {
 			return err
 		}
-		if err = r.resize(strconv.FormatUint((disk.Blocks-disk.Bfree)*uint64(disk.Bsize), 10)); err == nil {
+		used := max(disk.Blocks-disk.Bfree, 1) // 0 would set no limit
+		if err = r.resize(strconv.FormatUint(used*uint64(disk.Bsize), 10)); err == nil {
 			return nil
 		}
 	}

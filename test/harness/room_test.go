@@ -2,7 +2,10 @@ package harness
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,6 +13,27 @@ import (
 
 	"github.com/skein-dev/skein/internal/store/storetest/pgtest"
 )
+
+func TestAnEmptyDiskIsFilledAndCleared(t *testing.T) {
+	r, err := NewRoom(t.TempDir(), "1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	write := func() error { return os.WriteFile(filepath.Join(r.Path(), "file"), make([]byte, 100_000), 0o600) }
+	if err := r.Fill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("a full disk takes a file: %v", err)
+	}
+	if err := r.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // What PostgreSQL acknowledged on a disk that was full now and then is there when there is room again.
 func TestFullDiskOfPostgreSQL(t *testing.T) {
