@@ -36,8 +36,8 @@ const (
 	Restored        = `SELECT restored FROM thread WHERE id = ?`
 	MarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
 	DropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status IN ('pending', 'queued', 'running')`
-	OwnedThreads    = `SELECT id, name, object_uid FROM thread WHERE namespace = ? AND retained_at = 0 AND id > ? ORDER BY id LIMIT ?`
-	RetainedThreads = `SELECT ` + PageColumns + FromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
+	OwnedThreads    = `SELECT id, name, object_uid FROM thread WHERE namespace = CAST(? AS TEXT) AND retained_at = 0 AND id > ? ORDER BY id LIMIT ?`
+	RetainedThreads = `SELECT ` + PageColumns + FromThreads + ` WHERE t.namespace = CAST(? AS TEXT) AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
 	// UndeclaredThreads has the condition of the index thread_undeclared; otherwise the index is not used. A backup's threads get their
 	// objects from a restore.
 	UndeclaredThreads = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.retained_at <> 0 AND t.object_uid = '' AND substr(t.id, 15, 1) = '5'

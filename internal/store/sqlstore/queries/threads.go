@@ -60,13 +60,14 @@ const (
 
 // Queries that find threads without their ids.
 const (
+	// A namespace that is cast is not compared with the one in an index: SQLite would compile the statement again for each namespace.
 	InOrder = ` ORDER BY t.created_at, t.key LIMIT ?`
 
 	ThreadsByName             = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ?` + InOrder
 	ThreadsByShort            = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ?` + InOrder
-	ThreadsOfNamespaceByName  = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = ?` + InOrder
-	PresentThreadsByName      = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = ? AND t.retained_at = 0` + InOrder
-	ThreadsOfNamespaceByShort = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ? AND t.namespace = ?` + InOrder
+	ThreadsOfNamespaceByName  = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = CAST(? AS TEXT)` + InOrder
+	PresentThreadsByName      = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.name = ? AND t.namespace = CAST(? AS TEXT) AND t.retained_at = 0` + InOrder
+	ThreadsOfNamespaceByShort = `SELECT ` + ThreadColumns + FromThreads + ` WHERE substr(t.id, 25) = ? AND t.namespace = CAST(? AS TEXT)` + InOrder
 
 	// This lists the namespaces with threads by jumping through the index from one namespace to the next.
 	Namespaces = `WITH RECURSIVE n (namespace) AS (

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"regexp"
 )
 
 // sqliteLink is a connection of SQLite's driver with its prepared statements. It calls the driver directly: a link has
@@ -47,11 +48,18 @@ func (l *sqliteLink) watched(ctx context.Context) context.Context {
 	return context.Background()
 }
 
+// bounds matches bounds of a query that are parameters.
+var bounds = regexp.MustCompile(`\b(LIMIT|OFFSET) \?`)
+
+// Compiled returns the text that SQLite compiles for a query. SQLite plans with the value of "LIMIT ?", so it compiles such a statement again each time
+// that it is bound, which takes longer than most queries do. It does not look into a cast.
+func Compiled(query string) string { return bounds.ReplaceAllString(query, "$1 CAST(? AS INTEGER)") }
+
 func (l *sqliteLink) stmt(query string) (*sqliteStmt, error) {
 	if s := l.stmts[query]; s != nil {
 		return s, nil
 	}
-	p, err := l.db.Prepare(query)
+	p, err := l.db.Prepare(Compiled(query))
 	if err != nil {
 		return nil, err
 	}
