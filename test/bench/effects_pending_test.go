@@ -109,12 +109,25 @@ func (b *effectBench) began(ctx SpecContext, n int) (at time.Time) {
 	return at
 }
 
+// creation returns how long the creation of n effects is likely to take, twice over: it takes longer with many pending ones, and on a busy
+// machine. A few that are due much later tell.
+func (b *effectBench) creation(ctx SpecContext, n int) time.Duration {
+	GinkgoHelper()
+	const trial = 16
+	took := timed(func() {
+		b.createAll(ctx, 8, trial, func(i int) *skeinv1.ScheduledEffect {
+			return b.effect(fmt.Sprintf("trial-%d-%d", b.series, i), "start", i, time.Now().Add(24*time.Hour))
+		})
+	})
+	return 2 * took * time.Duration(n) / trial
+}
+
 // lateness is from the due time to the first line of the handler, when one effect is due at a time, and where it comes from.
 func (b *effectBench) lateness(ctx SpecContext, n int) {
 	GinkgoHelper()
 	const apart = 100 * time.Millisecond
 	b.series++
-	first := time.Now().Add(time.Duration(n)*25*time.Millisecond + 5*time.Second).Truncate(time.Millisecond)
+	first := time.Now().Add(b.creation(ctx, n) + 5*time.Second).Truncate(time.Millisecond)
 	due := func(i int) time.Time { return first.Add(time.Duration(i) * apart) }
 	number := func(i int) int { return b.series*10_000 + i }
 	began := time.Now()
@@ -123,6 +136,9 @@ func (b *effectBench) lateness(ctx SpecContext, n int) {
 		o.Spec.TTLSecondsAfterFinished = ptr.To(int32(40))
 		return o
 	})
+	if late := time.Since(first); late > 0 {
+		figure("  the first was due before the last was created", "by %s: these figures are of creations, too", late.Round(time.Millisecond))
+	}
 	var floor []time.Duration // whoever asks for anything else meanwhile makes them late
 	for i := range n {
 		time.Sleep(time.Until(due(i)))
@@ -147,7 +163,7 @@ func (b *effectBench) lateness(ctx SpecContext, n int) {
 	figure("  and until it is claimed", "%s  worst %s", spread(claimed), round(slices.Max(claimed)))
 	figure("  a timer of the bench at the same times", "%s  worst %s", spread(floor), round(slices.Max(floor)))
 	figure("  processor time of a second at rest", "%s", rest)
-	b.oneTime(ctx, "single-", n, began)
+	b.oneTime(ctx, "single-", n, number, began)
 }
 
 // restart is how long it takes until the manager's next process answers, and until an effect that is due then has run.
