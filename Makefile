@@ -154,7 +154,7 @@ test: ## Everything, in three lanes: outages, unit; conformance, v8; e2e, cluste
 # How many tests ran and failed is told by testrun, so it is built afresh each time; but not anew under tiers that run it.
 .PHONY: $(TESTRUN)
 $(TESTRUN):
-	@$(if $(PREBUILT),[ -x $@ ] ||) { mkdir -p $(@D); hack/step.sh "Build $@" go build -o $(@D)/.testrun ./hack/testrun && mv -f $(@D)/.testrun $@; }
+	@$(if $(PREBUILT),[ -x $@ ] ||) { mkdir -p $(@D); hack/step.sh "Build $@" go build -o $(@D)/.testrun-$$$$ ./hack/testrun && mv -f $(@D)/.testrun-$$$$ $@; }
 
 .PHONY: test-unit
 test-unit: $(TESTRUN) ## Packages that need nothing around them.
@@ -224,7 +224,7 @@ STEPS ?= 600
 .PHONY: trees
 trees: $(NEEDS) postgres ## Random operations on families of threads, with kills and outages [TREES=200 STEPS=600 SEED=…].
 	@SKEIN_TREES=$(TREES) SKEIN_TREES_STEPS=$(STEPS) SKEIN_SEED=$(SEED) \
-	$(TESTRUN) tier -reports $(REPORTS)/trees -v -p 1 -timeout 2h -label-filter trees outages ./test/conformance
+	$(TESTRUN) tier -reports $(REPORTS)/trees -v -p 1 -timeout 5h -label-filter trees outages ./test/conformance
 
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).

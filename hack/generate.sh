@@ -9,10 +9,9 @@ controller_gen=$(hack/tool.sh controller-gen)
 tools=$(mktemp -d "${TMPDIR:-/tmp}/skein-generate.XXXXXX")
 trap 'rm -rf "$tools"' EXIT
 
-# generator builds a program of this repository, and prints its path.
+# generator builds a program of this repository, and prints its path. "set -e" does not hold in $(…).
 generator() {
-	hack/step.sh "Build $1" go build -o "$tools/" "./hack/$1"
-	echo "$tools/${1##*/}"
+	hack/step.sh "Build $1" go build -o "$tools/" "./hack/$1" && echo "$tools/${1##*/}"
 }
 what=${WHAT:-deepcopy manifests reference orders}
 
@@ -23,7 +22,8 @@ for w in $what; do
 		;;
 	manifests)
 		"$controller_gen" crd paths=./api/v1alpha1 output:crd:dir="$out/config/crd/bases"
-		"$(generator crds)" -dir "$out/config/crd/bases"
+		program=$(generator crds)
+		"$program" -dir "$out/config/crd/bases"
 		"$controller_gen" rbac:roleName=skein-manager paths=./internal/... paths=./cmd/... output:rbac:dir="$out/config/rbac"
 		;;
 	reference)
@@ -31,12 +31,14 @@ for w in $what; do
 		crds=$out/config/crd/bases
 		[ -d "$crds" ] || crds=config/crd/bases
 		mkdir -p "$out/docs/reference"
-		"$(generator apidocs)" -crds "$crds" >"$out/docs/reference/.api.md"
+		program=$(generator apidocs)
+		"$program" -crds "$crds" >"$out/docs/reference/.api.md"
 		mv "$out/docs/reference/.api.md" "$out/docs/reference/api.md"
 		;;
 	orders)
 		mkdir -p "$out/hack/demo"
-		"$(generator demo/orders)" >"$out/hack/demo/.orders.csv"
+		program=$(generator demo/orders)
+		"$program" >"$out/hack/demo/.orders.csv"
 		mv "$out/hack/demo/.orders.csv" "$out/hack/demo/orders.csv"
 		;;
 	*)

@@ -37,8 +37,8 @@ run)
 	[ $# -gt 0 ] || { echo "say what to run: hack/postgres.sh run -- CMD..." >&2; exit 1; }
 	cd "$here/.."
 	mkdir -p build
-	"$here/step.sh" "Build build/pgrun" go build -o build/.pgrun ./hack/pgrun
-	mv -f build/.pgrun build/pgrun
+	"$here/step.sh" "Build build/pgrun" go build -o "build/.pgrun-$$" ./hack/pgrun
+	mv -f "build/.pgrun-$$" build/pgrun
 	exec build/pgrun "$@"
 	;;
 *)

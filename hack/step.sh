@@ -20,12 +20,14 @@ running() { kill -0 -- "-$pid" 2>/dev/null; }
 end() {
 	trap '' INT TERM HUP
 	kill -INT -- "-$pid" 2>/dev/null || true
-	local i
-	for ((i = 0; i < 50; i++)); do
-		running || break
-		sleep 0.1
+	local signal i
+	for signal in TERM KILL; do
+		for ((i = 0; i < 50; i++)); do
+			running || break 2
+			sleep 0.1
+		done
+		kill "-$signal" -- "-$pid" 2>/dev/null || true
 	done
-	kill -TERM -- "-$pid" 2>/dev/null || true
 	wait "$pid" 2>/dev/null || true
 	exit 130
 }

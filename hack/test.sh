@@ -8,7 +8,7 @@ make=${MAKE:-make}
 hack/prerequisites.sh test || exit 1
 cat <<TEXT
 This builds all programs, runs all tests in three lanes beside each other, and sums them up at the end. Tests start and remove
-Kubernetes clusters of their own. Run as root on Debian, they also install packages that are missing.
+Kubernetes clusters of their own. As root on Debian they also install missing packages.
 
 The first run fetches and compiles Kubernetes, Skein and all tests: about an hour on two processors, 18 GB of disk. Later runs take
 about half an hour.

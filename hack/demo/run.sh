@@ -11,8 +11,8 @@ export SKEIN_DEMO_CLUSTER
 # build builds the demo program beside its place and renames it, so that an interrupt leaves no part of it.
 build() {
 	mkdir -p build
-	hack/step.sh "Build the demo program" go build -o build/.demo ./hack/demo
-	mv -f build/.demo build/demo
+	hack/step.sh "Build the demo program" go build -o "build/.demo-$$" ./hack/demo
+	mv -f "build/.demo-$$" build/demo
 }
 
 if [ "${1:-}" = --down ]; then

@@ -18,7 +18,8 @@
 #                   IMAGE names the image of its pods. `make bench` has Skein's side: "warm claim → connected".
 #   job             a Job whose container ends at once, until it has succeeded. IMAGE names its image.
 #
-# NAMESPACE (skein-peers) is made if it is missing, and stays. The manifests are beside this file.
+# NAMESPACE (skein-peers) is made if it is missing, and stays. Objects of the timed kind in it are deleted before and after: the run
+# refuses a namespace that has others than its own. The manifests are beside this file.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
@@ -63,9 +64,15 @@ clean() {
 	[ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
 	kc delete "$kind" --all --wait=false >/dev/null 2>&1 || true
 }
-trap clean EXIT
 
 "${kubectl[@]}" get namespace "$ns" >/dev/null 2>&1 || "${kubectl[@]}" create namespace "$ns" >/dev/null
+# All objects of the kind are deleted before and after, so none may be somebody else's.
+others=$(kc get "$kind" -o name | { grep -vE '/(t-[0-9]+|warm-up)$' || true; })
+if [ -n "$others" ]; then
+	echo "peers: namespace $ns has objects that this run did not make, and it would delete them: give another NAMESPACE" >&2
+	exit 2
+fi
+trap clean EXIT
 kc delete "$kind" --all --timeout="${patience}s" >/dev/null
 if [ -n "$(manifests First)" ]; then
 	manifests First | kc apply -f - >/dev/null
@@ -79,6 +86,7 @@ fi
 
 coproc events { exec "${kubectl[@]}" --namespace "$ns" get "$kind" --watch -o jsonpath="{.metadata.name} $state{\"\\n\"}"; }
 watcher=$events_PID
+exec {shown}<&"${events[0]}" # bash forgets the coprocess when it ends
 
 declare -A began=() ended=()
 warm=
@@ -87,8 +95,8 @@ warm=
 follow() {
 	local name state at
 	while [ "${#ended[@]}" -lt "$1" ]; do
-		if ! read -r -t "$patience" name state <&"${events[0]}"; then
-			echo "peers: ${#ended[@]} of $1 objects were done, and then none for $patience seconds: kubectl -n $ns get $kind" >&2
+		if ! read -r -t "$patience" name state <&"$shown"; then
+			echo "peers: the watch ended, or showed nothing new for $patience seconds, after ${#ended[@]} of $1 objects: kubectl -n $ns get $kind" >&2
 			exit 1
 		fi
 		at=${EPOCHREALTIME/./}
@@ -121,7 +129,7 @@ took=$(for name in "${!ended[@]}"; do echo $((ended[$name] - began[$name])); don
 quantile() { awk -v q="$1" '{ t[NR] = $1 } END { i = int(NR * q) + 1; if (i > NR) i = NR; printf "%.1f ms", t[i] / 1000 }' <<<"$took"; }
 line="$peer: n=$n p50 $(quantile 0.5) p95 $(quantile 0.95) worst $(quantile 1)"
 if [ "$at" = once ]; then
-	first=$(printf '%s\n' "${began[@]}" | sort -n | head -n 1)
+	first=$(printf '%s\n' "${began[@]}" | sort -n | sed -n 1p)
 	last=$(printf '%s\n' "${ended[@]}" | sort -n | tail -n 1)
 	line+=" at once: $(awk -v n="$n" -v d=$((last - first)) 'BEGIN { printf "%.1f a second", n * 1000000 / d }')"
 fi

@@ -15,7 +15,7 @@ type StatisticsStore interface {
 
 // Statistics are what a StatisticsStore knows at a moment.
 type Statistics struct {
-	// InboxItems is how many items wait in inboxes and are not held back. OldestItem is when the oldest of them was added, in
+	// InboxItems is how many items wait in inboxes and are not delayed. OldestItem is when the oldest of them was added, in
 	// microseconds; 0 when there is none.
 	InboxItems, OldestItem int64
 	// Bytes is the size of the database.

@@ -139,7 +139,7 @@ func (b *effectBench) lateness(ctx SpecContext, n int) {
 	if late := time.Since(first); late > 0 {
 		figure("  the first was due before the last was created", "by %s: these figures are of creations, too", late.Round(time.Millisecond))
 	}
-	var floor []time.Duration // whoever asks for anything else meanwhile makes them late
+	var floor []time.Duration // other work of the machine makes these late, too
 	for i := range n {
 		time.Sleep(time.Until(due(i)))
 		floor = append(floor, time.Since(due(i)))

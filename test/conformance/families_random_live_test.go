@@ -56,6 +56,7 @@ var _ = Describe("Families under random operations", Serial, outages, Label("tre
 		if CurrentSpecReport().Failed() {
 			return
 		}
+		Expect(disturbed.Load()).To(BeNumerically(">", 0), "no disturbance struck")
 		w.part(ctx)
 		AddReportEntry("disturbances", disturbed.Load())
 		AddReportEntry("threads at once", w.peak.Load())
@@ -89,7 +90,7 @@ var _ = Describe("Families under random operations", Serial, outages, Label("tre
 			Expect(err).NotTo(HaveOccurred())
 			return st
 		})
-	}, NodeTimeout(30*time.Minute))
+	}, NodeTimeout(treesTimeout()))
 
 	It("while two replicas are killed and PostgreSQL is cut off, end as they were asked to, and leave nothing over", Label("K8S-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -135,5 +136,5 @@ var _ = Describe("Families under random operations", Serial, outages, Label("tre
 			Expect(err).NotTo(HaveOccurred())
 			return st
 		})
-	}, NodeTimeout(30*time.Minute))
+	}, NodeTimeout(treesTimeout()))
 })

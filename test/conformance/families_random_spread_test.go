@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -79,4 +80,12 @@ func remains(ctx context.Context, ns string) []string {
 	return slices.DeleteFunc(strings.Fields(names), func(name string) bool {
 		return slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(name, kind) })
 	})
+}
+
+// treesTimeout bounds a spec of random families. What `make trees` asks for may take longer than what `make test` has.
+func treesTimeout() time.Duration {
+	if os.Getenv(treesEnv) != "" {
+		return 2 * time.Hour
+	}
+	return 30 * time.Minute
 }

@@ -28,8 +28,8 @@ type followed struct {
 	before map[string]func(*reader, SpecContext)
 }
 
-// runElsewhere has the commands that need what a test of this tier has not: an image registry, a cluster whose nodes run
-// the manager, the registry of npm, or a cluster of their own, or that would disturb other specs. It says which, and what shows that they work.
+// runElsewhere has the commands that this tier cannot run, each with the reason: they need an image registry, nodes, the registry of npm
+// or a cluster of their own, or would disturb other specs.
 var runElsewhere = map[string]string{
 	"make demo     # a cluster, Skein in it, an agent that computes real figures from a file, and the whole tree deleted again": "the demo is a cluster of its own; the tier cluster plays it",
 	"make test     # everything: generated files, lint, unit, conformance, and beside them end to end, integration and outages": "this is a part of it",

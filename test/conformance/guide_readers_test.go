@@ -65,7 +65,7 @@ func (r *reader) typescript(ctx SpecContext) {
 	r.write("tsconfig.json", string(must(os.ReadFile(filepath.Join(harness.Root(), "test", "fixtures", "tsconfig.json")))))
 }
 
-// dead has a delivery that was given up, by a server outside that has come to its senses.
+// dead has a delivery that was given up. Its server answers again.
 func (r *reader) dead(ctx SpecContext) {
 	GinkgoHelper()
 	out := newEar()

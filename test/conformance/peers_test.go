@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,9 +21,13 @@ var _ = Describe("The times of peers", Label("K8S-04"), func() {
 		cmd := exec.CommandContext(ctx, filepath.Join(harness.Root(), "hack", "peers", "run.sh"))
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig, "PATH="+cluster.Path(), "PATIENCE=60")
 		cmd.Env = append(cmd.Env, env...)
-		out, err := cmd.CombinedOutput()
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = 10 * time.Second // the watch of kubectl has the pipes, too
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
 		if err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
+			err = fmt.Errorf("%w: %s", err, stderr.String())
 		}
 		return string(out), err
 	}
@@ -42,8 +48,7 @@ var _ = Describe("The times of peers", Label("K8S-04"), func() {
 		for _, file := range files {
 			Expect(out).To(ContainSubstring("\n  " + strings.TrimSuffix(filepath.Base(file), ".yaml") + " "))
 		}
-		out, err = peers(ctx, "PEER=cron")
-		Expect(err).To(HaveOccurred())
-		Expect(out).To(ContainSubstring("give skein, acp, agent-sandbox or job"))
+		_, err = peers(ctx, "PEER=cron")
+		Expect(err).To(MatchError(ContainSubstring("give skein, acp, agent-sandbox or job")))
 	}, SpecTimeout(patience))
 })

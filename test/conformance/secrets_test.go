@@ -117,5 +117,5 @@ var _ = Describe("A manager without the right to the Secrets of all namespaces",
 			}
 		}
 		Expect(refused).To(BeEmpty(), "it asks before it reads, and watches nothing in vain")
-	})
+	}, SpecTimeout(5*patience))
 })

@@ -50,7 +50,7 @@ func TestConformance(t *testing.T) {
 	if onV8 && suite.LabelFilter == "" {
 		suite.LabelFilter = rowsOfCode
 	}
-	if os.Getenv(chaosEnv) != "" {
+	if os.Getenv(chaosEnv) != "" || os.Getenv(treesEnv) != "" {
 		suite.Timeout = 6 * time.Hour // longer than the spec may take
 	}
 	if text := os.Getenv(seedEnv); text != "" {

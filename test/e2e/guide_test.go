@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,6 +36,9 @@ func printed(ctx context.Context, text string) string {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", found[0].Text)
 	cmd.Dir = harness.Root()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig, "PATH="+cluster.Path(), "SKEIN_DEVCLUSTER_DIR="+filepath.Dir(cluster.Kubeconfig))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s: %s", found[0].From, out)
 	return string(out)
@@ -60,5 +65,5 @@ var _ = Describe("The guide", Label("K8S-04"), func() {
 		Expect(printed(ctx, "kubectl skein check --pre")).To(MatchRegexp(`(?m)^ok    nodes: `))
 		// Warnings about objects of other specs do not change the exit code.
 		Expect(printed(ctx, "kubectl skein check")).To(MatchRegexp(`(?m)^ok    manager: `))
-	})
+	}, SpecTimeout(5*time.Minute))
 })

@@ -30,8 +30,10 @@ var UnusedRights = map[string]string{
 	"create /secrets": needsNode, "patch /secrets": needsNode,
 	"get runtime.skein.dev/threads/files": asksPolicy, "get runtime.skein.dev/threads/messages": asksPolicy,
 	"update skein.dev/sandboxpools/finalizers": ownerPlug, "update skein.dev/subagents/finalizers": ownerPlug, "update skein.dev/threads/finalizers": ownerPlug,
-	"patch /events in " + SystemNamespace: repeated,
 }
+
+// MaybeUnusedRights are rights that a run of the suite may use or not, with the reason for each.
+var MaybeUnusedRights = map[string]string{"patch /events in " + SystemNamespace: repeated}
 
 // refusals are texts by which the API server refuses what the manager has the right to, because something else forbids it.
 var refusals = []string{

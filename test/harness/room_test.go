@@ -99,6 +99,7 @@ func TestFullDiskOfPostgreSQL(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatal("it takes nothing though there is room")
 		}
+		time.Sleep(50 * time.Millisecond)
 	}
 	c, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {

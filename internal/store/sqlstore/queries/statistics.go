@@ -2,7 +2,7 @@ package queries
 
 import "strings"
 
-// WaitingItems counts the inbox items that wait and are not held back, and finds the oldest.
+// WaitingItems counts the inbox items that wait and are not delayed, and finds the oldest.
 const WaitingItems = `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM inbox WHERE held_until = 0`
 
 // GrowingTables are the tables that grow with use.
