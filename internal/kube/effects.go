@@ -264,7 +264,7 @@ func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error
 	var s skeinv1.ScheduledEffect
 	err := e.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		return "", &definition.UnknownError{Message: fmt.Sprintf("there is no ScheduledEffect %q in namespace %q", name, namespace)}
+		return "", &definition.UnknownError{Message: fmt.Sprintf("there is no ScheduledEffect %q in namespace %q: kubectl get scheduledeffects lists those that there are", name, namespace)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("read ScheduledEffect %q: %w", name, err)

@@ -133,7 +133,7 @@ var wrongCalls = []struct {
 	{"DELETE", "retained/orders", "", 404, "use its UUID, T-<uuid> or thrd_<32 hex digits>"},
 	{"DELETE", "retained/01234567-89ab-4def-8123-456789abcdef", "", 404, "GET retained lists those that it keeps"},
 	{"POST", "orphans/01234567-89ab-4def-8123-456789abcdef", "", 404, "GET orphans lists those that it has"},
-	{"GET", "firings/none", "", 404, "none"},
+	{"GET", "firings/none", "", 404, "kubectl get scheduledeffects lists those that there are"},
 	{"POST", "webhookdeliveries/none/redeliver", "", 404, "GET webhookdeliveries lists those that there are"},
 	{"POST", "restores", `{}`, 422, "use that of its manifest"},
 }
