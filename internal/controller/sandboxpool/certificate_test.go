@@ -54,7 +54,7 @@ var _ = Describe("The certificate of a pool", Label("COD-08"), func() {
 		w.r = sandboxpool.New(o)
 		w.Fail(func(_ string, o client.Object) error {
 			if _, ok := o.(*corev1.Secret); ok && o.GetNamespace() == w.pool.Namespace {
-				return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), errors.New("no RBAC policy matched"))
+				return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), errors.New(`User "skein-manager" cannot create resource "secrets" in API group "" in the namespace "ns"`))
 			}
 			return nil
 		})
@@ -64,6 +64,18 @@ var _ = Describe("The certificate of a pool", Label("COD-08"), func() {
 			"kubectl create rolebinding skein-sandbox-certificates --namespace="+w.pool.Namespace+" --clusterrole=skein-sandbox-certificates --serviceaccount=skein-system:skein-manager"))))
 		Expect(w.Recorder.Events).To(Receive(ContainSubstring("SecretForbidden")))
 		Expect(w.pods(ctx)).To(BeEmpty())
+
+		By("saying what a quota refuses in the API server's words")
+		w.Fail(func(_ string, o client.Object) error {
+			if _, ok := o.(*corev1.Secret); ok && o.GetNamespace() == w.pool.Namespace {
+				return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), errors.New("exceeded quota: few, requested: count/secrets=1"))
+			}
+			return nil
+		})
+		_, err = w.r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.pool)})
+		Expect(err).To(HaveOccurred())
+		Expect(w.ready(ctx)).To(And(HaveField("Reason", Not(Equal(skeinv1.ReasonSecretForbidden))), HaveField("Message", And(
+			ContainSubstring("exceeded quota: few"), Not(ContainSubstring("rolebinding"))))))
 		w.Fail(nil)
 		w.reconcile(ctx)
 		Expect(w.pods(ctx)).To(HaveLen(2))

@@ -3,6 +3,7 @@ package sandboxpool
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,10 +89,11 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// secretProblem is the error of a request for a pool's Secret. When the manager has no right to it, the error says what to bind.
+// secretProblem is the error of a request for a pool's Secret. When the manager has no right to it, the error says what to bind. Quotas
+// and policies refuse a Secret with the same code, and no binding changes that: the words of the API server's authorizer tell them apart.
 func (r *Reconciler) secretProblem(s *scope, verb string, err error) error {
 	name := sandboxpod.SecretName(s.object.Name)
-	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), `resource "secrets"`) {
 		return objects.NotReady(skeinv1.ReasonSecretForbidden, "its pods need a certificate in Secret %q, which the manager may not %s in namespace %q: %s",
 			name, verb, s.object.Namespace, r.Account.Bind(objects.RoleSandboxCertificates, s.object.Namespace))
 	}
