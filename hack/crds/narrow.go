@@ -28,7 +28,7 @@ const (
 
 	durationMessage = "use a duration such as 10s, 5m or 1h30m; hours are the largest unit, so 30 days are 720h"
 	quantityMessage = "use a quantity such as 500Mi, 2 or 0.5"
-	listedMessage   = "use a quantity such as 500m or 1Gi"
+	listedMessage   = "use a quantity such as 500m or 1Gi; an exponent has one digit, and a minus is not allowed"
 	timeMessage     = "use a time such as 2027-01-31T09:00:00Z"
 	leapMessage     = "February has no 29th day in that year: " + timeMessage
 )
