@@ -181,5 +181,6 @@ var _ = Describe("more requests than may wait for reviews", Label("K8S-12"), fun
 		for range 2 {
 			Eventually(got).Should(Receive(BeNil()))
 		}
+		ended.Wait() // the context of the requests ends with the spec
 	})
 })
