@@ -81,7 +81,7 @@ var _ = Describe("Any key that is accepted", Label("KVS-01", "STA-02", "STA-07")
 		_, t := e.thread("hello")
 		for _, sub := range []string{"/kv", "/state"} {
 			key := url.Values{runtimev1.KeyParameter: {"a//b"}}.Encode()
-			put, answer := e.do("PUT", at("hello", sub+"?"+key), strings.NewReader(`1`)) //nolint:bodyclose // do has read it and closed it
+			put, answer := e.do("PUT", at("hello", sub+"?"+key), strings.NewReader(`1`))
 			Expect(put.StatusCode).To(Equal(http.StatusOK), answer)
 			Expect(e.status("GET", at("hello", sub+"/a?"+key), "")).To(And(HaveField("Code", BeEquivalentTo(http.StatusBadRequest)), HaveField("Message", ContainSubstring("more than one key"))))
 			Expect(e.status("GET", at("hello", sub+"?key=a&key=b"), "").Code).To(BeEquivalentTo(http.StatusBadRequest))

@@ -31,7 +31,7 @@ var (
 	// notWritten are set by Skein alone, of messages that somebody writes.
 	notWritten = []string{"Side", "RunID", "Usage", "Summary"}
 	// notDescribed are no part of a request: the doors set them.
-	notDescribed = []string{"Digest", "Unpark", "FromSystem", "Commit"}
+	notDescribed = []string{"Digest", "Unpark", "FromSystem"}
 )
 
 // A message in which no field is empty comes back from the store, from the inbox and from a fork as it was, and an answer of the

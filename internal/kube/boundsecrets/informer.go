@@ -142,7 +142,7 @@ func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegi
 
 // AddIndexers implements cache.Informer. Secrets are found by name and label only.
 func (i *informer) AddIndexers(toolscache.Indexers) error {
-	return errors.New("Secrets by namespace have no indexes")
+	return errors.New("there are no indexes of Secrets by namespace")
 }
 
 // HasSynced implements cache.Informer.
