@@ -90,7 +90,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("scheduledeffect").
 		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&skeinv1.Thread{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.ScheduledEffect{}, handler.OnlyControllerOwner()), builder.WithPredicates(runEnded())).
-		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread), builder.WithPredicates(threadTurned())).
+		Watches(&skeinv1.Thread{}, r.byThread(watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread)), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexAgent), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.notifications).
@@ -123,6 +123,7 @@ type scope struct {
 	again    bool          // whether to reconcile again as soon as the status is written
 	told     bool          // whether the object's status says anything, as it is written
 	gone     bool          // whether the object was deleted
+	waits    bool          // whether to do nothing before the event of its Thread's deletion
 	busy     bool          // whether many others are under way
 	schedule *schedule     // nil for one-time effects
 }
@@ -187,7 +188,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 			break
 		}
 	}
-	if s.gone {
+	if s.gone || s.waits {
 		return ctrl.Result{}, failed
 	}
 	if apierrors.IsConflict(failed) {
@@ -229,7 +230,8 @@ func threadTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*skeinv1.Thread)
 		after, ok2 := e.ObjectNew.(*skeinv1.Thread)
-		return ok1 && ok2 && (before.Status.ThreadID != after.Status.ThreadID || before.Status.TerminatedAt != after.Status.TerminatedAt || orphans(before) != orphans(after))
+		return ok1 && ok2 && (before.UID != after.UID || before.Status.ThreadID != after.Status.ThreadID ||
+			before.Status.TerminatedAt != after.Status.TerminatedAt || orphans(before) != orphans(after))
 	}}
 }
 

@@ -4,3 +4,8 @@ import "sigs.k8s.io/controller-runtime/pkg/handler"
 
 // ByDueTime returns what enqueues ScheduledEffects.
 func (r *Reconciler) ByDueTime() handler.EventHandler { return r.byDueTime() }
+
+// ByThread returns what notes the events of Threads, and enqueues with another handler.
+func (r *Reconciler) ByThread(enqueue handler.EventHandler) handler.EventHandler {
+	return r.byThread(enqueue)
+}

@@ -3,11 +3,8 @@ package scheduledeffect
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -29,14 +26,10 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	if !s.thread.DeletionTimestamp.IsZero() {
-		if orphans(s.thread) {
-			r.unowned.forget(s.req)
-		}
 		return false, nil
 	}
 	if s.brief() {
-		r.unowned.add(s.req, lent{s.object.UID, s.thread.UID})
-		return false, nil
+		return false, r.remember(ctx, s)
 	}
 	if goes, err := r.threadGoes(ctx, s.thread); goes || err != nil {
 		return false, err
@@ -55,6 +48,20 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
+// remember notes the Thread of an effect that gets no owner reference now. An event of that Thread may have been handled since the Thread
+// was read. The cache has a change before its event is handled, so that of a Thread that is unchanged there the events are still to come.
+func (r *Reconciler) remember(ctx context.Context, s *scope) error {
+	if !r.unowned.add(s.req, lent{effect: s.object.UID, thread: s.thread.UID}) {
+		return nil
+	}
+	var now skeinv1.Thread
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.thread), &now, client.UnsafeDisableDeepCopy)
+	if err != nil || now.UID != s.thread.UID || !now.DeletionTimestamp.IsZero() {
+		r.unowned.forget(s.req)
+	}
+	return client.IgnoreNotFound(err)
+}
+
 // orphans reports whether a Thread is being deleted without what it owns.
 func orphans(t *skeinv1.Thread) bool {
 	return !t.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(t, metav1.FinalizerOrphanDependents)
@@ -67,7 +74,7 @@ func (r *Reconciler) ownLasting(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if s.thread == nil { // one that has fired is only observed
-		if _, err := r.findThread(ctx, s); err != nil || s.gone {
+		if _, err := r.findThread(ctx, s); err != nil || s.gone || s.waits {
 			return err
 		}
 	}
@@ -93,39 +100,4 @@ func (r *Reconciler) goWithThread(ctx context.Context, s *scope) error {
 		return fmt.Errorf("delete a ScheduledEffect with its Thread: %w", err)
 	}
 	return nil
-}
-
-// unowned holds the Threads of effects that have no owner reference, because they are likely to be over soon.
-type unowned struct {
-	mu  sync.Mutex
-	all map[ctrl.Request]lent
-}
-
-// lent is an effect and its Thread.
-type lent struct{ effect, thread types.UID }
-
-// add remembers the Thread of an effect that it has first.
-func (u *unowned) add(req ctrl.Request, of lent) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.all == nil {
-		u.all = map[ctrl.Request]lent{}
-	}
-	if u.all[req].effect != of.effect {
-		u.all[req] = of
-	}
-}
-
-// lost reports whether an effect had another Thread than the one that has the name now, which has no UID if there is none.
-func (u *unowned) lost(req ctrl.Request, now lent) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	was := u.all[req]
-	return was.effect == now.effect && was.thread != now.thread
-}
-
-func (u *unowned) forget(req ctrl.Request) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.all, req)
 }

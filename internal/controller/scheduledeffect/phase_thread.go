@@ -55,8 +55,14 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	name := s.object.Spec.ThreadRef.Name // one-time effects without a thread do not come here
 	var t skeinv1.Thread
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &t, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) == nil && r.unowned.lost(s.req, lent{s.object.UID, t.UID}) {
-		return true, r.goWithThread(ctx, s)
+	if client.IgnoreNotFound(err) == nil {
+		switch lost, handled := r.unowned.lost(s.req, lent{effect: s.object.UID, thread: t.UID}); {
+		case handled:
+			return true, r.goWithThread(ctx, s)
+		case lost: // the event says whether the effect goes with its Thread, and causes another reconcile
+			s.waits = true
+			return true, nil
+		}
 	}
 	if apierrors.IsNotFound(err) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotFound,

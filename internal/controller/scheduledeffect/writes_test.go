@@ -12,12 +12,24 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/store"
 )
+
+// sawUpdate and sawDelete have the controller handle events of Threads.
+func sawUpdate(w *world, before, after *skeinv1.Thread) {
+	w.r.ByThread(handler.Funcs{}).Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)
+}
+
+func sawDelete(w *world, t *skeinv1.Thread) {
+	w.r.ByThread(handler.Funcs{}).Delete(context.Background(), event.DeleteEvent{Object: t}, nil)
+}
 
 var _ = Describe("What a declared effect of one time writes", Label("EFF-03", "K8S-07"), func() {
 	var w *world
@@ -115,6 +127,10 @@ var _ = Describe("What a declared effect of one time writes", Label("EFF-03", "K
 		w.Create(ctx, &skeinv1.Thread{ObjectMeta: Meta("t")})
 		w.Writes()
 		w.pass(ctx, 6*time.Second)
+		Expect(w.gone(ctx)).To(BeFalse(), "the event of the deletion says whether the effect goes with its Thread")
+		Expect(w.Writes()).To(BeEmpty())
+		sawDelete(w, thread)
+		w.settle(ctx)
 		Expect(w.gone(ctx)).To(BeTrue())
 		Expect(w.Writes()).To(Equal(map[string]int{"delete ScheduledEffect": 1}))
 		Expect(w.firings(ctx)).To(BeEmpty())
@@ -124,21 +140,53 @@ var _ = Describe("What a declared effect of one time writes", Label("EFF-03", "K
 		Expect(w.gone(ctx)).To(BeFalse())
 	})
 
-	It("is what is missing, when its Thread is deleted without what it owns", Label("EFF-06"), func(ctx SpecContext) {
-		thread.Finalizers = []string{metav1.FinalizerOrphanDependents}
-		Expect(w.Client.Update(ctx, thread)).To(Succeed())
+	DescribeTable("is what is missing, when its Thread is deleted without what it owns", Label("EFF-06"), func(ctx SpecContext, saw func(before, deleting *skeinv1.Thread)) {
 		once(ctx, 5*time.Second)
 		w.settle(ctx)
-		Expect(w.Client.Delete(ctx, thread)).To(Succeed())
-		w.settle(ctx)
-		Expect(w.Client.Get(ctx, client.ObjectKeyFromObject(thread), thread)).To(Succeed())
-		thread.Finalizers = nil
-		Expect(w.Client.Update(ctx, thread)).To(Succeed())
-		w.Writes()
+		deleting := thread.DeepCopy()
+		deleting.DeletionTimestamp, deleting.Finalizers = ptr.To(metav1.Now()), []string{metav1.FinalizerOrphanDependents}
+		Expect(w.Client.Delete(ctx, thread)).To(Succeed()) // before a reconcile reads what the finalizers were meanwhile
+		saw(thread, deleting)
 		w.pass(ctx, 6*time.Second)
 		Expect(w.gone(ctx)).To(BeFalse())
 		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
-		Expect(w.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 1}))
+		Expect(w.Writes()).To(Equal(map[string]int{"delete Thread": 1, "status ScheduledEffect": 1}))
+	},
+		Entry("and was seen without its finalizer after that", func(before, deleting *skeinv1.Thread) {
+			last := deleting.DeepCopy()
+			last.Finalizers = nil
+			sawUpdate(w, before, deleting)
+			sawUpdate(w, deleting, last)
+			sawDelete(w, last)
+		}),
+		Entry("and was seen with its finalizer last", func(_, deleting *skeinv1.Thread) { sawDelete(w, deleting) }),
+		Entry("and another one of its name was seen next", func(before, deleting *skeinv1.Thread) {
+			other := before.DeepCopy()
+			other.UID = "other"
+			sawUpdate(w, deleting, other)
+		}),
+	)
+
+	It("is what is missing, when its Thread turns out to be deleted without what it owns while it is read", Label("EFF-06"), func(ctx SpecContext) {
+		once(ctx, 5*time.Second)
+		reads := 0
+		o := w.r.Options
+		o.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, o, opts...)
+			if _, ok := o.(*skeinv1.Thread); ok && reads == 0 {
+				reads++
+				deleting := thread.DeepCopy()
+				deleting.DeletionTimestamp, deleting.Finalizers = ptr.To(metav1.Now()), []string{metav1.FinalizerOrphanDependents}
+				Expect(c.Delete(ctx, thread)).To(Succeed())
+				sawDelete(w, deleting)
+			}
+			return err
+		}})
+		w.r = scheduledeffect.New(o)
+		w.pass(ctx, 4*time.Second)
+		Expect(reads).To(Equal(1))
+		Expect(w.gone(ctx)).To(BeFalse())
+		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
 	})
 })
 

@@ -1,0 +1,106 @@
+package scheduledeffect
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// unowned holds the Threads of effects that have no owner reference, because they are likely to be over soon.
+type unowned struct {
+	mu  sync.Mutex
+	all map[ctrl.Request]lent
+}
+
+// lent is an effect and its Thread.
+type lent struct {
+	effect, thread types.UID
+	deleted        bool // whether the Thread was deleted, and the effect goes with it
+}
+
+// add remembers the Thread of an effect that it has first, and reports whether that is new.
+func (u *unowned) add(req ctrl.Request, of lent) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = map[ctrl.Request]lent{}
+	}
+	if u.all[req].effect == of.effect {
+		return false
+	}
+	u.all[req] = of
+	return true
+}
+
+// lost reports whether an effect had another Thread than the one that has the name now, which has no UID if there is none, and whether
+// the event of that Thread's deletion was handled.
+func (u *unowned) lost(req ctrl.Request, now lent) (lost, handled bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	was := u.all[req]
+	lost = was.effect == now.effect && was.thread != now.thread
+	return lost, lost && was.deleted
+}
+
+func (u *unowned) forget(req ctrl.Request) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.all, req)
+}
+
+// saw notes what an event says of a Thread. The effects of one that is deleted without what it owns are not its effects any more.
+func (u *unowned) saw(t *skeinv1.Thread, deleted bool) {
+	leaves := orphans(t)
+	if !leaves && !deleted {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for req, of := range u.all {
+		switch {
+		case of.thread != t.UID:
+		case leaves:
+			delete(u.all, req)
+		default:
+			of.deleted = true
+			u.all[req] = of
+		}
+	}
+}
+
+// threadEvents notes what becomes of the Threads of effects without an owner reference. A reconcile cannot: the garbage collector takes
+// the finalizer that says --cascade=orphan away within milliseconds, and the cache then has the Thread without it or not at all.
+type threadEvents struct {
+	handler.EventHandler
+	unowned *unowned
+}
+
+func (r *Reconciler) byThread(enqueue handler.EventHandler) handler.EventHandler {
+	return threadEvents{enqueue, &r.unowned}
+}
+
+// Update implements handler.EventHandler. After a watch has begun anew, an update may replace a Thread by another one of its name.
+func (h threadEvents) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	before, ok1 := e.ObjectOld.(*skeinv1.Thread)
+	after, ok2 := e.ObjectNew.(*skeinv1.Thread)
+	if ok1 && ok2 {
+		h.unowned.saw(before, before.UID != after.UID)
+		h.unowned.saw(after, false)
+	}
+	h.EventHandler.Update(ctx, e, q)
+}
+
+// Delete implements handler.EventHandler.
+func (h threadEvents) Delete(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	if t, ok := e.Object.(*skeinv1.Thread); ok {
+		h.unowned.saw(t, true)
+	}
+	h.EventHandler.Delete(ctx, e, q)
+}
