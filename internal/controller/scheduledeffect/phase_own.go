@@ -14,9 +14,13 @@ import (
 )
 
 // brief reports whether a person declared an effect of one time that is due soon, and its status says nothing yet. Its end is then likely to
-// be all that is written of it. Only what lasts has an owner, and a status before its end.
+// be all that is written of it. Only what lasts has an owner, and a status before its end. So has an effect that is older than its Thread: an
+// owner reference then says at once to which Thread of that name the effect belongs.
 func (s *scope) brief() bool {
 	o := s.object
+	if s.thread != nil && s.thread.CreationTimestamp.After(o.CreationTimestamp.Time) {
+		return false
+	}
 	return oneTime(o) && o.Spec.At != nil && scheduledBy(o) == "" && !s.told && kube.DueTime(o).Sub(s.at) < underWayFor
 }
 

@@ -88,6 +88,24 @@ var _ = Describe("What a declared effect of one time writes", Label("EFF-03", "K
 		Expect(w.Writes()).To(Equal(map[string]int{"patch ScheduledEffect": 1, "status ScheduledEffect": 1}))
 	})
 
+	It("is two more when it is older than its Thread: its owner, and that it is pending", func(ctx SpecContext) {
+		Expect(w.Client.Delete(ctx, thread)).To(Succeed())
+		once(ctx, 9*time.Second)
+		w.Clock.Step(time.Second)
+		later := w.thread(ctx)
+		w.Writes()
+		w.settle(ctx)
+		Expect(metav1.IsControlledBy(w.s, later)).To(BeTrue())
+		Expect(w.s.Status.Phase).To(Equal("Pending"))
+		another() // knows from the object which Thread that was
+		w.pass(ctx, 9*time.Second)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.settle(ctx)
+		Expect(w.s.Status.Phase).To(Equal("Succeeded"))
+		Expect(w.firings(ctx)).To(ConsistOf(HaveField("ThreadID", string(later.UID))))
+		Expect(w.Writes()).To(Equal(map[string]int{"patch ScheduledEffect": 1, "status ScheduledEffect": 2}))
+	})
+
 	DescribeTable("is its owner and that it is under way, when that takes long", func(ctx SpecContext, ends func()) {
 		once(ctx, 5*time.Second)
 		w.pass(ctx, 6*time.Second)
