@@ -1,7 +1,9 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 var _ = Describe("GET firings", Label("EFF-07"), func() {
@@ -110,6 +113,17 @@ var _ = Describe("GET firings", Label("EFF-07"), func() {
 	})
 })
 
+// keepsNone is a store whose history loses a firing as soon as it is canceled.
+type keepsNone struct{ store.Store }
+
+func (k keepsNone) CancelFirings(ctx context.Context, reason string, keys ...store.FiringKey) (int, error) {
+	n, err := k.Store.CancelFirings(ctx, reason, keys...)
+	for _, key := range keys {
+		err = errors.Join(err, k.PruneFirings(ctx, key.EffectID, store.HistoryLimits{}))
+	}
+	return n, err
+}
+
 var _ = Describe("POST firings/{name}/cancel", Label("EFF-08"), func() {
 	const one, other = "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", "5c4fe7a4-7a7c-4c7b-9e0e-000000000002"
 	minute := time.Minute.Microseconds()
@@ -154,6 +168,20 @@ var _ = Describe("POST firings/{name}/cancel", Label("EFF-08"), func() {
 		Expect(cancel(ctx, 3*minute, "")).To(HaveValue(HaveField("Status", "canceled")))
 		Expect(statuses(ctx)).To(Equal([]string{"pending", "canceled", "canceled", "canceled", "pending"}))
 		Expect(firings.EffectSchedule(ctx, "effect-daily")).To(Equal(before))
+	})
+
+	It("answers with the canceled firing, also when the history loses it at once", func(ctx SpecContext) {
+		e = newEnv(func(o *Options) {
+			o.Threads = thread.NewService(thread.Options{Store: keepsNone{o.Threads.Store()}})
+		})
+		Expect(e.svc.Store().RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: "effect-daily"}, Firings: []store.Firing{
+			{EffectID: "effect-daily", Name: "daily", Due: minute, Namespace: "team", Status: store.FiringQueued, Origin: store.OriginSchedule},
+		}})).To(Succeed())
+		var err error
+		c, err = client.New(e.config)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cancel(ctx, minute, "")).To(HaveValue(And(HaveField("Due", minute), HaveField("Status", "canceled"), HaveField("Error", "canceled by hand"), HaveField("EndedAt", BeNumerically(">", 0)))))
+		Expect(statuses(ctx)).To(BeEmpty())
 	})
 
 	It("takes the claim from the replica that runs it, and shows nothing that code wrote", func(ctx SpecContext) {

@@ -12,6 +12,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -37,22 +38,38 @@ func (h *Handler) CancelFiring(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	canceled, err := h.Threads.Store().CancelFirings(c.Context(), canceledByHand, key)
-	if err != nil {
-		return err
-	}
-	f, err := h.Threads.Store().Firing(c.Context(), key)
+	f, canceled, err := h.cancelFiring(c.Context(), key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return noFiring(c.Name, which)
 	case err != nil:
 		return err
-	case canceled == 0:
+	case !canceled:
 		return status.Conflict(c.Name, fmt.Sprintf("the firing %s has ended already: %s", f.Text(), f.Status))
 	}
 	answer := firingOf(f)
 	answer.Log = ""
 	return c.WriteJSON(http.StatusOK, answer)
+}
+
+// cancelFiring cancels a firing, and returns what became of it and whether this canceled it. The history may lose the firing as soon as it
+// is canceled. So it is read before that, too.
+func (h *Handler) cancelFiring(ctx context.Context, key store.FiringKey) (f *store.Firing, canceled bool, err error) {
+	firings := h.Threads.Store()
+	before, err := firings.Firing(ctx, key)
+	if err != nil {
+		return nil, false, err
+	}
+	n, err := firings.CancelFirings(ctx, canceledByHand, key)
+	if err != nil {
+		return nil, false, err
+	}
+	f, err = firings.Firing(ctx, key)
+	if n > 0 && errors.Is(err, store.ErrNotFound) {
+		before.Status, before.Error, before.Waiting, before.EndedAt = store.FiringCanceled, canceledByHand, "", ownclock.Now().UnixMicro()
+		return before, true, nil
+	}
+	return f, n > 0, err
 }
 
 // keyOf finds the firing that a request names. A due time may have fired for many threads, and a request without a thread must not cancel
