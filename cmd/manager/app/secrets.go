@@ -25,12 +25,16 @@ func (o *Options) findAccount(ctx context.Context, cfg *rest.Config) error {
 	if !o.SecretsByBinding {
 		return nil
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = answerTime
 	live, err := client.New(cfg, client.Options{Scheme: Scheme()})
 	if err != nil {
 		return err
 	}
-	o.account, err = boundsecrets.WhoAmI(ctx, live)
-	return err
+	return reach(ctx, o.Logger, "the API server at "+cfg.Host, clusterAway, func() error {
+		o.account, err = boundsecrets.WhoAmI(ctx, live)
+		return err
+	})
 }
 
 // newCache returns the manager's cache, which has the metadata of Secrets.

@@ -187,6 +187,7 @@ func (c *Cache) look(name string, after time.Duration) (*namespace, error) {
 	if n := c.namespaces[name]; n != nil && (!n.refused() || c.opts.Clock.Since(n.asked) < after) {
 		return n, nil
 	}
+	refused := c.namespaces[name]
 	n := &namespace{done: make(chan struct{}), asked: c.opts.Clock.Now()}
 	ctx, end := context.WithCancelCause(c.running)
 	n.end = func() { end(nil) }
@@ -196,6 +197,9 @@ func (c *Cache) look(name string, after time.Duration) (*namespace, error) {
 		if n.err = c.open(ctx, end, name, n); n.err != nil {
 			n.secret = nil
 			end(nil)
+			if refused != nil && apierrors.IsForbidden(refused.err) && errors.Is(n.err, errNotAsked) {
+				n.err = refused.err // while the API server is away, its last answer holds
+			}
 		}
 	})
 	return n, nil
@@ -217,7 +221,7 @@ func (c *Cache) open(ctx context.Context, end context.CancelCauseFunc, name stri
 	allowed, err := c.opts.Allowed(asking, name)
 	done()
 	if err != nil {
-		return fmt.Errorf("ask whether the Secrets of namespace %q may be read: %w", name, err)
+		return fmt.Errorf("%w of namespace %q may be read: %w", errNotAsked, name, err)
 	}
 	if !allowed {
 		return forbidden(name)
@@ -239,12 +243,13 @@ func (c *Cache) open(ctx context.Context, end context.CancelCauseFunc, name stri
 	if err := c.informer.join(n.events); err != nil {
 		return err
 	}
+	secrets := n.secret // look sets the field to nil when this fails
 	c.work.Go(func() {
-		if err := n.secret.Start(ctx); err != nil && ctx.Err() == nil {
+		if err := secrets.Start(ctx); err != nil && ctx.Err() == nil {
 			c.opts.Logger.Error(err, "the cache of the Secrets of a namespace has ended", "namespace", name)
 		}
 	})
-	if !n.secret.WaitForCacheSync(ctx) {
+	if !secrets.WaitForCacheSync(ctx) {
 		return fmt.Errorf("read the Secrets of namespace %q: %w", name, context.Cause(ctx))
 	}
 	c.opts.Logger.Info("reads the Secrets of a namespace", "namespace", name)
@@ -271,6 +276,9 @@ func (c *Cache) withdraw(name string, n *namespace) {
 		c.informer.leave(name, n)
 	}
 }
+
+// errNotAsked is the error when the API server could not be asked for the right.
+var errNotAsked = errors.New("ask whether the Secrets")
 
 // forbidden returns the error of a read in a namespace without a binding.
 func forbidden(name string) error {

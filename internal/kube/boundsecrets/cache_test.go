@@ -2,10 +2,12 @@ package boundsecrets_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,11 +68,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // wire breaks watches that are open.
 type wire struct {
 	http.RoundTripper
-	mu   sync.Mutex
-	open []io.Closer
+	fails atomic.Bool // new requests do not reach the API server
+	mu    sync.Mutex
+	open  []io.Closer
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.fails.Load() {
+		return nil, errors.New("the API server is away")
+	}
 	resp, err := w.RoundTripper.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") != "" {
 		w.mu.Lock()
@@ -187,6 +193,23 @@ var _ = Describe("Secrets by namespace", Label("K8S-13"), func() {
 		Expect(read.List(ctx, list)).To(MatchError(ContainSubstring("all namespaces")))
 		Expect(read.List(ctx, &corev1.ConfigMapList{})).To(Succeed(), "other kinds are read as ever")
 		Expect(heard.list()).NotTo(ContainElement(ContainSubstring(other)))
+	})
+
+	It("are not to be read, as before, while the API server cannot be asked", func(ctx SpecContext) {
+		start()
+		ns := namespace(ctx)
+		Eventually(ctx, get(ns, "s")).Should(Satisfy(apierrors.IsForbidden))
+		broken.fails.Store(true)
+		DeferCleanup(func() { broken.fails.Store(false) })
+		tick()
+		Consistently(ctx, get(ns, "s"), "300ms").Should(Satisfy(apierrors.IsForbidden))
+		broken.fails.Store(false)
+		Expect(admin.Create(ctx, binding(ns))).To(Succeed())
+		secret(ctx, ns, "s")
+		Eventually(ctx, func(ctx context.Context) error {
+			tick()
+			return get(ns, "s")(ctx)
+		}).Should(Succeed())
 	})
 
 	It("are gone for those who watch them when the right is taken away", func(ctx SpecContext) {
