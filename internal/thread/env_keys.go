@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -70,6 +72,31 @@ func (s *Service) WakeEnvWaiters(ctx context.Context, namespace string) error {
 		}
 		if len(ids) < resealPage {
 			return nil
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// EnvWaiterNamespaces returns the namespaces of the threads whose run waits for variables, in the order of their names.
+func (s *Service) EnvWaiterNamespaces(ctx context.Context) ([]string, error) {
+	found, after := map[string]bool{}, ""
+	for {
+		ids, err := s.store.EnvWaiting(ctx, "", after, resealPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			t, err := s.store.Thread(ctx, id)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			found[t.Namespace] = true
+		}
+		if len(ids) < resealPage {
+			return slices.Sorted(maps.Keys(found)), nil
 		}
 		after = ids[len(ids)-1]
 	}

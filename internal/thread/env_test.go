@@ -276,5 +276,6 @@ var _ = Describe("Variables", func() {
 		Expect(e.store.Inbox(ctx, "t")).To(BeEmpty())
 		Expect(e.WakeEnvWaiters(ctx, "")).To(Succeed())
 		Expect(e.store.Inbox(ctx, "t")).To(HaveLen(1))
+		Expect(e.EnvWaiterNamespaces(ctx)).To(Equal([]string{"default"}))
 	})
 })

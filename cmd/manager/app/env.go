@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,7 +73,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: definitions.NewEnv(resolver.Variables, labelled), Secrets: data.secrets})
 	return &envWork{
 		resealer: &resealer{threads: data.threads, primary: ring.Primary, secret: keys, clock: ownclock.Clock{}, log: log},
-		waker:    &envWaker{threads: data.threads, cache: labelled, log: log},
+		waker:    &envWaker{threads: data.threads, cache: labelled, bound: o.SecretsByBinding, clock: ownclock.Clock{}, log: log},
 	}, mgr.Add(keys)
 }
 
@@ -191,8 +192,13 @@ func (*resealer) NeedLeaderElection() bool { return true }
 type envWaker struct {
 	threads *thread.Service
 	cache   cache.Cache
+	bound   bool // the cache has the Secrets of the namespaces in which something has asked for them
+	clock   clock.WithTicker
 	log     logr.Logger
 }
+
+// openPause is the pause between two looks for namespaces in which threads wait, where Secrets are read by namespace.
+const openPause = 15 * time.Second
 
 // Start watches until ctx ends. It first wakes all waiting threads, because earlier changes were not seen.
 func (w *envWaker) Start(ctx context.Context) error {
@@ -221,16 +227,44 @@ func (w *envWaker) Start(ctx context.Context) error {
 		}
 		defer func() { _ = informer.RemoveEventHandler(registration) }()
 	}
-	namespace := "" // all namespaces
+	w.wake(ctx, "")
+	var look <-chan time.Time
+	if w.bound {
+		ticker := w.clock.NewTicker(openPause)
+		defer ticker.Stop()
+		look = ticker.C()
+		w.open(ctx)
+	}
 	for {
-		if err := w.threads.WakeEnvWaiters(ctx, namespace); err != nil && ctx.Err() == nil {
-			w.log.Error(err, "cannot wake the threads that wait for variables", "namespace", namespace)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case namespace = <-changed:
+		case namespace := <-changed:
+			w.wake(ctx, namespace)
+		case <-look:
+			w.open(ctx)
 		}
+	}
+}
+
+// wake wakes the threads of a namespace that wait for variables, or those of all namespaces.
+func (w *envWaker) wake(ctx context.Context, namespace string) {
+	if err := w.threads.WakeEnvWaiters(ctx, namespace); err != nil && ctx.Err() == nil {
+		w.log.Error(err, "cannot wake the threads that wait for variables", "namespace", namespace)
+	}
+}
+
+// open asks for the Secrets of the namespaces in which threads wait. The threads may run on other replicas, so that nothing else asks for
+// them here; once the cache has a namespace, it tells of each change. A binding that is made later is seen by the cache.
+func (w *envWaker) open(ctx context.Context) {
+	namespaces, err := w.threads.EnvWaiterNamespaces(ctx)
+	for _, name := range namespaces {
+		if e := w.cache.List(ctx, &corev1.SecretList{}, client.InNamespace(name), client.UnsafeDisableDeepCopy); e != nil && !apierrors.IsForbidden(e) {
+			err = errors.Join(err, fmt.Errorf("namespace %q: %w", name, e))
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Error(err, "cannot look for the variables that threads wait for")
 	}
 }
 

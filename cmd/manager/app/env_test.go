@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -12,8 +13,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -169,4 +173,68 @@ func TestTheSecretSaysThatNoValueRemainsUnlessItHasChanged(t *testing.T) {
 	_, err = keys.NoneRemains(ctx, before, 8)
 	g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
 	g.Expect(says().Annotations).To(HaveKeyWithValue(skeinv1.AnnotationEnvSealedUnder, "7"))
+}
+
+// asked is a cache of Secrets by namespace: it tells of a namespace's Secret once it was asked for those of the namespace.
+type asked struct {
+	cache.Cache
+	handler    toolscache.ResourceEventHandler
+	namespaces chan string
+}
+
+func (a *asked) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return told{of: a}, nil
+}
+
+// told registers the handler of asked.
+type told struct {
+	cache.Informer
+	of *asked
+}
+
+func (t told) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	t.of.handler = h
+	return nil, nil
+}
+
+func (told) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error { return nil }
+
+func (a *asked) List(_ context.Context, _ client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	select {
+	case a.namespaces <- o.Namespace:
+		go a.handler.OnAdd(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace}}, true)
+	default:
+	}
+	return apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("not bound"))
+}
+
+func TestTheLeaderLooksForVariablesThatThreadsOfOtherReplicasWaitFor(t *testing.T) {
+	g, ctx, dir := NewWithT(t), t.Context(), t.TempDir()
+	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir, Clock: clock.RealClock{}})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(st.Close()).To(Succeed()) })
+	r := newReplica(t, g, dir, st, fake.NewClientBuilder().Build())
+	secrets := &asked{namespaces: make(chan string, 1)}
+	w := &envWaker{threads: r.Service, cache: secrets, bound: true, clock: clocktesting.NewFakeClock(time.Now()), log: logr.Discard()}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Start(running) }()
+	t.Cleanup(func() {
+		stop()
+		g.Expect(<-ended).To(Succeed())
+	})
+	g.Expect(r.EnvWaiterNamespaces(ctx)).To(BeEmpty())
+
+	_, _, err = r.Create(ctx, thread.NewThread{Thread: store.Thread{ID: "t", Namespace: "team-a", Name: "t", Agent: "a"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(st.Apply(ctx, "t", nil, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunWaiting, Reason: "EnvMissing"}})).To(Succeed())
+	g.Eventually(func() []store.InboxItem {
+		w.clock.(*clocktesting.FakeClock).Step(openPause)
+		items, err := st.Inbox(ctx, "t")
+		g.Expect(err).NotTo(HaveOccurred())
+		return items
+	}, time.Minute).ShouldNot(BeEmpty(), "woken by the Secret")
+	g.Expect(secrets.namespaces).To(Receive(Equal("team-a")))
 }
