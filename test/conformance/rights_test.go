@@ -56,7 +56,7 @@ var _ = AfterSuite(func() {
 		AddReportEntry("rights of the manager that this run did not use", ReportEntryVisibilityAlways, strings.Join(use.Unused, "\n"))
 		return
 	}
-	unused := slices.DeleteFunc(use.Unused, func(right string) bool { return harness.MaybeUnusedRights[right] != "" })
+	unused := slices.DeleteFunc(use.Unused, harness.MaybeUnused)
 	Expect(unused).To(ConsistOf(slices.Sorted(maps.Keys(harness.UnusedRights))), "rights that no spec uses have a reason in harness.UnusedRights, or go")
 })
 

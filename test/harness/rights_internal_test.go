@@ -44,7 +44,7 @@ func TestUnusedRightsAreGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := maps.Clone(UnusedRights)
-	maps.Copy(table, MaybeUnusedRights)
+	maps.Copy(table, maybeUnusedRights)
 	for right, reason := range table {
 		if !slices.ContainsFunc(rights, func(r Right) bool { return r.String() == right }) {
 			t.Errorf("%q is no right of config/rbac/role.yaml", right)
