@@ -189,7 +189,7 @@ var _ = Describe("What a declared effect of one time writes", Label("EFF-03", "K
 		once(ctx, 5*time.Second)
 		reads := 0
 		o := w.r.Options
-		o.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		o.Client = interceptor.NewClient(w.Client, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			err := c.Get(ctx, key, o, opts...)
 			if _, ok := o.(*skeinv1.Thread); ok && reads == 0 {
 				reads++
