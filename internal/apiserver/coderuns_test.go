@@ -128,9 +128,9 @@ var _ = Describe("runCode in Go", Label("COD-03", "COD-07"), func() {
 		st, t := e.thread("hello")
 		_, err := e.client().Thread("ns", "nobody").RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
 		Expect(err).To(kind(runtimeclient.ErrNotFound))
-		nobody := *e.config
-		nobody.BearerToken = "bob"
-		c, err := runtimeclient.New(&nobody)
+		bob := *e.config
+		bob.BearerToken = "bob"
+		c, err := runtimeclient.New(&bob)
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.Thread("ns", "hello").RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
 		Expect(err).To(kind(runtimeclient.ErrForbidden))

@@ -291,9 +291,9 @@ var _ = Describe("errors of the client", Label("THR-18"), func() {
 		Expect(err).To(kind(runtimeclient.ErrInvalid))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue())
 		Expect(t.SetValue(ctx, "k", strings.Repeat("x", runtimev1.MaxBodyBytes))).To(kind(runtimeclient.ErrTooLarge))
-		nobody := *e.config
-		nobody.BearerToken = "bob"
-		c, err := runtimeclient.New(&nobody)
+		bob := *e.config
+		bob.BearerToken = "bob"
+		c, err := runtimeclient.New(&bob)
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.Thread("ns", "hello").Get(ctx)
 		Expect(err).To(kind(runtimeclient.ErrForbidden))

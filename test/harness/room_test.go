@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/store/storetest/pgtest"
 )
@@ -92,15 +93,7 @@ func TestFullDiskOfPostgreSQL(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for {
-		if err := insert(); err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatal("it takes nothing though there is room")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	NewWithT(t).Eventually(ctx, insert).WithTimeout(time.Minute).WithPolling(50*time.Millisecond).Should(Succeed(), "there is room again")
 	c, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

@@ -233,7 +233,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools and models may reach even where its address is private or loopback, such as tools.example.svc")
 	f.StringSliceVar(&o.ClusterRanges, flagClusterRanges, o.ClusterRanges, "`range` of addresses of the cluster's pods or Services, such as 2001:db8:10::/56, which counts as private; those of Nodes and ServiceCIDRs are known")
 	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
-	f.BoolVar(&o.SecretsByBinding, flagSecretsByBinding, o.SecretsByBinding, "read the Secrets of a namespace only where a RoleBinding gives the manager the ClusterRole "+objects.RoleSecretReader+", for an installation that gives it no right to those of all")
+	f.BoolVar(&o.SecretsByBinding, flagSecretsByBinding, o.SecretsByBinding, "read the Secrets of a namespace only where a RoleBinding gives the manager the ClusterRole "+objects.RoleSecretReader+"; for installations without the right to read the Secrets of all namespaces")
 	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "`URL` of a collector of OpenTelemetry traces, such as http://collector:4318; $OTEL_EXPORTER_OTLP_ENDPOINT when empty, and no traces without both")
 	f.BoolVar(&o.TracingContent, "tracing-content", o.TracingContent, "add prompts, answers, arguments and results to traces, without the values of secrets")
 	f.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "`address` of the loopback interface at which profiles are served, such as 127.0.0.1:6060; nowhere when empty")

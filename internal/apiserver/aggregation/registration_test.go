@@ -28,7 +28,7 @@ func registration() {
 		before := svc.DeepCopy()
 		svc.Spec.CABundle = nil
 		svc.Spec.InsecureSkipTLSVerify = true
-		Expect(env.Client.Patch(ctx, svc, client.MergeFrom(before))).To(Succeed(), "whoever keeps its status may write it meanwhile")
+		Expect(env.Client.Patch(ctx, svc, client.MergeFrom(before))).To(Succeed(), "the API server may write its status meanwhile")
 		_, err = serving.Ensure(ctx, env.Admin, env.Serving)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(apiService(ctx).Spec).To(And(HaveField("CABundle", first), HaveField("InsecureSkipTLSVerify", false)))
@@ -70,8 +70,8 @@ func registration() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(serving.WaitAvailable(ctx, env.Admin)).To(Succeed())
 		}, NodeTimeout(patience))
-		nobody := serving.Options{External: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
-		_, err := serving.Ensure(ctx, env.Admin, nobody)
+		closed := serving.Options{External: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+		_, err := serving.Ensure(ctx, env.Admin, closed)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() apiregistrationv1.ConditionStatus { return available(apiService(ctx)) }).Should(Equal(apiregistrationv1.ConditionFalse))
 		Eventually(func() error {

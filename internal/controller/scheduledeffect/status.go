@@ -66,9 +66,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }
 
-// onlyWaits reports whether an effect waits for its time with the status that it was created with, which says so. If code scheduled it,
-// nobody waits for its conditions, and to write them would be half of what many pending effects cost. If a person declared it and it is due
-// soon, its end follows soon.
+// onlyWaits reports whether an effect waits for its time, and keeps the status that it was created with. If code scheduled it, no client
+// reads its conditions, and to write them would be half of what many pending effects cost. If a person declared it and it is due soon, its
+// end is written soon.
 func (s *scope) onlyWaits() bool {
 	if s.schedule != nil || !s.fires || s.again {
 		return false
