@@ -209,7 +209,7 @@ space() {
 	done | awk '{ free[$1] = $2; need[$1] += $3 } END { for (m in need) if (free[m] + 0 < need[m]) print free[m], need[m], m }'
 }
 
-[ -n "$(ls -d "$skein_cache"/devcluster/controlplane-*/ 2>/dev/null)" ] && [ "$what" != test ] && first=$later
+[ -n "$(ls -d "$skein_cache"/devcluster/controlplane-*/ "$skein_cache"/devcluster/withnode-*/ 2>/dev/null)" ] && [ "$what" != test ] && first=$later
 if [ -n "$(space $first)" ]; then
 	# Counting existing files takes a while, so it is done only when space is short.
 	have=$(($(kilobytes_of "${cache:-}") + $(kilobytes_of "${modules:-}") + $(kilobytes_of "$skein_cache")))

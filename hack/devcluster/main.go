@@ -1,42 +1,7 @@
-// Devcluster is a real Kubernetes in one binary: etcd, the API server, the controller manager and the scheduler. On
-// Linux with root it also has a real node with containerd, kubelet, kube-proxy, NetworkPolicies and cluster DNS.
-//
-// Called as, or with the first argument, kube-apiserver, etcd, kubectl, kubelet, …, it is that upstream program.
+// Devcluster is a real Kubernetes in one binary: etcd, the API server, the controller manager and the scheduler. Built
+// from the folder withnode, it also has a real node on Linux with root.
 package main
 
-import (
-	"context"
-	"fmt"
-	"os"
-	"path/filepath"
+import "github.com/skein-dev/skein/hack/devcluster/internal/program"
 
-	"github.com/skein-dev/skein/hack/devcluster/internal/cli"
-	"github.com/skein-dev/skein/hack/devcluster/internal/kube"
-	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
-	"github.com/skein-dev/skein/hack/devcluster/internal/supervisor"
-)
-
-func main() {
-	if upstream, ok := kube.Commands[filepath.Base(os.Args[0])]; ok {
-		os.Exit(upstream())
-	}
-	if len(os.Args) > 1 {
-		if upstream, ok := kube.Commands[os.Args[1]]; ok {
-			os.Args = os.Args[1:]
-			os.Exit(upstream())
-		}
-	}
-	code, err := cli.Run(os.Args[1:], startControlPlane)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "devcluster:", err)
-	}
-	os.Exit(code)
-}
-
-func startControlPlane(ctx context.Context, d layout.Dir, cfg layout.Config, progress func(string)) (supervisor.ControlPlane, layout.State, error) {
-	c, err := kube.Start(ctx, d, cfg, progress)
-	if err != nil {
-		return nil, layout.State{}, err
-	}
-	return c, c.Ports, nil
-}
+func main() { program.Main() }

@@ -35,32 +35,47 @@ type step struct {
 }
 
 // recipe is part of every key. Increase it when the build changes without a change in the modules.
-const recipe = "3"
+const recipe = "4"
 
 var (
-	controlPlane = artifact{name: "controlplane", module: ".", skip: []string{"bootstrap", "node", "dns", "gvisor", "test"}, steps: controlPlaneSteps, joint: true}
+	// Either of the first two is the devcluster program. A machine without a node does not compile kubelet and kube-proxy.
+	controlPlane = artifact{name: "controlplane", module: ".", skip: notOfTheControlPlane, steps: controlPlaneSteps(controlPlanePackage), joint: true}
+	withNode     = artifact{name: "withnode", module: ".", skip: notOfTheControlPlane, steps: controlPlaneSteps(withNodePackage), joint: true}
 	nodeRuntime  = artifact{name: "node", module: "node", steps: nodeSteps}
 	clusterDNS   = artifact{name: "dns", module: "dns", steps: dnsSteps, joint: true}
 	gvisor       = artifact{name: "gvisor", module: "gvisor", steps: gvisorSteps}
 )
 
+// notOfTheControlPlane are the folders of the control plane's module that belong to other artifacts.
+var notOfTheControlPlane = []string{"bootstrap", "node", "dns", "gvisor", "test"}
+
 // assets are the names under which envtest looks for its programs.
 var assets = []string{"kube-apiserver", "etcd", "kubectl"}
 
-// The packages of the two artifacts that are built together with the repository's own programs.
+// The packages of the artifacts that are built together with the repository's own programs.
 const (
 	controlPlanePackage = "github.com/skein-dev/skein/hack/devcluster"
+	withNodePackage     = controlPlanePackage + "/withnode"
 	dnsPackage          = controlPlanePackage + "/dns"
 )
 
-func controlPlaneSteps(src string) ([]step, error) {
+// controlPlaneSteps returns the recipe of a main package of the devcluster program.
+func controlPlaneSteps(pkg string) func(src string) ([]step, error) {
+	return func(src string) ([]step, error) {
+		ld, err := controlPlaneLinkerFlags(src)
+		return []step{{ld: ld, out: "devcluster", pkgs: []string{pkg}}}, err
+	}
+}
+
+// controlPlaneLinkerFlags returns the flags that set the version. Without them, every component reports version v0.0.0-master, and
+// clients refuse to use features that it has.
+func controlPlaneLinkerFlags(src string) (string, error) {
 	k, err := moduleVersion(filepath.Join(src, "go.mod"), "k8s.io/kubernetes")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	major, rest, _ := strings.Cut(strings.TrimPrefix(k, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	// Without these, every component reports version v0.0.0-master, and clients refuse to use features that it has.
 	ld := "-s -w"
 	for _, p := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		for _, x := range [][2]string{{"gitVersion", k}, {"gitMajor", major}, {"gitMinor", minor},
@@ -68,7 +83,7 @@ func controlPlaneSteps(src string) ([]step, error) {
 			ld += fmt.Sprintf(" -X %s.%s=%s", p, x[0], x[1])
 		}
 	}
-	return []step{{ld: ld, out: "devcluster", pkgs: []string{controlPlanePackage}}}, nil
+	return ld, nil
 }
 
 func nodeSteps(src string) ([]step, error) {
@@ -86,7 +101,7 @@ func nodeSteps(src string) ([]step, error) {
 	return []step{
 		// Use no tag that matters to a package of the standard library or of another program here: that package and
 		// everything that needs it would be compiled again. Without cgo, names and users are looked up in Go anyway.
-		{tags: "no_btrfs,no_devmapper,no_zfs", out: "bin/",
+		{tags: "no_btrfs,no_devmapper,no_zfs,nri_no_wasm", out: "bin/",
 			ld:   "-s -w -X github.com/containerd/containerd/v2/version.Version=" + containerd,
 			pkgs: []string{cmd + "containerd", cmd + "containerd-shim-runc-v2", cmd + "ctr"}},
 		{ld: "-s -w", out: "cni/", pkgs: []string{cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local", cni + "meta/portmap"}},

@@ -332,3 +332,28 @@ func TestModuleVersion(t *testing.T) {
 		t.Error("no error for a module that is not required")
 	}
 }
+
+// A machine where a node can run builds one program for both, and one where none can run does not compile kubelet.
+func TestOneProgramForAControlPlaneWithAndWithoutANode(t *testing.T) {
+	b := &builder{src: module(t, files), cache: &cache{dir: t.TempDir()}, gover: "go1.26.0"}
+	alone := wants(false, false)
+	if got := b.orWithNode(alone); len(got) != 1 || got[0].name != controlPlane.name {
+		t.Errorf("without any program: %v", got)
+	}
+	key, err := b.key(withNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(b.cache.path(withNode.name, key), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.orWithNode(alone); len(got) != 1 || got[0].name != withNode.name {
+		t.Errorf("with the program for a node: %v", got)
+	}
+	if got := wants(true, false); hasArtifact(got, controlPlane) || !hasArtifact(got, withNode) {
+		t.Errorf("with a node: %v", got)
+	}
+	if got := b.cache.newest(controlPlane.name, withNode.name); got != b.cache.path(withNode.name, key) {
+		t.Errorf("the newest is %q", got)
+	}
+}

@@ -37,14 +37,22 @@ type wish struct {
 
 // wants returns the artifacts for a control plane, and optionally those for a node.
 func wants(node, withGVisor bool) []artifact {
-	w := []artifact{controlPlane}
-	if node {
-		w = append(w, nodeRuntime, clusterDNS)
-		if withGVisor {
-			w = append(w, gvisor)
-		}
+	if !node {
+		return []artifact{controlPlane}
+	}
+	w := []artifact{withNode, nodeRuntime, clusterDNS}
+	if withGVisor {
+		w = append(w, gvisor)
 	}
 	return w
+}
+
+// orWithNode replaces the control plane by the one with a node's programs where that is built: it can do the same.
+func (b *builder) orWithNode(list []artifact) []artifact {
+	if hasArtifact(list, controlPlane) && b.built(withNode) {
+		return []artifact{withNode}
+	}
+	return list
 }
 
 // keyed is an artifact with the key of its present sources.
@@ -187,11 +195,11 @@ func (b *builder) buildJoint(ctx context.Context, joint []keyed, bin string, f *
 	}
 	// Always pass the flags of the control plane: the Go tool records all flags in each program, and would link a
 	// program with other flags again.
-	first, err := controlPlane.steps(b.src)
+	version, err := controlPlaneLinkerFlags(b.src)
 	if err != nil {
 		return err
 	}
-	flags := append(compilerFlags(), "-ldflags=-s -w", "-ldflags="+first[0].pkgs[0]+"="+first[0].ld)
+	flags := append(compilerFlags(), "-ldflags=-s -w", "-ldflags="+controlPlanePackage+"="+version, "-ldflags="+withNodePackage+"="+version)
 	steps := make([]step, len(joint))
 	for i, k := range joint {
 		s, err := k.steps(b.src)
@@ -301,7 +309,7 @@ func (b *builder) folders(list []keyed) (dirs []string, cleanup func(), err erro
 
 // complete renames the folder of a finished artifact to its name in the cache.
 func (b *builder) complete(k keyed, dir string) error {
-	if k.name == controlPlane.name {
+	if k.name == controlPlane.name || k.name == withNode.name {
 		if err := linkAssets(dir); err != nil {
 			return err
 		}

@@ -61,29 +61,36 @@ func (c *cache) touch(dir string) {
 // versions returns an artifact's folders, the last used first.
 func (c *cache) versions(name string) []string {
 	dirs, _ := filepath.Glob(filepath.Join(c.dir, name+"-*"))
-	used := map[string]time.Time{}
-	for _, d := range dirs {
-		if i, err := os.Stat(filepath.Join(d, stamp)); err == nil {
-			used[d] = i.ModTime()
-		}
-	}
-	slices.SortFunc(dirs, func(a, b string) int { return used[b].Compare(used[a]) })
+	slices.SortFunc(dirs, func(a, b string) int { return used(b).Compare(used(a)) })
 	return dirs
 }
 
-// newest returns the folder of the last used version of an artifact, or "".
-func (c *cache) newest(name string) string {
-	if v := c.versions(name); len(v) > 0 {
-		return v[0]
+// used returns when an artifact's folder was last used.
+func used(dir string) time.Time {
+	i, err := os.Stat(filepath.Join(dir, stamp))
+	if err != nil {
+		return time.Time{}
 	}
-	return ""
+	return i.ModTime()
+}
+
+// newest returns the folder of the last used version of any of some artifacts, or "".
+func (c *cache) newest(names ...string) string {
+	var dirs []string
+	for _, name := range names {
+		dirs = append(dirs, c.versions(name)...)
+	}
+	if len(dirs) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(dirs, func(a, b string) int { return used(a).Compare(used(b)) })
 }
 
 // prune removes what interrupted builds left, and old versions: those beyond the last four that were not used for a
 // day. The caller holds the lock.
 func (c *cache) prune() {
 	left, _ := filepath.Glob(filepath.Join(c.dir, ".build-*"))
-	for _, name := range []string{controlPlane.name, nodeRuntime.name, clusterDNS.name, gvisor.name} {
+	for _, name := range []string{controlPlane.name, withNode.name, nodeRuntime.name, clusterDNS.name, gvisor.name} {
 		for i, d := range c.versions(name) {
 			s, err := os.Stat(filepath.Join(d, stamp))
 			if i >= 4 && (err != nil || time.Since(s.ModTime()) > 24*time.Hour) {

@@ -1,7 +1,7 @@
 // Bootstrap builds the missing programs of the development cluster and then becomes the devcluster binary.
 //
 // It uses only the standard library, so that it compiles in a second; everything else in hack/devcluster takes
-// minutes on a cold machine. Each artifact (control plane, node, dns, gvisor) is in a cache folder named by a hash of
+// minutes on a cold machine. Each artifact (control plane with or without a node's programs, node, dns, gvisor) is in a cache folder named by a hash of
 // what it is made from; see [artifact].
 package main
 
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	switch command {
 	case "down", "status":
 		// Stopping a cluster must not wait for a compiler: any earlier version can do it.
-		if dir := c.newest(controlPlane.name); dir != "" && !b.built(controlPlane) {
+		if dir := c.newest(controlPlane.name, withNode.name); dir != "" && !b.built(controlPlane) && !b.built(withNode) {
 			return become(map[string]string{controlPlane.name: dir}, args)
 		}
 	case "build":
@@ -61,10 +61,11 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
+		w.artifacts = b.orWithNode(w.artifacts)
 		return b.buildAll(ctx, w, func(name, dir string) { fmt.Printf("%s %s\n", name, dir) })
 	}
 	dirs := map[string]string{}
-	w := wish{artifacts: wants(needsNode(args), hasFlag(args, "gvisor"))}
+	w := wish{artifacts: b.orWithNode(wants(needsNode(args), hasFlag(args, "gvisor")))}
 	if err := b.buildAll(ctx, w, func(name, dir string) { dirs[name] = dir }); err != nil {
 		return err
 	}
@@ -111,7 +112,11 @@ func become(dirs map[string]string, args []string) error {
 			env = append(env, "SKEIN_DEVCLUSTER_"+strings.ToUpper(a.name)+"="+dir)
 		}
 	}
-	bin := filepath.Join(dirs[controlPlane.name], "devcluster")
+	dir := dirs[withNode.name]
+	if dir == "" {
+		dir = dirs[controlPlane.name]
+	}
+	bin := filepath.Join(dir, "devcluster")
 	return fmt.Errorf("%s: %w", bin, syscall.Exec(bin, append([]string{bin}, args...), env))
 }
 

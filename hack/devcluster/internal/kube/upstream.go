@@ -31,9 +31,10 @@ var Commands = map[string]Command{
 		}
 		return 0
 	},
-	"kube-apiserver":          run(apiserver.NewAPIServerCommand),
-	"kube-controller-manager": run(kcm.NewControllerManagerCommand),
-	"kube-scheduler":          run(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
+	"kube-apiserver":          Run(apiserver.NewAPIServerCommand),
+	"kube-controller-manager": Run(kcm.NewControllerManagerCommand),
+	"kube-scheduler":          Run(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 }
 
-func run(f func() *cobra.Command) Command { return func() int { return cli.Run(f()) } }
+// Run returns the command that runs a program of Kubernetes.
+func Run(f func() *cobra.Command) Command { return func() int { return cli.Run(f()) } }
