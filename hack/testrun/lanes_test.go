@@ -122,6 +122,26 @@ func TestLanesRunBesideEachOther(t *testing.T) {
 	}
 }
 
+func TestATierWaitsForOneOfAnotherLane(t *testing.T) {
+	pipe, ended := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "ended")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	// The tier that a2 waits for ends after b1's lane has gone on, which it does when a1 has ended.
+	err := runLanes(ctx, &out, [][]laneTier{{{name: "a1"}, {name: "a2", after: "b2"}}, {{name: "b1"}, {name: "b2"}}}, shell(map[string]string{
+		"a1": "echo over >" + pipe,
+		"b1": "cat " + pipe,
+		"b2": "sleep 0.3; touch " + ended,
+		"a2": "[ -e " + ended + " ] && echo in order",
+	}))
+	if err != nil || !strings.Contains(out.String(), "in order") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 // watched is output that reports when a text has been printed so many times.
 type watched struct {
 	mu   sync.Mutex
@@ -167,7 +187,7 @@ func TestEveryTierIsInALane(t *testing.T) {
 	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(tierOrder))) {
 		t.Errorf("lanes of %v, a sum of %v", names, tierOrder)
 	}
-	if want := "=== one after the other: outages, unit; beside them: conformance, v8; beside them: e2e, cluster, integration, verify, lint"; announcement(testLanes) != want {
+	if want := "=== one after the other: outages, cluster; beside them: conformance, v8, verify, lint; beside them: e2e, unit, integration"; announcement(testLanes) != want {
 		t.Errorf("it says %q", announcement(testLanes))
 	}
 }
