@@ -51,7 +51,7 @@ func (h *Relationships) Add(c *call.Call) error {
 	_, peer, err := h.Find.Open(ctx, c.Namespace, body.ThreadID)
 	if err != nil {
 		if status.Of(ctx, c.Name, err).ErrStatus.Code == http.StatusNotFound {
-			return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
+			return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no thread with this id; GET threads/{name} returns the id of a thread")
 		}
 		return err
 	}
