@@ -28,6 +28,7 @@ import (
 type victim struct {
 	*harness.Manager
 	metrics string      // where it serves its metrics
+	pprof   string      // where it serves its profiles
 	clock   string      // the file that says how far its clock is ahead
 	down    atomic.Bool // a fault keeps it from being started again
 }

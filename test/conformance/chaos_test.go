@@ -101,14 +101,12 @@ func chaotic(ctx context.Context, ns string, worst time.Duration) (c *chaos, cli
 	Expect(err).NotTo(HaveOccurred())
 	clients = append(clients, api())
 	for i := range 3 {
-		port, err := scratch.Port()
-		Expect(err).NotTo(HaveOccurred())
-		v := &victim{metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), clock: filepath.Join(dir, fmt.Sprint("clock-", i))}
+		v := &victim{metrics: freeAddress(), pprof: freeAddress(), clock: filepath.Join(dir, fmt.Sprint("clock-", i))}
 		Expect(v.moves(0)).To(Succeed())
 		o := options()
 		o.Within = c.room.Within()
 		o.Env = []string{"SKEIN_DATABASE_URL=" + databaseURL, "TMPDIR=" + temporary, "SKEIN_TEST_CLOCK=" + v.clock}
-		o.Args = append(o.Args, "--kubeconfig="+kubeconfig, "--blob-url=file://"+bucket, "--metrics-bind-address="+v.metrics)
+		o.Args = append(o.Args, "--kubeconfig="+kubeconfig, "--blob-url=file://"+bucket, "--metrics-bind-address="+v.metrics, "--pprof-bind-address="+v.pprof)
 		v.Manager, err = cluster.NewManager(o)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(v.Stop)
@@ -118,8 +116,25 @@ func chaotic(ctx context.Context, ns string, worst time.Duration) (c *chaos, cli
 		clients = append(clients, direct)
 		c.victims = append(c.victims, v)
 	}
+	DeferCleanup(func(ctx SpecContext) {
+		for i, v := range c.victims {
+			if !CurrentSpecReport().Failed() {
+				return
+			}
+			stacks, err := harness.Waiting(ctx, v.pprof)
+			GinkgoWriter.Printf("chaos: goroutines of replica %d that have waited for minutes: %v\n%s\n", i, err, stacks)
+		}
+	}, NodeTimeout(time.Minute))
 	served(ctx)
 	return c, clients, temporary
+}
+
+// freeAddress returns an address of the loopback interface whose port is free.
+func freeAddress() string {
+	GinkgoHelper()
+	port, err := scratch.Port()
+	Expect(err).NotTo(HaveOccurred())
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // usage is what a replica has open.
