@@ -287,7 +287,7 @@ demo-down: ## Remove everything that the demo started.
 # In a clean clone of the last commit, with an empty HOME and empty caches. It needs 40 GB and an hour for both commands.
 .PHONY: fresh
 fresh: ## Time the README's commands with empty caches [WHAT=demo|test|both AS=root|user|both].
-	@WHAT='$(WHAT)' AS='$(AS)' hack/fresh.sh
+	@WHAT='$(WHAT)' AS='$(if $(filter default,$(origin AS)),,$(AS))' hack/fresh.sh # make itself has an AS: the assembler
 
 .PHONY: fresh-interrupt
 fresh-interrupt: ## Interrupt a cold `make demo` at random moments; the next one has to work [TIMES=20 SEED=…].
