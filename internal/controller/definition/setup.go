@@ -216,7 +216,7 @@ func lookAgain(address bool) time.Duration {
 func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(k.name).
-		For(P(new(T)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(P(new(T)), builder.WithPredicates(watches.SpecChanged(mgr.GetClient()))).
 		WithOptions(watches.Options(o.Workers))
 	for _, w := range k.watches {
 		value := w.value

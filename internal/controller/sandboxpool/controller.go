@@ -78,7 +78,7 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("sandboxpool").
-		For(&skeinv1.SandboxPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&skeinv1.SandboxPool{}, builder.WithPredicates(watches.SpecChanged(mgr.GetClient()))).
 		WithOptions(watches.Options(r.Workers))
 	if !r.ProcessMode {
 		b = b.Watches(&corev1.Pod{}, podEvents(), builder.WithPredicates(podTurned())).

@@ -88,7 +88,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	effects := func() client.ObjectList { return &skeinv1.ScheduledEffectList{} }
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("scheduledeffect").
-		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
 		Watches(&skeinv1.Thread{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.ScheduledEffect{}, handler.OnlyControllerOwner()), builder.WithPredicates(runEnded())).
 		Watches(&skeinv1.Thread{}, r.byThread(watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread)), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).

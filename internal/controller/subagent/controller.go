@@ -77,7 +77,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	subagents := func() client.ObjectList { return &skeinv1.SubagentList{} }
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("subagent").
-		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownersChanged(), watches.RestoreEnded()))).
+		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), ownersChanged(), watches.RestoreEnded()))).
 		Owns(&skeinv1.Thread{}, builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexAdopted), builder.WithPredicates(threadTurned())).

@@ -96,7 +96,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.families.watch()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
-		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged(), watches.RestoreEnded()))).
+		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), finalizersChanged(), watches.RestoreEnded()))).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, objects.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
 		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).

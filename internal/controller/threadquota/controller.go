@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
@@ -60,7 +59,7 @@ func New(o Options) *Reconciler { return &Reconciler{o} }
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("threadquota").
-		For(&skeinv1.ThreadQuota{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&skeinv1.ThreadQuota{}, builder.WithPredicates(watches.SpecChanged(mgr.GetClient()))).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {

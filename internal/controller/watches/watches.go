@@ -162,6 +162,32 @@ func TerminatedTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return ended(e.ObjectOld) != ended(e.ObjectNew) }}
 }
 
+// doubter is a client that may have read states of objects that its own writes had changed already (package ownwrites).
+type doubter interface {
+	Doubtful(o client.Object) bool
+}
+
+// handover is how long a new leader takes changes of the status for those of the leader before it. Its cache may show them late.
+const handover = 30 * time.Second
+
+// SpecChanged passes creations, deletions and changes of the spec of the objects that a controller reconciles. It drops changes of the
+// status, which the controller makes itself. It passes them when the controller may have decided by an earlier state that there is nothing
+// to write: while it is new, and while c may have read such a state of the object.
+func SpecChanged(c client.Client) predicate.Predicate {
+	spec := predicate.GenerationChangedPredicate{}
+	doubts, ok := c.(doubter)
+	if !ok {
+		return spec
+	}
+	began := time.Now()
+	return predicate.Or[client.Object](spec, predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return time.Since(began) < handover || doubts.Doubtful(e.ObjectNew) },
+	})
+}
+
 // RestoreEnded passes updates by which a restore lets the controllers act on an object.
 func RestoreEnded() predicate.Predicate {
 	return predicate.Funcs{

@@ -35,6 +35,7 @@ type Client struct {
 	client.Client
 	log        logr.Logger
 	wait, rest time.Duration
+	doubts     *doubts
 
 	mu    sync.Mutex
 	until map[string]time.Time // by type: reads do not wait until then
@@ -42,12 +43,13 @@ type Client struct {
 
 // New returns a client that reads through c, whose EnableReadYourWritesConsistency is set.
 func New(c client.Client, log logr.Logger) *Client {
-	return &Client{Client: c, log: log, wait: waiting, rest: resting, until: map[string]time.Time{}}
+	return &Client{Client: c, log: log, wait: waiting, rest: resting, until: map[string]time.Time{}, doubts: newDoubts(doubting)}
 }
 
 // Get implements client.Reader.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	return c.read(ctx, o, func(ctx context.Context) error { return c.Client.Get(ctx, key, o, opts...) }, func() error {
+		c.doubts.add(doubtKey(o, key)) // before it is read: its change may come right after
 		return c.Client.Get(ctx, key, o, append([]client.GetOption{client.DisableReadYourWritesConsistency}, opts...)...)
 	})
 }
