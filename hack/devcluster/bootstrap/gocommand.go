@@ -56,6 +56,10 @@ func (b *builder) toCompile(ctx context.Context, c command, pkgs []string, f *fe
 	args := append([]string{"list", "-e", "-deps", "-f", `{{if .Stale}}{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{join .GoFiles "\t"}}{{end}}`}, c.flags...)
 	cmd := b.goCommand(ctx, c, append(args, pkgs...)...)
 	cmd.Stderr = f
+	if os.Getenv("GOMAXPROCS") == "" {
+		// The go tool fetches as many modules at a time. That is waiting for the network for the most part.
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=16")
+	}
 	out, err := outputTied(cmd)
 	if err != nil {
 		return nil
@@ -97,9 +101,9 @@ func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exe
 	}
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false "+noPaths+" "+noDebugInformation, "GOWORK="+work, "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
 	if os.Getenv("GOGC") == "" && availableMemory() > 8<<30 {
-		// The compiler is a Go program that spends a sixth of its time on garbage collection. With enough memory it
-		// collects less.
-		cmd.Env = append(cmd.Env, "GOGC=300", "GOMEMLIMIT=2GiB")
+		// The compiler is a Go program that spends a sixth of its time on garbage collection, and most packages need less than
+		// this memory without any.
+		cmd.Env = append(cmd.Env, "GOGC=off", "GOMEMLIMIT=2GiB")
 	}
 	tie(cmd)
 	return cmd
