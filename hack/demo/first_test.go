@@ -139,7 +139,7 @@ func TestTheFirstDemoSaysWhatItDoes(t *testing.T) {
 	if code == 0 || !strings.Contains(stderr, "no compiler here") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	for _, words := range []string{"starts a Kubernetes cluster", "make demo-down", "8 to 16 minutes"} {
+	for _, words := range []string{"starts a Kubernetes cluster", "make demo-down", "7 to 15 minutes"} {
 		if !strings.Contains(stdout, words) {
 			t.Errorf("it does not say %q:\n%s", words, stdout)
 		}

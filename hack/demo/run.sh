@@ -29,7 +29,7 @@ This demo starts a Kubernetes cluster of its own on this machine and installs Sk
 a file of orders in a sandbox, a second agent checks them, a scheduled effect sends a reminder, and deleting the conversation
 deletes all of it. The cluster stays until 'make demo-down'; Ctrl-C stops the demo and removes what it started.
 
-The first run fetches and compiles Kubernetes and Skein: 8 to 16 minutes on two processors, 7 GB of caches. Later runs take
+The first run fetches and compiles Kubernetes and Skein: 7 to 15 minutes on two processors, 7 GB of caches. Later runs take
 about half a minute.
 
 TEXT

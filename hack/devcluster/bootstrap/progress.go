@@ -118,7 +118,7 @@ func (p *progress) text(now time.Time) string {
 	s += ", " + clock(now.Sub(p.began)) + " gone"
 	switch left := p.left(now); {
 	case len(p.size) == 0:
-		s += "; where nothing is compiled yet this takes 8 to 16 minutes on two processors"
+		s += "; where nothing is compiled yet this takes 7 to 15 minutes on two processors"
 	case n < total:
 		s += ", about " + clock(left) + " left"
 	}
