@@ -297,7 +297,7 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 	case errors.As(err, &unusable):
 		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionFalse, unusable.Reason, "threads of this agent get no titles: "+unusable.Message)
 	default:
-		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, err.Error())
+		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, conditions.Failure(err))
 	}
 }
 

@@ -39,6 +39,6 @@ func (c *checker) compaction(ctx context.Context, p *skeinv1.Prompt, w condition
 	case errors.As(err, &unusable):
 		w.Set(skeinv1.ConditionCompactionReady, metav1.ConditionFalse, unusable.Reason, "older turns are left out at the end of the window, and not summed up: "+unusable.Message)
 	default:
-		w.Set(skeinv1.ConditionCompactionReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, err.Error())
+		w.Set(skeinv1.ConditionCompactionReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, conditions.Failure(err))
 	}
 }

@@ -69,12 +69,12 @@ func (s *scope) compute(processMode bool, failed error) {
 	status.ObservedGeneration = o.Generation
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
 	if failed != nil {
-		reason := skeinv1.ReasonInternalError
+		reason, message := skeinv1.ReasonInternalError, conditions.Failure(failed)
 		var known *definition.NotReadyError
 		if errors.As(failed, &known) {
-			reason = known.Reason
+			reason, message = known.Reason, failed.Error()
 		}
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, reason, failed.Error())
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, reason, message)
 		return // the counts may be incomplete
 	}
 	status.Engine = cmp.Or(o.Spec.Engine, skeinv1.SandboxEngineQuickJS)

@@ -125,7 +125,7 @@ func (s *scope) compute(failed error) {
 	}
 	switch {
 	case failed != nil:
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, conditions.Failure(failed))
 	case status.Phase == kube.EffectFailed:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonFailed, "the handler failed")
 	case s.problem != nil:

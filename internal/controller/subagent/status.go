@@ -120,7 +120,7 @@ func (s *scope) entryStatus(entry skeinv1.ChildStatus) string {
 func (s *scope) computeReady(w conditions.Writer, failed error) {
 	switch {
 	case failed != nil:
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, conditions.Failure(failed))
 	case s.problem != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
 	case s.refused != "":

@@ -148,7 +148,7 @@ func (s *scope) computeReady(w conditions.Writer, failed error) {
 	switch {
 	case failed != nil && wasRefused(s.object): // the record that the parent was told, which no error takes back
 	case failed != nil:
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, conditions.Failure(failed))
 	case s.problem != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
 	default:

@@ -1,0 +1,28 @@
+package conditions
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Failure returns the message of a condition for an error that is no mistake in the object: what fails, and that it is tried again. Texts of
+// databases, buckets and networks stay in the manager's log, because they name hosts, users and folders of the installation, and those
+// who may read the object need not know these. Answers of the API server are about objects, and are repeated.
+func Failure(err error) string {
+	var answer apierrors.APIStatus
+	switch {
+	case errors.Is(err, store.ErrNoSpace):
+		return "the disk of file contents is full; this is tried again"
+	case errors.Is(err, store.ErrUnavailable):
+		return "the store cannot be reached or cannot write; this is tried again"
+	case errors.As(err, &answer) && answer.Status().Message != "":
+		return answer.Status().Message + "; this is tried again"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return "there was no answer in time; this is tried again"
+	}
+	return "something failed that the manager's log names; this is tried again"
+}
