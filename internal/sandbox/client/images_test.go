@@ -46,7 +46,7 @@ var _ = Describe("executions one after the other", Ordered, Label("COD-01", "STA
 	It("see nothing of what an earlier one did to the language and to the libraries", func() {
 		const code = `import { z } from 'zod'; import { defineTool } from '@standardagents/builder';
 			export default defineTool({ execute: () => {
-				const all = [globalThis, Array.prototype, Object.prototype, Promise.prototype, Symbol, z.globalRegistry, z.ZodObject, z.ZodObject.prototype, z.config(), defineTool, console];
+				const all = [globalThis, Array.prototype, Object.prototype, Promise.prototype, Symbol, z.globalRegistry, z.ZodObject, z.ZodObject.prototype, z.config(), defineTool, console, console.log, TextEncoder.prototype, AbortSignal.prototype, setTimeout];
 				const seen = all.filter((o) => Object.hasOwn(o, 'leaked')).length + (z.globalRegistry.has(z.string) ? 1 : 0);
 				for (const o of all) Object.defineProperty(o, 'leaked', { value: 1, configurable: true });
 				z.config({ customError: () => 'leaked' });

@@ -3,6 +3,8 @@
 package js
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,29 +35,27 @@ var levels = map[string]string{
 	"debug": "debug", "trace": "debug", "log": "info", "info": "info", "dir": "info", "table": "info", "warn": "warn", "error": "error",
 }
 
-// install defines globalThis.console.
-func (c *console) install(global qjs.Value) bool {
-	vm := c.m.vm
-	object, ok := vm.Object()
-	if !ok {
-		return false
-	}
-	for name, level := range levels {
-		f, ok := vm.Func(name, 0, func(args []qjs.Value) (qjs.Value, bool) {
-			c.write(level, c.format(args))
+// methods returns the methods of the console, in the same order each time.
+func (c *console) methods() []hostFunc {
+	var out []hostFunc
+	for _, name := range slices.Sorted(maps.Keys(levels)) {
+		out = append(out, hostFunc{name: name, call: func(args []qjs.Value) (qjs.Value, bool) {
+			c.write(levels[name], c.format(args))
 			return qjs.Undefined, true
-		})
-		if !ok || !vm.Define(object, name, f, qjs.Hidden) {
-			return false
-		}
+		}})
 	}
-	f, ok := vm.Func("assert", 0, func(args []qjs.Value) (qjs.Value, bool) {
-		if len(args) == 0 || !qjs.Truthy(vm, args[0]) {
+	return append(out, hostFunc{name: "assert", call: func(args []qjs.Value) (qjs.Value, bool) {
+		if len(args) == 0 || !qjs.Truthy(c.m.vm, args[0]) {
 			c.write("error", strings.TrimSpace("assertion failed: "+c.format(args[min(1, len(args)):])))
 		}
 		return qjs.Undefined, true
-	})
-	return ok && vm.Define(object, "assert", f, qjs.Hidden) && vm.Define(global, "console", object, qjs.Hidden)
+	}})
+}
+
+// install defines globalThis.console.
+func (c *console) install(global qjs.Value) bool {
+	object, ok := objectOf(c.m.vm, c.methods(), qjs.Hidden)
+	return ok && c.m.vm.Define(global, "console", object, qjs.Hidden)
 }
 
 // format joins the arguments as consoles do, including the usual placeholders in a first text.

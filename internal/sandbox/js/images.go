@@ -68,14 +68,17 @@ func makeImages(libs *Libraries, kind protocol.Kind) ([][]byte, error) {
 	return out, nil
 }
 
-// prepare loads the libraries of an image. It returns the script that makes state.
+// prepare makes the environment of an image and loads its libraries. It returns what environment returns. The functions of the
+// host are those of an isolate that never runs: adopt replaces them.
 func (k *imageKind) prepare(vm *qjs.VM, libs *Libraries) ([]qjs.Value, error) {
 	if k.kind == protocol.KindRun {
 		return nil, nil
 	}
-	script, ok := libs.definition(vm)
-	if !ok {
-		return nil, fmt.Errorf("the definition script: %+v", vm.Info(vm.Exception()))
+	i := &isolate{machine: &machine{vm: vm, libs: *libs}}
+	i.console.m = i.machine
+	begin, err := i.environment()
+	if err != nil {
+		return nil, err
 	}
 	l := &loader{bare: map[string]func() (qjs.Source, error){}}
 	for _, m := range lib.Modules {
@@ -96,11 +99,11 @@ func (k *imageKind) prepare(vm *qjs.VM, libs *Libraries) ([]qjs.Value, error) {
 		vm.Free(v)
 		vm.Free(promise)
 	}
-	return []qjs.Value{script}, nil
+	return []qjs.Value{begin}, nil
 }
 
-// engine returns the engine for an execution, and the script that makes state if the engine has it.
-func (l *Libraries) engine(open *protocol.Open) (vm *qjs.VM, script qjs.Value, err error) {
+// engine returns the engine for an execution, and what environment has made if the engine has it.
+func (l *Libraries) engine(open *protocol.Open) (vm *qjs.VM, begin qjs.Value, err error) {
 	for i, image := range slices.Backward(l.images) {
 		if image != nil && imageKinds[i].suits(open) {
 			vm, roots := image.Restore()

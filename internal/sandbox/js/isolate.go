@@ -53,7 +53,7 @@ func (m *machine) isolate(open *protocol.Open) error {
 	}
 }
 
-// prepare adds the modules and evaluates our own script.
+// prepare adds the modules and makes the environment.
 func (i *isolate) prepare(open *protocol.Open) error {
 	l := &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
 	for _, m := range lib.Modules {
@@ -64,27 +64,25 @@ func (i *isolate) prepare(open *protocol.Open) error {
 	}
 	i.vm.SetLoader(l)
 
-	global := i.vm.Global()
-	defer i.vm.Free(global)
 	i.console.invocation = i.speaker
 	i.console.most, i.console.mostBytes = sandbox.MaxIsolateLogs, sandbox.MaxIsolateLogBytes
-	if !i.console.install(global) {
-		return errMemory
+	begin := i.begin
+	var err error
+	if qjs.IsUndefined(begin) {
+		begin, err = i.environment()
+	} else {
+		err = i.adopt()
 	}
-	sys, err := i.sys(open)
 	if err != nil {
 		return err
 	}
-	defer i.vm.Free(sys)
-	script, ok := i.script, true
-	if qjs.IsUndefined(script) {
-		script, ok = i.libs.definition(i.vm)
+	// begin is not freed: the engine ends with the isolate, and to free it would only copy pages of an image.
+	statics, err := i.statics(open)
+	if err != nil {
+		return err
 	}
-	if !ok {
-		return i.broken()
-	}
-	defer i.vm.Free(script)
-	api, ok := i.vm.Call(script, qjs.Undefined, sys)
+	defer i.vm.Free(statics)
+	api, ok := i.vm.Call(begin, qjs.Undefined, statics)
 	if !ok {
 		return i.broken()
 	}

@@ -35,8 +35,8 @@ type machine struct {
 	libs Libraries
 	// compiler is nil where there are no runs.
 	compiler *Compiler
-	// script is the script that makes state; undefined if it was not loaded yet.
-	script qjs.Value
+	// begin is what environment has made; undefined where the engine has none yet.
+	begin qjs.Value
 
 	in      chan frame          // from the manager
 	room    *semaphore.Weighted // bytes of large frames that wait; nil when memory is not limited
@@ -95,15 +95,15 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries, compiler *Compiler) 
 	if err != nil {
 		return err
 	}
-	script := qjs.Undefined
+	begin := qjs.Undefined
 	if vm == nil {
-		if vm, script, err = libs.engine(open); err != nil {
+		if vm, begin, err = libs.engine(open); err != nil {
 			return err
 		}
 	}
 	m := &machine{
-		script: script,
-		vm:     vm, conn: conn, libs: libs, compiler: compiler,
+		begin: begin,
+		vm:    vm, conn: conn, libs: libs, compiler: compiler,
 		in:      make(chan frame, 2*maxCalls),
 		events:  make(chan func() error, maxTimers),
 		late:    make(chan func() error, maxCalls),

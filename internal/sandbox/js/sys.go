@@ -22,52 +22,24 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// sys returns the object that lib.Definition takes.
-func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
-	sys, ok := i.vm.Object()
-	if !ok {
-		return sys, errMemory
+// hostSide returns the functions of the object that lib.Definition takes, in the same order each time.
+func (i *isolate) hostSide() []hostFunc {
+	return []hostFunc{
+		{"call", 4, i.callHost},
+		{"setTimer", 4, i.setTimer},
+		{"clearTimer", 1, i.clearTimer},
+		{"encodeText", 1, i.encodeText},
+		{"decodeText", 3, i.decodeText},
+		{"clone", 1, i.clone},
+		{"atob", 1, i.atob},
+		{"btoa", 1, i.btoa},
+		{"randomUUID", 0, i.randomUUID},
+		{"randomBytes", 1, i.randomBytes},
+		{"digest", 2, i.digest},
+		{"urlClasses", 0, i.urlClasses},
+		{"httpParts", 1, i.httpParts},
+		{"handlerParts", 2, i.handlerParts},
 	}
-	statics, err := i.vm.Decode(open.Static)
-	if err != nil {
-		if errors.Is(err, qjs.ErrNoMemory) {
-			err = errMemory
-		}
-		return sys, err
-	}
-	if qjs.IsUndefined(statics) {
-		if statics, ok = i.vm.Object(); !ok {
-			return sys, errMemory
-		}
-	}
-	if !i.vm.Define(sys, "statics", statics, qjs.Fixed) {
-		return sys, errMemory
-	}
-	for name, f := range map[string]struct {
-		length int
-		call   qjs.HostFunc
-	}{
-		"call":         {4, i.callHost},
-		"setTimer":     {4, i.setTimer},
-		"clearTimer":   {1, i.clearTimer},
-		"encodeText":   {1, i.encodeText},
-		"decodeText":   {3, i.decodeText},
-		"clone":        {1, i.clone},
-		"atob":         {1, i.atob},
-		"btoa":         {1, i.btoa},
-		"randomUUID":   {0, i.randomUUID},
-		"randomBytes":  {1, i.randomBytes},
-		"digest":       {2, i.digest},
-		"urlClasses":   {0, i.urlClasses},
-		"httpParts":    {1, i.httpParts},
-		"handlerParts": {2, i.handlerParts},
-	} {
-		v, ok := i.vm.Func(name, f.length, f.call)
-		if !ok || !i.vm.Define(sys, name, v, qjs.Fixed) {
-			return sys, errMemory
-		}
-	}
-	return sys, nil
 }
 
 // callHost is call(invocation, method, args, functions); functions says whether args may contain functions.

@@ -1,15 +1,16 @@
 // The environment of definition code in its isolate. The value of this script is a function that takes the host's
-// side (sys) and the functions of thread.js that create ThreadStates (threads), and returns { describe, invoke }.
-(function (sys, threads) {
+// side (sys), the function of thread.js that creates ThreadStates (threads), and what globals.js returns (http). It returns
+// begin, which takes what the host says of the isolate (statics) and returns { describe, invoke }. Images of engines have all
+// but the call of begin behind them, so what can be made before belongs outside it.
+(function (sys, threads, http) {
   'use strict';
   const kindKey = Symbol.for('skein.kind');
-  // $endpoint is the invocation that handles the request of a thread endpoint, if the isolate was opened for one. The
-  // names of invocations of the handlers of the agent's sides begin with $handler.
-  // $ids is the invocation that a gateway asks for the id of a request's thread; code sets who answers with
+  // endpoint is the invocation that handles the request of a thread endpoint, if the isolate was opened for one. The
+  // names of invocations of the handlers of the agent's sides begin with handlers.
+  // ids is the invocation that a gateway asks for the id of a request's thread; code sets who answers with
   // setThreadIDProvider of "@agentuity/runtime".
-  const { $scopes: scopes, $endpoint: endpoint, $handler: handlers, $ids: ids } = sys.statics;
+  let scopes, endpoint, handlers, ids;
   const answering = {};
-  if (ids !== undefined) Object.defineProperty(globalThis, Symbol.for('skein.ids'), { value: answering });
 
   // ---- runCode ----------------------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@
   // ---- scopes: request, session and thread state ------------------------------------------------------
 
   // The isolate has one session state; every change of it is sent to the host too.
-  const session = new Map(scopes?.entries ?? []);
+  const session = new Map();
   // What an invocation has sent and not awaited, and its work that continues after the response.
   const sent = new Map();
   const waiting = new Map();
@@ -265,7 +266,7 @@
     if (failed !== undefined) throw failed;
   }
 
-  const { stateFor, refresh, used, explain } = threads(sys, { runCode, post, scopesFor, sendable });
+  const { stateFor, refresh, used, explain, beginThreads } = threads(sys, { runCode, post, scopesFor, sendable });
 
   // ---- handlers of an agent's sides -------------------------------------------------------------------
 
@@ -275,18 +276,14 @@
   // The invocation in whose name code calls the host after its own invocation has ended, as a listener does.
   const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
 
-  // The function that calls a model, for the module "ai". The calls belong to the newest handler's invocation.
-  if (handlers !== undefined) {
-    Object.defineProperty(globalThis, Symbol.for('skein.models'), {
-      value: Object.freeze({
-        call(method, ...args) {
-          const invocation = [...serving].at(-1);
-          if (invocation === undefined) throw new Error('a model can only be asked while a handler is called, or by its waitUntil work');
-          return sys.call(invocation, 'model.' + method, args, false);
-        },
-      }),
-    });
-  }
+  // What calls a model, for the module "ai". The calls belong to the newest handler's invocation.
+  const models = Object.freeze({
+    call(method, ...args) {
+      const invocation = [...serving].at(-1);
+      if (invocation === undefined) throw new Error('a model can only be asked while a handler is called, or by its waitUntil work');
+      return sys.call(invocation, 'model.' + method, args, false);
+    },
+  });
 
   // ---- definitions ------------------------------------------------------------------------------------
 
@@ -393,143 +390,14 @@
     }
   }
 
-  // ---- globals ----------------------------------------------------------------------------------------
+  // ---- the beginning of an isolate --------------------------------------------------------------------
 
-  const define = (name, value) =>
-    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
-
-  const bytesOf = (input) => {
-    if (input === undefined) return new Uint8Array(0);
-    if (ArrayBuffer.isView(input)) return new Uint8Array(input.buffer, input.byteOffset, input.byteLength);
-    return new Uint8Array(input);
+  return function begin(statics) {
+    ({ $scopes: scopes, $endpoint: endpoint, $handler: handlers, $ids: ids } = statics);
+    for (const [key, value] of scopes?.entries ?? []) session.set(key, value);
+    beginThreads(statics);
+    if (ids !== undefined) Object.defineProperty(globalThis, Symbol.for('skein.ids'), { value: answering });
+    if (handlers !== undefined) Object.defineProperty(globalThis, Symbol.for('skein.models'), { value: models });
+    return { describe, invoke };
   };
-
-  define(
-    'TextEncoder',
-    class TextEncoder {
-      get encoding() {
-        return 'utf-8';
-      }
-      encode(text = '') {
-        return sys.encodeText(String(text));
-      }
-      encodeInto(text, target) {
-        let read = 0;
-        let written = 0;
-        for (const char of String(text)) {
-          const bytes = sys.encodeText(char);
-          if (written + bytes.length > target.length) break;
-          target.set(bytes, written);
-          written += bytes.length;
-          read += char.length;
-        }
-        return { read, written };
-      }
-    },
-  );
-
-  define(
-    'TextDecoder',
-    class TextDecoder {
-      #fatal;
-      #keepBOM;
-      #rest = new Uint8Array(0);
-      constructor(label = 'utf-8', { fatal = false, ignoreBOM = false } = {}) {
-        if (!/^\s*(utf-?8|unicode-1-1-utf-8)\s*$/i.test(label)) {
-          throw new RangeError(`the encoding ${label} is not supported: only utf-8 is`);
-        }
-        this.#fatal = Boolean(fatal);
-        this.#keepBOM = Boolean(ignoreBOM);
-      }
-      get encoding() {
-        return 'utf-8';
-      }
-      get fatal() {
-        return this.#fatal;
-      }
-      get ignoreBOM() {
-        return this.#keepBOM;
-      }
-      decode(input, { stream = false } = {}) {
-        let bytes = bytesOf(input);
-        if (this.#rest.length > 0) {
-          const joined = new Uint8Array(this.#rest.length + bytes.length);
-          joined.set(this.#rest);
-          joined.set(bytes, this.#rest.length);
-          bytes = joined;
-        }
-        const [text, used] = sys.decodeText(bytes, this.#fatal, stream);
-        this.#rest = bytes.slice(used);
-        return !this.#keepBOM && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
-      }
-    },
-  );
-
-  define('queueMicrotask', (f) => {
-    if (typeof f !== 'function') throw new TypeError('queueMicrotask takes a function');
-    Promise.resolve().then(() => f());
-  });
-  define('structuredClone', (value) => sys.clone(value));
-  define('atob', (text) => sys.atob(String(text)));
-  define('btoa', (text) => sys.btoa(String(text)));
-  define('setTimeout', (f, ms = 0, ...args) => sys.setTimer(f, Number(ms), false, args));
-  define('setInterval', (f, ms = 0, ...args) => sys.setTimer(f, Number(ms), true, args));
-  define('clearTimeout', (id) => sys.clearTimer(id));
-  define('clearInterval', (id) => sys.clearTimer(id));
-  define(
-    'crypto',
-    Object.freeze({
-      randomUUID: () => sys.randomUUID(),
-      getRandomValues(target) {
-        bytesOf(target).set(sys.randomBytes(target.byteLength));
-        return target;
-      },
-      subtle: Object.freeze({
-        async digest(algorithm, data) {
-          const name = String(algorithm?.name ?? algorithm).toUpperCase();
-          if (!['SHA-1', 'SHA-256', 'SHA-384', 'SHA-512'].includes(name)) {
-            throw Object.assign(new Error(`${name} is not available: use SHA-1, SHA-256, SHA-384 or SHA-512`), { name: 'NotSupportedError' });
-          }
-          if (!(data instanceof ArrayBuffer) && !ArrayBuffer.isView(data)) throw new TypeError('digest takes bytes: encode a text with new TextEncoder().encode(text)');
-          return (await sys.digest(name, bytesOf(data).slice())).buffer;
-        },
-      }),
-    }),
-  );
-
-  // Created at first use: most code needs neither.
-  for (const name of ['URL', 'URLSearchParams']) {
-    Object.defineProperty(globalThis, name, {
-      configurable: true,
-      enumerable: false,
-      get() {
-        const classes = sys.urlClasses();
-        define('URL', classes.URL);
-        define('URLSearchParams', classes.URLSearchParams);
-        return classes[name];
-      },
-      set(value) {
-        define(name, value);
-      },
-    });
-  }
-
-  let httpParts;
-  const http = () => (httpParts ??= sys.httpParts(sys));
-  for (const name of ['Headers', 'Request', 'Response', 'ReadableStream']) {
-    Object.defineProperty(globalThis, name, {
-      configurable: true,
-      enumerable: false,
-      get() {
-        const { classes } = http();
-        define(name, classes[name]);
-        return classes[name];
-      },
-      set(value) {
-        define(name, value);
-      },
-    });
-  }
-
-  return { describe, invoke };
 });

@@ -20,17 +20,21 @@ var Zod string
 var Builder string
 
 // Definition returns the script that provides state, timers and text codecs to definition code, and that describes and
-// invokes what a module declares. Its value is a function that takes the host's side.
+// invokes what a module declares. Its value is a function that takes the host's side, makes the globals of definition
+// code, and returns another function. That one takes what the host says of the isolate, and returns { describe, invoke }.
 //
-// It consists of three files: two without dependencies, and a third that gets what they make.
+// So all that does not depend on the isolate is done in the first of the two, which an image of an engine has behind it.
 func Definition() string {
-	return "(function (sys) {\n(" + expression(abortScript) + ")();\nreturn (" + expression(definitionScript) + ")(sys, " + expression(threadScript) + ");\n})"
+	return "(function (sys) {\n(" + expression(abortScript) + ")();\nconst http = (" + expression(globalsScript) + ")(sys);\nreturn (" + expression(definitionScript) +
+		")(sys, " + expression(threadScript) + ", http);\n})"
 }
 
 // Each of these is one function.
 var (
 	//go:embed abort.js
 	abortScript string
+	//go:embed globals.js
+	globalsScript string
 	//go:embed thread.js
 	threadScript string
 	//go:embed definition.js
@@ -59,8 +63,9 @@ var HTTP string
 //go:embed handler.js
 var Handler string
 
-// Whole returns Definition including HTTP and Handler, for engines that compile a function at its first call.
+// Whole returns Definition including HTTP and Handler as one function, for engines that compile a function at its first
+// call. It finds what the host says of the isolate in the host's side, as statics.
 func Whole() string {
 	return "(function (sys) {\nsys.httpParts = " + expression(HTTP) + ";\nsys.handlerParts = " + expression(Handler) +
-		";\nreturn (" + expression(Definition()) + ")(sys);\n})"
+		";\nreturn (" + expression(Definition()) + ")(sys)(sys.statics);\n})"
 }

@@ -1,13 +1,16 @@
 // ThreadState: what code receives as `state`, and what getChildThread and getParentThread return. The value is a function
 // that takes the host's side (sys) and functions of definition.js (parts: runCode, post, scopesFor), and returns
-// { stateFor, refresh, used, explain }.
+// { stateFor, refresh, used, explain, beginThreads }.
 (function (sys, parts) {
   'use strict';
-  const { $scopes, $methods, $context, $runtimeContext, ...properties } = sys.statics;
-  // Without a list of its methods, every name that is not a property is a method.
-  const known = $methods && new Set($methods);
-
-  let context = $context ?? {}; // state.context: one object for the isolate's whole life
+  // What beginThreads sets, before everything else is called.
+  let properties;
+  // Without a list of its methods, every name that is not a property is a method. The list is searched: most code calls few
+  // methods, and a set of all names would take longer to make.
+  let known;
+  let context; // state.context: one object for the isolate's whole life
+  let scoped; // whether state has scopes
+  let platform; // what the platform team configured, for modules that use it
 
   // Methods whose result the API types as ArrayBuffer.
   const buffers = new Set(['readFile', 'getFileThumbnail']);
@@ -162,7 +165,7 @@
       return f;
     };
     const hidden = (name) => name.endsWith('()') || name[0] === '$';
-    const isMethod = (name) => (known ? known.has(name) : name[0] !== '_' && name !== 'then' && name !== 'toJSON');
+    const isMethod = (name) => (known ? known.includes(name) : name[0] !== '_' && name !== 'then' && name !== 'toJSON');
     const valueOf = (name) => {
       if (typeof name === 'symbol') return undefined;
       if (Object.hasOwn(more, name)) return more[name];
@@ -176,7 +179,7 @@
       {},
       {
         get: (_, name) => valueOf(name),
-        has: (_, name) => isProperty(name) || (known?.has(name) ?? false),
+        has: (_, name) => isProperty(name) || (known?.includes(name) ?? false),
         set(_, name, value) {
           if (name === 'context' && Object.hasOwn(more, name) && value !== null && typeof value === 'object') {
             more.context = value;
@@ -189,17 +192,16 @@
         // The methods are not enumerable: as with instances of a class, a copy of the state has only the properties.
         ownKeys: () => [...new Set([...Object.keys(more), ...Object.keys(statics).filter((n) => !hidden(n)), ...(known ?? [])])],
         getOwnPropertyDescriptor(_, name) {
-          if (!isProperty(name) && !known?.has(name)) return undefined;
+          if (!isProperty(name) && !known?.includes(name)) return undefined;
           return { value: valueOf(name), enumerable: isProperty(name), configurable: true };
         },
       },
     );
   }
 
-  // What the platform team configured, for modules that use it (package compile tells which). For the others nobody
-  // would notice that they cannot be packed.
+  // Package compile tells which modules read what the platform team configured. For the others nobody would notice that they
+  // cannot be packed.
   let lastRead = '';
-  const platform = $runtimeContext && watched($runtimeContext, '_notPackableRuntimeContext');
   const readers = new Set(); // invocations of such modules
 
   // Returns a frozen copy of plain data that records which parts are read, so that a failed call of one can be explained.
@@ -234,7 +236,7 @@
   }
 
   function stateOf(invocation) {
-    const more = Object.defineProperty({ ...($scopes ? parts.scopesFor(invocation) : {}) }, 'context', {
+    const more = Object.defineProperty({ ...(scoped ? parts.scopesFor(invocation) : {}) }, 'context', {
       enumerable: true,
       get: () => context,
       set(value) {
@@ -256,5 +258,15 @@
     return threadState(routeOf(invocation, statics.threadId), statics, false, { context: {}, execution: null });
   }
 
-  return { stateFor, refresh, used, explain };
+  // beginThreads takes what the host says of the isolate.
+  function beginThreads(statics) {
+    const { $scopes, $methods, $context, $runtimeContext, ...rest } = statics;
+    properties = rest;
+    known = $methods;
+    context = $context ?? {};
+    scoped = Boolean($scopes);
+    platform = $runtimeContext && watched($runtimeContext, '_notPackableRuntimeContext');
+  }
+
+  return { stateFor, refresh, used, explain, beginThreads };
 });

@@ -41,6 +41,7 @@ type header struct {
 	rt, ctx, stat uintptr
 	id            uintptr
 	fresh         uint64 // size of the heap before prepare
+	funcs         int    // functions of the host
 	prims         [len(errorNames)]Value
 	captured      [capturedValues]Value
 	roots         [maxRoots]Value
@@ -79,8 +80,8 @@ func mapAt(base, length uintptr, flags, fd int, offset int64) error {
 }
 
 // MakeImage returns the image of a new engine after prepare. The values that prepare returns, four at the most, are
-// handed over by Restore. prepare must not register functions of the host, and must leave no jobs. No other engine
-// may be in use meanwhile.
+// handed over by Restore. The functions of the host that prepare makes must be given again, with Bind. prepare must leave no
+// jobs. No other engine may be in use meanwhile.
 func MakeImage(prepare func(*VM) ([]Value, error)) ([]byte, error) {
 	if heap.made == maxImages {
 		return nil, errors.New("too many images")
@@ -108,11 +109,11 @@ func MakeImage(prepare func(*VM) ([]Value, error)) ([]byte, error) {
 		return nil, err
 	}
 	lib.XJS_RunGC(vm.tls, vm.rt)
-	if len(vm.funcs) != 1 || len(vm.modules)+len(vm.buffers)+len(vm.rejections) > 0 || lib.XJS_IsJobPending(vm.tls, vm.rt) != 0 || len(roots) > maxRoots {
+	if len(vm.modules)+len(vm.buffers)+len(vm.rejections) > 0 || lib.XJS_IsJobPending(vm.tls, vm.rt) != 0 || len(roots) > maxRoots {
 		return nil, errors.New("an engine with something under way cannot become an image")
 	}
 	h.base, h.length, h.program = base, (a.next-base+pageSize-1)&^(pageSize-1), programMark()
-	h.rt, h.ctx, h.stat, h.id = vm.rt, vm.ctx, vm.stat, vm.id
+	h.rt, h.ctx, h.stat, h.id, h.funcs = vm.rt, vm.ctx, vm.stat, vm.id, len(vm.funcs)
 	for i, name := range errorNames {
 		h.prims[i] = vm.prims.errors[name]
 	}
@@ -161,7 +162,8 @@ func (i *Image) Restore() (*VM, []Value) {
 	for i, v := range vm.captured() {
 		*v = h.captured[i]
 	}
-	vm.funcs = []HostFunc{vm.collect}
+	vm.funcs = make([]HostFunc, h.funcs)
+	vm.funcs[0] = vm.collect
 	lib.XJS_UpdateStackTop(vm.tls, vm.rt)
 	// Math.random must not give the same numbers in each engine.
 	at[lib.TJSContext](vm.ctx).Frandom_state = rand.Uint64() | 1
@@ -171,6 +173,16 @@ func (i *Image) Restore() (*VM, []Value) {
 	m.peak = vm.size()
 	vm.delayCollection(collectAfter)
 	return vm, h.roots[:]
+}
+
+// Bind gives an engine from an image the functions of the host that prepare made there, in the same order. It must be called before the
+// engine runs code that could call one of them.
+func (vm *VM) Bind(funcs ...HostFunc) error {
+	if len(funcs)+1 != len(vm.funcs) {
+		return fmt.Errorf("an image with %d functions of the host cannot take %d", len(vm.funcs)-1, len(funcs))
+	}
+	copy(vm.funcs[1:], funcs)
+	return nil
 }
 
 // collectAfter is how much the heap of an engine grows before its collector first looks for cycles. It has to look at

@@ -36,6 +36,13 @@ var _ = Describe("an image of an engine", Ordered, func() {
 		made, err := qjs.MakeImage(func(vm *qjs.VM) ([]qjs.Value, error) {
 			v, ok := vm.Eval("prepare", "globalThis.list = Array.from({ length: 5000 }, (_, i) => ({ i })); (n) => n + list.length")
 			Expect(ok).To(BeTrue())
+			global := vm.Global()
+			defer vm.Free(global)
+			for _, name := range []string{"first", "second"} {
+				f, ok := vm.Func(name, 0, func([]qjs.Value) (qjs.Value, bool) { return qjs.Int(-1), true })
+				Expect(ok).To(BeTrue())
+				Expect(vm.Define(global, name, f, qjs.Plain)).To(BeTrue())
+			}
 			return []qjs.Value{v}, nil
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -86,6 +93,25 @@ var _ = Describe("an image of an engine", Ordered, func() {
 		_, err := file.ReadAt(now, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(bytes.Equal(now, image)).To(BeTrue())
+	})
+
+	It("gives an engine whose functions of the host are those that it is given", func() {
+		mapped, err := qjs.MapImage(image, int(file.Fd()), 0)
+		Expect(err).NotTo(HaveOccurred())
+		defer qjs.Unmap(mapped.Bytes())
+		vm, _ := mapped.Restore()
+		defer vm.Close()
+		returns := func(n int32) qjs.HostFunc {
+			return func([]qjs.Value) (qjs.Value, bool) { return qjs.Int(n), true }
+		}
+		Expect(vm.Bind(returns(1))).To(MatchError(ContainSubstring("2 functions of the host")))
+		Expect(vm.Bind(returns(1), returns(20))).To(Succeed())
+		third, ok := vm.Func("third", 0, returns(300))
+		Expect(ok).To(BeTrue())
+		global := vm.Global()
+		defer vm.Free(global)
+		Expect(vm.Define(global, "third", third, qjs.Plain)).To(BeTrue())
+		Expect(number(vm, "first() + second() + third()")).To(Equal(321.0))
 	})
 
 	It("is not made of an engine with something under way", func() {
