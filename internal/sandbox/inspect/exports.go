@@ -28,7 +28,7 @@ func exportsOf(specifier string) (names map[string]bool, known bool) {
 		defer exportsMu.Unlock()
 		names, found := exportsKnown[specifier]
 		if !found {
-			names = readExports(m.Code)
+			names = readExports(m.Code())
 			exportsKnown[specifier] = names
 		}
 		return names, true

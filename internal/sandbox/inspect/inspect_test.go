@@ -149,7 +149,7 @@ var _ = Describe("Definition code", Label("TOL-02"), func() {
 
 	It("can read every module that sandboxes have", func() {
 		for _, m := range lib.Modules {
-			Expect(inspect.Module(m.Code)).NotTo(BeNil(), m.Name)
+			Expect(inspect.Module(m.Code())).NotTo(BeNil(), m.Name)
 		}
 	})
 

@@ -12,4 +12,6 @@ type Compiler struct {
 	Compile func(protocol.Module) (sandbox.Module, *sandbox.Error)
 	// Stacks returns a function that maps the positions in a stack back to the sources of compiled modules.
 	Stacks func(compiled map[string]sandbox.Module) func(stack string) string
+	// InUse returns how many bytes of memory the compiler's process uses, apart from the engine's heap.
+	InUse func() int64
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/inuse"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
@@ -26,6 +27,7 @@ func TestJS(t *testing.T) {
 var compiler = &js.Compiler{
 	Compile: compile.Module,
 	Stacks:  func(compiled map[string]sandbox.Module) func(string) string { return compile.NewMapper(compiled).Stack },
+	InUse:   inuse.Bytes,
 }
 
 // child serves one Open in this process and returns the manager's end.

@@ -40,7 +40,7 @@ func CompileLibraries(vm *qjs.VM) (Libraries, error) {
 		if len(m.Uses) > 0 {
 			continue // compiled later, in a process that has what it imports
 		}
-		code, ok := vm.Compile(m.Name, m.Code)
+		code, ok := vm.Compile(m.Name, m.Code())
 		if !ok {
 			return failed(m.Name)
 		}
@@ -139,12 +139,12 @@ func UnpackLibraries(b []byte) (Libraries, error) {
 var errDamaged = errors.New("the file of the libraries is damaged")
 
 // module returns a library as a module, from bytecode if there is some.
-func module(bytecode []byte, code string) func() (qjs.Source, error) {
+func module(bytecode []byte, code func() string) func() (qjs.Source, error) {
 	return func() (qjs.Source, error) {
 		if len(bytecode) > 0 {
 			return qjs.Source{Bytecode: bytecode}, nil
 		}
-		return qjs.Source{Code: code}, nil
+		return qjs.Source{Code: code()}, nil
 	}
 }
 

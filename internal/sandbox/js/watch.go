@@ -4,7 +4,6 @@ package js
 
 import (
 	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 	"time"
 
@@ -35,7 +34,7 @@ func (m *machine) watchCompiler(memory int64) (stop func()) {
 					return
 				case <-tick.C:
 				}
-				if used := inUse(); used > memory+memory/2+ownMemory {
+				if used := m.compiler.InUse(); used > memory+memory/2+ownMemory {
 					m.compiling.Store(used)
 					_ = m.done(sandbox.StatusMemory, failure("InternalError", "the code ran out of memory while it was compiled: its limit is %s", size(memory)))
 					return
@@ -48,11 +47,4 @@ func (m *machine) watchCompiler(memory int64) (stop func()) {
 		watcher.Wait()
 		debug.SetMaxStack(maxStack)
 	}
-}
-
-// inUse returns how many bytes the Go runtime of this process holds.
-func inUse() int64 {
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(samples)
-	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
 }

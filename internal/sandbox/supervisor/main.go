@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
+	"github.com/skein-dev/skein/internal/sandbox/inuse"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/v8"
 	"github.com/skein-dev/skein/internal/telemetry/profiles"
@@ -48,6 +49,7 @@ func compilerOfRuns() *js.Compiler {
 	return &js.Compiler{
 		Compile: compile.Module,
 		Stacks:  func(compiled map[string]sandbox.Module) func(string) string { return compile.NewMapper(compiled).Stack },
+		InUse:   inuse.Bytes,
 	}
 }
 

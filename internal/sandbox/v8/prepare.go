@@ -38,6 +38,6 @@ func addLibraries(open *protocol.Open) {
 	}
 	open.Modules = append(open.Modules, protocol.Module{Name: internal + "definition", Source: lib.Whole()})
 	for _, m := range lib.Named(sources...) {
-		open.Modules = append(open.Modules, protocol.Module{Name: internal + m.Name, Source: m.Code})
+		open.Modules = append(open.Modules, protocol.Module{Name: internal + m.Name, Source: m.Code()})
 	}
 }

@@ -3,9 +3,10 @@
 package v8
 
 import (
-	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox/inuse"
 )
 
 // compilerPeriod is the interval at which the compiler's memory is checked. It can allocate some hundred megabytes a
@@ -28,7 +29,7 @@ func (k *keeper) watchCompiler() (stop func()) {
 					return
 				case <-tick.C:
 				}
-				if used := inUse(); used > memory+memory/2+ownMemory {
+				if used := inuse.Bytes(); used > memory+memory/2+ownMemory {
 					d := memoryDone(memory)
 					d.Err.Message = "the code ran out of memory while it was compiled: its limit is " + size(memory)
 					d.Err.Stack = d.Err.Error()
@@ -43,11 +44,4 @@ func (k *keeper) watchCompiler() (stop func()) {
 		close(over)
 		watcher.Wait()
 	}
-}
-
-// inUse returns how many bytes the Go runtime of this process holds.
-func inUse() int64 {
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(samples)
-	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
 }

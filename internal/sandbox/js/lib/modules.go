@@ -9,23 +9,25 @@ import (
 // Module is a module that definition code may import by name.
 type Module struct {
 	Name string
-	Code string
+	// Code returns the source. It is a function, so that a program need not make the sources that it does not use: most
+	// children have the modules from elsewhere.
+	Code func() string
 	// Uses lists the modules that it needs.
 	Uses []string
 }
 
 // Modules lists what definition code may import besides its own modules.
 var Modules = []Module{
-	{Name: "@agentuity/runtime", Code: runtimeModule},
-	{Name: "@agentuity/schema", Code: agentuitySchema},
-	{Name: "@ai-sdk/anthropic", Code: provider("anthropic", "createAnthropic")},
-	{Name: "@ai-sdk/google", Code: provider("google", "createGoogleGenerativeAI")},
-	{Name: "@ai-sdk/openai", Code: provider("openai", "createOpenAI")},
-	{Name: "@standardagents/builder", Code: Builder},
-	{Name: "ai", Code: aiModule},
-	{Name: "valibot", Code: valibot},
-	{Name: "zod", Code: Zod},
-	{Name: "zod/v4", Code: "export * from 'zod';\nexport { default } from 'zod';\n", Uses: []string{"zod"}},
+	{Name: "@agentuity/runtime", Code: func() string { return runtimeModule }},
+	{Name: "@agentuity/schema", Code: func() string { return agentuitySchema }},
+	{Name: "@ai-sdk/anthropic", Code: func() string { return provider("anthropic", "createAnthropic") }},
+	{Name: "@ai-sdk/google", Code: func() string { return provider("google", "createGoogleGenerativeAI") }},
+	{Name: "@ai-sdk/openai", Code: func() string { return provider("openai", "createOpenAI") }},
+	{Name: "@standardagents/builder", Code: func() string { return Builder }},
+	{Name: "ai", Code: func() string { return aiModule }},
+	{Name: "valibot", Code: func() string { return valibot }},
+	{Name: "zod", Code: func() string { return Zod }},
+	{Name: "zod/v4", Code: func() string { return "export * from 'zod';\nexport { default } from 'zod';\n" }, Uses: []string{"zod"}},
 }
 
 var (
