@@ -43,7 +43,8 @@ type process struct {
 const timerSlack = 200_000
 
 // spawner starts processes on one thread that never ends, because a child's parent-death signal is bound to the
-// thread that started it. Children inherit that thread's timer slack.
+// thread that started it. Children inherit that thread's timer slack
+// and no_new_privs.
 type spawner struct {
 	jobs chan func()
 }
@@ -52,7 +53,9 @@ func newSpawner() *spawner {
 	s := &spawner{jobs: make(chan func())}
 	go func() {
 		runtime.LockOSThread()
-		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0) // without it children work as well
+		// Without these two children work as well. Those that have no_new_privs from the beginning need a thread less to confine themselves.
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
+		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 		for job := range s.jobs {
 			job()
 		}
