@@ -38,9 +38,12 @@ type process struct {
 	wait  func() error   // runs once
 }
 
-// timerSlack is by how many nanoseconds the timers of a child may be late. The monitor of its runtime wakes up every 20 µs while anything
-// runs, which is a tenth of what a short execution costs. The kernel's own slack is 50 µs.
-const timerSlack = 200_000
+// By how many nanoseconds the timers of a child may be late. The monitor of its runtime wakes up every 20 µs while anything runs. If it may
+// be 200 µs late, that is still a seventh of what a short execution costs. The kernel's own slack is 50 µs.
+const (
+	timerSlack = 1_000_000
+	v8Slack    = 200_000 // the threads of that engine inherit it
+)
 
 // spawner starts processes on one thread that never ends, because a child's parent-death signal is bound to the
 // thread that started it. Children inherit that thread's timer slack
@@ -49,18 +52,26 @@ type spawner struct {
 	jobs chan func()
 }
 
-func newSpawner() *spawner {
+func newSpawner(slack uintptr) *spawner {
 	s := &spawner{jobs: make(chan func())}
 	go func() {
 		runtime.LockOSThread()
 		// Without these two children work as well. Those that have no_new_privs from the beginning need a thread less to confine themselves.
-		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
 		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 		for job := range s.jobs {
 			job()
 		}
 	}()
 	return s
+}
+
+// slackOf returns the slack of the timers of a child at its start.
+func slackOf(o Options) uintptr {
+	if o.Engine == sandbox.V8 {
+		return v8Slack
+	}
+	return timerSlack
 }
 
 // start starts a command on the spawner's thread.

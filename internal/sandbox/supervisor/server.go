@@ -72,7 +72,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("reading the certificates: %w", err)
 	}
 	s := &Server{
-		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(os.Getpid() == 1),
+		opts: o, certs: certs, spawner: newSpawner(slackOf(o)), reaper: newReaper(os.Getpid() == 1),
 		admission: newAdmission(o), prepared: make(chan struct{}), activity: newActivity(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
