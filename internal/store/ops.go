@@ -12,6 +12,7 @@ type Op interface{ op() }
 type AppendMessage struct {
 	Message *Message
 	To      string
+	Bounded bool // clients or code wrote the message, so the namespace's quota of bytes of messages applies (K8S-11)
 	Existed bool
 }
 
@@ -23,6 +24,7 @@ type UpdateMessage struct {
 	Status     *MessageStatus
 	ToolStatus *string
 	Silent     *bool
+	Bounded    bool     // clients or code change it, so the namespace's quota of bytes of messages applies where the message grows (K8S-11)
 	Updated    *Message // filled in
 }
 
@@ -47,11 +49,13 @@ type Enqueue struct {
 	Item             InboxItem
 	IgnoreTerminated bool
 	MaxUserMessages  int
-	Bounded          bool // clients or code sent the item, so MaxWaiting and MaxWaitingBytes apply
-	IfNoRun, IfIdle  bool
-	Unpark           bool // a parked thread continues with this item (MSG-08)
-	Existed          bool
-	Seq              int64
+	// Bounded says that clients or code sent the item, so MaxWaiting and MaxWaitingBytes apply. A message is also refused once the namespace
+	// has used up its quota of bytes of messages (K8S-11): it counts when a run takes it in.
+	Bounded         bool
+	IfNoRun, IfIdle bool
+	Unpark          bool // a parked thread continues with this item (MSG-08)
+	Existed         bool
+	Seq             int64
 	// Origin says where the item comes from, when that is not where the operation is applied. It is not stored by itself: package
 	// telemetry adds it to the payload.
 	Origin json.RawMessage

@@ -16,6 +16,7 @@ const (
 	QuotaThreads        QuotaResource = "threads"        // stored conversations, with those that are retained
 	QuotaRunningThreads QuotaResource = "runningThreads" // threads that a replica works on
 	QuotaBytes          QuotaResource = "bytes"          // files of threads
+	QuotaMessageBytes   QuotaResource = "messageBytes"   // messages of threads
 	QuotaTokens         QuotaResource = "tokensPerDay"   // of model calls since midnight UTC
 	QuotaCost           QuotaResource = "costPerDay"     // the same in billionths of a US dollar
 	QuotaEffects        QuotaResource = "pendingEffects" // ScheduledEffects that have not ended
@@ -57,6 +58,8 @@ func (e *NamespaceQuotaError) Error() string {
 		what, remedy = "threads that run at once", "wait until one of them rests, or stop one"
 	case QuotaBytes:
 		what, remedy = "bytes of files", "delete files or Threads"
+	case QuotaMessageBytes:
+		what, remedy = "bytes of messages", "delete messages or Threads, and retained data with kubectl skein retained"
 	case QuotaTokens:
 		what, remedy = "tokens a day", "wait until midnight UTC"
 	case QuotaCost:
@@ -74,8 +77,9 @@ func (e *NamespaceQuotaError) Is(target error) bool { return target == ErrQuota 
 // QuotaStore holds namespaces to their quotas, over all replicas.
 type QuotaStore interface {
 	// LimitNamespaces sets what returns the quotas of a namespace. It is called within transactions, so it must not
-	// block. Transactions that would exceed a quota of threads or bytes fail with a *NamespaceQuotaError. Usage counts
-	// against the quotas of tokens and cost while there are any.
+	// block. Transactions that would exceed a quota of threads or bytes fail with a *NamespaceQuotaError, and so do those of clients that
+	// would exceed one of bytes of messages (see AppendMessage, UpdateMessage, Enqueue and ImportConversation). Usage counts against the
+	// quotas of tokens and cost while there are any.
 	LimitNamespaces(of func(namespace string) Quotas)
 	// QuotaUse returns how much a namespace uses of the resources that the store knows: all but effects.
 	QuotaUse(ctx context.Context, namespace string) (map[QuotaResource]int64, error)
@@ -87,7 +91,8 @@ type QuotaStore interface {
 	ClaimQuota(ctx context.Context, c QuotaClaim) error
 	// ReleaseQuota gives up the room for an object that was not created.
 	ReleaseQuota(ctx context.Context, namespace string, resource QuotaResource, name string) error
-	// SweepQuotas removes claims that have expired, and usage of days before the day before.
+	// SweepQuotas removes claims that have expired, and usage of days before the day before. It counts the messages that are not counted
+	// yet because they are older than the counting.
 	SweepQuotas(ctx context.Context) error
 }
 

@@ -45,7 +45,8 @@ func (o *Options) watchQuotas(ctx context.Context, mgr ctrl.Manager, data *data)
 	return quotas, nil
 }
 
-// quotaSweepEvery is the interval of the sweeps of what quotas no longer count.
+// quotaSweepEvery is the interval of the sweeps of what quotas no longer count. The first one is at the start: it also counts what an update
+// has left to be counted.
 const quotaSweepEvery = time.Hour
 
 // quotaSweeper removes what quotas no longer count.
@@ -57,11 +58,14 @@ type quotaSweeper struct {
 
 // Start sweeps until ctx ends.
 func (s *quotaSweeper) Start(ctx context.Context) error {
-	return every(ctx, s.clock, quotaSweepEvery, func(ctx context.Context) {
-		if err := s.store.SweepQuotas(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error(err, "remove what quotas no longer count; the next sweep tries again")
-		}
-	})
+	s.sweep(ctx)
+	return every(ctx, s.clock, quotaSweepEvery, s.sweep)
+}
+
+func (s *quotaSweeper) sweep(ctx context.Context) {
+	if err := s.store.SweepQuotas(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error(err, "remove what quotas no longer count; the next sweep tries again")
+	}
 }
 
 // NeedLeaderElection returns true: one replica is enough.

@@ -130,6 +130,8 @@ var Queries = map[string]struct {
 	"skips":              {queries.Skips, 2},
 	"args":               {queries.Args, 2},
 	"stored args":        {queries.StoredArgs, 1},
+	"sum of messages":    {queries.SumMessages, 1},
+	"part to count":      {queries.PartToCount, 6},
 	"purge messages":     {queries.PurgeMessages, 3},
 	"sweep deltas":       {queries.SweepDeltas, 2},
 	"sweep inbox keys":   {queries.SweepInboxKeys, 2},

@@ -102,7 +102,7 @@ var postgresDialect = &sqldb.Dialect{
 	Claimable: queries.Claimable + ` FOR UPDATE SKIP LOCKED`,
 	Lock:      `SELECT 1 FROM pg_advisory_xact_lock(hashtextextended(?, 0))`,
 	Purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
-		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`},
+		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`, queries.DropMessageUses},
 	AddChanges:       []string{queries.AddRemoveChanges},
 	Objects:          sqldb.ObjectsInPostgres,
 	Mapped:           sqldb.MappedInPostgres,

@@ -87,6 +87,7 @@ var sqliteDialect = &sqldb.Dialect{
 	Claimable: queries.Claimable,
 	// The folder belongs to one process at a time, so holders of leases, firings and permits are gone, and their work
 	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
+	Purge:      []string{queries.DropMessageUses},
 	Adopt:      []string{queries.FreeLeases, queries.FreeFirings, queries.FreePermits},
 	AddChanges: []string{queries.AddChanges, queries.RemoveChanges},
 	Objects:    sqldb.ObjectsInSQLite,

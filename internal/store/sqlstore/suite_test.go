@@ -2,8 +2,10 @@ package sqlstore_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -59,5 +61,7 @@ func (f folder) Open(c clock.PassiveClock) (store.Store, error) {
 
 // Exclusive returns true, because the folder is locked.
 func (folder) Exclusive() bool { return true }
+
+func (f folder) SQL() (*sql.DB, error) { return sql.Open("sqlite", filepath.Join(f.dir, "skein.db")) }
 
 var _ = storetest.DescribeStore("SQLite", newFolder)

@@ -43,6 +43,9 @@ func (b *backups) describeWhole() {
 			Expect(answers(ctx, b.target.store, id)).To(Equal(answers(ctx, b.source.store, id)))
 		}
 		Expect(b.target.store.Runnable(ctx, 100)).To(BeEmpty(), "nobody takes up a thread that has no object")
+		counted, stored, err := b.target.sums(ctx, "default")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(counted).To(And(Equal(stored), BeNumerically(">", 0)), "the bytes of messages, also of those that only a fork reads")
 		v, err := b.target.store.GetKV(ctx, store.Namespace{Name: "default"}, "cache", "k")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(v.Value)).To(MatchJSON(`[1]`))
@@ -107,7 +110,7 @@ func (b *backups) describeAny() {
 		round := 0
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			round++
-			f := &forkModel{ctx: ctx, store: b.source.store, round: round}
+			f := &forkModel{ctx: ctx, store: b.source.store, round: round, sums: b.target.sums}
 			f.create(t, nil)
 			t.Repeat(map[string]func(*rapid.T){
 				"append": f.append, "burst": f.burst, "update": f.update, "delete": f.delete, "fork": f.fork, "truncate": f.truncate,

@@ -20,7 +20,7 @@ func describeForkModel(e *env) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++
-				f := &forkModel{ctx: ctx, store: e.store, round: round}
+				f := &forkModel{ctx: ctx, store: e.store, round: round, sums: e.sums}
 				f.create(t, nil)
 				t.Repeat(map[string]func(*rapid.T){
 					"append":   f.append,
@@ -38,6 +38,7 @@ func describeForkModel(e *env) {
 				for len(f.threads) > 0 {
 					f.purge(t)
 				}
+				f.checkBytes(t)
 			})
 		})
 	})
@@ -51,6 +52,8 @@ type forkModel struct {
 	made    int
 	threads []*forkThread
 	did     []string // for people who look into a failure
+	// sums returns the bytes of messages that the store counts in a namespace, and those that there are.
+	sums func(ctx context.Context, namespace string) (counted, stored int64, err error)
 }
 
 type forkThread struct {
@@ -246,6 +249,7 @@ func (f *forkModel) checkRelationships(t *rapid.T) {
 // have an order. The reads have none, and run at the same time: on PostgreSQL they wait for the network most of the time.
 func (f *forkModel) check(t *rapid.T) {
 	f.checkRelationships(t)
+	f.checkBytes(t)
 	var reads errgroup.Group
 	reads.SetLimit(8)
 	for _, th := range f.threads {
@@ -273,6 +277,14 @@ func (f *forkModel) check(t *rapid.T) {
 	}
 	if err := reads.Wait(); err != nil {
 		t.Fatalf("%s\n%v", strings.Join(f.did, "\n"), err)
+	}
+}
+
+// checkBytes compares the sum that the store keeps with the messages.
+func (f *forkModel) checkBytes(t *rapid.T) {
+	counted, stored, err := f.sums(f.ctx, "n")
+	if err != nil || counted != stored {
+		t.Fatalf("%s\n%d bytes of messages are counted, and there are %d, %v", strings.Join(f.did, "\n"), counted, stored, err)
 	}
 }
 

@@ -52,6 +52,7 @@ const digest0 = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e
 func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) bool {
 	return Describe("the schema of "+name, func() {
 		describeCountedRows(fresh)
+		describeOldMessages(fresh)
 
 		It("is migrated from every earlier version, with the data of that version", func(ctx SpecContext) {
 			first := fresh(ctx)

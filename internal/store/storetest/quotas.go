@@ -34,24 +34,6 @@ func describeQuotas(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 			return use[resource]
 		}
-		// atOnce makes twenty calls at once and returns how many succeeded. The others must fail with the error.
-		atOnce := func(expected error, call func(i int) error) int32 {
-			GinkgoHelper()
-			var done atomic.Int32
-			var group sync.WaitGroup
-			for i := range 20 {
-				group.Go(func() {
-					defer GinkgoRecover()
-					if err := call(i); err == nil {
-						done.Add(1)
-					} else {
-						Expect(err).To(MatchError(expected))
-					}
-				})
-			}
-			group.Wait()
-			return done.Load()
-		}
 		create := func(ctx SpecContext, namespace string, n int) error {
 			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: fmt.Sprintf("00000000-0000-4000-9000-%012d", n), Namespace: namespace, Name: fmt.Sprint("q-", n), Agent: "helper"})
 			return err
@@ -191,4 +173,23 @@ func describeQuotas(e *env) {
 			Expect(e.info(ctx, id).Waits).To(BeEmpty())
 		})
 	})
+}
+
+// atOnce makes twenty calls at once and returns how many succeeded. The others must fail with the error.
+func atOnce(expected error, call func(i int) error) int32 {
+	GinkgoHelper()
+	var done atomic.Int32
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			defer GinkgoRecover()
+			if err := call(i); err == nil {
+				done.Add(1)
+			} else {
+				Expect(err).To(MatchError(expected))
+			}
+		})
+	}
+	group.Wait()
+	return done.Load()
 }

@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -24,6 +25,8 @@ type Backend interface {
 	// Exclusive reports whether the data belongs to one process at a time, so that opening it again frees leases.
 	// Otherwise leases survive the process that took them.
 	Exclusive() bool
+	// SQL opens the database beside the store.
+	SQL() (*sql.DB, error)
 }
 
 // DescribeStore adds the suite for one implementation; newBackend is called for each spec.
@@ -35,7 +38,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeAges, describeMessages, describePages, describePageBytes, describeInbox, describeLog, describeLines,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeFiringClaims, describeSchedules, describeEffectArgs, describeNotifications, describeWebhooks,
 			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeSummaries, describeRelated, describeForkModel, describeSearch,
-			describeState, describeKVService, describeLifecycle, describeNamesakes, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits, describeChildren, describeChildCounts, describeQuotas, describeStatistics, describeNamespaces, describeRoundTrips,
+			describeState, describeKVService, describeLifecycle, describeNamesakes, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits, describeChildren, describeChildCounts, describeQuotas, describeMessageBytes, describeStatistics, describeNamespaces, describeRoundTrips,
 		} {
 			part(e)
 		}
@@ -48,13 +51,14 @@ type env struct {
 	clock   *clocktesting.FakeClock
 	backend Backend
 	made    int
+	beside  *sql.DB // see countedBytes
 }
 
 // epoch is the start of the suite's clock.
 var epoch = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func (e *env) start(b Backend) {
-	e.backend, e.clock, e.made = b, clocktesting.NewFakeClock(epoch), 0
+	e.backend, e.clock, e.made, e.beside = b, clocktesting.NewFakeClock(epoch), 0, nil
 	e.open()
 	DeferCleanup(func() { Expect(e.store.Close()).To(Succeed()) })
 }

@@ -86,6 +86,9 @@ func (w *writer) showAll() error {
 	if err := t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, finishedMark, "", ""); err != nil {
 		return err
 	}
+	if err := t.Write(t.Ctx, queries.ShowUsage, r.Namespace, staging(r)); err != nil {
+		return err
+	}
 	if err := t.Write(t.Ctx, queries.ShowRemnants, staging(r)); err != nil {
 		return err
 	}

@@ -125,6 +125,8 @@ var LeftOut = map[string]string{
 	"child_namespace":     "rows to lock",
 	"child_count":         "how many rows of child_task there are: the database counts them as they are restored",
 	"child_change":        "as child_count",
+	"message_usage":       "how many bytes the messages have: the database counts them as they are restored",
+	"message_usage_fill":  "which messages are counted already",
 	"message_cut":         "messages that are being removed: no backup is made meanwhile",
 	"schema_reader":       "which releases may use this database",
 	"quota_namespace":     "rows to lock",

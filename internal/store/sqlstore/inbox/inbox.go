@@ -10,6 +10,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
@@ -89,9 +90,17 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 // few is up to how many waiting items are never too much, so that their sizes need not be read.
 const few = 8
 
-// checkRoom refuses an item from outside when so much waits already.
+// checkRoom refuses an item from outside when so much waits already, and a message also when the namespace has no room for more.
 func checkRoom(t *txn.Tx, h *txn.Head, op *store.Enqueue) error {
-	if !op.Bounded || h.Waiting < few {
+	if !op.Bounded {
+		return nil
+	}
+	if op.Item.Kind == store.InboxMessage {
+		if err := quotas.MessagesUsedUp(t, h.Namespace); err != nil {
+			return err
+		}
+	}
+	if h.Waiting < few {
 		return nil
 	}
 	var bytes int64

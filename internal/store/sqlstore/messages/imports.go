@@ -7,6 +7,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
@@ -39,6 +40,9 @@ func Import(t *txn.Tx, h *txn.Head, op *store.ImportConversation) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := quotas.Messages(t, h.Namespace); err != nil {
+		return err
 	}
 	op.Record.LastSeq = h.LastSeq
 	h.Touch(store.ChangedThread)

@@ -161,13 +161,20 @@ func CollectLeft(ctx context.Context, db *txn.DB) error {
 			}
 		}
 		if err := db.Writer.Do(ctx, func(t *txn.Tx) error {
-			_, err := t.Exec(t.Ctx, queries.DeleteThread, key)
-			return err
+			return dropRemnant(t, key)
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// dropRemnant removes a remnant without messages.
+func dropRemnant(t *txn.Tx, key int64) error {
+	if err := t.Write(t.Ctx, queries.DropMessageUses, key); err != nil {
+		return err
+	}
+	return t.Write(t.Ctx, queries.DeleteThread, key)
 }
 
 // Truncate removes the messages after a message or an index.

@@ -34,6 +34,16 @@ func restOf(m *store.Message) (any, error) {
 	return string(data), nil
 }
 
+// sizeOf returns how many bytes of a message are stored. more is what restOf returned.
+func sizeOf(m *store.Message, more any) int {
+	n := 0
+	if m.Content != nil {
+		n = len(*m.Content)
+	}
+	text, _ := more.(string)
+	return n + len(text)
+}
+
 func (r *rest) into(m *store.Message) {
 	m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments = r.Name, r.ToolCalls, r.ParentID, r.Metadata, r.Attachments
 	m.ToolStatus, m.ReasoningContent, m.Usage, m.Side, m.Summary = r.ToolStatus, r.ReasoningContent, r.Usage, r.Side, r.Summary

@@ -264,7 +264,7 @@ func (r *removal) log(t *txn.Tx, h *txn.Head, source, from, to, n int64) error {
 func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head) error {
 	s, err := scanSegment(t.One(t.Ctx, queries.LastSegment, r.view))
 	if errors.Is(err, store.ErrNotFound) {
-		err = t.Write(t.Ctx, queries.DeleteThread, r.view)
+		err = dropRemnant(t, r.view)
 		r.view = 0
 		return err
 	}

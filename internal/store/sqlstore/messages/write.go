@@ -9,6 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
@@ -76,6 +77,9 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 		h.UserAt = max(h.UserAt, m.CreatedAt)
 	}
 	h.Touch(store.ChangedLog)
+	if op.Bounded {
+		return quotas.Messages(t, h.Namespace)
+	}
 	return nil
 }
 
@@ -85,6 +89,11 @@ func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
 	if err != nil {
 		return fmt.Errorf("message %s: %w", op.ID, err)
 	}
+	before, err := restOf(m)
+	if err != nil {
+		return err
+	}
+	size := sizeOf(m, before) // now, since what follows changes m
 	if op.Content != nil {
 		if m.Content == nil || *m.Content != *op.Content {
 			if err := dropSummaries(t, h, m.Seq); err != nil {
@@ -132,6 +141,11 @@ func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
 	}
 	if err := t.Write(t.Ctx, queries.UpdateMessage, m.Silent, string(m.Status), content, more, h.Key, m.Seq); err != nil {
 		return err
+	}
+	if op.Bounded && sizeOf(m, more) > size {
+		if err := quotas.Messages(t, h.Namespace); err != nil {
+			return err
+		}
 	}
 	if op.Content != nil || op.Silent != nil {
 		if err := t.Write(t.Ctx, queries.Forget, h.Key, m.Seq); err != nil {

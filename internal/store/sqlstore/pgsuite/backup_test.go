@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"maps"
+	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -22,6 +23,8 @@ func (f folder) Open(c clock.PassiveClock) (store.Store, error) {
 }
 
 func (folder) Exclusive() bool { return true }
+
+func (f folder) SQL() (*sql.DB, error) { return sql.Open("sqlite", filepath.Join(f.dir, "skein.db")) }
 
 func sqlite() storetest.Backend   { return folder{GinkgoT().TempDir()} }
 func postgres() storetest.Backend { return newDatabase(context.Background()) }

@@ -3,6 +3,7 @@ package pgsuite
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -56,5 +57,7 @@ func (d database) Open(c clock.PassiveClock) (store.Store, error) {
 
 // Exclusive returns false, because other replicas may also have the database open.
 func (database) Exclusive() bool { return false }
+
+func (d database) SQL() (*sql.DB, error) { return sql.Open("pgx", d.url) }
 
 var _ = storetest.DescribeStore("PostgreSQL", func() storetest.Backend { return newDatabase(context.Background()) })

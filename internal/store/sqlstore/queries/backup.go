@@ -30,6 +30,7 @@ const (
 		AND NOT (EXISTS (SELECT 1 FROM contents c WHERE c.digest = f.digest AND c.size >= 0)
 			AND EXISTS (SELECT 1 FROM restore_row k WHERE k.restore = ? AND k.namespace = ? AND k.kind = ? AND k.digest = f.digest))
 		ORDER BY f.digest LIMIT 5`
+	ShowUsage    = `UPDATE message_usage SET namespace = ? WHERE namespace = ?`
 	ShowRemnants = `UPDATE thread SET namespace = '' WHERE namespace = ? AND substr(id, 1, 5) = 'left:'`
 	ShowThreads  = `UPDATE thread SET namespace = ? WHERE namespace = ?`
 

@@ -52,6 +52,28 @@ func Bytes(t *txn.Tx, namespace string) error {
 	return within(t, namespace, store.QuotaBytes, queries.SumBytes, namespace)
 }
 
+// Messages checks the bytes of messages, after some were added.
+func Messages(t *txn.Tx, namespace string) error {
+	return within(t, namespace, store.QuotaMessageBytes, queries.SumMessages, namespace)
+}
+
+// MessagesUsedUp returns a *store.NamespaceQuotaError when the namespace has used up its bytes of messages. It locks nothing: what is to
+// be queued counts later, when a run takes it in.
+func MessagesUsedUp(t *txn.Tx, namespace string) error {
+	limit, ok := t.Quotas(namespace)[store.QuotaMessageBytes]
+	if !ok {
+		return nil
+	}
+	var n int64
+	if err := t.Row(t.Ctx, queries.SumMessages, []any{namespace}, &n); err != nil {
+		return err
+	}
+	if n >= limit.Hard {
+		return &store.NamespaceQuotaError{Namespace: namespace, Resource: store.QuotaMessageBytes, QuotaLimit: limit}
+	}
+	return nil
+}
+
 // CountRunning implements store.QuotaStore.
 func (s Store) CountRunning(ctx context.Context, f *store.Fence) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
@@ -103,7 +125,7 @@ func day(micros int64) int64 { return micros / (24 * time.Hour).Microseconds() }
 
 // QuotaUse implements store.QuotaStore.
 func (s Store) QuotaUse(ctx context.Context, namespace string) (map[store.QuotaResource]int64, error) {
-	var threads, running, bytes, tokens, cost int64
+	var threads, running, bytes, messages, tokens, cost int64
 	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
 		now := s.DB.Now()
 		if err := c.Row(ctx, queries.CountThreads, []any{namespace}, &threads); err != nil {
@@ -115,13 +137,16 @@ func (s Store) QuotaUse(ctx context.Context, namespace string) (map[store.QuotaR
 		if err := c.Row(ctx, queries.SumBytes, []any{namespace}, &bytes); err != nil {
 			return err
 		}
+		if err := c.Row(ctx, queries.SumMessages, []any{namespace}, &messages); err != nil {
+			return err
+		}
 		return c.Row(ctx, queries.SumDay, []any{namespace, day(now)}, &tokens, &cost)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count what namespace %s uses: %w", namespace, err)
 	}
 	return map[store.QuotaResource]int64{
-		store.QuotaThreads: threads, store.QuotaRunningThreads: running, store.QuotaBytes: bytes, store.QuotaTokens: tokens, store.QuotaCost: cost,
+		store.QuotaThreads: threads, store.QuotaRunningThreads: running, store.QuotaBytes: bytes, store.QuotaMessageBytes: messages, store.QuotaTokens: tokens, store.QuotaCost: cost,
 	}, nil
 }
 
@@ -151,12 +176,15 @@ func (s Store) ReleaseQuota(ctx context.Context, namespace string, resource stor
 
 // SweepQuotas implements store.QuotaStore.
 func (s Store) SweepQuotas(ctx context.Context) error {
-	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		if err := t.Write(t.Ctx, queries.SweepClaims, t.Now); err != nil {
 			return err
 		}
 		return t.Write(t.Ctx, queries.SweepDays, day(t.Now)-1)
-	})
+	}); err != nil {
+		return err
+	}
+	return s.countOldMessages(ctx)
 }
 
 // Await records what a thread waits for.

@@ -1,0 +1,223 @@
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// storedBytes is the query for the bytes of all messages.
+const storedBytes = `SELECT CAST(coalesce(sum(coalesce(octet_length(content), 0) + coalesce(octet_length(rest), 0)), 0) AS BIGINT) FROM message`
+
+// sums returns how many bytes of messages the store counts in a namespace, and how many there are in the database.
+func (e *env) sums(ctx context.Context, namespace string) (counted, stored int64, err error) {
+	if e.beside == nil {
+		if e.beside, err = e.backend.SQL(); err != nil {
+			return 0, 0, err
+		}
+		DeferCleanup(e.beside.Close)
+	}
+	if err := e.beside.QueryRowContext(ctx, storedBytes).Scan(&stored); err != nil {
+		return 0, 0, err
+	}
+	use, err := e.store.QuotaUse(ctx, namespace)
+	return use[store.QuotaMessageBytes], stored, err
+}
+
+func describeMessageBytes(e *env) {
+	Describe("the bytes of messages", Label("K8S-11"), func() {
+		const namespace = "small"
+		// has checks the sum of the namespace, which has all messages of the database.
+		has := func(ctx SpecContext, n int) {
+			GinkgoHelper()
+			counted, stored, err := e.sums(ctx, namespace)
+			Expect(err).NotTo(HaveOccurred())
+			Expect([]int64{counted, stored}).To(HaveEach(BeEquivalentTo(n)))
+		}
+		written := func(text string) *store.AppendMessage { return &store.AppendMessage{Message: message(text)} }
+		fork := func(ctx SpecContext, origin string) string {
+			GinkgoHelper()
+			return e.threadIn(ctx, namespace, &store.Fork{Origin: origin, Newest: true})
+		}
+
+		It("count once where forks share them, to the namespace, for as long as anything reads them", func(ctx SpecContext) {
+			origin := e.threadIn(ctx, namespace)
+			e.apply(ctx, origin, written("0123456789"), written("0123456789"))
+			named := message("0123456789")
+			named.ID, named.Metadata = "named", map[string]any{"k": "v"}
+			e.apply(ctx, origin, &store.AppendMessage{Message: named})
+			has(ctx, 30+len(`{"metadata":{"k":"v"}}`))
+			e.apply(ctx, origin, &store.DeleteMessage{ID: "named"})
+			has(ctx, 20)
+			one := fork(ctx, origin)
+			two := fork(ctx, one)
+			has(ctx, 20)
+			e.apply(ctx, two, written("own"))
+			has(ctx, 23)
+
+			By("changing a message, which each fork then has for itself")
+			page, err := e.store.Messages(ctx, origin, store.MessageQuery{Order: "asc"})
+			Expect(err).NotTo(HaveOccurred())
+			e.apply(ctx, origin, &store.UpdateMessage{ID: page.Messages[0].ID, Content: ptr("0")})
+			has(ctx, 23-9+2*10)
+
+			By("removing the threads, the origin first")
+			for _, id := range []string{origin, one} {
+				_, err := e.store.PurgeThread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			has(ctx, 23)
+			_, err = e.store.PurgeThread(ctx, two)
+			Expect(err).NotTo(HaveOccurred())
+			has(ctx, 0)
+			var rows int
+			Expect(e.beside.QueryRowContext(ctx, `SELECT count(*) FROM message_usage`).Scan(&rows)).To(Succeed())
+			Expect(rows).To(BeZero())
+		})
+
+		It("are counted of many messages, in one transaction and in several, and of retained data", func(ctx SpecContext) {
+			text := strings.Repeat("x", 10)
+			lines := func(yield func(store.ImportLine, error) bool) {
+				for range 1200 {
+					if !yield(store.ImportLine{Message: message(text)}, nil) {
+						return
+					}
+				}
+			}
+			imported := e.threadIn(ctx, namespace, &store.ImportConversation{Lines: lines})
+			has(ctx, 12000)
+			e.apply(ctx, imported, &store.Truncate{Index: 99})
+			has(ctx, 1000)
+			e.apply(ctx, imported, written(text))
+			e.apply(ctx, imported, &store.Retain{})
+			has(ctx, 1010)
+			_, err := e.store.PurgeThread(ctx, imported)
+			Expect(err).NotTo(HaveOccurred())
+			has(ctx, 0)
+		})
+
+		It("have a bound for clients, and none for what runs write", func(ctx SpecContext) {
+			over := &store.NamespaceQuotaError{Namespace: namespace, Resource: store.QuotaMessageBytes, QuotaLimit: store.QuotaLimit{Hard: 50, By: `ThreadQuota "team"`}}
+			e.store.LimitNamespaces(func(of string) store.Quotas {
+				if of != namespace {
+					return nil
+				}
+				return store.Quotas{store.QuotaMessageBytes: over.QuotaLimit}
+			})
+			var threads []string
+			for range 20 {
+				threads = append(threads, e.threadIn(ctx, namespace))
+			}
+			inject := func(id, text string) error {
+				return e.store.Apply(ctx, id, nil, &store.AppendMessage{Message: message(text), Bounded: true})
+			}
+			Expect(atOnce(over, func(i int) error { return inject(threads[i], "0123456789") })).To(BeEquivalentTo(5))
+			has(ctx, 50)
+			enqueue := func(id string) error {
+				op := queued("", "hello")
+				op.Bounded = true
+				return e.store.Apply(ctx, id, nil, op)
+			}
+			Expect(atOnce(over, func(i int) error { return enqueue(threads[i]) })).To(BeZero())
+			e.apply(ctx, threads[0], queued("", "from a parent"))
+			m := message("0123456789")
+			e.apply(ctx, threads[0], &store.AppendMessage{Message: m})
+			has(ctx, 60)
+			change := func(text string) error {
+				return e.store.Apply(ctx, threads[0], nil, &store.UpdateMessage{ID: m.ID, Content: &text, Bounded: true})
+			}
+			Expect(change("0123456789+")).To(MatchError(over))
+			Expect(change("9876543210")).To(Succeed(), "it does not grow")
+			Expect(e.store.Apply(ctx, e.threadIn(ctx, namespace), nil, &store.ImportConversation{Lines: func(yield func(store.ImportLine, error) bool) {
+				yield(store.ImportLine{Message: message("x")}, nil)
+			}})).To(MatchError(over))
+			has(ctx, 60)
+			Expect(inject(e.threadIn(ctx, "other"), "another namespace has no bound")).To(Succeed())
+
+			By("making room")
+			for _, id := range threads {
+				e.apply(ctx, id, &store.Destroy{Reason: store.DestroyedExplicit})
+			}
+			Expect(inject(threads[0], "0123456789")).To(Succeed())
+			Expect(enqueue(threads[0])).To(Succeed())
+			Expect(inject(threads[1], strings.Repeat("x", 41))).To(MatchError(over))
+			Expect(enqueue(threads[1])).To(Succeed(), "it counts when a run takes it in")
+		})
+	})
+}
+
+// describeOldMessages checks that messages of an earlier release are counted, in the database itself.
+func describeOldMessages(fresh func(ctx context.Context) Migrating) {
+	It("counts the bytes of messages that an earlier release has written, and of those that it writes and removes meanwhile", Label("K8S-11", "K8S-10"), func(ctx SpecContext) {
+		m := fresh(ctx)
+		_, err := provider(m).UpTo(ctx, 45)
+		Expect(err).NotTo(HaveOccurred())
+		exec := func(format string, args ...any) {
+			GinkgoHelper()
+			_, err := m.DB.ExecContext(ctx, fmt.Sprintf(format, args...))
+			Expect(err).NotTo(HaveOccurred(), format)
+		}
+		// The namespace of a remnant, which a fork reads, is empty.
+		thread := func(key int, namespace string) {
+			exec(`INSERT INTO thread (key, id, namespace, name, agent, user_id, task_id, title, created_at, parent_id, reference, root_id, depth, terminated_at, terminated_reason, registry_status)
+				VALUES (%d, 'old-%d', '%s', 'n', 'a', '', '', '', 5, '', '', '', 0, 0, '', '')`, key, key, namespace)
+		}
+		message := func(key, seq int, content string) {
+			exec(`INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, content, rest)
+				VALUES (%d, %d, 'm-%d-%d', 'user', 0, 0, 'completed', 5, '', '%s', '{"name":"ä"}')`, key, seq, key, seq, content)
+		}
+		const threads = 70 // more than one transaction counts
+		for key := 1; key <= threads; key++ {
+			thread(key, "team")
+			for _, seq := range []int{1, 511, 512, 3000} {
+				message(key, seq, "text")
+			}
+		}
+		thread(threads+1, "")
+		message(threads+1, 7, "left")
+		exec(`INSERT INTO message_segment (thread, lo, hi, source) VALUES (1, 0, 7, %d)`, threads+1)
+		_, err = provider(m).Up(ctx)
+		Expect(err).NotTo(HaveOccurred())
+
+		By("writing as an earlier release does, which knows nothing of the count")
+		message(1, 3001, "later")
+		exec(`UPDATE message SET content = 'longer text' WHERE thread = 1 AND seq = 1`)
+		exec(`UPDATE message SET content = NULL WHERE thread = 2 AND seq = 511`)
+		exec(`DELETE FROM message WHERE thread = 3 AND seq > 511`)
+		thread(threads+2, "team")
+		message(threads+2, 1, "new")
+		thread(threads+3, "")
+		exec(`UPDATE message SET thread = %d WHERE thread = 6 AND seq > 1`, threads+3)
+		exec(`DELETE FROM message WHERE thread IN (8, 9)`)
+		exec(`DELETE FROM thread WHERE key = 8`)
+		s, err := m.Open()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+		check := func() {
+			GinkgoHelper()
+			var stored int64
+			Expect(m.DB.QueryRowContext(ctx, storedBytes).Scan(&stored)).To(Succeed())
+			use, err := s.QuotaUse(ctx, "team")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(use[store.QuotaMessageBytes]).To(Equal(stored))
+		}
+		use, err := s.QuotaUse(ctx, "team")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(use[store.QuotaMessageBytes]).To(BeNumerically(">=", 0), "most are not counted yet")
+		Expect(s.SweepQuotas(ctx)).To(Succeed())
+		check()
+		exec(`DELETE FROM message WHERE thread = %d`, threads+1)
+		exec(`UPDATE message SET content = 'x' WHERE thread < 20`)
+		check()
+		Expect(s.SweepQuotas(ctx)).To(Succeed())
+		check()
+		Expect(m.DB.QueryRowContext(ctx, `SELECT thread FROM message_usage_fill`).Scan(new(int64))).To(MatchError(sql.ErrNoRows), "nothing is left to count")
+		Expect(m.DB.Close()).To(Succeed())
+	})
+}
