@@ -31,6 +31,12 @@ type QuotaAmounts struct {
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 
+	// MessageBytes are the bytes of the messages of all threads, such as 5Gi. Messages that a fork shares with its origin count once. Beyond
+	// it messages of clients and code are refused, and no run begins. Those under way go on to their end.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isInteger() && !quantity(string(self)).isLessThan(quantity('0'))",message="give a whole number of bytes such as 10Gi"
+	// +optional
+	MessageBytes *resource.Quantity `json:"messageBytes,omitempty"`
+
 	// TokensPerDay are tokens that runs read and write from midnight to midnight in UTC. Beyond it no run begins, and
 	// those under way end before their next model call.
 	// +kubebuilder:validation:Minimum=0

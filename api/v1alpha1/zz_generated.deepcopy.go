@@ -1559,6 +1559,11 @@ func (in *QuotaAmounts) DeepCopyInto(out *QuotaAmounts) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.MessageBytes != nil {
+		in, out := &in.MessageBytes, &out.MessageBytes
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.TokensPerDay != nil {
 		in, out := &in.TokensPerDay, &out.TokensPerDay
 		*out = new(int64)

@@ -18,7 +18,7 @@ func newQuota(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",
 		Short: "Show what the namespace uses of its quotas",
-		Long: `Show what the namespace uses of its quotas: threads, running threads, bytes of files, tokens and cost of the day, and
+		Long: `Show what the namespace uses of its quotas: threads, running threads, bytes of files and of messages, tokens and cost of the day, and
 pending effects. The ThreadQuotas of the namespace set them. Tokens and cost count from midnight UTC.`,
 		Example: `  kubectl skein quota -n team-a`,
 		Args:    cobra.NoArgs,
@@ -45,7 +45,7 @@ pending effects. The ThreadQuotas of the namespace set them. Tokens and cost cou
 }
 
 // quotaResources are the resources in the order in which they are shown.
-var quotaResources = []string{"threads", "runningThreads", "bytes", "tokensPerDay", "costPerDay", "pendingEffects"}
+var quotaResources = []string{"threads", "runningThreads", "bytes", "messageBytes", "tokensPerDay", "costPerDay", "pendingEffects"}
 
 func (p *plugin) printQuotas(ns string, quotas []skeinv1.ThreadQuota) error {
 	if len(quotas) == 0 {

@@ -1,13 +1,16 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -119,5 +122,34 @@ var _ = Describe("Quotas of a namespace", Label("K8S-11"), func() {
 		quotas.set(store.QuotaTokens, 500)
 		Eventually(func() int { rs, _ := w.Store.Runs(ctx, id, 0, 0); return len(rs) }).WithContext(ctx).Should(Equal(2))
 		Expect(rest(ctx, w, id)).To(HaveField("Steps", 2), "300 were used before")
+	})
+
+	It("let no run begin once the bytes of messages are used up, keep what waits, and cut no run short", func(ctx SpecContext) {
+		w := newWorld()
+		w.Models = spender{}
+		quotas := &limited{}
+		quotas.set(store.QuotaMessageBytes, 1)
+		w.Store.LimitNamespaces(quotas.of)
+		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), func(a *definition.Agent) { a.Spec.Limits = &skeinv1.RunLimits{MaxTokens: ptr.To[int64](250)} })
+		start(w, func(o *engine.Options) { o.Quotas = quotas.of })
+		id := makeThread(ctx, w, "agent")
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id)).To(And(HaveField("Reason", skeinv1.ReasonMaxTokensReached), HaveField("Steps", 3)), "it goes on to its own limit")
+		said, err := w.Messages(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+
+		By("refusing a message from outside, and keeping one that the system sends")
+		Expect(w.Send(ctx, id, "again")).To(MatchError(ContainSubstring(`its quota of 1 bytes of messages (ThreadQuota "team"): delete messages or Threads`)))
+		payload, err := json.Marshal(store.Message{ID: "waits", Role: store.RoleUser, Content: ptr.To("again")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxMessage, Payload: payload}})).To(Succeed())
+		Eventually(func() string { t, _ := w.Store.Thread(ctx, id); return t.Waits }).WithContext(ctx).Should(ContainSubstring("bytes of messages"))
+		Expect(w.Store.Inbox(ctx, id)).To(HaveLen(1), "the message is not lost")
+		Expect(w.Messages(ctx, id)).To(Equal(said))
+
+		By("making room, by which the run begins")
+		Expect(w.Store.Apply(ctx, id, nil, &store.Truncate{Index: -1})).To(Succeed())
+		Eventually(func() int { rs, _ := w.Store.Runs(ctx, id, 0, 0); return len(rs) }).WithContext(ctx).Should(Equal(2))
+		Expect(rest(ctx, w, id)).To(HaveField("Steps", 3))
 	})
 })

@@ -114,6 +114,9 @@ func DeclaredQuotas(t *skeinv1.ThreadQuota) store.Quotas {
 	if b := t.Spec.Hard.Bytes; b != nil {
 		out[store.QuotaBytes] = store.QuotaLimit{Hard: b.Value(), By: by}
 	}
+	if b := t.Spec.Hard.MessageBytes; b != nil {
+		out[store.QuotaMessageBytes] = store.QuotaLimit{Hard: b.Value(), By: by}
+	}
 	if c := t.Spec.Hard.CostPerDay; c != nil {
 		out[store.QuotaCost] = store.QuotaLimit{Hard: c.ScaledValue(resource.Nano), By: by}
 	}
@@ -130,6 +133,9 @@ func QuotaAmounts(of map[store.QuotaResource]int64) *skeinv1.QuotaAmounts {
 	}
 	if n, ok := of[store.QuotaBytes]; ok {
 		out.Bytes = resource.NewQuantity(n, resource.BinarySI)
+	}
+	if n, ok := of[store.QuotaMessageBytes]; ok {
+		out.MessageBytes = resource.NewQuantity(n, resource.BinarySI)
 	}
 	if n, ok := of[store.QuotaCost]; ok {
 		cost := resource.MustParse(store.QuotaAmount(store.QuotaCost, n))
@@ -148,12 +154,12 @@ func quotaFields(a *skeinv1.QuotaAmounts) map[store.QuotaResource]**int64 {
 func ParseQuotas(values map[string]string) (store.Quotas, error) {
 	out := store.Quotas{}
 	known := map[store.QuotaResource]resource.Scale{
-		store.QuotaThreads: 0, store.QuotaRunningThreads: 0, store.QuotaBytes: 0, store.QuotaTokens: 0, store.QuotaCost: resource.Nano, store.QuotaEffects: 0,
+		store.QuotaThreads: 0, store.QuotaRunningThreads: 0, store.QuotaBytes: 0, store.QuotaMessageBytes: 0, store.QuotaTokens: 0, store.QuotaCost: resource.Nano, store.QuotaEffects: 0,
 	}
 	for name, value := range values {
 		scale, ok := known[store.QuotaResource(name)]
 		if !ok {
-			return nil, fmt.Errorf("--%s: there is no quota %q: name threads, runningThreads, bytes, tokensPerDay, costPerDay or pendingEffects", FlagNamespaceQuota, name)
+			return nil, fmt.Errorf("--%s: there is no quota %q: name threads, runningThreads, bytes, messageBytes, tokensPerDay, costPerDay or pendingEffects", FlagNamespaceQuota, name)
 		}
 		n, err := resource.ParseQuantity(value)
 		if err != nil || n.Sign() < 0 {

@@ -118,7 +118,7 @@ func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, erro
 	if err != nil {
 		return nil, err
 	}
-	op := &store.AppendMessage{Message: m}
+	op := &store.AppendMessage{Message: m, Bounded: !n.FromSystem}
 	if err := st.Apply(ctx, append([]store.Op{op}, with...)...); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) 
 	if err != nil {
 		return nil, err
 	}
-	op := &store.UpdateMessage{ID: id, Content: u.Content, Metadata: u.Metadata, Status: u.Status, ToolStatus: u.ToolStatus, Silent: u.Silent}
+	op := &store.UpdateMessage{ID: id, Content: u.Content, Metadata: u.Metadata, Status: u.Status, ToolStatus: u.ToolStatus, Silent: u.Silent, Bounded: true}
 	if err := st.Apply(ctx, append([]store.Op{op}, with...)...); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -191,6 +192,59 @@ var _ = Describe("The quotas of a namespace", Label("K8S-11"), func() {
 		Eventually(ctx, func() (string, error) { return cluster.Kubectl(ctx, "-n", ns, "get", "threadquotas") }).Should(ContainSubstring("bytes: 50/50, pendingEffects: 3/3"))
 	})
 
+	It("refuse messages once theirs are used up, let no run begin, and keep what waits", func(ctx SpecContext) {
+		t, raw := echoing(ctx)
+		q := limit(ctx, t.Namespace, `{messageBytes: 1Ki}`)
+		long := strings.Repeat("x", 600)
+		Expect(last(say(ctx, t, 1, long))).To(Equal("echo: " + long))
+		var used int64
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(q), q)).To(Succeed())
+			g.Expect(q.Status.Conditions).To(ContainElement(And(condition(skeinv1.ConditionFull, metav1.ConditionTrue, skeinv1.ReasonQuotaExceeded),
+				HaveField("Message", "the namespace has used up: messageBytes"))))
+			used = q.Status.Used.MessageBytes.Value()
+		}).Should(Succeed())
+		Expect(used).To(BeNumerically(">", 1200), "both messages count")
+		Expect(q.Status.Summary).To(Equal(fmt.Sprintf("messageBytes: %d/1024", used)))
+		Expect(manager.Metric(ctx, figures, fmt.Sprintf("skein_quota_used{namespace=%q,quota=%q,resource=%q}", t.Namespace, q.Name, "messageBytes"))).To(BeEquivalentTo(used))
+		Expect(cluster.Plugin(ctx, "-n", t.Namespace, "quota")).To(MatchRegexp(`team\s+messageBytes\s+\S+\s+1Ki\s+full`))
+
+		By("refusing those of twenty clients at once, whether they are queued or stored at once")
+		var group sync.WaitGroup
+		for i := range 20 {
+			group.Go(func() {
+				defer GinkgoRecover()
+				write := raw.Queue
+				if i%2 == 0 {
+					write = raw.Inject
+				}
+				_, err := write(ctx, runtimev1.NewMessage{Content: "more"})
+				Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+				Expect(apierrors.HasStatusCause(err, runtimev1.CauseQuotaExceeded)).To(BeTrue())
+				Expect(err).To(MatchError(ContainSubstring(`its quota of 1024 bytes of messages (ThreadQuota "team"): delete messages or Threads`)))
+			})
+		}
+		group.Wait()
+		Expect(t.Messages(ctx)).To(HaveLen(2))
+
+		By("keeping the message with which a Thread begins")
+		create(ctx, harness.NewThread(t.Namespace, "later", "agent", func(s *skeinv1.ThreadSpec) { s.Message = "second" }))
+		later := cluster.Thread(t.Namespace, "later")
+		Eventually(ctx, func(g Gomega) {
+			o, err := later.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.Conditions).To(ContainElement(And(condition(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonWaitingForQuota),
+				HaveField("Message", ContainSubstring("1024 bytes of messages")))))
+		}).Should(Succeed())
+		Expect(later.Runs(ctx)).To(BeEmpty())
+
+		By("beginning its run when messages were removed")
+		_, err := raw.Truncate(ctx, runtimev1.Truncate{MessageIndex: ptr.To[int64](0)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(last(settled(ctx, later, 1))).To(Equal("echo: second"))
+		Expect(last(say(ctx, t, 2, "third"))).To(Equal("echo: third"))
+	})
+
 	It("are raised by nobody who may only edit, and say what is wrong with them", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		out, err := cluster.Kubectl(ctx, "apply", "--server-side", "-f", harness.Root()+"/config/rbac/editor_role.yaml", "-f", harness.Root()+"/config/rbac/viewer_role.yaml")
@@ -207,7 +261,8 @@ var _ = Describe("The quotas of a namespace", Label("K8S-11"), func() {
 		for _, verb := range []string{"create", "update", "patch", "delete"} {
 			Expect(may(verb, "threadquotas")).To(BeFalse(), verb)
 		}
-		for hard, why := range map[string]string{`{}`: "at least 1 properties", `{threads: -1}`: "greater than or equal to 0", `{bytes: 1.5}`: "such as 10Gi", `{costPerDay: -1}`: "an amount of US dollars"} {
+		for hard, why := range map[string]string{`{}`: "at least 1 properties", `{threads: -1}`: "greater than or equal to 0", `{bytes: 1.5}`: "such as 10Gi", `{messageBytes: -1}`: "such as 10Gi",
+			`{costPerDay: -1}`: "an amount of US dollars"} {
 			q := &skeinv1.ThreadQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "wrong"}}
 			data, err := yaml.YAMLToJSON([]byte(hard))
 			Expect(err).NotTo(HaveOccurred())

@@ -31,8 +31,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrTooLarge means that the body is larger than the server accepts.
 	ErrTooLarge = errors.New("too large")
-	// ErrQuota means that the thread would exceed its quota of files. Nothing was stored (FIL-08).
-	ErrQuota = errors.New("the quota of files is used up")
+	// ErrQuota means that the thread would exceed its quota of files, or the namespace one of its quotas. Nothing was stored (FIL-08, K8S-11).
+	ErrQuota = errors.New("the quota is used up")
 	// ErrForbidden means that RBAC does not allow the request, or that the credentials are unknown.
 	ErrForbidden = errors.New("forbidden")
 	// ErrUnavailable means that the server, the store or a definition is unavailable at present. Try again later.

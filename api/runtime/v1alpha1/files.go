@@ -43,8 +43,8 @@ type FileList struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// CauseQuotaExceeded is the type of the cause of a Forbidden that means that the thread's quota of files is used up, or
-// that of ScheduledEffects. The cause's field is bytes, files or effects.
+// CauseQuotaExceeded is the type of the cause of a Forbidden that means that a quota is used up: the thread's of files, that of
+// ScheduledEffects, or one of the namespace. The cause's field is bytes, files or effects, or the name in spec.hard of a ThreadQuota.
 const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
 
 // CauseFlowControl is the type of the cause of a TooManyRequests that means that a user, a namespace or an address makes more

@@ -224,7 +224,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "`number` of runs at once of one namespace; only bound by --workers when 0")
 	f.IntVar(&o.ThreadEffects, "thread-effects", o.ThreadEffects, "`number` of ScheduledEffects of one thread that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
 	f.IntVar(&o.NamespaceEffects, "namespace-effects", o.NamespaceEffects, "`number` of ScheduledEffects of one namespace that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
-	f.StringToStringVar(&o.NamespaceQuota, kube.FlagNamespaceQuota, o.NamespaceQuota, "`resource=amount` that each namespace may use unless a ThreadQuota of it names the resource, such as threads=10000,runningThreads=100,bytes=50Gi,tokensPerDay=50000000,costPerDay=200,pendingEffects=10000")
+	f.StringToStringVar(&o.NamespaceQuota, kube.FlagNamespaceQuota, o.NamespaceQuota, "`resource=amount` that each namespace may use unless a ThreadQuota of it names the resource, such as threads=10000,runningThreads=100,bytes=50Gi,messageBytes=10Gi,tokensPerDay=50000000,costPerDay=200,pendingEffects=10000")
 	f.IntVar(&o.SubagentDepth, "subagent-depth", o.SubagentDepth, "`number` of levels that subagents may nest (default 5)")
 	f.IntVar(&o.ThreadSubagents, "thread-subagents", o.ThreadSubagents, "`number` of living subagents that one thread may start (default 100)")
 	f.IntVar(&o.NamespaceSubagents, "namespace-subagents", o.NamespaceSubagents, "`number` of living subagents that the threads of one namespace may start together (default 10000)")

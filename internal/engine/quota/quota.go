@@ -1,11 +1,13 @@
 // Package quota holds the runs of a namespace to its quotas (K8S-11): how many threads run at once, and what their model
-// calls use on a day. Threads that find no room wait, and are woken when there is some.
+// calls use on a day. No run begins once the messages of the namespace take all bytes that they may. Threads that find no room wait, and are
+// woken when there is some.
 package quota
 
 import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,7 +86,7 @@ func (q *Quotas) Begin(ctx context.Context, namespace string, f *store.Fence, re
 		return nil
 	}
 	if !resumed {
-		if err := q.Spent(ctx, namespace); err != nil {
+		if err := q.Spent(ctx, namespace, toBegin); err != nil {
 			return err
 		}
 	}
@@ -94,23 +96,32 @@ func (q *Quotas) Begin(ctx context.Context, namespace string, f *store.Fence, re
 	return nil
 }
 
-// Spent returns a *store.NamespaceQuotaError when the namespace has used up its tokens or its cost of the day.
-func (q *Quotas) Spent(ctx context.Context, namespace string) error {
+var (
+	// toBegin is what a namespace must have left for a run to begin.
+	toBegin = []store.QuotaResource{store.QuotaTokens, store.QuotaCost, store.QuotaMessageBytes}
+	// toGoOn is what it must have left for a run to call a model. A run may finish when the bytes of messages are used up: else it would end
+	// before its first call when the message that began it took the last of them.
+	toGoOn = []store.QuotaResource{store.QuotaTokens, store.QuotaCost}
+)
+
+// Spent returns a *store.NamespaceQuotaError when the namespace has used up one of some resources.
+func (q *Quotas) Spent(ctx context.Context, namespace string, of []store.QuotaResource) error {
 	limits := q.limits(namespace)
-	_, tokens := limits[store.QuotaTokens]
-	_, cost := limits[store.QuotaCost]
-	if !tokens && !cost {
+	limited := func(r store.QuotaResource) bool { _, ok := limits[r]; return ok }
+	if !slices.ContainsFunc(of, limited) {
 		return nil
 	}
-	use, err := q.read(ctx, namespace)
+	// Used does not count messages.
+	current := slices.Contains(of, store.QuotaMessageBytes) && limited(store.QuotaMessageBytes)
+	use, err := q.read(ctx, namespace, current)
 	if err != nil {
 		return err
 	}
-	return overSpent(namespace, limits, use)
+	return overSpent(namespace, limits, use, of)
 }
 
-func overSpent(namespace string, limits store.Quotas, use map[store.QuotaResource]int64) error {
-	for _, r := range []store.QuotaResource{store.QuotaTokens, store.QuotaCost} {
+func overSpent(namespace string, limits store.Quotas, use map[store.QuotaResource]int64, of []store.QuotaResource) error {
+	for _, r := range of {
 		if limit, ok := limits[r]; ok && use[r] >= limit.Hard {
 			return &store.NamespaceQuotaError{Namespace: namespace, Resource: r, QuotaLimit: limit}
 		}
@@ -118,13 +129,13 @@ func overSpent(namespace string, limits store.Quotas, use map[store.QuotaResourc
 	return nil
 }
 
-// read returns what the namespace uses, as it was within the last second.
-func (q *Quotas) read(ctx context.Context, namespace string) (map[store.QuotaResource]int64, error) {
+// read returns what the namespace uses, as it was within the last second, or as it is now.
+func (q *Quotas) read(ctx context.Context, namespace string, current bool) (map[store.QuotaResource]int64, error) {
 	now := q.Clock.Now()
 	q.mu.Lock()
 	last, ok := q.spent[namespace]
 	q.mu.Unlock()
-	if age := now.Sub(last.at); ok && age >= 0 && age < spentFor {
+	if age := now.Sub(last.at); ok && !current && age >= 0 && age < spentFor {
 		return last.use, nil
 	}
 	use, err := q.Store.QuotaUse(ctx, namespace)
@@ -225,7 +236,7 @@ func (q *Quotas) room(ctx context.Context, namespace string) (int64, error) {
 		return 0, err
 	}
 	var full *store.NamespaceQuotaError
-	if errors.As(overSpent(namespace, limits, use), &full) {
+	if errors.As(overSpent(namespace, limits, use, toBegin), &full) {
 		return 0, nil
 	}
 	if limit, ok := limits[store.QuotaRunningThreads]; ok {
