@@ -17,6 +17,6 @@ func TestCode(t *testing.T) {
 var _ = Describe("Each method of state", Label("THR-05"), func() {
 	It("has an action, so that a terminated thread accepts or refuses it", func() {
 		served := slices.Concat(slices.Collect(maps.Keys(methods)), slices.Collect(maps.Keys(internalMethods)))
-		Expect(slices.Collect(maps.Keys(actions))).To(ConsistOf(served), "decide in actions.go what a new method does to its thread")
+		Expect(slices.Collect(maps.Keys(actions))).To(ConsistOf(served), "decide in lifeactions.go what a new method does to its thread")
 	})
 })
