@@ -138,30 +138,30 @@ func (s *Pods) evictIdle(ctx context.Context, pods []corev1.Pod, adopted bool) b
 	for i := range pods {
 		key := client.ObjectKeyFromObject(&pods[i])
 		s.mu.Lock()
-		c := s.claims[s.byPod[key]]
-		unused := c != nil && c.users == 0 && c.pod == key && (adopted || c.conn != nil)
+		h := s.held[s.byPod[key]]
+		unused := h != nil && h.users == 0 && h.pod == key && (adopted || h.conn != nil)
 		s.mu.Unlock()
 		if !unused {
 			continue
 		}
 		select {
-		case c.turn <- struct{}{}:
+		case h.turn <- struct{}{}:
 		default:
 			continue // a caller is about to use it
 		}
 		s.mu.Lock()
-		unused = c.users == 0 && c.pod == key
-		uid := c.uid
+		unused = h.users == 0 && h.pod == key
+		uid := h.uid
 		s.mu.Unlock()
-		unused = unused && s.retire(ctx, c, time.Millisecond) > 0 // another replica may use it
+		unused = unused && s.retire(ctx, h, time.Millisecond) > 0 // another replica may use it
 		if unused {
-			s.drop(c)
+			s.drop(h)
 			removing, over := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout-askTimeout)
 			s.remove(removing, key, uid)
 			over()
-			go s.leave(context.WithoutCancel(ctx), key.Namespace, c.threadID)
+			go s.leave(context.WithoutCancel(ctx), key.Namespace, h.threadID)
 		}
-		<-c.turn
+		<-h.turn
 		if unused {
 			return true
 		}

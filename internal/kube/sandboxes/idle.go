@@ -44,50 +44,50 @@ func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
 }
 
 // startIdle starts the timer after which an unused pod is given up. mu is held.
-func (s *Pods) startIdle(c *claim) { s.startIdleFor(c, c.idleTimeout) }
+func (s *Pods) startIdle(h *heldPod) { s.startIdleFor(h, h.idleTimeout) }
 
-// startIdleFor starts that timer with the time d. It does nothing for a claim that is over. mu is held.
-func (s *Pods) startIdleFor(c *claim, d time.Duration) {
-	if c.pod.Name == "" || s.claims[c.threadID] != c {
+// startIdleFor starts that timer with the time d. It does nothing for a pod that was dropped. mu is held.
+func (s *Pods) startIdleFor(h *heldPod, d time.Duration) {
+	if h.pod.Name == "" || s.held[h.threadID] != h {
 		return
 	}
-	if c.idle != nil {
-		c.idle.Stop()
+	if h.idle != nil {
+		h.idle.Stop()
 	}
-	c.idle = s.Clock.AfterFunc(d, func() { go s.reap(c) })
+	h.idle = s.Clock.AfterFunc(d, func() { go s.reap(h) })
 }
 
 // reap gives up a pod that has been idle for its timeout, unless another replica of the manager uses it.
-func (s *Pods) reap(c *claim) {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
+func (s *Pods) reap(h *heldPod) {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
 	s.mu.Lock()
-	if c.users > 0 || s.claims[c.threadID] != c {
+	if h.users > 0 || s.held[h.threadID] != h {
 		s.mu.Unlock()
 		return
 	}
-	pod, uid, timeout := c.pod, c.uid, c.idleTimeout
+	pod, uid, timeout := h.pod, h.uid, h.idleTimeout
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), retireTimeout)
 	defer cancel()
-	if rest := timeout - s.retire(ctx, c, timeout); rest > 0 {
+	if rest := timeout - s.retire(ctx, h, timeout); rest > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.startIdleFor(c, rest)
+		s.startIdleFor(h, rest)
 		return
 	}
-	s.drop(c)
+	s.drop(h)
 	s.remove(ctx, pod, uid)
-	go s.leave(context.WithoutCancel(ctx), pod.Namespace, c.threadID)
+	go s.leave(context.WithoutCancel(ctx), pod.Namespace, h.threadID)
 }
 
-// retire returns for how long nothing has run in the claim's sandbox. When that is enough or more, the sandbox
+// retire returns for how long nothing has run in a held pod. When that is enough or more, the sandbox
 // accepts no new work and must be deleted within retireTimeout.
 //
 // A sandbox that cannot answer, because it is gone or unreachable, counts as idle for long enough. The exception is a
 // pod that may still be starting, because the caller for which it was created returns to it, or waits for it in
 // another replica. When asker has ended, the sandbox may be in use, so retire returns 0.
-func (s *Pods) retire(asker context.Context, c *claim, enough time.Duration) time.Duration {
+func (s *Pods) retire(asker context.Context, h *heldPod, enough time.Duration) time.Duration {
 	ctx, cancel := context.WithTimeout(asker, askTimeout)
 	defer cancel()
 	unknown := func() time.Duration {
@@ -97,12 +97,12 @@ func (s *Pods) retire(asker context.Context, c *claim, enough time.Duration) tim
 		return enough
 	}
 	s.mu.Lock()
-	conn := c.conn
+	conn := h.conn
 	s.mu.Unlock()
 	if conn == nil { // it was adopted and not used since
 		var err error
 		var rest time.Duration
-		if conn, rest, err = s.dialAgain(ctx, c); err != nil {
+		if conn, rest, err = s.dialAgain(ctx, h); err != nil {
 			return unknown() - rest
 		}
 		defer func() { _ = conn.Close() }()
@@ -113,17 +113,17 @@ func (s *Pods) retire(asker context.Context, c *claim, enough time.Duration) tim
 	}
 	idle, err := i.Retire(ctx, enough, retireHold)
 	if err != nil {
-		s.Logger.V(1).Info("cannot find out whether a sandbox is in use", "thread", c.threadID, "error", err.Error())
+		s.Logger.V(1).Info("cannot find out whether a sandbox is in use", "thread", h.threadID, "error", err.Error())
 		return unknown()
 	}
 	return idle
 }
 
-// dialAgain connects to the pod of a claim that has no connection. With an error, rest is how much longer the pod may
+// dialAgain connects to a held pod that has no connection. With an error, rest is how much longer the pod may
 // be starting.
-func (s *Pods) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sandbox, rest time.Duration, err error) {
+func (s *Pods) dialAgain(ctx context.Context, h *heldPod) (conn sandbox.Sandbox, rest time.Duration, err error) {
 	s.mu.Lock()
-	key := c.pod
+	key := h.pod
 	s.mu.Unlock()
 	var pod corev1.Pod
 	if err := s.Client.Get(ctx, key, &pod, client.UnsafeDisableDeepCopy); err != nil {
@@ -132,7 +132,7 @@ func (s *Pods) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sandbox, r
 	conn, err = s.Dial(ctx, Endpoint{
 		Address:    sandboxpod.Address(&pod),
 		ServerName: pki.ServerName(pod.Labels[skeinv1.LabelPool], pod.Namespace),
-		ThreadID:   c.threadID,
+		ThreadID:   h.threadID,
 	})
 	return conn, s.mayStart(&pod), err
 }
@@ -155,18 +155,18 @@ func (s *Pods) adopt(p *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.claims[id] != nil || s.tracker.isGone(p.UID) {
+	if s.held[id] != nil || s.tracker.isGone(p.UID) {
 		return
 	}
-	c := &claim{threadID: id, turn: make(chan struct{}, 1), pod: client.ObjectKeyFromObject(p), uid: p.UID, idleTimeout: defaultIdleTimeout}
-	s.claims[id] = c
-	s.byPod[c.pod] = id
+	h := &heldPod{threadID: id, turn: make(chan struct{}, 1), pod: client.ObjectKeyFromObject(p), uid: p.UID, idleTimeout: defaultIdleTimeout}
+	s.held[id] = h
+	s.byPod[h.pod] = id
 	// Read the pool in another goroutine: its cache may still be filling, and the informer must not wait for it.
-	go s.idleAfterAdoption(c, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[skeinv1.LabelPool]})
+	go s.idleAfterAdoption(h, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[skeinv1.LabelPool]})
 }
 
 // idleAfterAdoption starts the idle timer of an adopted pod, unless the pod is in use by now.
-func (s *Pods) idleAfterAdoption(c *claim, pool client.ObjectKey) {
+func (s *Pods) idleAfterAdoption(h *heldPod, pool client.ObjectKey) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.StartTimeout)
 	defer cancel()
 	var o skeinv1.SandboxPool
@@ -174,14 +174,14 @@ func (s *Pods) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil { // without the pool the default applies
-		c.idleTimeout = idleTimeout(&o)
+		h.idleTimeout = idleTimeout(&o)
 	}
-	if c.users == 0 {
-		s.startIdle(c)
+	if h.users == 0 {
+		s.startIdle(h)
 	}
 }
 
-// leave adopts the pods that a dropped claim leaves behind. A pod may belong to the thread although the claimer gave
+// leave adopts the pods of a thread whose record was dropped. A pod may belong to the thread although the claimer gave
 // up before it learned that, or although it could not be deleted when the thread already had another pod. There may
 // be no further event that would make such a pod known.
 func (s *Pods) leave(ctx context.Context, namespace, threadID string) {

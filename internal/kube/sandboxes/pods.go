@@ -73,21 +73,21 @@ type Pods struct {
 	capacity poolLocks // held while the capacity of a pool is checked and a pod is created
 
 	mu     sync.Mutex
-	claims map[string]*claim               // by thread id; mu guards this and all fields below
+	held   map[string]*heldPod             // by thread id; mu guards this and all fields below
 	byPod  map[types.NamespacedName]string // thread ids
 	closed bool
 }
 
 var _ Port = (*Pods)(nil)
 
-// claim is the pod of one thread.
-type claim struct {
+// heldPod is the pod that a thread holds, from the moment that the thread asks for one.
+type heldPod struct {
 	threadID string
 	turn     chan struct{} // a semaphore, held while the pod is claimed, dialled or given up
 
 	// Pods.mu guards the fields below.
 	pod         types.NamespacedName
-	pool        types.NamespacedName // empty until the claim is bound
+	pool        types.NamespacedName // empty until a pod is bound
 	uid         types.UID
 	conn        sandbox.Sandbox
 	users       int
@@ -105,7 +105,7 @@ func NewPods(o PodsOptions) *Pods {
 	}
 	return &Pods{
 		PodsOptions: o,
-		claims:      map[string]*claim{},
+		held:        map[string]*heldPod{},
 		byPod:       map[types.NamespacedName]string{},
 		tracker:     newPodTracker(),
 		failures:    &failures{clock: o.Clock, at: map[string]time.Time{}},
@@ -124,43 +124,43 @@ func (s *Pods) Acquire(ctx context.Context, thread *store.Thread, pool string) (
 	if pool == "" {
 		pool = skeinv1.DefaultPoolName
 	}
-	c, conn, err := s.turnOf(ctx, thread.ID)
+	h, conn, err := s.turnOf(ctx, thread.ID)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { <-c.turn }()
+	defer func() { <-h.turn }()
 	if conn == nil {
-		if conn, err = s.connect(ctx, c, thread, pool); err != nil {
-			s.drop(c)
+		if conn, err = s.connect(ctx, h, thread, pool); err != nil {
+			s.drop(h)
 			go s.leave(context.WithoutCancel(ctx), thread.Namespace, thread.ID)
 			return nil, nil, err
 		}
 	}
-	return conn, sync.OnceFunc(func() { s.release(c) }), nil
+	return conn, sync.OnceFunc(func() { s.release(h) }), nil
 }
 
-// turnOf waits for the turn of the thread's claim. If the claim is connected, turnOf counts a user and returns the
-// connection. If the claim was dropped meanwhile, turnOf continues with its successor: using both would give the
+// turnOf waits for the turn of the thread's pod. If the pod is connected, turnOf counts a user and returns the
+// connection. If the pod was dropped meanwhile, turnOf continues with its successor: using both would give the
 // thread two pods.
-func (s *Pods) turnOf(ctx context.Context, threadID string) (*claim, sandbox.Sandbox, error) {
+func (s *Pods) turnOf(ctx context.Context, threadID string) (*heldPod, sandbox.Sandbox, error) {
 	for {
-		c := s.claimOf(threadID)
-		if c == nil {
+		h := s.heldPodOf(threadID)
+		if h == nil {
 			return nil, nil, errPodsClosed
 		}
 		select {
-		case c.turn <- struct{}{}: // a new claim always takes this case; otherwise no caller would own it
+		case h.turn <- struct{}{}: // a new record always takes this case; otherwise no caller would own it
 		default:
 			select {
-			case c.turn <- struct{}{}:
+			case h.turn <- struct{}{}:
 			case <-ctx.Done():
 				return nil, nil, ctx.Err()
 			}
 		}
-		if conn, ok := s.use(c); ok {
-			return c, conn, nil
+		if conn, ok := s.use(h); ok {
+			return h, conn, nil
 		}
-		<-c.turn
+		<-h.turn
 	}
 }
 
@@ -170,40 +170,40 @@ func (s *Pods) isClosed() bool {
 	return s.closed
 }
 
-// claimOf returns the thread's claim, and makes one if necessary. It returns nil once the port is closed.
-func (s *Pods) claimOf(threadID string) *claim {
+// heldPodOf returns the record of the thread's pod, and makes one if necessary. It returns nil once the port is closed.
+func (s *Pods) heldPodOf(threadID string) *heldPod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
-	c := s.claims[threadID]
-	if c == nil {
-		c = &claim{threadID: threadID, turn: make(chan struct{}, 1)}
-		s.claims[threadID] = c
+	h := s.held[threadID]
+	if h == nil {
+		h = &heldPod{threadID: threadID, turn: make(chan struct{}, 1)}
+		s.held[threadID] = h
 	}
-	return c
+	return h
 }
 
-// use counts a user of a claim's connection and returns the connection, if there is one. ok is false when the claim
+// use counts a user of a pod's connection and returns the connection, if there is one. ok is false when the pod
 // has been dropped.
-func (s *Pods) use(c *claim) (conn sandbox.Sandbox, ok bool) {
+func (s *Pods) use(h *heldPod) (conn sandbox.Sandbox, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.claims[c.threadID] != c {
+	if s.held[h.threadID] != h {
 		return nil, false
 	}
-	if c.conn != nil {
-		s.countUser(c)
+	if h.conn != nil {
+		s.countUser(h)
 	}
-	return c.conn, true
+	return h.conn, true
 }
 
-func (s *Pods) countUser(c *claim) {
-	c.users++
-	if c.idle != nil {
-		c.idle.Stop()
-		c.idle = nil
+func (s *Pods) countUser(h *heldPod) {
+	h.users++
+	if h.idle != nil {
+		h.idle.Stop()
+		h.idle = nil
 	}
 }
 
@@ -223,7 +223,7 @@ func poolField(thread *store.Thread) string {
 const maxTries = 3
 
 // connect finds the thread's pod or claims one, and dials it.
-func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, poolName string) (sandbox.Sandbox, error) {
+func (s *Pods) connect(ctx context.Context, h *heldPod, thread *store.Thread, poolName string) (sandbox.Sandbox, error) {
 	pool := &skeinv1.SandboxPool{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: thread.Namespace, Name: poolName}, pool, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -242,7 +242,7 @@ func (s *Pods) connect(ctx context.Context, c *claim, thread *store.Thread, pool
 	for range maxTries {
 		pod, conn, err := a.sandbox(ctx)
 		if err == nil {
-			if !s.bind(c, pod, conn, pool) {
+			if !s.bind(h, pod, conn, pool) {
 				_ = conn.Close() // no caller has seen it yet
 				return nil, errPodsClosed
 			}
@@ -268,59 +268,59 @@ func wallTime(pool *skeinv1.SandboxPool) time.Duration {
 	return 0
 }
 
-// bind gives the claim its pod, its connection and its first user. It returns false once the port is closed.
-func (s *Pods) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, pool *skeinv1.SandboxPool) bool {
+// bind records the pod that a thread holds, its connection and its first user. It returns false once the port is closed.
+func (s *Pods) bind(h *heldPod, pod *corev1.Pod, conn sandbox.Sandbox, pool *skeinv1.SandboxPool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	if s.byPod[c.pod] == c.threadID {
-		delete(s.byPod, c.pod)
+	if s.byPod[h.pod] == h.threadID {
+		delete(s.byPod, h.pod)
 	}
-	c.pod, c.uid, c.conn = client.ObjectKeyFromObject(pod), pod.UID, conn
-	c.pool, c.idleTimeout = client.ObjectKeyFromObject(pool), idleTimeout(pool)
-	s.claims[c.threadID] = c
-	s.byPod[c.pod] = c.threadID
-	s.failures.forget(c.threadID)
-	s.countUser(c)
+	h.pod, h.uid, h.conn = client.ObjectKeyFromObject(pod), pod.UID, conn
+	h.pool, h.idleTimeout = client.ObjectKeyFromObject(pool), idleTimeout(pool)
+	s.held[h.threadID] = h
+	s.byPod[h.pod] = h.threadID
+	s.failures.forget(h.threadID)
+	s.countUser(h)
 	return true
 }
 
-func (s *Pods) release(c *claim) {
+func (s *Pods) release(h *heldPod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.users--; c.users <= 0 {
-		s.startIdle(c)
-		s.capacity.wake(c.pool)
+	if h.users--; h.users <= 0 {
+		s.startIdle(h)
+		s.capacity.wake(h.pool)
 	}
 }
 
-// drop forgets a claim and closes its connection. The pod stays.
-func (s *Pods) drop(c *claim) { s.dropIf(c, func() bool { return true }) }
+// drop forgets a held pod and closes its connection. The pod itself stays.
+func (s *Pods) drop(h *heldPod) { s.dropIf(h, func() bool { return true }) }
 
-// dropIf drops a claim if still returns true. It calls still with mu held.
-func (s *Pods) dropIf(c *claim, still func() bool) {
+// dropIf drops a held pod if still returns true. It calls still with mu held.
+func (s *Pods) dropIf(h *heldPod, still func() bool) {
 	s.mu.Lock()
 	if !still() {
 		s.mu.Unlock()
 		return
 	}
-	conn := c.conn
-	if s.claims[c.threadID] == c {
-		delete(s.claims, c.threadID)
+	conn := h.conn
+	if s.held[h.threadID] == h {
+		delete(s.held, h.threadID)
 	}
-	if s.byPod[c.pod] == c.threadID {
-		delete(s.byPod, c.pod)
+	if s.byPod[h.pod] == h.threadID {
+		delete(s.byPod, h.pod)
 	}
-	if c.idle != nil {
-		c.idle.Stop()
+	if h.idle != nil {
+		h.idle.Stop()
 	}
-	c.conn, c.idle, c.pod = nil, nil, types.NamespacedName{}
+	h.conn, h.idle, h.pod = nil, nil, types.NamespacedName{}
 	s.mu.Unlock()
 	if conn != nil {
 		if err := conn.Close(); err != nil {
-			s.Logger.V(1).Info("closing the connection to a sandbox", "thread", c.threadID, "error", err.Error())
+			s.Logger.V(1).Info("closing the connection to a sandbox", "thread", h.threadID, "error", err.Error())
 		}
 	}
 }
@@ -328,26 +328,26 @@ func (s *Pods) dropIf(c *claim, still func() bool) {
 // Discard implements ports.Sandboxes.
 func (s *Pods) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
 	s.mu.Lock()
-	c := s.claims[thread.ID]
-	if c == nil || c.conn != sbx { // another caller has discarded it already
+	h := s.held[thread.ID]
+	if h == nil || h.conn != sbx { // another caller has discarded it already
 		s.mu.Unlock()
 		return
 	}
-	pod, uid := c.pod, c.uid
+	pod, uid := h.pod, h.uid
 	s.failures.record(thread.ID)
 	s.mu.Unlock()
-	s.drop(c)
+	s.drop(h)
 	s.remove(context.WithoutCancel(ctx), pod, uid)
 }
 
 // Forget implements Port. The pod is deleted with its owner, the Thread.
 func (s *Pods) Forget(threadID string) {
 	s.mu.Lock()
-	c := s.claims[threadID]
+	h := s.held[threadID]
 	s.failures.forget(threadID)
 	s.mu.Unlock()
-	if c != nil {
-		s.drop(c)
+	if h != nil {
+		s.drop(h)
 	}
 }
 
@@ -356,13 +356,13 @@ func (s *Pods) Forget(threadID string) {
 func (s *Pods) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	claims := make([]*claim, 0, len(s.claims))
-	for _, c := range s.claims {
-		claims = append(claims, c)
+	held := make([]*heldPod, 0, len(s.held))
+	for _, h := range s.held {
+		held = append(held, h)
 	}
 	s.mu.Unlock()
-	for _, c := range claims {
-		s.drop(c)
+	for _, h := range held {
+		s.drop(h)
 	}
 	if s.Connections != nil {
 		return s.Connections.Close()

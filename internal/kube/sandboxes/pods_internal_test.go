@@ -14,25 +14,25 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// A caller that waited for the turn of a claim that was dropped meanwhile continues with its successor, so that a
-// thread has only one claim, and one pod, at a time.
-func TestOneClaimAThread(t *testing.T) {
+// A caller that waited for the turn of a pod that was dropped meanwhile continues with its successor, so that a
+// thread has only one record, and one pod, at a time.
+func TestAThreadHoldsOnePod(t *testing.T) {
 	g := NewWithT(t)
 	s := NewPods(PodsOptions{})
-	old := s.claimOf("t")
+	old := s.heldPodOf("t")
 	s.drop(old)
-	next := s.claimOf("t")
+	next := s.heldPodOf("t")
 	_, ok := s.use(old)
 	g.Expect(ok).To(BeFalse())
-	c, conn, err := s.turnOf(t.Context(), "t")
+	h, conn, err := s.turnOf(t.Context(), "t")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c).To(BeIdenticalTo(next))
+	g.Expect(h).To(BeIdenticalTo(next))
 	g.Expect(conn).To(BeNil())
 
-	// The claim is being connected to a new pod when its former pod ends. It stays the thread's.
+	// The record is being connected to a new pod when its former pod ends. It stays the thread's.
 	pod := types.NamespacedName{Namespace: "n", Name: "p"}
 	s.mu.Lock()
-	c.pod, s.byPod[pod] = pod, "t"
+	h.pod, s.byPod[pod] = pod, "t"
 	s.mu.Unlock()
 	s.lost(pod)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,11 +40,11 @@ func TestOneClaimAThread(t *testing.T) {
 	_, _, err = s.turnOf(ctx, "t")
 	g.Expect(err).To(MatchError(context.Canceled), "it is one and the same, and not free")
 	s.mu.Lock()
-	c.pod = types.NamespacedName{Namespace: "n", Name: "q"}
+	h.pod = types.NamespacedName{Namespace: "n", Name: "q"}
 	s.mu.Unlock()
-	<-c.turn
-	g.Eventually(func() int { return len(c.turn) }).Should(BeZero())
-	g.Expect(s.claimOf("t")).To(BeIdenticalTo(c))
+	<-h.turn
+	g.Eventually(func() int { return len(h.turn) }).Should(BeZero())
+	g.Expect(s.heldPodOf("t")).To(BeIdenticalTo(h))
 }
 
 // The record of a failed sandbox is useful only for a moment, and is not kept for threads that do not return to this
@@ -71,6 +71,6 @@ func TestNoPodAfterClose(t *testing.T) {
 	// Nor may a run that was starting one already.
 	_, err = s.createCold(t.Context(), &store.Thread{ID: "t"}, &skeinv1.SandboxPool{}, true)
 	g.Expect(err).To(MatchError(errPodsClosed))
-	g.Expect(s.bind(&claim{threadID: "t"}, &corev1.Pod{}, nil, &skeinv1.SandboxPool{})).To(BeFalse())
-	g.Expect(s.claims).To(BeEmpty())
+	g.Expect(s.bind(&heldPod{threadID: "t"}, &corev1.Pod{}, nil, &skeinv1.SandboxPool{})).To(BeFalse())
+	g.Expect(s.held).To(BeEmpty())
 }

@@ -63,17 +63,17 @@ func (s *Pods) changed(o any) {
 	s.tracker.signal(key)
 }
 
-// lost drops the claim of a pod that has ended, so that the next call gets another pod. Code that runs in the ended
+// lost drops a held pod that has ended, so that the next call gets another pod. Code that runs in the ended
 // pod fails through its connection.
 func (s *Pods) lost(key types.NamespacedName) {
 	s.mu.Lock()
-	c := s.claims[s.byPod[key]]
+	h := s.held[s.byPod[key]]
 	s.mu.Unlock()
-	if c != nil {
+	if h != nil {
 		go func() { // a separate goroutine, because closing a connection may wait for the network and the informer must not
-			c.turn <- struct{}{} // a caller that is connecting continues to another pod with this same claim
-			defer func() { <-c.turn }()
-			s.dropIf(c, func() bool { return c.pod == key })
+			h.turn <- struct{}{} // a caller that is connecting continues to another pod with this same record
+			defer func() { <-h.turn }()
+			s.dropIf(h, func() bool { return h.pod == key })
 		}()
 	}
 }

@@ -57,5 +57,5 @@ func TestAdoption(t *testing.T) {
 	s.changed(ended)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.Expect(s.claims).To(BeEmpty(), "what has ended is not taken over")
+	g.Expect(s.held).To(BeEmpty(), "what has ended is not taken over")
 }
