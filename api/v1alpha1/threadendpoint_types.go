@@ -47,7 +47,7 @@ type ThreadEndpointSpec struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// MethodNames gives the methods as texts.
+// MethodNames returns the methods that the endpoint answers: GET if the spec names none.
 func (s *ThreadEndpointSpec) MethodNames() []string {
 	if len(s.Methods) == 0 {
 		return []string{"GET"}

@@ -81,7 +81,8 @@ right, the command names the ClusterRole that has it.`,
 	return cmd
 }
 
-// config returns the cluster's address and credentials, and the namespace, from the flags and the kubeconfig.
+// config returns the cluster's address and credentials, and the namespace, from the flags and the kubeconfig. While a command has a
+// scratch namespace of its own, it returns that one.
 func (p *plugin) config() (*rest.Config, string, error) {
 	cfg, err := p.restConfig()
 	if err != nil {

@@ -74,7 +74,8 @@ func (t *Thread) Impatient() *Thread {
 	return &bound
 }
 
-// bind adds the thread's headers and expected version to a request that writes.
+// bind adds the thread's headers and expected version to a request that writes. A request that reads gets neither; for an impatient
+// client, it is not tried again.
 func (t *Thread) bind(verb string, r *rest.Request) *rest.Request {
 	if verb == http.MethodGet {
 		if t.impatient {

@@ -34,7 +34,7 @@ func JSON(v any) (json.RawMessage, error) { return write(v, exact) }
 func Serialized(v any) (json.RawMessage, error) { return write(v, serializable) }
 
 func write(v any, refuse func(any) string) (json.RawMessage, error) {
-	if e := find(v, refuse, 0); e != nil {
+	if e := findRefused(v, refuse, 0); e != nil {
 		return nil, e
 	}
 	raw, err := Plain(v)
@@ -74,8 +74,8 @@ func serializable(v any) string {
 	return ""
 }
 
-// find returns the first value within v that refuse refuses, with its path.
-func find(v any, refuse func(any) string, depth int) *NotJSONError {
+// findRefused returns the first value within v that refuse gives a reason against, with its path. It returns nil if there is none.
+func findRefused(v any, refuse func(any) string, depth int) *NotJSONError {
 	if depth > MaxDepth {
 		return &NotJSONError{Reason: tooDeep().Error()}
 	}
@@ -83,7 +83,7 @@ func find(v any, refuse func(any) string, depth int) *NotJSONError {
 		return &NotJSONError{Reason: reason}
 	}
 	within := func(item any, place string) *NotJSONError {
-		e := find(item, refuse, depth+1)
+		e := findRefused(item, refuse, depth+1)
 		if e != nil && len(e.Path) < 300 {
 			e.Path = place + e.Path
 		}

@@ -213,7 +213,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 			&indexer{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("indexer")},
 			&sweeper{threads: data.threads, retained: o.RetainedTTL, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
 			&remover{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("remover")},
-			&ager{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
+			&oldRowSweeper{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
 			&statistics{store: data.store, cache: mgr.GetCache(), clock: ownclock.Clock{}, log: o.Logger.WithName("statistics")},
 			&ownerSweeper{threads: data.threads, clock: ownclock.Clock{}, log: o.Logger.WithName("sweeper")},
 			&quotaSweeper{store: data.store, clock: ownclock.Clock{}, log: o.Logger.WithName("quotas")},

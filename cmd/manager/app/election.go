@@ -58,8 +58,8 @@ func (o *Options) newElection(cfg *rest.Config) (*election, error) {
 	return &election{lease: lease, lock: leader.FreeOf(former, lease)}, nil
 }
 
-// record makes elections record Events.
-func (e *election) record(mgr ctrl.Manager) {
+// recordEvents makes the election record an Event whenever a replica becomes the leader. It does nothing without an election.
+func (e *election) recordEvents(mgr ctrl.Manager) {
 	if e != nil {
 		e.lease.LockConfig.EventRecorder = mgr.GetEventRecorderFor(e.lease.Identity()) //nolint:staticcheck // client-go's election takes this kind
 	}

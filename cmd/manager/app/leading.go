@@ -56,7 +56,7 @@ func (o *Options) addLeading(cfg *rest.Config, mgr ctrl.Manager, d *draining, se
 	if err != nil {
 		return nil, err
 	}
-	elect.record(mgr)
+	elect.recordEvents(mgr)
 	l := &leading{
 		replica: mgr, cfg: cfg, election: elect, alone: o.Store == StoreSQLite, setup: setup, log: o.Logger.WithName("leading"),
 		// Each term registers controllers of the same names.

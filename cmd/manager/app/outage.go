@@ -116,7 +116,7 @@ func connectionLost(err error) bool {
 	return utilnet.IsHTTP2ConnectionLost(err) || strings.Contains(err.Error(), "http2: client connection force closed")
 }
 
-// reachStore opens the database. It waits for one that a server has.
+// reachStore opens the database. While the server of a PostgreSQL database cannot be reached, it waits and tries again.
 func (o *Options) reachStore(ctx context.Context) (s *sqlstore.Store, err error) {
 	if o.Store != StorePostgres {
 		return o.openStore(ctx)

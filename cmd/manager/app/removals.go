@@ -46,22 +46,23 @@ func (r *remover) remove(ctx context.Context) {
 // NeedLeaderElection returns true: one replica is enough, though more would do no harm.
 func (*remover) NeedLeaderElection() bool { return true }
 
-// ageEvery is the interval of sweeps for rows that many threads write all the time.
-const ageEvery = 5 * time.Minute
+// sweepOldEvery is the interval of sweeps for rows that many threads write all the time.
+const sweepOldEvery = 5 * time.Minute
 
-// ager removes such rows when they are old enough: the pieces of answers, and keys that recognise repeats.
-type ager struct {
+// oldRowSweeper removes such rows when they are old enough: the pieces of answers, and keys that recognise repeats.
+type oldRowSweeper struct {
 	threads *thread.Service
 	clock   clock.WithTicker
 	log     logr.Logger
 }
 
 // Start sweeps until ctx ends.
-func (a *ager) Start(ctx context.Context) error {
-	return every(ctx, a.clock, ageEvery, a.sweep)
+func (a *oldRowSweeper) Start(ctx context.Context) error {
+	return every(ctx, a.clock, sweepOldEvery, a.sweep)
 }
 
-func (a *ager) sweep(ctx context.Context) {
+// sweep removes the old rows of each kind, and counts them. What cannot be removed now is removed by a later sweep.
+func (a *oldRowSweeper) sweep(ctx context.Context) {
 	for what, sweep := range map[string]func(context.Context) (int64, error){
 		"deltas": a.threads.SweepDeltas, "inbox_keys": a.threads.SweepInboxKeys, "idempotency_keys": a.threads.SweepKeys,
 		"deleted_objects": a.threads.SweepDeleted,
@@ -75,4 +76,4 @@ func (a *ager) sweep(ctx context.Context) {
 }
 
 // NeedLeaderElection returns true: one replica is enough, though more would do no harm.
-func (*ager) NeedLeaderElection() bool { return true }
+func (*oldRowSweeper) NeedLeaderElection() bool { return true }

@@ -158,11 +158,13 @@ func findSlots(dir string, o Object, at int) ([]slot, error) {
 	return slots, err
 }
 
-func useOf(kind, in string) inspect.Use {
+// useOf returns what code of an object is used for. field is the name of the field that has the code, such as hooks or handler. In any
+// other field, the kind of the object decides.
+func useOf(kind, field string) inspect.Use {
 	switch {
-	case in == "hooks":
+	case field == "hooks":
 		return inspect.Hook
-	case in == "handler":
+	case field == "handler":
 		return inspect.Handler
 	case kind == "Effect":
 		return inspect.Effect
