@@ -72,7 +72,8 @@ func New(backend audit.Backend, policy audit.PolicyRuleEvaluator) *Auditor {
 // maxText bounds what of a request an entry repeats.
 const maxText = 1 << 10
 
-// Record records an entry, if the policy wants it.
+// Record records an entry, if the policy wants it. Of refusals it records only as many a second as a.refusals allows. The next
+// one that is recorded says how many were left out.
 func (a *Auditor) Record(e *Entry) {
 	if a == nil {
 		return

@@ -37,6 +37,7 @@ type acceptedTokens struct {
 	names *cache.LRUExpireCache // by the hash of a token, under which name the requests of its user are counted
 }
 
+// newAcceptedTokens returns an empty record of accepted tokens, with a key of its own for their hashes.
 func newAcceptedTokens() *acceptedTokens {
 	a := &acceptedTokens{key: make([]byte, sha256.Size), names: cache.NewLRUExpireCache(maxAccepted)}
 	_, _ = rand.Read(a.key) // never fails

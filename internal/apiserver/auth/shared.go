@@ -32,7 +32,8 @@ type limitedAuthenticator struct {
 	accepted         *acceptedTokens
 }
 
-// limitReviews returns an authenticator whose callers delay others as little as possible.
+// limitReviews returns inner with a limit on how many tokens of one caller it reviews at once, so that a caller with many requests does
+// not keep those of others waiting. A token that was accepted before counts for its user, any other one for the address that sent it.
 func limitReviews(inner authenticator.Request) authenticator.Request {
 	return &limitedAuthenticator{
 		Request:   inner,
@@ -62,6 +63,7 @@ func (l *limitedAuthenticator) AuthenticateRequest(r *http.Request) (*authentica
 	return who, ok, err
 }
 
+// acquire waits for a slot of the caller: of the user if the token was accepted before, else of the address.
 func (l *limitedAuthenticator) acquire(r *http.Request, token string) (release func(), err error) {
 	if name, known := l.accepted.name(token); known {
 		return l.users.Acquire(r.Context(), name)

@@ -113,7 +113,7 @@ func (h *Restores) body(c *call.Call, limit int64) ([]byte, error) {
 	if err := memory.Draw(c.Context(), int64(len(data))); err != nil { // its lines are texts of their own
 		return nil, err
 	}
-	return data, c.DrawJSON(data)
+	return data, c.DrawMemoryOfJSON(data)
 }
 
 // Rows answers POST restores/{backup}/rows.

@@ -43,15 +43,16 @@ func (c *Call) ReadBody() ([]byte, error) {
 		}
 		return nil, err
 	}
-	return body, c.DrawJSON(body)
+	return body, c.DrawMemoryOfJSON(body)
 }
 
 // bodyPatience bounds each read of a JSON body.
 const bodyPatience = 30 * time.Second
 
-// DrawJSON draws what a JSON text takes once it is decoded, for as long as the call lasts. Small values can need seventy times
+// DrawMemoryOfJSON draws, from the memory account of the call, what a JSON text takes once it is decoded. It stays drawn for as long as
+// the call lasts. Small values can need seventy times
 // their size.
-func (c *Call) DrawJSON(body []byte) error {
+func (c *Call) DrawMemoryOfJSON(body []byte) error {
 	return membudget.From(c.Context()).Draw(c.Context(), membudget.JSONCost(body))
 }
 

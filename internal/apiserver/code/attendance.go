@@ -159,8 +159,8 @@ func outOfMemory(err error) error {
 	return err
 }
 
-// receive reads a message. cost is what was drawn for it. release returns that once the message is needed no more; otherwise it is
-// returned when the execution ends.
+// receive reads a message of the client. cost is the memory that was drawn for it. A caller that no longer needs the message gives cost
+// to release; otherwise that memory is returned when the execution ends.
 func (a *attendance) receive(ctx context.Context) (m *runtimev1.CodeClientMessage, cost int64, err error) {
 	kind, in, err := a.conn.Reader(ctx)
 	if err != nil {

@@ -135,6 +135,8 @@ func bindings(name, field string, in map[string]json.RawMessage, decode func([]b
 	return out, nil
 }
 
+// plainValue decodes an argument that was sent as plain JSON. values.Unmarshal decodes one in the wire form, which can
+// also be a value that JSON has no form for.
 func plainValue(raw []byte) (any, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

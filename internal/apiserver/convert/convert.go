@@ -142,7 +142,7 @@ func fieldsOf(t *store.Thread) runtimev1.ThreadFields {
 // Workspace converts a workspace. nil stays nil.
 func Workspace(w *store.Workspace) *runtimev1.Workspace { return (*runtimev1.Workspace)(w) }
 
-// MainThread returns the id of the outermost ancestor of a subagent's thread.
+// MainThread returns the id of the outermost ancestor of a subagent's thread. It returns "" for a thread without a parent.
 func MainThread(t *store.Thread) string {
 	if t.ParentID == "" {
 		return ""

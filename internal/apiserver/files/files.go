@@ -77,7 +77,7 @@ func (h *Handler) Read(c *call.Call) error {
 	if len(meta) <= maxRecordHeader { // clients may refuse larger headers; the list has the metadata
 		header.Set(runtimev1.HeaderFileRecord, string(meta))
 	}
-	if err := drawTransfer(c.Context()); err != nil {
+	if err := drawTransferMemory(c.Context()); err != nil {
 		return err
 	}
 	out := c.PatientWriter(h.TransferTimeout)
@@ -99,8 +99,10 @@ func (h *Handler) Read(c *call.Call) error {
 // transferBytes is about how much memory a file takes while it comes in or goes out.
 const transferBytes = 1 << 20
 
-// drawTransfer draws what the transfer of a file takes, for as long as the request lasts.
-func drawTransfer(ctx context.Context) error { return membudget.From(ctx).Draw(ctx, transferBytes) }
+// drawTransferMemory draws, from the memory account of the request, what the transfer of a file takes, for as long as the request lasts.
+func drawTransferMemory(ctx context.Context) error {
+	return membudget.From(ctx).Draw(ctx, transferBytes)
+}
 
 const maxRecordHeader = 16 << 10
 
@@ -155,7 +157,7 @@ func (h *Handler) Write(c *call.Call) error {
 	if upload != "" {
 		return completeUpload(c, upload, parts, opts)
 	}
-	if err := drawTransfer(ctx); err != nil {
+	if err := drawTransferMemory(ctx); err != nil {
 		return err
 	}
 	in := c.PatientBody(h.TransferTimeout)

@@ -21,7 +21,7 @@ func (h *Handler) putPart(c *call.Call, id string, part int) error {
 	if err != nil {
 		return err
 	}
-	if err := drawTransfer(c.Context()); err != nil {
+	if err := drawTransferMemory(c.Context()); err != nil {
 		return err
 	}
 	in := c.PatientBody(h.TransferTimeout)

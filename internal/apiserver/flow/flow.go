@@ -87,8 +87,8 @@ func (c *Control) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// counted is a number of requests that may be under way.
-type counted struct {
+// counter counts requests that are under way, and has the most that may be.
+type counter struct {
 	key
 	most int
 	what string
@@ -110,25 +110,25 @@ func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name stri
 	if account, _, err := serviceaccount.SplitUsername(name); err == nil && account != info.Namespace {
 		name = distinguisher // the limits of its own namespace do not bound the request
 	}
-	under := []counted{
+	counters := []counter{
 		{key{"open", name}, c.limits.UserOpen, "requests of the user %q are under way"},
 		{key{"openIn", info.Namespace}, c.limits.NamespaceOpen, "requests to the namespace %q are under way"},
 	}
 	if c.lasting(r, info) {
-		under = []counted{
+		counters = []counter{
 			{key{"lasting", name}, c.limits.UserLasting, "streams, files and executions of the user %q are open"},
 			{key{"lastingIn", info.Namespace}, c.limits.NamespaceLasting, "streams, files and executions of the namespace %q are open"},
 		}
 	}
 	if info.Namespace == "" {
-		under = under[:1]
+		counters = counters[:1]
 	}
 	if search {
-		under = append(under,
-			counted{key{"searchesOf", distinguisher}, (c.limits.SearchesOpen + searchers - 1) / searchers, "searches of the user %q are under way"},
-			counted{key{"searches", "all"}, c.limits.SearchesOpen, "searches of %s users are under way"})
+		counters = append(counters,
+			counter{key{"searchesOf", distinguisher}, (c.limits.SearchesOpen + searchers - 1) / searchers, "searches of the user %q are under way"},
+			counter{key{"searches", "all"}, c.limits.SearchesOpen, "searches of %s users are under way"})
 	}
-	return c.enter(distinguisher, search, under)
+	return c.enter(distinguisher, search, counters)
 }
 
 // searchers is by how many users all searches that may be under way are shared at least.
@@ -138,28 +138,29 @@ const searchers = 4
 // who names the way; it is a user like others. lasting tells that the request may last. The request is under way until done is
 // called. The error is a *StatusError with 429.
 func (c *Control) Enter(who, namespace string, lasting bool) (done func(), err error) {
-	under := []counted{
+	counters := []counter{
 		{key{"open", who}, c.limits.UserOpen, "requests of %q are under way"},
 		{key{"openIn", namespace}, c.limits.NamespaceOpen, "requests to the namespace %q are under way"},
 	}
 	if lasting {
-		under = []counted{
+		counters = []counter{
 			{key{"lasting", who}, c.limits.UserLasting, "requests of %q wait for answers"},
 			{key{"lastingIn", namespace}, c.limits.NamespaceLasting, "streams, files and executions of the namespace %q are open"},
 		}
 	}
-	done, refused := c.enter(who, false, under)
+	done, refused := c.enter(who, false, counters)
 	if refused != nil {
 		return nil, refused
 	}
 	return done, nil
 }
 
-// enter counts a request as each of under, unless one of them or a rate is at its limit.
-func (c *Control) enter(name string, search bool, under []counted) (done func(), refused *apierrors.StatusError) {
+// enter counts a request in each counter until done is called. It refuses the request, and counts nothing, if a counter is at its limit
+// or the user exceeds a rate.
+func (c *Control) enter(name string, search bool, counters []counter) (done func(), refused *apierrors.StatusError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, u := range under {
+	for _, u := range counters {
 		if u.most > 0 && c.open[u.key] >= u.most {
 			return nil, tooMany(fmt.Sprintf("%d "+u.what, u.most, u.name))
 		}
@@ -170,13 +171,13 @@ func (c *Control) enter(name string, search bool, under []counted) (done func(),
 	if search && !c.allow(key{"search", name}, rate.Limit(c.limits.UserSearches)/60, max(c.limits.UserSearches/6, 1)) {
 		return nil, tooMany(fmt.Sprintf("the user %q makes more than %d searches a minute", name, c.limits.UserSearches))
 	}
-	for _, u := range under {
+	for _, u := range counters {
 		c.open[u.key]++
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, u := range under {
+		for _, u := range counters {
 			if c.open[u.key]--; c.open[u.key] == 0 {
 				delete(c.open, u.key)
 			}

@@ -54,7 +54,7 @@ func (h *Handler) Messages(c *call.Call) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	if sq.Namespaces, err = h.searchable(c, namespace); err != nil {
+	if sq.Namespaces, err = h.namespacesToSearch(c, namespace); err != nil {
 		return err
 	}
 	if sq.NamespaceUIDs, err = h.Find.NamespaceUIDs(ctx, namespace); err != nil {
@@ -108,8 +108,9 @@ func (h *Handler) Messages(c *call.Call) error {
 	return c.WriteJSON(http.StatusOK, list)
 }
 
-// searchable returns the namespaces that a search covers, or nil for all.
-func (h *Handler) searchable(c *call.Call, namespace string) ([]string, error) {
+// namespacesToSearch returns the namespaces whose messages the caller may search: nil means all of them, an empty list none. namespace
+// limits the search to one; it may be empty.
+func (h *Handler) namespacesToSearch(c *call.Call, namespace string) ([]string, error) {
 	ctx := c.Context()
 	if namespace != "" {
 		ok, err := h.Access.May(ctx, "get", runtimev1.SubresourceMessages, namespace, "")

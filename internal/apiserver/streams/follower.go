@@ -81,7 +81,7 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 			return
 		}
 		if !f.follow {
-			to.close(ctx, f.closed(runtimev1.ClosedEndOfLog, "the log ends here"))
+			to.close(ctx, *f.closingFrame(runtimev1.ClosedEndOfLog, "the log ends here"))
 			return
 		}
 		select {
@@ -93,7 +93,7 @@ func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struc
 		case <-ctx.Done():
 			return
 		case <-f.handler.Stopping:
-			to.close(ctx, f.closed(runtimev1.ClosedServerStopping, "the server is stopping: connect again"))
+			to.close(ctx, *f.closingFrame(runtimev1.ClosedServerStopping, "the server is stopping: connect again"))
 			return
 		}
 	}
@@ -108,11 +108,11 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 		case ctx.Err() != nil:
 			return nil
 		case errors.As(err, &busy):
-			return f.why(runtimev1.ClosedNoMemory, busy.Error()+"; connect again to continue")
+			return f.closingFrame(runtimev1.ClosedNoMemory, busy.Error()+"; connect again to continue")
 		case errors.Is(err, store.ErrNotFound):
-			return f.why(runtimev1.ClosedThreadDeleted, "the thread was deleted")
+			return f.closingFrame(runtimev1.ClosedThreadDeleted, "the thread was deleted")
 		case err != nil:
-			return f.why(runtimev1.ClosedStoreUnavailable, "the store cannot be read: connect again")
+			return f.closingFrame(runtimev1.ClosedStoreUnavailable, "the store cannot be read: connect again")
 		case len(events) == 0 && f.next > f.after: // all that was read is for others
 			f.after = f.next
 			continue
@@ -123,11 +123,11 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 		err = to.send(ctx, events)
 		done()
 		if err != nil {
-			return f.why(runtimev1.ClosedTooSlow, err.Error())
+			return f.closingFrame(runtimev1.ClosedTooSlow, err.Error())
 		}
 		f.after = f.next
 		if took := time.Since(began); took > f.handler.SlowClient {
-			return f.why(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to continue", errSlow, took.Round(time.Millisecond)))
+			return f.closingFrame(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to continue", errSlow, took.Round(time.Millisecond)))
 		}
 	}
 }
@@ -225,12 +225,9 @@ func (f *follower) read(ctx context.Context, limit int) ([]store.Event, error) {
 	return from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Limit: limit})
 }
 
-func (f *follower) closed(reason, message string) runtimev1.StreamClosed {
+// closingFrame returns the frame with which the server closes the stream, and counts it. A client continues after f.after when it
+// connects again.
+func (f *follower) closingFrame(reason, message string) *runtimev1.StreamClosed {
 	closedStreams.WithLabelValues(reason).Inc()
-	return runtimev1.StreamClosed{Reason: reason, Message: message, Resume: f.after}
-}
-
-func (f *follower) why(reason, message string) *runtimev1.StreamClosed {
-	c := f.closed(reason, message)
-	return &c
+	return &runtimev1.StreamClosed{Reason: reason, Message: message, Resume: f.after}
 }
