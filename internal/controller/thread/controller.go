@@ -150,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.notifications.Forget(req)
 		r.families.forget(req)
 		r.childWaits.forget(req)
-		r.lost.mark(req) // for another Thread of this name
+		r.lost.uncheck(req) // for another Thread of this name
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error
@@ -243,12 +243,12 @@ func (r *Reconciler) entryChanged() predicate.Predicate {
 			}
 			parents := r.recordFamily(after, false)
 			if before.UID != after.UID || deleted || kube.ChildEnded(kube.Entry(after).Status) && !kube.ChildEnded(kube.Entry(before).Status) {
-				r.lost.mark(parents...)
+				r.lost.uncheck(parents...)
 			}
 			return true
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			r.lost.mark(r.recordFamily(e.Object, true)...)
+			r.lost.uncheck(r.recordFamily(e.Object, true)...)
 			return true
 		},
 	}

@@ -18,8 +18,8 @@ type lostCalls struct {
 	checked map[ctrl.Request]bool
 }
 
-// mark makes threads be checked again.
-func (l *lostCalls) mark(reqs ...ctrl.Request) {
+// uncheck has threads checked again, by forgetting that they were.
+func (l *lostCalls) uncheck(reqs ...ctrl.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, req := range reqs {
@@ -27,8 +27,8 @@ func (l *lostCalls) mark(reqs ...ctrl.Request) {
 	}
 }
 
-// take reports whether a thread is to be checked, and records that it was.
-func (l *lostCalls) take(req ctrl.Request) bool {
+// startCheck reports whether a thread is to be checked now, and then records that it was.
+func (l *lostCalls) startCheck(req ctrl.Request) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.checked[req] {
@@ -45,14 +45,14 @@ func (l *lostCalls) take(req ctrl.Request) bool {
 // when it does.
 func (r *Reconciler) answerForLost(ctx context.Context, s *scope, run *store.Run) error {
 	if s.row == nil || run == nil || run.Status.Ended() {
-		r.lost.mark(s.req)
+		r.lost.uncheck(s.req)
 		return nil
 	}
-	if run.Status != store.RunWaiting || !r.lost.take(s.req) {
+	if run.Status != store.RunWaiting || !r.lost.startCheck(s.req) {
 		return nil
 	}
 	if err := r.Engine.AnswerForLost(ctx, s.row, run); err != nil {
-		r.lost.mark(s.req)
+		r.lost.uncheck(s.req)
 		return fmt.Errorf("answer for children that do not exist: %w", err)
 	}
 	return nil

@@ -17,7 +17,7 @@ func TestLostCallsOfADeletedThreadAreForgotten(t *testing.T) {
 	g := NewWithT(t)
 	r := New(Options{Client: fake.NewClientBuilder().WithScheme(controllertest.Scheme()).Build(), Threads: thread.NewService(thread.Options{})})
 	req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "demo", Name: "a"}}
-	g.Expect(r.lost.take(req)).To(BeTrue())
+	g.Expect(r.lost.startCheck(req)).To(BeTrue())
 	g.Expect(r.Reconcile(t.Context(), req)).To(BeZero())
 	g.Expect(r.lost.checked).To(BeEmpty())
 }

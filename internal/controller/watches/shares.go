@@ -103,22 +103,22 @@ func (q *sharedQueue) Get() (request ctrl.Request, shutdown bool) {
 // Done implements workqueue.TypedInterface.
 func (q *sharedQueue) Done(request ctrl.Request) {
 	q.PriorityQueue.Done(request)
-	if next, priority, some := q.end(request.Namespace); some {
+	if next, priority, some := q.finish(request.Namespace); some {
 		q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, next)
 	}
 }
 
-// may reports whether a namespace may begin a reconcile. The caller holds mu.
-func (q *sharedQueue) may(namespace string) bool {
+// mayBegin reports whether a namespace may begin a reconcile. The caller holds mu.
+func (q *sharedQueue) mayBegin(namespace string) bool {
 	return q.busy[namespace] == 0 || q.all < q.workers-q.reserved
 }
 
-// begin counts a reconcile, or sets the request aside.
+// begin counts a reconcile and returns true. If the namespace may not begin one, it sets the request aside and returns false.
 func (q *sharedQueue) begin(request ctrl.Request, priority int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ns := request.Namespace
-	if q.may(ns) {
+	if q.mayBegin(ns) {
 		q.busy[ns]++
 		q.all++
 		return true
@@ -131,15 +131,16 @@ func (q *sharedQueue) begin(request ctrl.Request, priority int) bool {
 	return false
 }
 
-// end counts the end of a reconcile, and returns what may begin instead. Namespaces take turns.
-func (q *sharedQueue) end(namespace string) (next ctrl.Request, priority int, some bool) {
+// finish counts the end of a reconcile. If a request that was set aside may begin now, finish removes it and returns it with some = true.
+// Namespaces that have such requests take turns.
+func (q *sharedQueue) finish(namespace string) (next ctrl.Request, priority int, some bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.all--
 	if q.busy[namespace]--; q.busy[namespace] == 0 {
 		delete(q.busy, namespace)
 	}
-	i := slices.IndexFunc(q.turns, q.may)
+	i := slices.IndexFunc(q.turns, q.mayBegin)
 	if i < 0 {
 		return next, 0, false
 	}
