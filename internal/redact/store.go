@@ -253,7 +253,7 @@ func (s *Store) File(ctx context.Context, threadID, path string) (*store.File, e
 	return s.Store.File(ctx, threadID, s.stored(ctx, threadID, path))
 }
 
-// Files implements store.Store.
+// Files implements store.Store. Secrets are replaced in stored paths, so Files replaces those of prefix before it looks for it.
 func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bool) ([]store.File, error) {
 	return s.Store.Files(ctx, threadID, s.stored(ctx, threadID, prefix), recursive)
 }

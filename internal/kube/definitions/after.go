@@ -16,9 +16,9 @@ const (
 	fieldTitleModel     = "spec.titleModelRef"
 )
 
-// resolveAfter resolves the models that an agent uses after its runs: those of its memory and of its titles.
-func (d *Resolver) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
-	if out.Memory, err = d.afterModel(ctx, a, objects.MemoryModelRef(a), fieldEmbeddingModel); err != nil {
+// resolveModelsAfterRun resolves the models that an agent uses after its runs: those of its memory and of its titles.
+func (d *Resolver) resolveModelsAfterRun(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
+	if out.Memory, err = d.modelAfterRun(ctx, a, objects.MemoryModelRef(a), fieldEmbeddingModel); err != nil {
 		return err
 	}
 	if out.Memory != nil {
@@ -31,7 +31,7 @@ func (d *Resolver) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *defi
 	}
 	if a.Spec.TitleModelRef != nil {
 		var unusable *definition.NotReadyError
-		out.Titles, err = d.afterModel(ctx, a, a.Spec.TitleModelRef, fieldTitleModel)
+		out.Titles, err = d.modelAfterRun(ctx, a, a.Spec.TitleModelRef, fieldTitleModel)
 		if errors.As(err, &unusable) {
 			return nil // threads run without titles, and a condition of the Agent reports it
 		}
@@ -45,7 +45,9 @@ func (d *Resolver) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *defi
 	return nil
 }
 
-func (d *Resolver) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*definition.Model, error) {
+// modelAfterRun resolves a Model that an agent uses after its runs, or returns nil if ref is nil. field is the field of the Agent that
+// names the Model, for errors.
+func (d *Resolver) modelAfterRun(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*definition.Model, error) {
 	if ref == nil {
 		return nil, nil
 	}

@@ -87,7 +87,7 @@ func (d *Resolver) Agent(ctx context.Context, namespace, name string) (*definiti
 			return nil, objects.Within("Agent", name, err)
 		}
 	}
-	if err := d.resolveAfter(ctx, &a, out); err != nil {
+	if err := d.resolveModelsAfterRun(ctx, &a, out); err != nil {
 		return nil, objects.Within("Agent", name, err)
 	}
 	return out, d.resolveCalled(ctx, &a, out)

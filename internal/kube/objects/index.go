@@ -203,7 +203,7 @@ func Indexes() []Index {
 			return PromptsOf(&o.(*skeinv1.Agent).Spec)
 		}},
 		{&skeinv1.Agent{}, IndexModel, func(o client.Object) []string {
-			names := afterModels(o.(*skeinv1.Agent))
+			names := modelsAfterRun(o.(*skeinv1.Agent))
 			for _, h := range HandlersOf(&o.(*skeinv1.Agent).Spec) {
 				for _, m := range h.Models {
 					names = append(names, m.ModelRef.Name)

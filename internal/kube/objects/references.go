@@ -29,8 +29,8 @@ func MemoryModelRef(a *skeinv1.Agent) *skeinv1.LocalRef {
 	return &a.Spec.Memory.EmbeddingModelRef
 }
 
-// afterModels returns the names of the Models that an Agent itself refers to.
-func afterModels(a *skeinv1.Agent) (names []string) {
+// modelsAfterRun returns the names of the Models that an Agent itself refers to.
+func modelsAfterRun(a *skeinv1.Agent) (names []string) {
 	for _, ref := range []*skeinv1.LocalRef{MemoryModelRef(a), a.Spec.TitleModelRef} {
 		if ref != nil && !slices.Contains(names, ref.Name) {
 			names = append(names, ref.Name)

@@ -64,7 +64,7 @@ func (c *Client) List(ctx context.Context, l client.ObjectList, opts ...client.L
 // read reads with the wait for own writes, or without it when that takes too long.
 func (c *Client) read(ctx context.Context, into any, patient func(context.Context) error, without func() error) error {
 	kind := fmt.Sprintf("%T", into)
-	if c.rests(kind) {
+	if c.skipsWait(kind) {
 		return without()
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.wait)
@@ -81,8 +81,8 @@ func (c *Client) read(ctx context.Context, into any, patient func(context.Contex
 	return without()
 }
 
-// rests reports whether reads of a kind do not wait for own writes at present, because such a wait took too long.
-func (c *Client) rests(kind string) bool {
+// skipsWait reports whether reads of a kind do not wait for own writes at present, because such a wait took too long.
+func (c *Client) skipsWait(kind string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Now().Before(c.until[kind])

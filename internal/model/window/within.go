@@ -53,7 +53,8 @@ type fitted struct {
 	size      int64
 }
 
-// Stream implements model.Client.
+// Stream implements model.Client. It shortens the request to the context window of the model. If the provider refuses it as too long
+// nevertheless, Stream sends it once more with less, and remembers what the refusal said of the window.
 func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
 	f, err := k.fit(req)
 	if err != nil {

@@ -30,12 +30,14 @@ func (c *counted) touch() {
 	c.mu.Unlock()
 }
 
+// begin counts an execution that runs.
 func (c *counted) begin() {
 	c.mu.Lock()
 	c.running++
 	c.mu.Unlock()
 }
 
+// end counts an execution that has ended. The time since the last end is how long nothing has run.
 func (c *counted) end() {
 	c.mu.Lock()
 	c.running--

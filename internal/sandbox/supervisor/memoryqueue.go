@@ -104,6 +104,7 @@ func (q *memoryQueue) leave(w *memoryWaiter) {
 // tooMuchKept reports whether there would be too little for a waiter even if all runs ended. mu is held.
 func (q *memoryQueue) tooMuchKept(w *memoryWaiter) bool { return q.total-q.kept < w.bytes }
 
+// release returns the memory of a claim, and gives it to those that wait.
 func (q *memoryQueue) release(c memoryClaim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -157,12 +157,12 @@ func (p *pool) take(ctx context.Context) (*process, error) {
 func (p *pool) calmFor(d time.Duration) {
 	until := time.Now().Add(d)
 	p.calm.Store(&until)
-	time.AfterFunc(d, p.wanted)
+	time.AfterFunc(d, p.allowRefill)
 }
 
-// wanted allows the pool to refill. A run calls it when it is over, or has run for a while: starting the next child
+// allowRefill allows the pool to refill. A run calls it when it is over, or has run for a while: starting the next child
 // at once would take processor time from the run.
-func (p *pool) wanted() {
+func (p *pool) allowRefill() {
 	if until := p.calm.Load(); until != nil && len(p.ready) > 0 && time.Now().Before(*until) {
 		return // it is called again after that time
 	}

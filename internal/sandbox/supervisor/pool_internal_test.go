@@ -55,10 +55,10 @@ var _ = Describe("the pool of children", func() {
 		Expect(s.pin("t")).To(BeTrue())
 		s.pools[0].calmFor(time.Hour)
 		take()
-		s.pools[0].wanted()
+		s.pools[0].allowRefill()
 		Expect(s.pools[0].refill).To(BeEmpty(), "another one is left")
 		take()
-		s.pools[0].wanted()
+		s.pools[0].allowRefill()
 		Eventually(ctx, s.pools[0].full).WithTimeout(2*time.Minute).Should(BeTrue(), "none was left")
 	}, SpecTimeout(5*time.Minute))
 

@@ -95,9 +95,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the sandbox could not start a child", http.StatusInternalServerError)
 		return
 	}
-	defer pool.wanted()
+	defer pool.allowRefill()
 	defer child.dispose()
-	defer time.AfterFunc(refillDelay, pool.wanted).Stop()
+	defer time.AfterFunc(refillDelay, pool.allowRefill).Stop()
 
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)

@@ -41,6 +41,8 @@ type heap struct {
 	semi int64 // MiB of each half of the space for new objects
 }
 
+// heapOf divides a limit in bytes as V8 counts it: all of it for objects that survive, and an eighth, but no more than 8 MiB, for each
+// half of the space for new objects.
 func heapOf(limit int64) heap {
 	mib := max(limit>>20, 1)
 	return heap{old: mib, semi: min(max(mib/8, 1), 8)}

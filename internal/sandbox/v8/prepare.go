@@ -36,7 +36,7 @@ func addLibraries(open *protocol.Open) {
 	for _, m := range open.Modules {
 		sources = append(sources, m.Source)
 	}
-	open.Modules = append(open.Modules, protocol.Module{Name: internal + "definition", Source: lib.Whole()})
+	open.Modules = append(open.Modules, protocol.Module{Name: internal + "definition", Source: lib.DefinitionWithParts()})
 	for _, m := range lib.Named(sources...) {
 		open.Modules = append(open.Modules, protocol.Module{Name: internal + m.Name, Source: m.Code()})
 	}

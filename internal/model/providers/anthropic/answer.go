@@ -36,6 +36,8 @@ type block struct {
 	redacted  string
 }
 
+// add adds an event to the answer, and emits what it adds to the text. It counts the events that it knows: an answer without any is not
+// one of this API.
 func (a *answer) add(e event, emit func(model.Delta)) error {
 	switch e.Type {
 	case "message_start":

@@ -91,7 +91,7 @@ func tools(p *request, req model.Request) error {
 		p.Tools = append(p.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: inputSchema(schema)})
 	}
 	if len(p.Tools) == 0 {
-		called(p)
+		defineCalledTools(p)
 		return nil
 	}
 	p.Tools[len(p.Tools)-1].CacheControl = cached()
@@ -121,9 +121,9 @@ func inputSchema(schema map[string]any) map[string]any {
 // maxToolName is the longest name of a tool.
 const maxToolName = 128
 
-// called defines the tools that were called in a conversation, for a request that offers no tools: the API refuses such
+// defineCalledTools defines the tools that were called in a conversation, for a request that offers no tools: the API refuses such
 // calls when no tools are defined. The tools cannot be called again.
-func called(p *request) {
+func defineCalledTools(p *request) {
 	seen := map[string]bool{}
 	for i := range p.Messages {
 		for _, block := range p.Messages[i].Content {

@@ -63,9 +63,9 @@ var HTTP string
 //go:embed handler.js
 var Handler string
 
-// Whole returns Definition including HTTP and Handler as one function, for engines that compile a function at its first
+// DefinitionWithParts returns Definition including HTTP and Handler as one function, for engines that compile a function at its first
 // call. It finds what the host says of the isolate in the host's side, as statics.
-func Whole() string {
+func DefinitionWithParts() string {
 	return "(function (sys) {\nsys.httpParts = " + expression(HTTP) + ";\nsys.handlerParts = " + expression(Handler) +
 		";\nreturn (" + expression(Definition()) + ")(sys)(sys.statics);\n})"
 }
