@@ -253,7 +253,8 @@ func (c *conversation) answer(ctx context.Context, f frame) *problem {
 	return p
 }
 
-// say queues one message and sends the answer.
+// say queues one message of the client and sends the answer to it. It checks the gateway, the limits and the right of the client again,
+// because they may have changed since the WebSocket was opened.
 func (c *conversation) say(q *request, body []byte) error {
 	s := c.server
 	// The gateway may have changed, or gone, since the WebSocket was opened.

@@ -85,7 +85,7 @@ func (s *Service) decideOn(ctx context.Context, t *store.Thread, callID string, 
 		return s.decidedBefore(ctx, t.ID, key, callID, d)
 	}
 	a := &Call{RunID: r.ID, ToolCallID: callID, RequestedAt: w.Since, ExpiresAt: w.Until}
-	if err := s.callers(t.ID).describe(ctx, w.MessageID, a); err != nil {
+	if err := s.callMessages(t.ID).describe(ctx, w.MessageID, a); err != nil {
 		return nil, err
 	}
 	if w.Until != 0 && w.Until <= s.now() { // the run is about to find out

@@ -30,8 +30,8 @@ func (c *Call) Bytes() int64 {
 // List returns a page of the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in
 // which they were requested. more reports that others follow. It holds the arguments and the decisions of the calls on the page alone.
 func (s *Service) List(ctx context.Context, threadID string, p Page) (page []Call, more bool, err error) {
-	callers := s.callers(threadID)
-	all, err := s.waiting(ctx, callers)
+	messages := s.callMessages(threadID)
+	all, err := s.waiting(ctx, messages)
 	if err != nil {
 		return nil, false, err
 	}
@@ -42,7 +42,7 @@ func (s *Service) List(ctx context.Context, threadID string, p Page) (page []Cal
 		if p.Limit > 0 && len(page) == p.Limit {
 			return page, true, nil
 		}
-		if err := callers.describe(ctx, all[i].messageID, a); err != nil {
+		if err := messages.describe(ctx, all[i].messageID, a); err != nil {
 			return nil, false, err
 		}
 		if a.Decision, err = s.decided(ctx, threadID, a.ToolCallID); err != nil {
@@ -64,8 +64,8 @@ type waitingCall struct {
 }
 
 // waiting returns all calls of a thread that wait, in the order in which they were requested.
-func (s *Service) waiting(ctx context.Context, callers *callers) (all []waitingCall, err error) {
-	r, state, err := s.underWay(ctx, callers.threadID)
+func (s *Service) waiting(ctx context.Context, messages *callMessages) (all []waitingCall, err error) {
+	r, state, err := s.underWay(ctx, messages.threadID)
 	if r == nil || err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Service) waiting(ctx context.Context, callers *callers) (all []waitingC
 		return cmp.Or(cmp.Compare(a.RequestedAt, b.RequestedAt), cmp.Compare(a.messageID, b.messageID))
 	})
 	for i := range all {
-		if all[i].order, _, err = callers.find(ctx, all[i].messageID, all[i].ToolCallID); err != nil {
+		if all[i].order, _, err = messages.find(ctx, all[i].messageID, all[i].ToolCallID); err != nil {
 			return nil, err
 		}
 	}
@@ -104,20 +104,21 @@ func (s *Service) decided(ctx context.Context, threadID, callID string) (*store.
 	return &d.Approval, nil
 }
 
-// callers reads the messages that make calls. It keeps the last one only, which most often makes the next call too.
-type callers struct {
+// callMessages reads the messages of a thread that make calls. It keeps the last one, which most often makes the next call too.
+type callMessages struct {
 	store    store.Store
 	threadID string
 	id       string
 	last     *store.Message // nil when it was deleted, or none was read
 }
 
-func (s *Service) callers(threadID string) *callers {
-	return &callers{store: s.store, threadID: threadID}
+// callMessages returns a reader of the messages of a thread.
+func (s *Service) callMessages(threadID string) *callMessages {
+	return &callMessages{store: s.store, threadID: threadID}
 }
 
 // find returns a call of a message, and its place among the calls of the message. It returns nil if the message was deleted.
-func (c *callers) find(ctx context.Context, messageID, callID string) (order int, call *store.ToolCall, err error) {
+func (c *callMessages) find(ctx context.Context, messageID, callID string) (order int, call *store.ToolCall, err error) {
 	if c.id != messageID {
 		m, err := c.store.Message(ctx, c.threadID, messageID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -137,7 +138,7 @@ func (c *callers) find(ctx context.Context, messageID, callID string) (order int
 }
 
 // describe adds the name and the arguments of a call from the message that makes it.
-func (c *callers) describe(ctx context.Context, messageID string, a *Call) error {
+func (c *callMessages) describe(ctx context.Context, messageID string, a *Call) error {
 	_, call, err := c.find(ctx, messageID, a.ToolCallID)
 	if call != nil {
 		a.Name, a.Arguments = call.Name, call.Arguments

@@ -58,8 +58,9 @@ func StopOf(cause error) *Stop {
 // lastWordsTime bounds how long the hooks for the final messages of a terminated thread may take.
 const lastWordsTime = 2 * time.Minute
 
-// PastTermination returns a context like ctx that survives the termination of the thread, which its final messages
-// bring about. It ends with life, that of the engine, since ctx no longer shows that once the thread was terminated.
+// PastTermination returns a context for the hooks of the messages with which a thread ends. Storing these messages terminates the thread,
+// which ends ctx with ErrTerminal; the returned context goes on after that, for lastWordsTime at most. It ends when ctx ends for another
+// reason, and with life, the context of the engine.
 func PastTermination(ctx, life context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
 	stop := context.AfterFunc(ctx, func() {

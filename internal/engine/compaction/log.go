@@ -40,12 +40,14 @@ func (k *attempt) requests() (ids []string) {
 	return ids
 }
 
-func (k *attempt) failure(not *noCompaction) compactionFailure {
-	text := clip.Text(k.opts.Requests.Redacted(not.Message), runlog.MaxMessage)
-	return compactionFailure{Reason: not.Reason, Message: text, Side: k.opts.Role.Mark(), Prompt: k.opts.Role.Side().Prompt.Name, Requests: k.requests()}
+// failure returns the data of the event that says why there is no summary.
+func (k *attempt) failure(reason *noCompaction) compactionFailure {
+	text := clip.Text(k.opts.Requests.Redacted(reason.Message), runlog.MaxMessage)
+	return compactionFailure{Reason: reason.Reason, Message: text, Side: k.opts.Role.Mark(), Prompt: k.opts.Role.Side().Prompt.Name, Requests: k.requests()}
 }
 
-// write records a summary, what it used, and that the requests for it are carried out, in one step.
+// write records a summary and what it used, in one step. whole says that the summary covers all that was to be summed up: then the
+// requests for it are carried out, and leave the inbox in the same step.
 func (k *attempt) write(ctx context.Context, m *store.Message, by *definition.Model, res *model.Response, whole bool) error {
 	if res.Usage != nil {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail

@@ -14,6 +14,7 @@ type elsewhere struct {
 	ids map[string]struct{}
 }
 
+// add adds a thread whose lease another replica holds.
 func (s *elsewhere) add(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,12 +24,14 @@ func (s *elsewhere) add(id string) {
 	s.ids[id] = struct{}{}
 }
 
+// all returns the threads, in no order.
 func (s *elsewhere) all() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.ids))
 }
 
+// drop removes threads.
 func (s *elsewhere) drop(ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

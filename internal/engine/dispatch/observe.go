@@ -24,13 +24,15 @@ func (d *Dispatcher) Observe(ctx context.Context) {
 	for queue, n := range map[workqueue.TypedInterface[string]]int{d.stopped: stoppers, d.observed: observers} {
 		defer context.AfterFunc(ctx, queue.ShutDown)()
 		for range n {
-			workers.Go(func() { d.observeFrom(ctx, queue) })
+			workers.Go(func() { d.observeThreads(ctx, queue) })
 		}
 	}
 	workers.Wait()
 }
 
-func (d *Dispatcher) observeFrom(ctx context.Context, queue workqueue.TypedInterface[string]) {
+// observeThreads observes the threads of a queue, one after the other, until the queue is shut down. Errors are logged: the next sweep
+// checks the thread again.
+func (d *Dispatcher) observeThreads(ctx context.Context, queue workqueue.TypedInterface[string]) {
 	for {
 		id, shutdown := queue.Get()
 		if shutdown {

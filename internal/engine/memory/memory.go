@@ -88,8 +88,8 @@ type Service struct{ opts Options }
 func New(o Options) *Service { return &Service{opts: o} }
 
 // Search returns messages of the threads that have the agent and the user of t, or no user if t has none (RUN-08). The
-// error is ErrNone if the agent has no memory, and a *definition.NotReadyError if it is not ready. The API removes secrets from the
-// messages, as from all that it answers. Of returns a memory that removes them itself, since its messages go to a model.
+// error is ErrNone if the agent has no memory, and a *definition.NotReadyError if it is not ready. The messages
+// may have secrets, which the API removes from all that it answers.
 func (s *Service) Search(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error) {
 	a, err := s.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {

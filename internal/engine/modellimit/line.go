@@ -49,8 +49,8 @@ func (l *line) full(longest int) bool {
 	return l.inside >= longest
 }
 
-// leave gives up the place, and tells calls that were turned away to come again. It tells one of them, or two if the line
-// has become short, since a call that is told need not come.
+// leave gives up a place in the line, and tells the first of the calls that were turned away to come again. If the line has become
+// short it tells two, because not every call that is told comes again.
 func (l *line) leave(longest int) {
 	l.mu.Lock()
 	l.inside--

@@ -97,8 +97,8 @@ func NewWorker(o Options) *Worker {
 	return w
 }
 
-// Mark returns Run.State for a run that ends: it says that tasks are due, if any are. The agent may be nil.
-func (w *Worker) Mark(t *store.Thread, a *definition.Agent) json.RawMessage {
+// EndState returns the Run.State with which a run ends: store.RunPostRunPending if tasks are due after it, else nil. The agent may be nil.
+func (w *Worker) EndState(t *store.Thread, a *definition.Agent) json.RawMessage {
 	for _, task := range w.opts.Tasks {
 		if task.Due == nil || a == nil || task.Due(t, a) {
 			return store.RunPostRunPending
@@ -107,8 +107,8 @@ func (w *Worker) Mark(t *store.Thread, a *definition.Agent) json.RawMessage {
 	return nil
 }
 
-// Marked reports whether tasks are due after a run.
-func Marked(r *store.Run) bool { return bytes.Equal(r.State, store.RunPostRunPending) }
+// HasTasksDue reports whether tasks are due after a run.
+func HasTasksDue(r *store.Run) bool { return bytes.Equal(r.State, store.RunPostRunPending) }
 
 // Add queues runs whose end is recorded. After Drain it hands them over.
 func (w *Worker) Add(runs ...store.RunRef) {
@@ -314,7 +314,7 @@ func about(t *store.Thread, run store.RunRef) []any {
 func (w *Worker) perform(ctx context.Context, ref store.RunRef) (of []any, err error) {
 	of = about(nil, ref)
 	run, err := w.store.Run(ctx, ref.ThreadID, ref.RunID)
-	if err != nil || !Marked(run) {
+	if err != nil || !HasTasksDue(run) {
 		return of, store.IgnoreGone(err) // the thread is gone, or another replica has done the tasks
 	}
 	if mine, err := w.mine(ctx, ref, run); err != nil || !mine {

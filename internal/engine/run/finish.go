@@ -101,7 +101,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	}
 	record := r.record
 	record.EndedAt = r.service.now()
-	record.State = r.service.opts.PostRun.Mark(r.Thread, r.Agent)
+	record.State = r.service.opts.PostRun.EndState(r.Thread, r.Agent)
 	record.Message = clip.Text(record.Message, runlog.MaxMessage)
 	if m != nil {
 		r.hooks.AfterCreate(ctx, m)
@@ -128,7 +128,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 			r.callFinalHooks(ctx)
 		}
 	}
-	if postrun.Marked(&record) {
+	if postrun.HasTasksDue(&record) {
 		r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
 	}
 	if session := r.code.Session(); session != nil {

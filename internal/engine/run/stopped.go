@@ -38,7 +38,7 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 		}
 	}
 	if err == nil {
-		err = r.stopFor(ctx, s)
+		err = r.endStopped(ctx, s)
 	}
 	s.Written, s.Err = err == nil, err
 	if err != nil {
@@ -47,7 +47,9 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 	return r.service.opts.Stops.StopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
-func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
+// endStopped ends the run as the kind of the stop says: it gives way to another message, or is stopped with a note that names the
+// reason.
+func (r *run) endStopped(ctx context.Context, s *cancelcause.Stop) error {
 	text, reason := stoppedText, skeinv1.ReasonStoppedByUser
 	switch s.Kind {
 	case cancelcause.Interrupt, cancelcause.Rollback:
@@ -65,7 +67,7 @@ func (r *run) stopFor(ctx context.Context, s *cancelcause.Stop) error {
 func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, skeinv1.ReasonInterrupted, s.Reason
-	record.EndedAt, record.State = r.service.now(), r.service.opts.PostRun.Mark(r.Thread, r.Agent)
+	record.EndedAt, record.State = r.service.now(), r.service.opts.PostRun.EndState(r.Thread, r.Agent)
 	tx := r.newTransaction("stop")
 	if s.Kind == cancelcause.Rollback {
 		gone, taken, err := r.service.opts.Stops.TakeBack(ctx, &r.record, r.Checkpoint.Waits)

@@ -29,8 +29,8 @@ func Begin(items []store.InboxItem) telemetry.Run {
 	return telemetry.BeginRun(telemetry.Origin{})
 }
 
-// Of returns the span of a run that is not executed here.
-func Of(r *store.Run) telemetry.Run {
+// SpanOf returns the span of a run from its stored state, for callers that end a run without executing it.
+func SpanOf(r *store.Run) telemetry.Run {
 	state, err := runstate.Read(r)
 	if err != nil {
 		return telemetry.Run{} // of a newer release: then the run has no span

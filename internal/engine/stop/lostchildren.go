@@ -33,7 +33,7 @@ func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store
 	if err != nil {
 		return err
 	}
-	told, err := s.results(ctx, t.ID)
+	told, err := s.callsWithResult(ctx, t.ID)
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store
 	return nil
 }
 
-// results returns the calls whose results wait in the inbox of a thread.
-func (s *Service) results(ctx context.Context, threadID string) (map[string]bool, error) {
+// callsWithResult returns the calls of a thread whose results wait in its inbox.
+func (s *Service) callsWithResult(ctx context.Context, threadID string) (map[string]bool, error) {
 	items, err := s.opts.Store.Inbox(ctx, threadID)
 	if err != nil {
 		return nil, store.IgnoreNotFound(err)

@@ -82,8 +82,8 @@ func (s *Service) terminateOne(ctx context.Context, t *store.Thread, reason stri
 		return err
 	}
 	if last != nil && last.Status == store.RunWaiting {
-		span = runtrace.Of(last)
-		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, skeinv1.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
+		span = runtrace.SpanOf(last)
+		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, skeinv1.ReasonTerminated, s.opts.Now(), s.opts.PostRun.EndState(nil, nil)
 		ops = append(ops, &store.PutRun{Run: *last})
 		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
 	}
@@ -164,8 +164,8 @@ func (s *Service) EndTerminatedRun(ctx context.Context, id string) error {
 // EndTerminated records that a run ended because its thread was terminated. A run that began just then has set the status of a
 // child back to running.
 func (s *Service) EndTerminated(ctx context.Context, t *store.Thread, fence *store.Fence, r *store.Run) error {
-	span := runtrace.Of(r)
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, skeinv1.ReasonTerminated, s.opts.Now(), s.opts.PostRun.Mark(nil, nil)
+	span := runtrace.SpanOf(r)
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, skeinv1.ReasonTerminated, s.opts.Now(), s.opts.PostRun.EndState(nil, nil)
 	ops := []store.Op{&store.PutRun{Run: *r}}
 	if t.Child != nil {
 		terminated := tool.ChildTerminated
@@ -175,7 +175,7 @@ func (s *Service) EndTerminated(ctx context.Context, t *store.Thread, fence *sto
 		return err
 	}
 	runtrace.Ended(t, r, span)
-	if postrun.Marked(r) {
+	if postrun.HasTasksDue(r) {
 		s.opts.PostRun.Add(store.RunRef{ThreadID: t.ID, RunID: r.ID})
 	}
 	return nil
