@@ -64,7 +64,8 @@ type step struct {
 	value  *any
 }
 
-// Validate implements jsonschema.SchemaExt.
+// Validate implements jsonschema.SchemaExt. It takes the steps that the check of v against the part costs, and compares v with the constants
+// of the part.
 func (s *step) Validate(ctx *jsonschema.ValidatorContext, v any) {
 	s.budget.take(1 + len(s.part.Required))
 	switch v := v.(type) {

@@ -114,7 +114,7 @@ func (w *FeedWatch) Take() (b Batch, ok bool, err error) {
 	b = w.waiting[0]
 	w.waiting[0] = Batch{}
 	w.waiting = w.waiting[1:]
-	w.let(b.Bytes())
+	w.giveBack(b.Bytes())
 	return b, true, nil
 }
 
@@ -255,15 +255,15 @@ func (w *FeedWatch) add(b Batch) {
 	}
 	if w.err != nil {
 		w.waiting = nil
-		w.let(w.bytes)
+		w.giveBack(w.bytes)
 	} else {
 		w.waiting, w.bytes = append(w.waiting, b), w.bytes+b.Bytes()
 	}
 	w.wake()
 }
 
-// let returns the memory of what no longer waits. The caller holds the lock of the feed.
-func (w *FeedWatch) let(bytes int64) {
+// giveBack returns memory of batches that no longer wait to the account. The caller holds the lock of the feed.
+func (w *FeedWatch) giveBack(bytes int64) {
 	w.account.Return(bytes)
 	w.bytes -= bytes
 }

@@ -29,7 +29,8 @@ type observed struct {
 	watches map[*Watch]bool
 }
 
-// join adds a watch. It gets the present value at once when all its parts are known.
+// join adds a watch. If all parts that the watch wants are known, it gets the present value at once; otherwise join wakes the reader, which
+// reads them.
 func (o *observed) join(w *Watch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,7 +169,7 @@ func (o *observed) endSlowest(err error) bool {
 	all[0].end(err)
 	all[0].mu.Lock()
 	defer all[0].mu.Unlock()
-	all[0].drop()
+	all[0].dropWaiting()
 	return true
 }
 

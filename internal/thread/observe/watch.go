@@ -98,7 +98,7 @@ func (w *Watch) Take() (u Update, ok bool, err error) {
 func (w *Watch) Close() {
 	w.end(errClosed)
 	w.mu.Lock()
-	w.drop()
+	w.dropWaiting()
 	w.mu.Unlock()
 	w.observed.hub.leave(w)
 }
@@ -117,7 +117,7 @@ func (w *Watch) add(u *shared) {
 		w.err = u.use()
 	}
 	if w.err != nil {
-		w.drop()
+		w.dropWaiting()
 	} else {
 		w.waiting, w.bytes = append(w.waiting, u), w.bytes+len(u.JSON)
 	}
@@ -131,8 +131,8 @@ func (w *Watch) waitingBytes() int {
 	return w.bytes
 }
 
-// drop lets go what waits. The caller holds mu.
-func (w *Watch) drop() {
+// dropWaiting drops the updates that wait, and releases their memory. The caller holds mu.
+func (w *Watch) dropWaiting() {
 	for _, u := range w.waiting {
 		u.release()
 	}

@@ -73,7 +73,7 @@ func searchMemory(ctx context.Context, h *tool.Host, call string, a memoryArgs) 
 	}
 	out := make([]remembered, 0, len(found))
 	for i := range found {
-		out = append(out, recall(&found[i]))
+		out = append(out, rememberedOf(&found[i]))
 	}
 	return tool.SuccessJSON(map[string]any{"messages": out})
 }
@@ -85,7 +85,8 @@ func parseTime(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-func recall(n *store.NearMessage) remembered {
+// rememberedOf returns a found message as the model sees it. A long text is cut.
+func rememberedOf(n *store.NearMessage) remembered {
 	r := remembered{
 		Thread: n.Name, Title: n.Title, Role: string(n.Message.Role), At: time.UnixMicro(n.Message.CreatedAt).UTC().Format(time.RFC3339),
 		Score: math.Round(n.Score*1000) / 1000,

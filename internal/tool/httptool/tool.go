@@ -230,8 +230,8 @@ func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted b
 	return t.network.RoundTrip(req)
 }
 
-// takes returns about how many bytes of memory an answer takes besides its body.
-func (r *Request) takes(body []byte) int64 {
+// bytesBeside returns about how many bytes of memory an answer takes besides its body.
+func (r *Request) bytesBeside(body []byte) int64 {
 	if r.result != nil {
 		return membudget.JSONCost(body)
 	}
@@ -250,7 +250,7 @@ func (t *httpTool) read(ctx context.Context, resp *http.Response) (*answer, erro
 	memory := membudget.From(ctx)
 	a.body, err = membudget.ReadAll(ctx, memory, io.LimitReader(resp.Body, limit+1))
 	if err == nil { // it becomes a text once more, or a value
-		err = memory.Draw(ctx, t.spec.Request.takes(a.body))
+		err = memory.Draw(ctx, t.spec.Request.bytesBeside(a.body))
 	}
 	switch {
 	case ctx.Err() != nil:

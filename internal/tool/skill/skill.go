@@ -98,7 +98,7 @@ func (t *skillTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	}
 	text := s.Instructions
 	if !same(record.Arguments, args.Arguments) {
-		text += "\n\n[The skill was active already: its arguments are " + written(record.Arguments) + ".]"
+		text += "\n\n[The skill was active already: its arguments are " + textOf(record.Arguments) + ".]"
 	}
 	return tool.Success(text)
 }
@@ -126,13 +126,14 @@ func same(recorded, given json.RawMessage) bool {
 		return true
 	}
 	var a, b any
-	if json.Unmarshal([]byte(written(recorded)), &a) != nil || json.Unmarshal(given, &b) != nil {
+	if json.Unmarshal([]byte(textOf(recorded)), &a) != nil || json.Unmarshal(given, &b) != nil {
 		return false
 	}
 	return reflect.DeepEqual(a, b)
 }
 
-func written(arguments json.RawMessage) string {
+// textOf returns arguments as JSON text: absent ones are an empty object.
+func textOf(arguments json.RawMessage) string {
 	if len(arguments) == 0 {
 		return "{}"
 	}

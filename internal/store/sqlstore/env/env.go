@@ -113,7 +113,7 @@ func Unset(t *txn.Tx, h *txn.Head, op *store.UnsetEnv) error {
 	return nil
 }
 
-// Scope sets the names that the thread does not inherit.
+// Scope sets the names that the thread does not inherit. It removes the inherited values of names that were not among them before.
 func Scope(t *txn.Tx, h *txn.Head, op *store.ScopeEnv) error {
 	var before string
 	if err := t.Row(t.Ctx, queries.ScopedEnv, []any{h.Key}, &before); err != nil {

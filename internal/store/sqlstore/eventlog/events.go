@@ -46,7 +46,7 @@ func (s Store) Events(ctx context.Context, threadID string, after int64, limit i
 			return err
 		}
 		if hidden != nil {
-			events = hide(events, hidden)
+			events = hideContents(events, hidden)
 		}
 		if after < base { // the fork's own entries are in order, and so are the inherited ones
 			slices.SortStableFunc(events, func(a, b store.Event) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -65,9 +65,9 @@ func (s Store) Events(ctx context.Context, threadID string, after int64, limit i
 	return events, nil
 }
 
-// hide takes the contents of messages that are being removed out of the entries of their creation. It ends before the
+// hideContents takes the contents of the messages that h says are being removed out of the entries of their creation. It ends before the
 // entries of their deletion, some of which are still to be written: readers get all of them, in order, in a moment.
-func hide(events []store.Event, h *messages.Hidden) []store.Event {
+func hideContents(events []store.Event, h *messages.Hidden) []store.Event {
 	kept := events[:0]
 	for _, e := range events {
 		if h.Logs && e.Seq > h.Hi {

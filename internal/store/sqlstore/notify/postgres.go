@@ -129,7 +129,8 @@ func (n *Notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
 	}
 }
 
-// Send sends pending notifications to the other replicas, and gathers new ones in the meantime.
+// Send sends pending notifications over a connection to the other replicas, and gathers new ones in the meantime. It returns when ctx ends or
+// the connection fails; what could not be sent stays pending. worked reports whether the connection could be used at all.
 func (n *Notices) Send(ctx context.Context, c *pgx.Conn) (worked bool) {
 	// A notification is not data, so it need not wait for the disk.
 	if _, err := c.Exec(ctx, "SET synchronous_commit = off"); err != nil {

@@ -55,7 +55,8 @@ func (s Store) Owners(ctx context.Context) (all []store.Namespace, err error) {
 	return all, nil
 }
 
-// GiveRows implements store.OwnerStore.
+// GiveRows implements store.OwnerStore. It gives a slice of rows of the first table that has some, so that a call takes little time. The
+// caller calls it until n is 0.
 func (s Store) GiveRows(ctx context.Context, from store.Namespace, uid string) (n int64, err error) {
 	for i := 0; i < len(owned) && n == 0; i++ { // a table after the one before has no more
 		err = s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
@@ -69,7 +70,7 @@ func (s Store) GiveRows(ctx context.Context, from store.Namespace, uid string) (
 	return n, nil
 }
 
-// RemoveRows implements store.OwnerStore.
+// RemoveRows implements store.OwnerStore. As GiveRows does, it removes a slice of rows of the first table that has some.
 func (s Store) RemoveRows(ctx context.Context, ns store.Namespace) (n int64, err error) {
 	for i := 0; i < len(owned) && n == 0; i++ {
 		if owned[i].Drop == "" || ns.UID == "" {

@@ -45,8 +45,8 @@ func AddEmptyUsage(t *txn.Tx, h *txn.Head, agent string) error {
 	return t.Write(t.Ctx, queries.AddUsage, agent, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, h.Key)
 }
 
-// PurgeUsage keeps what a purged thread used in the sums of its agent and namespace. While the root of the tree exists,
-// it keeps it in those of its ancestors too.
+// PurgeUsage keeps what a purged thread used in the sums of its agent and namespace. While the root of its tree exists, the row of the
+// thread stays too, for the sums of its ancestors. The purge of the root adds all rows of the tree to the sums and removes them.
 func PurgeUsage(t *txn.Tx, id, rootID string) error {
 	if err := t.Write(t.Ctx, queries.MarkUsagePurged, id); err != nil {
 		return err

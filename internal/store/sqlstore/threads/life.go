@@ -242,7 +242,8 @@ func (s Store) AdoptBelow(ctx context.Context, id string, limit int) (moved int,
 	return len(page), nil
 }
 
-// keepsParent reports whether a retained thread is adopted as the child that it was, because it came from a backup.
+// keepsParent reports whether a retained thread is adopted as the child that it was, because it came from a backup. restored is its column of
+// that name, which is empty for other threads.
 func keepsParent(restored string) bool {
 	return restored != "" && !strings.HasPrefix(restored, queries.RestoredKept)
 }

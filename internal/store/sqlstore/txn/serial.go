@@ -30,7 +30,7 @@ type serial struct {
 var _ committer = (*serial)(nil)
 
 func (s *serial) commit(batch []*job) {
-	if err := s.together(batch); err != nil {
+	if err := s.runBatch(batch); err != nil {
 		s.kept = keptHeads{} // what was written may be unknown
 		failAll(batch, err)
 	}
@@ -40,8 +40,9 @@ func (s *serial) commit(batch []*job) {
 	}
 }
 
-// together runs a batch. When it returns an error, nothing of the batch was written.
-func (s *serial) together(batch []*job) error {
+// runBatch runs and commits the jobs of a batch: first in the hoping way, then, if that has undone the batch, in the careful one. When it
+// returns an error, nothing of the batch was written.
+func (s *serial) runBatch(batch []*job) error {
 	ctx := context.Background() // the caller cannot cancel a transaction that has begun
 	if s.conn == nil {
 		c, err := sqldb.Open(ctx, s.dialect, s.open, true)

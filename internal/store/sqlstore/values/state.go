@@ -75,7 +75,8 @@ func (m *merge) Total() int64 {
 	return m.bytes + 2 + max(m.count-1, 0)
 }
 
-func (m *merge) key(name string) (*stateKey, error) {
+// keyState returns what is known of a key. It reads the row at the first use of the key, unless the state was cleared.
+func (m *merge) keyState(name string) (*stateKey, error) {
 	if k := m.keys[name]; k != nil {
 		return k, nil
 	}
@@ -98,7 +99,7 @@ func (m *merge) change(c store.StateChange) error {
 		m.keys, m.order = map[string]*stateKey{}, nil
 		return nil
 	}
-	k, err := m.key(c.Key)
+	k, err := m.keyState(c.Key)
 	if err != nil {
 		return err
 	}
