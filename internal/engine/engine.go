@@ -150,7 +150,7 @@ func New(o Options) (*Engine, error) {
 	e.dispatch = dispatch.New(dispatch.Options{
 		Store: e.store, Compat: e.compat, Queue: e.queue, Leases: e.leases, Active: e.active, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
 		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
-		Run: e.runNext, Interrupted: e.drain.interrupted, Fault: e.fault,
+		Next: e.doNext, Interrupted: e.drain.interrupted, Fault: e.fault,
 	})
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil

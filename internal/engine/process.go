@@ -15,9 +15,10 @@ import (
 	"github.com/skein-dev/skein/internal/telemetry"
 )
 
-// runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
-// waits.
-func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error) {
+// doNext does the next piece of work of a thread: it applies a stop, calls hooks, compacts, or executes or resumes a run. more reports
+// whether to call it again under the same lease; it is false when the thread rests or waits. first says that this is the first call under
+// the lease: only then is the thread checked for a parent that no longer waits for it.
+func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error) {
 	if err := e.drain.interrupted(); err != nil {
 		return false, err
 	}
@@ -26,12 +27,12 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err != nil {
 		return false, store.IgnoreNotFound(err)
 	}
-	t, items, last := work.Thread, work.Inbox, work.Run
+	t, last := work.Thread, work.Run
 	active.About = telemetry.OfThread(t.Namespace, t.Name, t.ID)
-	if !first && len(items) == 0 {
+	if !first && len(work.Inbox) == 0 {
 		return false, nil // the last run has just ended, and nothing waits
 	}
-	under := last != nil && !last.Status.Ended()
+	under := isUnderWay(last)
 	switch {
 	case t.Deleting:
 		return false, nil // nothing more is done for it
@@ -45,23 +46,9 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	case under && e.compat.LeavesRun(id, last):
 		return false, nil
 	}
-	if stops, calls, rest := stop.Split(items); len(stops) > 0 {
-		return true, e.stops.Apply(ctx, t, fence, active, last, stops, rest, calls)
-	}
-	var delayed []store.InboxItem
-	if !under || last.Status == store.RunWaiting {
-		// These hooks belong to a run that has ended or is at rest, or to external writes.
-		due, rest := hooks.Split(items)
-		if len(due) > 0 && !e.hooks.AreDelayed(due) && !dispatch.PassOver(active, due, t, last, rest, e.now()) {
-			return true, e.hooks.CallAtRest(ctx, t, fence, active.WhenDirty, due)
-		}
-		delayed, items = due, rest
-	}
-	if orders, rest := compaction.Split(items); len(orders) > 0 {
-		if !under || last.Status == store.RunWaiting {
-			return true, e.runs.CompactAtRest(ctx, t, fence, active, last, orders)
-		}
-		items = rest // the run finds them before its next step
+	items, delayed, done, err := e.beforeRun(ctx, work, fence, active)
+	if done {
+		return true, err
 	}
 	switch {
 	case t.Parked && !under:
@@ -84,8 +71,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if under {
 		going = last
 	}
-	ctx, done := e.opts.Memory.Begin(ctx, t.Namespace)
-	defer done()
+	ctx, end := e.opts.Memory.Begin(ctx, t.Namespace)
+	defer end()
 	agent, err := definition.ForRun(ctx, e.opts.Definitions, t, going)
 	if err != nil {
 		return false, err
@@ -95,3 +82,33 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	return e.runs.Execute(ctx, run.Work{Work: work, Fence: fence, Active: active, Agent: agent, Going: going, Items: items, Delayed: delayed})
 }
+
+// beforeRun does what precedes a run: it applies stop requests, calls the hooks of a thread at rest, or compacts. done reports whether
+// there was something of that, and err how it went. Otherwise items are the inbox items that are left for a run, and delayed the calls of
+// hooks that it makes later.
+func (e *Engine) beforeRun(ctx context.Context, work *store.Work, fence *store.Fence, active *activethreads.Active) (items, delayed []store.InboxItem, done bool, err error) {
+	t, last := work.Thread, work.Run
+	atRest := !isUnderWay(last) || last.Status == store.RunWaiting
+	stops, calls, items := stop.Split(work.Inbox)
+	if len(stops) > 0 {
+		return nil, nil, true, e.stops.Apply(ctx, t, fence, active, last, stops, items, calls)
+	}
+	if atRest {
+		// These hooks belong to a run that has ended or is at rest, or to external writes.
+		due, rest := hooks.Split(items)
+		if len(due) > 0 && !e.hooks.AreDelayed(due) && !dispatch.PassOver(active, due, t, last, rest, e.now()) {
+			return nil, nil, true, e.hooks.CallAtRest(ctx, t, fence, active.WhenDirty, due)
+		}
+		delayed, items = due, rest
+	}
+	if orders, rest := compaction.Split(items); len(orders) > 0 {
+		if atRest {
+			return nil, nil, true, e.runs.CompactAtRest(ctx, t, fence, active, last, orders)
+		}
+		items = rest // the run finds them before its next step
+	}
+	return items, delayed, false, nil
+}
+
+// isUnderWay reports whether r is a run that has not ended. nil is none.
+func isUnderWay(r *store.Run) bool { return r != nil && !r.Status.Ended() }

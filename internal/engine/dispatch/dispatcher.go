@@ -39,8 +39,9 @@ type Options struct {
 	Owner string
 	// LeaseTTL and SweepInterval are those of the engine.
 	LeaseTTL, SweepInterval time.Duration
-	// Run executes one run of a thread, or resumes the one that was under way. more is false when the thread rests or waits.
-	Run func(ctx context.Context, threadID string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error)
+	// Next does the next piece of work of a thread, such as a stop or a run. more reports whether to call it again under the same lease.
+	// first says that this is the first call under the lease.
+	Next func(ctx context.Context, threadID string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error)
 	// Interrupted returns an error when this replica prepares to end and begins nothing.
 	Interrupted func() error
 	// Fault marks a point, for crash tests.

@@ -78,7 +78,7 @@ func (d *Dispatcher) runAll(ctx context.Context, id string, fence *store.Fence, 
 	}()
 	d.fault("lease.acquired")
 	for first := true; ; first = false {
-		more, err := d.opts.Run(ctx, id, fence, active, first)
+		more, err := d.opts.Next(ctx, id, fence, active, first)
 		if err != nil || !more || ctx.Err() != nil {
 			return err
 		}
