@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	. "github.com/onsi/gomega/gstruct"
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
@@ -51,32 +49,38 @@ func (h *host) seen() []hostCall {
 	return append([]hostCall(nil), h.calls...)
 }
 
+// startIsolates returns a client of a sandbox, a host for isolates without answers, and a context for one test.
+func startIsolates() (context.Context, *client.Client, *host) {
+	h := &host{answers: map[string]func(context.Context, []any) (any, error){}}
+	return within(2 * patience), sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1"), h
+}
+
+// openIsolate opens an isolate with modules, until the test ends.
+func openIsolate(ctx context.Context, c *client.Client, h *host, sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
+	GinkgoHelper()
+	req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{}, Host: h.serve}
+	for name, source := range sources {
+		m, failed := compile.Compile(name+".ts", source, sandbox.TypeScript)
+		Expect(failed).To(BeNil())
+		req.Modules[name] = m
+	}
+	for _, f := range change {
+		f(&req)
+	}
+	i, err := c.OpenIsolate(ctx, req)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(i.Close)
+	return i
+}
+
 var _ = Describe("an isolate of definition code", func() {
 	var c *client.Client
 	var ctx context.Context
 	var h *host
-
-	BeforeEach(func() {
-		ctx = within(2 * patience)
-		h = &host{answers: map[string]func(context.Context, []any) (any, error){}}
-		c = sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
-	})
-
+	BeforeEach(func() { ctx, c, h = startIsolates() })
 	open := func(sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
 		GinkgoHelper()
-		req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{}, Host: h.serve}
-		for name, source := range sources {
-			m, failed := compile.Compile(name+".ts", source, sandbox.TypeScript)
-			Expect(failed).To(BeNil())
-			req.Modules[name] = m
-		}
-		for _, f := range change {
-			f(&req)
-		}
-		i, err := c.OpenIsolate(ctx, req)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(i.Close)
-		return i
+		return openIsolate(ctx, c, h, sources, change...)
 	}
 
 	const tool = `import { defineTool } from '@standardagents/builder';
@@ -365,213 +369,5 @@ export default async (state) => {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(i.Invoke(ctx, "second", "use", nil)).To(ContainSubstring("has ended"))
 		Expect(h.seen()).To(BeEmpty())
-	})
-
-	Describe("state.runCode", Label("COD-02", "COD-03", "COD-04"), func() {
-		var i sandbox.Isolate
-		serve := func(source string) {
-			GinkgoHelper()
-			h.answers["runCode"] = func(ctx context.Context, args []any) (any, error) { return client.ServeRunCode(ctx, c, i, args) }
-			h.answers["readFile"] = func(context.Context, []any) (any, error) { return []byte("some text in a file"), nil }
-			i = open(map[string]string{"t": source})
-		}
-
-		It("runs the documented example: functions cross back, reports stream", func() {
-			serve("export default async (state) => {\n" + `
-				const seen = [];
-				const run = state.runCode(
-				  ` + "`" + `
-				    const text = await readText('/notes.txt');
-				    report({ length: text.length });
-				    export function summarize(limit: number) {
-				      return text.slice(0, limit);
-				    }
-				  ` + "`" + `,
-				  {
-				    execute: { fn: 'summarize', args: [9] },
-				    globals: {
-				      readText: async (path: string) => {
-				        const data = await state.readFile(path);
-				        return data ? new TextDecoder().decode(data) : '';
-				      },
-				    },
-				    report: (value) => seen.push(value),
-				  },
-				);
-				const before = run.running;
-				const result = await run;
-				return { ...result, seen, before, after: run.running, live: run.reports };
-			}`)
-			v, err := i.Invoke(ctx, "1", "t", nil)
-			Expect(err).NotTo(HaveOccurred())
-			length := []any{map[string]any{"length": 19.0}}
-			Expect(v).To(MatchAllKeys(Keys{
-				"status": Equal("success"), "result": Equal("some text"), "reports": Equal(length), "seen": Equal(length), "live": Equal(length), "logs": BeEmpty(),
-				"before": BeTrue(), "after": BeFalse(), "durationMs": BeNumerically(">", 0), "memoryUsedBytes": BeNumerically(">", 100_000),
-			}))
-		})
-
-		It("terminates, at once or while the code runs", func() {
-			serve(`export default async (state) => {
-				const early = state.runCode('for (;;);'); early.terminate('never mind');
-				let started; const on = new Promise((r) => { started = r });
-				const late = state.runCode('report(1); for (;;);', { report: started });
-				await on; late.terminate('that will do');
-				return [await early, await late].map((r) => [r.status, r.error.message]);
-			}`)
-			Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal([]any{[]any{"terminated", "never mind"}, []any{"terminated", "that will do"}}))
-		})
-
-		It("nests: code runs code through a function that it was given, to a depth", Label("COD-03"), func() {
-			serve(`export default async (state) => {
-				const run = (source) => state.runCode(source, { globals: { run }, imports: { nested: { run } }, report: (v) => depths.push(v) });
-				const depths = [];
-				const nest = (n) => n === 0 ? 'report(0); export default () => 7' :
-					'report(' + n + '); import { run as other } from "nested"; const r = await ' + (n % 2 ? 'run' : 'other') + '(' + JSON.stringify(nest(n - 1)) + '); if (r.error) throw new Error(r.status + ": " + r.error.message); export default () => r.result';
-				const out = await run(nest(3));
-				const over = await run(nest(4));
-				const after = await run('export default () => 8');
-				return [out.result, out.error?.message, depths.slice(0, 4), over.status, over.error.message, after.result];
-			}`)
-			v, err := i.Invoke(ctx, "1", "t", nil)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(v).To(HaveExactElements(Equal(7.0), Equal(value.Undefined{}), Equal([]any{3.0, 2.0, 1.0, 0.0}), Equal("error"),
-				ContainSubstring("link_error: this run would be the 5th of runs that wait for each other: 4 are the most"), Equal(8.0)))
-		})
-
-		It("gives mistakes in the options as link_error", func() {
-			serve(`export default async (state) => {
-				const out = [];
-				for (const o of [{ timeout: 5 }, { execute: { function: 'x' } }, { execute: 'x' }, { globals: 1 }, { imports: { a: 1 } }, { modules: { './x': 1 } }, { language: 'perl' }, { memoryLimitBytes: -1 }, { report: 5 }, 'x', { filename: 1 }]) {
-					const r = await state.runCode('export default () => 1', o); out.push(r.status + ' ' + r.error.message);
-				}
-				out.push((await state.runCode(5)).error.message, (await state.runCode('export default () => 1', { language: undefined })).result);
-				return out;
-			}`)
-			v, err := i.Invoke(ctx, "1", "t", nil)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(v).To(HaveExactElements(
-				`link_error runCode has no option "timeout": it has execute, filename, globals, imports, language, memoryLimitBytes, modules and report`,
-				`link_error options.execute has no property "function": it has fn and args`, HavePrefix("link_error options.execute must be"), HavePrefix("link_error options.globals must be"),
-				HavePrefix(`link_error options.imports["a"] must be`), HavePrefix(`link_error options.modules["./x"] must be`), HavePrefix(`link_error the language "perl" is not known`),
-				HavePrefix("link_error options.memoryLimitBytes"), HavePrefix("link_error options.report must be a function"), HavePrefix("link_error the options of runCode must be an object"), HavePrefix("link_error options.filename"),
-				"runCode takes the source as a string", Equal(1.0),
-			))
-		})
-
-		It("ends the code when the invocation is cancelled", func() {
-			serve("export default async (state) => { await state.runCode('for (;;);') }")
-			callCtx, cancel := context.WithCancel(ctx)
-			done := make(chan error, 1)
-			go func() { _, err := i.Invoke(callCtx, "1", "t", nil); done <- err }()
-			Eventually(h.seen, patience).Should(HaveLen(1))
-			cancel()
-			Eventually(done, patience).Should(Receive(MatchError(context.Canceled)))
-			// The slot is free again, so the code has ended.
-			Expect(c.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 1"}).Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
-		})
-	})
-
-	Describe("its end", func() {
-		gone := func(err error) *sandbox.IsolateGoneError {
-			GinkgoHelper()
-			var g *sandbox.IsolateGoneError
-			Expect(errors.As(err, &g)).To(BeTrue(), "%v", err)
-			return g
-		}
-
-		It("comes from running out of memory", Label("COD-06"), func() {
-			i := open(map[string]string{"t": "export default () => { const a = []; for (;;) a.push(new Array(1000).fill(1)) }"}, func(r *sandbox.IsolateRequest) { r.MemoryLimitBytes = 16 << 20 })
-			_, err := i.Invoke(ctx, "1", "t", nil)
-			Expect(*gone(err)).To(MatchFields(IgnoreExtras, Fields{"Status": Equal(sandbox.StatusMemory), "Started": BeTrue(), "Reason": ContainSubstring("out of memory")}))
-			_, err = i.Invoke(ctx, "2", "t", nil)
-			Expect(gone(err).Status).To(Equal(sandbox.StatusMemory))
-		})
-
-		// inTime opens isolates with a wall time until the code in one finishes within it. On a busy machine loading
-		// the module may take longer and end the isolate.
-		inTime := func(wall time.Duration, source string, works func(Gomega, sandbox.Isolate)) (i sandbox.Isolate) {
-			GinkgoHelper()
-			Eventually(ctx, func(g Gomega) {
-				if i != nil {
-					_ = i.Close()
-				}
-				i = open(map[string]string{"t": source}, func(r *sandbox.IsolateRequest) { r.WallTime = wall })
-				works(g, i)
-			}).WithTimeout(patience).Should(Succeed())
-			return i
-		}
-
-		It("comes from code that loops beyond its wall time", Label("COD-06"), func() {
-			i := inTime(200*time.Millisecond, "export default (state, loop) => { while (loop); }", func(g Gomega, i sandbox.Isolate) {
-				_, err := i.Invoke(ctx, "0", "t", false)
-				g.Expect(err).NotTo(HaveOccurred())
-			})
-			_, err := i.Invoke(ctx, "1", "t", true)
-			Expect(gone(err).Reason).To(Equal("the code ran for longer than 200ms, its limit"))
-		})
-
-		It("does not come from one invocation that awaits beyond its wall time", Label("COD-06"), func() {
-			h.answers["never"] = func(ctx context.Context, _ []any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
-			inTime(time.Second, "export default async (state, wait) => { if (wait) await state.never(); return 'quick' }", func(g Gomega, i sandbox.Isolate) {
-				_, err := i.Invoke(ctx, "1", "t", true)
-				g.Expect(err).To(MatchError("TimeoutError: the code ran for longer than 1s, its limit"))
-				g.Expect(i.Invoke(ctx, "2", "t", false)).To(Equal("quick"))
-			})
-		})
-
-		It("does not come from one invocation that goes from timer to timer beyond its wall time, but on v8", Label("COD-06"), func() {
-			const source = `const hop = () => { const end = Date.now() + 20; while (Date.now() < end); setTimeout(hop, 0); };
-export default (state, wait) => { if (!wait) return 'quick'; for (let k = 0; k < 1000; k++) setTimeout(hop, 0); return new Promise(() => {}); }`
-			goesOn := func(g Gomega, i sandbox.Isolate) {
-				_, err := i.Invoke(ctx, "1", "t", true)
-				g.Expect(err).To(MatchError("TimeoutError: the code ran for longer than 1s, its limit"))
-				g.Expect(i.Invoke(ctx, "2", "t", false)).To(Equal("quick"))
-			}
-			ends := func(g Gomega, i sandbox.Isolate) {
-				_, err := i.Invoke(ctx, "1", "t", true)
-				g.Expect(err).To(MatchError(ContainSubstring("the code ran for longer than 1s, its limit")))
-				g.Expect(err).NotTo(MatchError(ContainSubstring("did not stop")))
-			}
-			inTime(time.Second, source, said(goesOn, ends))
-		})
-
-		It("does not come from an await that nothing settles", func() {
-			i := open(map[string]string{"t": "export default async (state, wait) => { if (wait) await new Promise(() => {}); return 1 }"})
-			_, err := i.Invoke(ctx, "1", "t", true)
-			Expect(err).To(MatchError(ContainSubstring("nothing settles")))
-			Expect(i.Invoke(ctx, "2", "t", false)).To(Equal(1.0))
-		})
-
-		It("comes with its context, and with Close", func() {
-			isolateCtx, cancel := context.WithCancel(ctx)
-			req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"t": {Code: "export default () => new Promise(() => setTimeout(() => {}, 60000))"}}}
-			i, err := c.OpenIsolate(isolateCtx, req)
-			Expect(err).NotTo(HaveOccurred())
-			done := make(chan error, 1)
-			go func() { _, err := i.Invoke(ctx, "1", "t", nil); done <- err }()
-			cancel()
-			var end error
-			Eventually(done, patience).Should(Receive(&end))
-			gone(end)
-			i2, err := c.OpenIsolate(ctx, req)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(i2.Close()).To(Succeed())
-			_, err = i2.Invoke(ctx, "1", "t", nil)
-			Expect(*gone(err)).To(MatchFields(IgnoreExtras, Fields{"Reason": Equal("the isolate was closed"), "Started": BeFalse()}))
-		})
-
-		It("leaves a module that fails to load or is unknown as an error of that call", func() {
-			i := open(map[string]string{"bad": "throw new Error('at load')", "none": "export const x = 1", "good": "export default () => 1", "missing": "import 'left-pad'"})
-			_, err := i.Describe(ctx, "bad")
-			Expect(err).To(MatchError("Error: at load"))
-			_, err = i.Invoke(ctx, "1", "none", nil)
-			Expect(err).To(MatchError(ContainSubstring("no default export")))
-			_, err = i.Invoke(ctx, "2", "missing", nil)
-			Expect(err).To(MatchError(ContainSubstring(`cannot find module "left-pad"`)))
-			_, err = i.Invoke(ctx, "3", "nowhere", nil)
-			Expect(err).To(MatchError(ContainSubstring(`no module "nowhere"`)))
-			Expect(i.Invoke(ctx, "4", "good", nil)).To(Equal(1.0))
-		})
 	})
 })
