@@ -1,10 +1,8 @@
 package scheduledeffect_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -21,16 +19,9 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
-	"github.com/skein-dev/skein/internal/engine/ports"
-	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-func TestScheduledEffect(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "scheduledeffect controller")
-}
 
 var _ = Describe("The scheduledeffect controller", func() {
 	var (
@@ -38,68 +29,19 @@ var _ = Describe("The scheduledeffect controller", func() {
 		r      *scheduledeffect.Reconciler
 		thread *skeinv1.Thread
 	)
-	newReconciler := func() *scheduledeffect.Reconciler {
-		return scheduledeffect.New(scheduledeffect.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
-	}
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
-		r = newReconciler()
+		r = newReconciler(e)
 		thread = &skeinv1.Thread{ObjectMeta: Meta("t")}
 	})
 
-	world := func(ctx context.Context) {
-		GinkgoHelper()
-		effect := &skeinv1.Effect{ObjectMeta: Meta("remind-me")}
-		e.Create(ctx, thread, effect)
-		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
-		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: string(thread.UID), Namespace: Namespace, Name: "t", Agent: "a"})
-		Expect(err).NotTo(HaveOccurred())
-	}
-	declared := func(ctx context.Context, edit ...func(*skeinv1.ScheduledEffect)) *skeinv1.ScheduledEffect {
-		GinkgoHelper()
-		s := &skeinv1.ScheduledEffect{ObjectMeta: Meta("s"), Spec: skeinv1.ScheduledEffectSpec{
-			ThreadRef: &skeinv1.LocalRef{Name: "t"}, Effect: "remind_me", HookDepth: 3, Args: &runtime.RawExtension{Raw: []byte(`{"x":1}`)},
-			TTLSecondsAfterFinished: ptr.To(int32(60)), At: ptr.To(skeinv1.NewTimestamp(Start.Add(10 * time.Second)))}}
-		for _, f := range edit {
-			f(s)
-		}
-		e.Create(ctx, s)
-		return s
-	}
 	after := func(d time.Duration) func(*skeinv1.ScheduledEffect) {
 		return func(s *skeinv1.ScheduledEffect) { s.Spec.At, s.Spec.After = nil, &metav1.Duration{Duration: d} }
 	}
-	firing := func(ctx context.Context, s *skeinv1.ScheduledEffect, due time.Time) *store.Firing {
-		GinkgoHelper()
-		f, err := e.Store.Firing(ctx, store.FiringKey{EffectID: string(s.UID), Due: due.UnixMicro(), ThreadID: string(thread.UID)})
-		Expect(err).NotTo(HaveOccurred())
-		return f
-	}
-	finish := func(ctx context.Context, s *skeinv1.ScheduledEffect, status store.FiringStatus, text string) {
-		GinkgoHelper()
-		Finish(ctx, e, s, status, text)
-	}
-	ready := func(s *skeinv1.ScheduledEffect) *metav1.Condition {
-		return meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)
-	}
-
-	// byRun is an effect that a run has scheduled, with arguments, for 10 s from now.
-	byRun := func(ctx context.Context) *skeinv1.ScheduledEffect {
-		GinkgoHelper()
-		row, err := e.Store.Thread(ctx, string(thread.UID))
-		Expect(err).NotTo(HaveOccurred())
-		_, err = kube.NewEffects(e.Client, e.Client, e.Store, e.Clock, kube.NewEffectQuota(0, 0)).Schedule(ctx, row,
-			ports.EffectRequest{Cause: "call", Name: "remind_me", Args: []byte(`{"x":2}`), Delay: 10 * time.Second})
-		Expect(err).NotTo(HaveOccurred())
-		var list skeinv1.ScheduledEffectList
-		Expect(e.Client.List(ctx, &list)).To(Succeed())
-		Expect(list.Items).To(HaveLen(1))
-		return &list.Items[0]
-	}
 
 	It("fires nothing before a restore has brought what it fired", Label("K8S-09"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx, func(s *skeinv1.ScheduledEffect) {
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.At = ptr.To(skeinv1.NewTimestamp(Start.Add(-time.Minute)))
 			s.Annotations = map[string]string{skeinv1.AnnotationRestoring: "b1"}
 		})
@@ -110,8 +52,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("records the firing exactly when it is due, and shows how the handler ended", Label("EFF-01", "EFF-04"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx)
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e)
 		result := Reconcile(ctx, r, s)
 		Expect(result.RequeueAfter).To(Equal(10*time.Second), "it shows that it is pending at once, as that will last")
 		Expect(*result.Priority).To(BeNumerically(">", 0))
@@ -128,11 +70,11 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Reconcile(ctx, r, s)
 		Expect(e.Engine.EffectsWoke).To(Equal(1))
 		due := Start.Add(10 * time.Second)
-		Expect(*firing(ctx, s, due)).To(And(HaveField("Status", store.FiringPending), HaveField("ThreadID", string(thread.UID)), HaveField("Effect", "remind_me"), HaveField("HookDepth", 3),
+		Expect(*firingFor(ctx, e, thread, s, due)).To(And(HaveField("Status", store.FiringPending), HaveField("ThreadID", string(thread.UID)), HaveField("Effect", "remind_me"), HaveField("HookDepth", 3),
 			HaveField("Args", MatchJSON(`{"x":1}`)), HaveField("Name", "s"), HaveField("Namespace", Namespace)))
 
 		e.Clock.Step(50 * time.Millisecond)
-		finish(ctx, s, store.FiringSucceeded, "")
+		Finish(ctx, e, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)
 		Expect(e.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 1}), "one that is over soon makes one write more")
 		Get(ctx, e, s)
@@ -142,8 +84,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("shows that it is under way after ten seconds, and costs one write when it ends before", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx)
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e)
 		Reconcile(ctx, r, s)
 		e.Clock.Step(10 * time.Second)
 		e.Writes()
@@ -155,7 +97,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Fired"))
-		finish(ctx, s, store.FiringSucceeded, "")
+		Finish(ctx, e, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Succeeded"), "the end is shown at once")
@@ -163,8 +105,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("is not late by the time that its status takes to write", Label("EFF-04"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx)
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e)
 		e.Fail(func(verb string, _ client.Object) error {
 			if verb == "status" {
 				e.Clock.Step(400 * time.Millisecond)
@@ -175,10 +117,10 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("fires once, whatever crashes in between", Label("EFF-04"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx, after(0))
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e, after(0))
 		for range 5 { // each stands for a manager that dies after one reconcile
-			_, _ = newReconciler().Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+			_, _ = newReconciler(e).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 			e.Clock.Step(1500 * time.Millisecond)
 		}
 		Expect(e.Engine.EffectsWoke).To(Equal(1))
@@ -188,29 +130,29 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("counts a delay from when it saw the object, and keeps to that", Label("EFF-01"), func(ctx SpecContext) {
-		world(ctx)
+		setUp(ctx, e, thread)
 		e.Clock.Step(300 * time.Millisecond) // the object's time is rounded down to the second
-		s := declared(ctx, after(3*time.Second))
+		s := declareEffect(ctx, e, after(3*time.Second))
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).Status.ScheduledAt).To(Equal(Start.Add(3300 * time.Millisecond).UnixMicro()))
 		e.Clock.Step(2 * time.Second)
-		Expect(Reconcile(ctx, newReconciler(), s).RequeueAfter).To(Equal(time.Second))
+		Expect(Reconcile(ctx, newReconciler(e), s).RequeueAfter).To(Equal(time.Second))
 		e.Clock.Step(time.Second)
 		Reconcile(ctx, r, s)
-		firing(ctx, s, Start.Add(3300*time.Millisecond))
+		firingFor(ctx, e, thread, s, Start.Add(3300*time.Millisecond))
 	})
 
 	It("is late, but fires, after the manager was away", func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx, after(3*time.Second))
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e, after(3*time.Second))
 		e.Clock.Step(time.Hour)
 		Reconcile(ctx, r, s)
 		Reconcile(ctx, r, s)
-		firing(ctx, s, Start.Add(4*time.Second))
+		firingFor(ctx, e, thread, s, Start.Add(4*time.Second))
 	})
 
 	It("says what is missing, fires nothing meanwhile, and heals", Label("K8S-02", "EFF-01"), func(ctx SpecContext) {
-		s := declared(ctx)
+		s := declareEffect(ctx, e)
 		e.Clock.Step(time.Minute)
 		Reconcile(ctx, r, s)
 		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring(`Thread "t"`)))))
@@ -233,8 +175,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("says that its arguments are over the limit, and does not fire", Label("EFF-01"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx, func(s *skeinv1.ScheduledEffect) {
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.Args = &runtime.RawExtension{Raw: []byte(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)}
 		})
 		e.Clock.Step(time.Minute)
@@ -244,8 +186,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("is canceled when the thread is terminated before it was due", Label("EFF-06"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx)
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e)
 		Reconcile(ctx, r, s)
 		Expect(e.Store.Apply(ctx, string(thread.UID), nil, &store.Terminate{})).To(Succeed())
 		e.Clock.Step(time.Minute)
@@ -257,15 +199,15 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("that has fired shows how that ended when its thread is terminated", Label("EFF-04", "EFF-06"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx)
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e)
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
 		Expect(e.Store.Apply(ctx, string(thread.UID), nil, &store.Terminate{})).To(Succeed())
 		e.Clock.Step(11 * time.Second)
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).Status.Phase).To(Equal("Fired"))
-		finish(ctx, s, store.FiringCanceled, "the thread is terminated")
+		Finish(ctx, e, s, store.FiringCanceled, "the thread is terminated")
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Canceled"))
@@ -274,11 +216,11 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("shows that the handler failed, and where to read why, without what it said", Label("K8S-07"), func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx)
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e)
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
-		finish(ctx, s, store.FiringFailed, "Error: no tea")
+		Finish(ctx, e, s, store.FiringFailed, "Error: no tea")
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Failed"))
@@ -286,11 +228,11 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("deletes the object when it has been finished for its time", func(ctx SpecContext) {
-		world(ctx)
-		s := declared(ctx)
+		setUp(ctx, e, thread)
+		s := declareEffect(ctx, e)
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
-		finish(ctx, s, store.FiringSucceeded, "")
+		Finish(ctx, e, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)
 		e.Writes()
 		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(time.Minute))
@@ -301,28 +243,19 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Reconcile(ctx, r, s)
 	})
 
-	// scheduled creates an effect that a run of the thread scheduled, after --cascade=orphan has taken its owner away.
-	scheduled := func(ctx context.Context) *skeinv1.ScheduledEffect {
-		GinkgoHelper()
-		return declared(ctx, func(s *skeinv1.ScheduledEffect) {
-			s.Labels = map[string]string{skeinv1.LabelThreadID: string(thread.UID)}
-			s.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: "cause"}
-		})
-	}
-
 	It("that code scheduled has its end written, and before that only what is wrong", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
-		world(ctx)
+		setUp(ctx, e, thread)
 		byCode := func(s *skeinv1.ScheduledEffect) {
 			s.Annotations = map[string]string{skeinv1.AnnotationIdempotencyKey: "call-1"}
 			s.Labels = map[string]string{skeinv1.LabelThreadID: string(thread.UID)}
 			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", string(thread.UID))}
 		}
-		s := declared(ctx, byCode)
+		s := declareEffect(ctx, e, byCode)
 		e.Writes()
 		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(10 * time.Second))
 		e.Clock.Step(10 * time.Second)
 		Reconcile(ctx, r, s)
-		finish(ctx, s, store.FiringSucceeded, "")
+		Finish(ctx, e, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)
 		Get(ctx, e, s)
 		Expect(s.Status.Phase).To(Equal("Succeeded"))
@@ -330,7 +263,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Reconcile(ctx, r, s)
 		Expect(e.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 1, "delete ScheduledEffect": 1}))
 
-		unknown := declared(ctx, byCode, func(s *skeinv1.ScheduledEffect) { s.Name, s.UID, s.Spec.Effect = "unknown", "unknown", "gone" })
+		unknown := declareEffect(ctx, e, byCode, func(s *skeinv1.ScheduledEffect) { s.Name, s.UID, s.Spec.Effect = "unknown", "unknown", "gone" })
 		Reconcile(ctx, r, unknown)
 		Expect(e.Writes()).To(HaveKeyWithValue("status ScheduledEffect", 1))
 		Get(ctx, e, unknown)
@@ -338,10 +271,10 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("shows its end at once, or when it has waited for ten seconds while many others are under way", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
-		world(ctx)
+		setUp(ctx, e, thread)
 		var all []*skeinv1.ScheduledEffect
 		for n := range 102 {
-			all = append(all, declared(ctx, func(s *skeinv1.ScheduledEffect) {
+			all = append(all, declareEffect(ctx, e, func(s *skeinv1.ScheduledEffect) {
 				s.Name, s.UID = fmt.Sprintf("s-%d", n), types.UID(fmt.Sprintf("s-%d", n))
 			}))
 			Reconcile(ctx, r, all[n])
@@ -353,7 +286,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(e.Store.ClaimFirings(ctx, "engine", time.Hour, map[string]int{Namespace: len(all)})).To(HaveLen(len(all)))
 		ends := func(n int) *skeinv1.ScheduledEffect {
 			GinkgoHelper()
-			Expect(e.Store.FinishFiring(ctx, store.FiringEnd{Key: firing(ctx, all[n], Start.Add(10*time.Second)).Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
+			Expect(e.Store.FinishFiring(ctx, store.FiringEnd{Key: firingFor(ctx, e, thread, all[n], Start.Add(10*time.Second)).Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
 			Reconcile(ctx, r, all[n])
 			return Get(ctx, e, all[n])
 		}
@@ -366,15 +299,15 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("fires with arguments that were stored for it, and with no other's", Label("EFF-01", "K8S-07"), func(ctx SpecContext) {
-		world(ctx)
-		own := byRun(ctx)
+		setUp(ctx, e, thread)
+		own := scheduleByRun(ctx, e, thread)
 		Expect(own.Spec.ArgsRef).NotTo(BeEmpty())
 		other := &skeinv1.Thread{ObjectMeta: Meta("other")}
 		e.Create(ctx, other)
 		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: string(other.UID), Namespace: Namespace, Name: "other", Agent: "a"})
 		Expect(err).NotTo(HaveOccurred())
 		for i, of := range []string{"t", "other"} { // of the same thread and of another, declared as a run does it
-			s := declared(ctx, func(s *skeinv1.ScheduledEffect) {
+			s := declareEffect(ctx, e, func(s *skeinv1.ScheduledEffect) {
 				s.Name, s.Annotations, s.Labels = fmt.Sprint("spy-", i), own.Annotations, map[string]string{skeinv1.LabelThreadID: string(thread.UID)}
 				s.Spec.ThreadRef.Name, s.Spec.Args, s.Spec.ArgsRef = of, nil, own.Spec.ArgsRef
 				if of == "other" {
@@ -392,8 +325,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("keeps what is stored of its firing for an hour, and then as long as its object", Label("EFF-01"), func(ctx SpecContext) {
-		world(ctx)
-		s := byRun(ctx)
+		setUp(ctx, e, thread)
+		s := scheduleByRun(ctx, e, thread)
 		stored := func() []store.Firing {
 			GinkgoHelper()
 			all, err := e.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.UID)})
@@ -406,7 +339,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(stored()).To(ConsistOf(HaveField("Args", MatchJSON(`{"x":2}`))))
 		_, err := e.Store.EffectArgs(ctx, string(thread.UID), s.Spec.ArgsRef)
 		Expect(err).To(MatchError(store.ErrNotFound), "the firing has them")
-		finish(ctx, s, store.FiringSucceeded, "")
+		Finish(ctx, e, s, store.FiringSucceeded, "")
 		Reconcile(ctx, r, s)
 		e.Clock.Step(2 * time.Hour)
 		Expect(r.Sweep(ctx)).To(Succeed())
@@ -422,8 +355,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("deletes what a purged thread scheduled, although nothing owns it any more", Label("EFF-06", "THR-09"), func(ctx SpecContext) {
-		world(ctx)
-		s, own := scheduled(ctx), &skeinv1.ScheduledEffect{ObjectMeta: Meta("declared")}
+		setUp(ctx, e, thread)
+		s, own := declareOrphan(ctx, e, thread), &skeinv1.ScheduledEffect{ObjectMeta: Meta("declared")}
 		s.DeepCopy().Spec.DeepCopyInto(&own.Spec)
 		e.Create(ctx, own)
 		Reconcile(ctx, r, s)
@@ -441,8 +374,8 @@ var _ = Describe("The scheduledeffect controller", func() {
 	})
 
 	It("fires nothing that a retained thread scheduled for another Thread of its name", Label("EFF-06", "THR-09"), func(ctx SpecContext) {
-		world(ctx)
-		s := scheduled(ctx)
+		setUp(ctx, e, thread)
+		s := declareOrphan(ctx, e, thread)
 		Expect(e.Store.Apply(ctx, string(thread.UID), nil, &store.Retain{})).To(Succeed())
 		Expect(e.Client.Delete(ctx, thread)).To(Succeed())
 		other := &skeinv1.Thread{ObjectMeta: Meta("t")}

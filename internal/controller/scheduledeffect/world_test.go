@@ -32,7 +32,7 @@ func newWorld(ctx context.Context) *world {
 	e.Create(ctx, effect)
 	e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 	e.ReadyAgent(ctx, "analyst")
-	return &world{Env: e, r: scheduledeffect.New(scheduledeffect.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})}
+	return &world{Env: e, r: newReconciler(e)}
 }
 
 // declare creates the ScheduledEffect.
