@@ -2,6 +2,7 @@ package doctest
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,5 +57,32 @@ func TestGuideNamesEachHook(t *testing.T) {
 		if !strings.Contains(string(types), string(m[1])) {
 			t.Errorf("builder.d.ts does not name the hook %s", m[1])
 		}
+	}
+}
+
+// "Where a change goes" in docs/architecture.md names each file of a run that calls hooks.
+func TestEachFileThatCallsHooksIsNamed(t *testing.T) {
+	const folder = "internal/engine/run"
+	_, section, found := strings.Cut(read(t, root, "docs/architecture.md"), "\n**A hook**\n")
+	if !found {
+		t.Fatal(`docs/architecture.md has no section "A hook"`)
+	}
+	section, _, _ = strings.Cut(section, "\n**")
+	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := regexp.MustCompile(`\.hooks\.(BeforeCreate|AfterCreate|BeforeResult|AfterResult|FilterMessages|PrefilterHistory|CallDue|CallFinal)\(`)
+	calling := 0
+	for _, file := range files {
+		if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && calls.MatchString(read(t, file)) {
+			calling++
+			if !strings.Contains(section, "`"+name+"`") {
+				t.Errorf(`the section "A hook" of docs/architecture.md does not name %s of %s, which calls hooks`, name, folder)
+			}
+		}
+	}
+	if calling < 5 {
+		t.Errorf("only %d files of %s call hooks; the pattern does not fit any more", calling, folder)
 	}
 }
