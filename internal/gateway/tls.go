@@ -22,6 +22,7 @@ func Certificate(certFile, keyFile string) (*tls.Config, *certwatcher.CertWatche
 // serverLog returns the log of the HTTP server. It leaves out failed handshakes: any stranger can make as many as they like.
 func serverLog(l logr.Logger) *log.Logger { return log.New(quiet{l}, "", 0) }
 
+// quiet is a writer for the log of an HTTP server. It drops the lines about failed handshakes.
 type quiet struct{ log logr.Logger }
 
 // Write implements io.Writer.

@@ -174,7 +174,8 @@ func (e *expression) fixed(d date, after time.Time) time.Time {
 	return time.Time{}
 }
 
-// walk returns the first due time of a date after an instant, by elapsed time.
+// walk returns the first due time of a date after an instant, by elapsed time. It looks at each minute from the evening before, because an
+// hour of the date may come twice, or not at all.
 func (e *expression) walk(d date, after time.Time) time.Time {
 	// No zone changes its offset by more than a day, so that the date is within these bounds.
 	noon := time.Date(d.year, d.month, d.day, 12, 0, 0, 0, e.loc)

@@ -36,6 +36,7 @@ func Except(text string, loc *time.Location) (Exclusion, error) {
 // Between returns an exclusion of the instants from start until before end.
 func Between(start, end time.Time) Exclusion { return Exclusion{start: start, end: end} }
 
+// covers reports whether t is excluded, and until when: the end of the interval, or of the day, hour or minute that the expression names.
 func (x Exclusion) covers(t time.Time) (until time.Time, covered bool) {
 	if x.expression == nil {
 		return x.end, !t.Before(x.start) && t.Before(x.end)

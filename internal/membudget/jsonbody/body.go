@@ -83,6 +83,8 @@ func (b *Body) draw(text []byte) error {
 	return nil
 }
 
+// take draws n bytes. If there is no memory at once, it says so with OnWait and waits. It returns nil when the work has ended, whose rest of
+// the body is not read.
 func (b *Body) take(n int64) error {
 	err := b.Account.TryDraw(n)
 	var busy *membudget.BusyError

@@ -177,7 +177,8 @@ func Dequeue(t *txn.Tx, h *txn.Head, op *store.Dequeue) error {
 	return nil
 }
 
-// Delay keeps an item from counting as work until it becomes due again.
+// Delay keeps an item from counting as work until it becomes due again. An item that is delayed already counts no work, so only its time
+// changes.
 func Delay(t *txn.Tx, h *txn.Head, op *store.Delay) error {
 	n, err := t.Exec(t.Ctx, queries.DelayInbox, op.Until, op.Tries, h.Key, op.Seq)
 	if err != nil {

@@ -44,7 +44,8 @@ const (
 	RemoveEmptyCounts = `DELETE FROM child_count WHERE namespace = ? AND n = 0`
 )
 
-// ScopesOf returns the parameters of LivingInScopes for a child.
+// ScopesOf returns the parameters of LivingInScopes for a child: those of the changes, of the four kinds of scopes, and of the changes in
+// the last three of them.
 func ScopesOf(namespace, parentID, kind, agent string) []any {
 	return []any{namespace, namespace, namespace, parentID, namespace, parentID + "/" + kind, namespace, agent, parentID, parentID, kind, agent}
 }
