@@ -14,7 +14,7 @@ import (
 //   - a *NotReadyError for an agent that is not ready
 //   - a *thread.InvalidError for a side that reads no summaries
 func (e *Engine) Compact(ctx context.Context, threadID, key, side string) (request string, err error) {
-	t, st, err := e.executions.Living(ctx, threadID)
+	t, st, err := e.executions.LivingThread(ctx, threadID)
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 		defer close(over)
 		e.drain.working.Wait()
 		e.effects.Wait()
-		<-e.active.Quiet() // code that runs for a request
+		<-e.active.BackgroundDone() // code that runs for a request
 	}()
 	select {
 	case <-over:
@@ -46,9 +46,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 	}
 }
 
-// interrupted returns the error with which a run ends here when the replica prepares to end; nil when the run may begin its next step.
+// checkInterrupted returns the error with which a run ends here when the replica prepares to end; nil when the run may begin its next step.
 // What the run has done is recorded, so the replica that continues it repeats nothing.
-func (d *drain) interrupted() error {
+func (d *drain) checkInterrupted() error {
 	if d.begun.Load() {
 		return cancelcause.ErrShutdown
 	}

@@ -142,7 +142,7 @@ func New(o Options) (*Engine, error) {
 	e.runs = run.New(run.Options{
 		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Executions: e.executions, Env: e.env, Hooks: e.hooks, Stops: e.stops,
 		Quotas: e.quotas, PostRun: e.postRun, Queue: e.queue, Recent: e.recent, Active: e.active, Memory: o.Memory, Clock: o.Clock, Log: e.log,
-		CompactionTimeout: o.CompactionTimeout, Life: e.life, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact, Interrupted: e.drain.interrupted, Fault: e.fault,
+		CompactionTimeout: o.CompactionTimeout, Life: e.life, Now: e.now, Expect: e.timers.Expect, Redact: o.Redact, Interrupted: e.drain.checkInterrupted, Fault: e.fault,
 		Limits: run.Limits{
 			ToolResultBytes: o.Limits.ToolResultBytes, ContextMessages: o.Limits.ContextMessages, PromptDepth: o.Limits.PromptDepth, ParallelCalls: o.Limits.ParallelCalls,
 		},
@@ -150,7 +150,7 @@ func New(o Options) (*Engine, error) {
 	e.dispatch = dispatch.New(dispatch.Options{
 		Store: e.store, Compat: e.compat, Queue: e.queue, Leases: e.leases, Active: e.active, Stops: e.stops, Quotas: e.quotas, Effects: e.effects, PostRun: e.postRun,
 		Recent: e.recent, Clock: o.Clock, Log: e.log, Owner: o.Owner, LeaseTTL: o.LeaseTTL, SweepInterval: o.SweepInterval,
-		Next: e.doNext, Interrupted: e.drain.interrupted, Fault: e.fault,
+		Next: e.doNext, Interrupted: e.drain.checkInterrupted, Fault: e.fault,
 	})
 	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil

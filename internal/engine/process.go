@@ -19,7 +19,7 @@ import (
 // whether to call it again under the same lease; it is false when the thread rests or waits. first says that this is the first call under
 // the lease: only then is the thread checked for a parent that no longer waits for it.
 func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error) {
-	if err := e.drain.interrupted(); err != nil {
+	if err := e.drain.checkInterrupted(); err != nil {
 		return false, err
 	}
 	active.Dirty.Store(false)
@@ -59,7 +59,7 @@ func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, acti
 		return true, e.store.Apply(ctx, id, fence, runlog.DequeueOf(items))
 	}
 	if first {
-		calls, err := e.stops.Abandoned(ctx, t, last, items)
+		calls, err := e.stops.AbandonedCalls(ctx, t, last, items)
 		if err != nil {
 			return false, err
 		}

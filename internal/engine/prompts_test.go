@@ -161,7 +161,7 @@ var _ = Describe("The system prompt", Label("AGT-05"), func() {
 			Expect(r.Status).To(Equal(store.RunFailed), args)
 			Expect(r.Reason).To(Equal(skeinv1.ReasonInvalidArguments))
 			Expect(r.Message).To(And(ContainSubstring(says), ContainSubstring("Create a new thread")))
-			Expect(engine.Shown(&r)).NotTo(ContainSubstring(says), "objects do not show what a parent's model may have said (K8S-07)")
+			Expect(engine.ShownMessage(&r)).NotTo(ContainSubstring(says), "objects do not show what a parent's model may have said (K8S-07)")
 		}
 		Expect(m.requests()).To(HaveLen(1), "no model is asked in vain")
 	})

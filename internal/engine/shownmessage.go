@@ -13,9 +13,9 @@ var quotes = map[string]bool{
 	skeinv1.ReasonInvalidArguments: true,
 }
 
-// Shown returns the message of a run as objects show it: without text of the conversation, which must stay out of them (K8S-07). What
+// ShownMessage returns the message of a run as objects show it: without text of the conversation, which must stay out of them (K8S-07). What
 // a provider says of a request may repeat the request.
-func Shown(run *store.Run) string {
+func ShownMessage(run *store.Run) string {
 	if quotes[run.Reason] {
 		return "the run has the message: see kubectl skein runs"
 	}

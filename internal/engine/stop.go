@@ -33,7 +33,7 @@ func (e *Engine) CancelRun(ctx context.Context, threadID, runID, reason string) 
 }
 
 // Stopping reports whether the run of a thread that is under way on this replica is being ended.
-func (e *Engine) Stopping(threadID string) bool { return e.active.Ending(threadID) }
+func (e *Engine) Stopping(threadID string) bool { return e.active.IsEnding(threadID) }
 
 // Destroy clears the conversation (THR-06), and ends a run that is under way. A parent that waits for the thread is told.
 func (e *Engine) Destroy(ctx context.Context, threadID string) error {

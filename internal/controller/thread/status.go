@@ -163,7 +163,7 @@ func computeExecuting(w conditions.Writer, row *store.Thread, run *store.Run) {
 	case row == nil || row.TerminatedAt != 0 || run == nil || run.Status.Ended():
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonIdle, "")
 	case run.Status == store.RunWaiting && run.Reason != "":
-		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, run.Reason, engine.Shown(run))
+		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, run.Reason, engine.ShownMessage(run))
 	case run.Status == store.RunWaiting:
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, skeinv1.ReasonWaitingForChild, "")
 	default:
@@ -218,7 +218,7 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 		StartTime:      timeOf(run.StartedAt),
 		CompletionTime: timeOf(run.EndedAt),
 		Reason:         run.Reason,
-		Message:        engine.Shown(run),
+		Message:        engine.ShownMessage(run),
 	}
 }
 

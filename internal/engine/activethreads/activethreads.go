@@ -72,8 +72,8 @@ func (t *Threads) Remove(id string, a *Active) (cause error) {
 	return a.cause
 }
 
-// Ending reports whether the thread is active and was cancelled.
-func (t *Threads) Ending(id string) bool {
+// IsEnding reports whether the thread is active and was cancelled.
+func (t *Threads) IsEnding(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.active[id]
@@ -158,8 +158,8 @@ func (t *Threads) attach(id string, end, cancel context.CancelCauseFunc) (leave 
 	}
 }
 
-// Quiet returns a channel that is closed when no work is under way outside of runs.
-func (t *Threads) Quiet() <-chan struct{} {
+// BackgroundDone returns a channel that is closed when no work is under way outside of runs.
+func (t *Threads) BackgroundDone() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.background) == 0 {
@@ -183,11 +183,11 @@ func (t *Threads) Detach(id string, cause error) {
 }
 
 // Cancel cancels the thread on this replica for a cause. It returns false when the thread is not active.
-func (t *Threads) Cancel(id string, cause error) bool { return t.Cancelling(id, cause) != nil }
+func (t *Threads) Cancel(id string, cause error) bool { return t.StartCancel(id, cause) != nil }
 
-// Cancelling does the same as Cancel. It returns a channel that is closed when this replica no longer works for the thread, or nil if the
+// StartCancel does the same as Cancel. It returns a channel that is closed when this replica no longer works for the thread, or nil if the
 // thread is not active.
-func (t *Threads) Cancelling(id string, cause error) (done <-chan struct{}) {
+func (t *Threads) StartCancel(id string, cause error) (done <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.active[id]
@@ -208,8 +208,8 @@ func (t *Threads) SetRun(a *Active, runID string) {
 	a.run = runID
 }
 
-// Here reports whether the thread is active.
-func (t *Threads) Here(id string) bool {
+// IsActive reports whether the thread is active.
+func (t *Threads) IsActive(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.active[id] != nil
@@ -233,9 +233,9 @@ func (a *Active) end(cause error) {
 	a.cancel(cause)
 }
 
-// TakeEnded returns the runs whose post-run tasks can begin, and forgets them. Their lease must be released or belong to the
+// TakeEndedRuns returns the runs whose post-run tasks can begin, and forgets them. Their lease must be released or belong to the
 // next run.
-func (a *Active) TakeEnded() []store.RunRef {
+func (a *Active) TakeEndedRuns() []store.RunRef {
 	ended := a.Ended
 	a.Ended = nil
 	return ended
@@ -258,8 +258,8 @@ func (a *Active) MarkDirty() {
 	}
 }
 
-// Working reports whether this replica works for a thread, in a run or in the background.
-func (t *Threads) Working(id string) bool {
+// IsWorking reports whether this replica works for a thread, in a run or in the background.
+func (t *Threads) IsWorking(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.active[id] != nil || len(t.background[id]) > 0

@@ -76,7 +76,7 @@ func (s *Service) Decide(ctx context.Context, threadID, callID string, d store.A
 
 func (s *Service) decideOn(ctx context.Context, t *store.Thread, callID string, d store.Approval) (*Call, error) {
 	key := keyOf(callID)
-	r, state, err := s.underWay(ctx, t.ID)
+	r, state, err := s.runUnderWay(ctx, t.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +171,8 @@ func fingerprintOf(d store.Approval) string {
 	return "approved:" + hex.EncodeToString(sum[:])
 }
 
-// underWay returns the run of a thread that is under way or parked, with its state. The run is nil if there is none.
-func (s *Service) underWay(ctx context.Context, threadID string) (*store.Run, runstate.State, error) {
+// runUnderWay returns the run of a thread that is under way or parked, with its state. The run is nil if there is none.
+func (s *Service) runUnderWay(ctx context.Context, threadID string) (*store.Run, runstate.State, error) {
 	r, err := s.store.Run(ctx, threadID, "")
 	if errors.Is(err, store.ErrNotFound) || err == nil && r.Status.Ended() {
 		return nil, runstate.State{}, nil

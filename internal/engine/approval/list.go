@@ -31,7 +31,7 @@ func (c *Call) Bytes() int64 {
 // which they were requested. more reports that others follow. It holds the arguments and the decisions of the calls on the page alone.
 func (s *Service) List(ctx context.Context, threadID string, p Page) (page []Call, more bool, err error) {
 	messages := s.callMessages(threadID)
-	all, err := s.waiting(ctx, messages)
+	all, err := s.waitingCalls(ctx, messages)
 	if err != nil {
 		return nil, false, err
 	}
@@ -45,7 +45,7 @@ func (s *Service) List(ctx context.Context, threadID string, p Page) (page []Cal
 		if err := messages.describe(ctx, all[i].messageID, a); err != nil {
 			return nil, false, err
 		}
-		if a.Decision, err = s.decided(ctx, threadID, a.ToolCallID); err != nil {
+		if a.Decision, err = s.decisionOn(ctx, threadID, a.ToolCallID); err != nil {
 			return nil, false, err
 		}
 		if left -= a.Bytes(); p.MaxBytes > 0 && left < 0 && len(page) > 0 {
@@ -63,9 +63,9 @@ type waitingCall struct {
 	order     int    // of the call within that message
 }
 
-// waiting returns all calls of a thread that wait, in the order in which they were requested.
-func (s *Service) waiting(ctx context.Context, messages *callMessages) (all []waitingCall, err error) {
-	r, state, err := s.underWay(ctx, messages.threadID)
+// waitingCalls returns all calls of a thread that wait, in the order in which they were requested.
+func (s *Service) waitingCalls(ctx context.Context, messages *callMessages) (all []waitingCall, err error) {
+	r, state, err := s.runUnderWay(ctx, messages.threadID)
 	if r == nil || err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func (s *Service) waiting(ctx context.Context, messages *callMessages) (all []wa
 	return all, nil
 }
 
-// decided returns the decision on a call that still waits in the inbox, or nil.
-func (s *Service) decided(ctx context.Context, threadID, callID string) (*store.Approval, error) {
+// decisionOn returns the decision on a call that still waits in the inbox, or nil.
+func (s *Service) decisionOn(ctx context.Context, threadID, callID string) (*store.Approval, error) {
 	item, err := s.store.InboxItem(ctx, threadID, keyOf(callID))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil

@@ -76,12 +76,12 @@ func (how *Step) AtOnce(ctx context.Context, calls []store.ToolCall, limit int, 
 		close(all)
 	}()
 	for i, call := range calls {
-		o, err := serving(ctx, how, results[i])
+		o, err := serveUntil(ctx, how, results[i])
 		if err != nil {
 			return err
 		}
 		if o.Result.Prompt != nil {
-			if _, err := serving(ctx, how, all); err != nil { // a called prompt changes fields of the run that the other calls read
+			if _, err := serveUntil(ctx, how, all); err != nil { // a called prompt changes fields of the run that the other calls read
 				return err
 			}
 			if o, err = prompted(call, o); err != nil {
@@ -134,9 +134,9 @@ func (how *Step) call(ctx context.Context, call store.ToolCall) (o Outcome) {
 	defer over()
 	ctx, observed := runtrace.Call(ctx, how.Clock, how.Thread, call, how.Set.Has(call.Name))
 	defer func() { observed(&o.Result, o.Panicked) }()
-	calling, done := codeexec.Lasting(ctx, how.Code)
+	calling, done := codeexec.WithLives(ctx, how.Code)
 	defer done()
-	o.Result = how.Set.Call(how.Broker.At(how.Causation(calling), call, how.Repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.Repeat})
+	o.Result = how.Set.Call(how.Broker.WithCall(how.Causation(calling), call, how.Repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.Repeat})
 	if len(how.Code) > 0 {
 		o.Result = how.Env.AtOnce(calling, codeexec.Deadline(how.Code...), call.Name, o.Result)
 	}
@@ -144,8 +144,8 @@ func (how *Step) call(ctx context.Context, call store.ToolCall) (o Outcome) {
 	return o
 }
 
-// Serving makes one call, and serves its code in the meantime. An error ends the run.
-func (how *Step) Serving(ctx context.Context, call store.ToolCall) (o Outcome, err error) {
+// CallAndServe makes one call, and serves its code in the meantime. An error ends the run.
+func (how *Step) CallAndServe(ctx context.Context, call store.ToolCall) (o Outcome, err error) {
 	if how.Broker == nil {
 		return how.call(ctx, call), nil
 	}
@@ -158,13 +158,13 @@ func (how *Step) Serving(ctx context.Context, call store.ToolCall) (o Outcome, e
 		}
 	}()
 	go func() { done <- how.call(ctx, call) }()
-	o, err = serving(ctx, how, done)
+	o, err = serveUntil(ctx, how, done)
 	over = err == nil
 	return o, err
 }
 
-// serving waits for a value from until. In the meantime it calls the prompts that code asks for.
-func serving[T any](ctx context.Context, how *Step, until <-chan T) (got T, err error) {
+// serveUntil waits for a value from until. In the meantime it calls the prompts that code asks for.
+func serveUntil[T any](ctx context.Context, how *Step, until <-chan T) (got T, err error) {
 	var asks <-chan *codeexec.Ask
 	if d := how.Broker; d != nil {
 		asks = d.Asks
@@ -193,7 +193,7 @@ func (how *Step) refuse(call store.ToolCall) *tool.Result {
 		}
 	}
 	if len(how.Code) > 0 && how.Set.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil {
-		res := codeexec.Unapproved(call.Name)
+		res := codeexec.UnapprovedResult(call.Name)
 		return &res
 	}
 	return nil

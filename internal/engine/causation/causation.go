@@ -18,21 +18,21 @@ type Chain struct {
 
 type causationKey struct{}
 
-// Of returns what led to the call whose code runs in ctx.
-func Of(ctx context.Context) Chain {
+// FromContext returns what led to the call whose code runs in ctx.
+func FromContext(ctx context.Context) Chain {
 	t, _ := ctx.Value(causationKey{}).(Chain)
 	return t
 }
 
-// With returns a context for code that t led to.
-func With(ctx context.Context, t Chain) context.Context {
+// NewContext returns a context for code that t led to.
+func NewContext(ctx context.Context, t Chain) context.Context {
 	return context.WithValue(ctx, causationKey{}, t)
 }
 
-// Deeper returns the context of a hook that is called in ctx.
-func Deeper(ctx context.Context) context.Context {
-	t := Of(ctx)
-	return With(ctx, Chain{Depth: t.Depth + 1, Nested: t.Nested + 1})
+// NestedContext returns the context of a hook that is called in ctx.
+func NestedContext(ctx context.Context) context.Context {
+	t := FromContext(ctx)
+	return NewContext(ctx, Chain{Depth: t.Depth + 1, Nested: t.Nested + 1})
 }
 
 // TooDeep returns the text for a hook that is not called because too many hooks led to it.

@@ -48,11 +48,11 @@ const (
 	MetadataImmediate = "immediate"
 )
 
-// Queued returns the tool of a queued call in a message that the prompt does not list: that of an agent, or for immediate
+// QueuedTool returns the tool of a queued call in a message that the prompt does not list: that of an agent, or for immediate
 // subagents the one that starts them. It returns nil if there is none.
-func (x *Execution) Queued(ctx context.Context, name string, m *store.Message) (tool.Tool, error) {
+func (x *Execution) QueuedTool(ctx context.Context, name string, m *store.Message) (tool.Tool, error) {
 	if name != SubagentCreate || m.Metadata[MetadataImmediate] == nil {
-		return x.Unlisted(ctx, name)
+		return x.UnlistedTool(ctx, name)
 	}
 	family, err := builtin.Family(ctx, skeinv1.BuiltinSubagents, x.Host)
 	if err != nil {
@@ -66,9 +66,9 @@ func (x *Execution) Queued(ctx context.Context, name string, m *store.Message) (
 	return nil, nil
 }
 
-// Unlisted returns the tool of an agent that a queued call names and the prompt does not list: those who may queue calls
+// UnlistedTool returns the tool of an agent that a queued call names and the prompt does not list: those who may queue calls
 // may hand the conversation over to any agent that is exposed as a tool. It returns nil if there is no such agent.
-func (x *Execution) Unlisted(ctx context.Context, name string) (tool.Tool, error) {
+func (x *Execution) UnlistedTool(ctx context.Context, name string) (tool.Tool, error) {
 	c, err := x.Env.Definitions.CalledAgent(ctx, x.Host.Thread.Namespace, name)
 	if err != nil || c == nil {
 		return nil, err

@@ -60,8 +60,8 @@ func (x *Execution) callerIn(ctx context.Context) *caller {
 	return c
 }
 
-// At returns the context of a call whose code may ask at this broker.
-func (d *Broker) At(ctx context.Context, call store.ToolCall, repeat bool) context.Context {
+// WithCall returns the context of a call whose code may ask at this broker.
+func (d *Broker) WithCall(ctx context.Context, call store.ToolCall, repeat bool) context.Context {
 	if d == nil {
 		return ctx
 	}
@@ -77,7 +77,7 @@ func (c *caller) ask(ctx context.Context, id, name string, args json.RawMessage,
 	select {
 	case c.Asks <- a:
 	case <-c.Closed:
-		return onlyInRun(name), nil
+		return onlyInRunResult(name), nil
 	case <-ctx.Done():
 		return tool.Result{}, context.Cause(ctx)
 	}
@@ -89,14 +89,14 @@ func (c *caller) ask(ctx context.Context, id, name string, args json.RawMessage,
 	}
 }
 
-// onlyInRun returns the result for code outside of a tool call that asks for a prompt: no run could execute it.
-func onlyInRun(name string) tool.Result {
+// onlyInRunResult returns the result for code outside of a tool call that asks for a prompt: no run could execute it.
+func onlyInRunResult(name string) tool.Result {
 	return tool.Failure(name + " is a prompt, which the code of a tool can call while a run waits for it: call it through queueTool here")
 }
 
-// Lasting returns a context that ends with ctx or with any of lives. After done is called it ends with ctx alone, for
+// WithLives returns a context that ends with ctx or with any of lives. After done is called it ends with ctx alone, for
 // work that continues after the answer.
-func Lasting(ctx context.Context, lives []context.Context) (out context.Context, done func()) {
+func WithLives(ctx context.Context, lives []context.Context) (out context.Context, done func()) {
 	if len(lives) == 0 {
 		return ctx, func() {}
 	}
@@ -113,9 +113,9 @@ func Lasting(ctx context.Context, lives []context.Context) (out context.Context,
 	}
 }
 
-// builtFor returns the tools for the calls of a prompt broker, also while a prompt is at work that their code has
+// toolsFor returns the tools for the calls of a prompt broker, also while a prompt is at work that their code has
 // called.
-func (x *Execution) builtFor(ctx context.Context, d *Broker) (*tool.Set, error) {
+func (x *Execution) toolsFor(ctx context.Context, d *Broker) (*tool.Set, error) {
 	x.mu.Lock()
 	set := x.tools
 	if x.within != d.Within {
@@ -130,8 +130,8 @@ func (x *Execution) builtFor(ctx context.Context, d *Broker) (*tool.Set, error) 
 
 // ---- what code cannot wait for --------------------------------------------------------------------------
 
-// Unapproved returns the result of a call that needs approval and that code waits for.
-func Unapproved(name string) tool.Result {
+// UnapprovedResult returns the result of a call that needs approval and that code waits for.
+func UnapprovedResult(name string) tool.Result {
 	return tool.Failure("calls of " + name + " have to be approved, which code cannot wait for: use queueTool, or leave it to the model. Nothing was done")
 }
 

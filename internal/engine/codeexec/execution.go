@@ -60,7 +60,7 @@ func (e *Environment) New(ctx context.Context, t *store.Thread, st *thread.State
 	x.Code = NewHost(ctx, e, t, poolOf(agent), x.State)
 	x.Code.host, x.Code.Lines = x.Host, lines
 	if x.Turn != nil {
-		x.Code.reads = x.Turn.reads
+		x.Code.reads = x.Turn.noteHistoryUse
 	}
 	x.Host.Code = x.Code
 	if agent != nil {
@@ -148,15 +148,15 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 	if x.Agent == nil {
 		return tool.Failure("the thread's agent is not ready, so it has no tools"), nil
 	}
-	set, _, err := x.offering(ctx, name)
+	set, _, err := x.toolsOffering(ctx, name)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	if set.Approved(name) {
-		return Unapproved(name), nil
+		return UnapprovedResult(name), nil
 	}
 	if !set.Has(name) {
-		if t, err := x.Unlisted(ctx, name); err != nil {
+		if t, err := x.UnlistedTool(ctx, name); err != nil {
 			return tool.Result{}, err
 		} else if t != nil {
 			set = set.With(t)
@@ -167,7 +167,7 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 		if c := x.callerIn(ctx); c != nil {
 			return c.ask(ctx, id, name, args, res.Prompt)
 		}
-		return onlyInRun(name), nil
+		return onlyInRunResult(name), nil
 	}
 	if res.Handoff != "" {
 		if err := x.Host.State.Apply(ctx, HandoffOp(res.Handoff, x.Host.RunID, id)); err != nil {
@@ -179,9 +179,9 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 
 func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.RawMessage) error {
 	x := c.execution
-	queued := store.QueuedTool{Name: name, Arguments: args, HookDepth: causation.Of(ctx).Depth}
+	queued := store.QueuedTool{Name: name, Arguments: args, HookDepth: causation.FromContext(ctx).Depth}
 	if x.Agent != nil {
-		side, err := x.Knows(ctx, name)
+		side, err := x.SideOfTool(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -301,7 +301,7 @@ func (c *Host) invoke(ctx context.Context, iso sandbox.Isolate, invocation, modu
 		over()
 		select {
 		case v := <-responded: // the response came first, so an error of the work after it is not part of the answer
-			c.worked(iso, invocation, SourceOf(module), o.err)
+			c.recordWork(iso, invocation, SourceOf(module), o.err)
 			return v, nil
 		default:
 			return o.value, o.err
@@ -311,15 +311,15 @@ func (c *Host) invoke(ctx context.Context, iso sandbox.Isolate, invocation, modu
 		go func() {
 			defer done()
 			defer over()
-			c.worked(iso, invocation, SourceOf(module), (<-settled).err)
+			c.recordWork(iso, invocation, SourceOf(module), (<-settled).err)
 		}()
 		return v, nil
 	}
 }
 
-// worked records how the work after a response failed, if it did. If the isolate ended with it, the next call does
+// recordWork records how the work after a response failed, if it did. If the isolate ended with it, the next call does
 // not use that isolate.
-func (c *Host) worked(iso sandbox.Isolate, invocation, source string, err error) {
+func (c *Host) recordWork(iso sandbox.Isolate, invocation, source string, err error) {
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) {
 		c.drop(iso)
@@ -385,9 +385,9 @@ func (c *Host) Handle(invocation string, s Server) {
 	c.servers[invocation] = s
 }
 
-// logged receives the console output of definition code. It belongs to the thread, and the manager's own log has none
+// logLine receives the console output of definition code. It belongs to the thread, and the manager's own log has none
 // of it.
-func (c *Host) logged(invocation string, l sandbox.Log) {
+func (c *Host) logLine(invocation string, l sandbox.Log) {
 	c.mu.Lock()
 	source := c.sources[invocation]
 	c.mu.Unlock()

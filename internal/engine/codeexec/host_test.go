@@ -84,7 +84,7 @@ func TestTheNextCallOpensAnotherIsolateThanTheOneThatEnded(t *testing.T) {
 		if err := c.host.Session.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if c.Opened() {
+		if c.HasIsolate() {
 			t.Fatal("the next call would go to the isolate that has ended")
 		}
 	}

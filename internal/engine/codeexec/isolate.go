@@ -76,7 +76,7 @@ func (c *Host) open(ctx context.Context, static map[string]any) (sandbox.Isolate
 	life, cancel := context.WithCancel(c.life)
 	keep := context.AfterFunc(ctx, cancel)
 	iso, err := sbx.OpenIsolate(life, sandbox.IsolateRequest{
-		Modules: maps.Clone(c.modules), Host: c.Serve, Static: static, WallTime: c.wall, Log: c.logged,
+		Modules: maps.Clone(c.modules), Host: c.Serve, Static: static, WallTime: c.wall, Log: c.logLine,
 	})
 	kept := keep()
 	if err != nil {
@@ -92,8 +92,8 @@ func (c *Host) open(ctx context.Context, static map[string]any) (sandbox.Isolate
 	return iso, sbx, nil
 }
 
-// Opened reports whether there is an isolate that still lives.
-func (c *Host) Opened() bool {
+// HasIsolate reports whether there is an isolate that still lives.
+func (c *Host) HasIsolate() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.iso != nil && c.life.Err() == nil

@@ -51,7 +51,7 @@ func (c *Host) Snapshot(ctx context.Context) (encoded []byte, known bool) {
 		err = errors.New("state.context is not an object")
 	}
 	if err == nil {
-		maps.DeleteFunc(kept, func(key string, v any) bool { return c.hides(key) || c.secret(v) })
+		maps.DeleteFunc(kept, func(key string, v any) bool { return c.containsSecret(key) || c.secret(v) })
 		encoded, err = value.Encode(kept)
 	}
 	if err == nil && len(encoded) > maxScratch {
@@ -70,34 +70,34 @@ func (c *Host) Snapshot(ctx context.Context) (encoded []byte, known bool) {
 // secret reports whether a value contains a secret, or may contain one.
 func (c *Host) secret(v any) bool {
 	text, err := value.ToJSON(v)
-	return err != nil || c.env.Redact(c.thread.Namespace, string(text)) != string(text) || c.hides(v)
+	return err != nil || c.env.Redact(c.thread.Namespace, string(text)) != string(text) || c.containsSecret(v)
 }
 
-// hides reports whether a text within a value contains a secret. It looks at the texts as they are, since JSON escapes
+// containsSecret reports whether a text within a value contains a secret. It looks at the texts as they are, since JSON escapes
 // them.
-func (c *Host) hides(v any) bool {
+func (c *Host) containsSecret(v any) bool {
 	switch v := v.(type) {
 	case string:
 		return c.env.Redact(c.thread.Namespace, v) != v
 	case []byte:
-		return c.hides(string(v))
+		return c.containsSecret(string(v))
 	case []any:
 		for _, item := range v {
-			if c.hides(item) {
+			if c.containsSecret(item) {
 				return true
 			}
 		}
 	case *value.Set:
-		return c.hides(v.Members)
+		return c.containsSecret(v.Members)
 	case *value.Map:
 		for _, entry := range v.Entries {
-			if c.hides(entry[0]) || c.hides(entry[1]) {
+			if c.containsSecret(entry[0]) || c.containsSecret(entry[1]) {
 				return true
 			}
 		}
 	case map[string]any:
 		for key, item := range v {
-			if c.hides(key) || c.hides(item) {
+			if c.containsSecret(key) || c.containsSecret(item) {
 				return true
 			}
 		}

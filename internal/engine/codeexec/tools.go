@@ -123,8 +123,8 @@ func approvedFirst(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ...tool
 	return tools
 }
 
-// built returns the tools that were built last, or builds them.
-func (x *Execution) built(ctx context.Context) (*tool.Set, error) {
+// currentTools returns the tools that were built last, or builds them.
+func (x *Execution) currentTools(ctx context.Context) (*tool.Set, error) {
 	x.mu.Lock()
 	set := x.tools
 	x.mu.Unlock()

@@ -59,7 +59,8 @@ func (t *Turn) use(s *definition.Side) {
 // calls of other code do not carry it.
 const historyProperty = "messageHistory"
 
-func (t *Turn) reads(code string) {
+// noteHistoryUse notes whether code names the property of the conversation, so that it is given one.
+func (t *Turn) noteHistoryUse(code string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wanted = t.wanted || strings.Contains(code, historyProperty)

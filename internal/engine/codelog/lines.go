@@ -78,8 +78,8 @@ func New(o Options) *Lines {
 // Collect keeps the lines for the caller too. It is called before the first line.
 func (l *Lines) Collect() { l.keep = true }
 
-// Of says which firing of a ScheduledEffect the lines belong to. It is called before the first line.
-func (l *Lines) Of(f *store.Firing) {
+// SetFiring says which firing of a ScheduledEffect the lines belong to. It is called before the first line.
+func (l *Lines) SetFiring(f *store.Firing) {
 	if l != nil {
 		l.firing = f.Text()
 	}
@@ -109,7 +109,7 @@ func (l *Lines) Fail(source, text string) {
 }
 
 func (l *Lines) add(line store.CodeLine) {
-	if !l.takes(len(line.Message)) {
+	if !l.countLine(len(line.Message)) {
 		return
 	}
 	line.Message, line.Firing = l.clean(line.Message), l.firing
@@ -130,7 +130,7 @@ func (l *Lines) Handler(line HandlerLine) {
 	if l == nil {
 		return
 	}
-	if !l.takes(len(line.Message) + len(line.Data)) {
+	if !l.countLine(len(line.Message) + len(line.Data)) {
 		return
 	}
 	line.Message = l.clean(line.Message)
@@ -153,8 +153,8 @@ func (l *Lines) clean(text string) string {
 	return clip.Text(strings.ToValidUTF8(text, "\uFFFD"), MaxLine)
 }
 
-// takes counts a line, and reports whether the bounds allow it.
-func (l *Lines) takes(size int) bool {
+// countLine counts a line, and reports whether the bounds allow it.
+func (l *Lines) countLine(size int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++

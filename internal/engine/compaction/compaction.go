@@ -77,9 +77,9 @@ type Port interface {
 	Steps() int
 	// Conversation returns the conversation of the run.
 	Conversation() *transcript.Conversation
-	// Filtered and Prefiltered pass what a model is to read to the hooks of the agent.
-	Filtered(ctx context.Context, c *transcript.Conversation) (*transcript.Conversation, error)
-	Prefiltered(ctx context.Context, messages []model.Message) ([]model.Message, error)
+	// FilterMessages and Prefiltered pass what a model is to read to the hooks of the agent.
+	FilterMessages(ctx context.Context, c *transcript.Conversation) (*transcript.Conversation, error)
+	PrefilterHistory(ctx context.Context, messages []model.Message) ([]model.Message, error)
 	// Record adds an event to the next step.
 	Record(event store.Op)
 	// Commit writes operations as a transaction of the run. used is what a call of a model used for them, or nil; id identifies that call.
@@ -154,7 +154,7 @@ func (m *Compactor) Compact(ctx context.Context, c *transcript.Conversation, req
 
 // try writes one summary, or records why there is none. more reports that there is a new one.
 func (k *attempt) try(ctx context.Context) (more bool, err error) {
-	err = k.once(ctx)
+	err = k.summariseOnce(ctx)
 	var not *noCompaction
 	switch {
 	case err == nil:
@@ -172,8 +172,8 @@ func (k *attempt) try(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// once writes one summary. A *noCompaction says why there is none.
-func (k *attempt) once(ctx context.Context) error {
+// summariseOnce writes one summary. A *noCompaction says why there is none.
+func (k *attempt) summariseOnce(ctx context.Context) error {
 	r, side := k.opts.Role, k.opts.Role.Side()
 	switch {
 	case side.Handler != nil:
@@ -194,14 +194,14 @@ func (k *attempt) once(ctx context.Context) error {
 		}
 	}
 	cut, ok := k.conv.Cut(before, k.opts.Port.UnderWay(), whole*int(*k.policy.Keep)/100, size)
-	if !ok || len(k.orders) == 0 && !k.worth(cut, size) {
+	if !ok || len(k.orders) == 0 && !k.isWorthIt(cut, size) {
 		return &noCompaction{compactionNothing, "there are no older messages that a summary could stand for: the newest ones are kept as they are"}
 	}
 	return k.sumUp(ctx, before, cut)
 }
 
-// worth reports whether a cut frees enough of the window for the cost of a summary.
-func (k *attempt) worth(cut transcript.Cut, size func(*store.Message) int) bool {
+// isWorthIt reports whether a cut frees enough of the window for the cost of a summary.
+func (k *attempt) isWorthIt(cut transcript.Cut, size func(*store.Message) int) bool {
 	sum := 0
 	for i := cut.Begin; i < cut.End; i++ {
 		sum += size(&k.conv.Messages[i])
@@ -301,7 +301,7 @@ func (k *attempt) request(ctx context.Context, client model.Client, by *definiti
 			return req, cut, nil
 		}
 		part := max((cut.End-cut.Begin)*room/tokens, 1) + 1
-		shorter, ok := k.conv.Shorter(transcript.Cut{Begin: cut.Begin, End: min(cut.End, cut.Begin+part)}, k.opts.Port.UnderWay())
+		shorter, ok := k.conv.ShortenCut(transcript.Cut{Begin: cut.Begin, End: min(cut.End, cut.Begin+part)}, k.opts.Port.UnderWay())
 		switch {
 		case ok:
 			cut = shorter
@@ -321,7 +321,7 @@ func (k *attempt) requestOf(ctx context.Context, before *store.Message, cut tran
 	for i := cut.Begin; i < cut.End; i++ {
 		part.Append(k.conv.Messages[i])
 	}
-	read, err := k.opts.Port.Prefiltered(ctx, k.opts.Requests.Voiced("", part))
+	read, err := k.opts.Port.PrefilterHistory(ctx, k.opts.Requests.Assemble("", part))
 	if err != nil {
 		return model.Request{}, err
 	}

@@ -71,11 +71,11 @@ func (m *Compactor) carriedOut(orders []store.InboxItem) {
 func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error {
 	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), orders: m.OrdersFor(side), conv: transcript.New()}
 	if side.Handler == nil {
-		filtered, err := m.opts.Port.Filtered(ctx, transcript.WithoutSummaries(m.opts.Port.Conversation()))
+		filtered, err := m.opts.Port.FilterMessages(ctx, transcript.WithoutSummaries(m.opts.Port.Conversation()))
 		if err != nil {
 			return err
 		}
-		k.conv = m.opts.Requests.Chosen(filtered, m.opts.Port.RunID())
+		k.conv = m.opts.Requests.Choose(filtered, m.opts.Port.RunID())
 		if client, err := m.opts.Requests.Client(&side.Model); err == nil {
 			_, k.room = model.FillOf(client, model.Request{})
 		}
@@ -101,6 +101,6 @@ func Order(ctx context.Context, agent *definition.Agent, st *thread.State, threa
 	if err != nil {
 		return "", err
 	}
-	request = "compact-" + runlog.Keyed(threadID, key)
+	request = "compact-" + runlog.KeyFor(threadID, key)
 	return request, st.Apply(ctx, &store.Enqueue{Item: store.InboxItem{Key: request, Kind: store.InboxCompact, Payload: payload}, Bounded: true})
 }

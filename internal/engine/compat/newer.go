@@ -59,7 +59,7 @@ func (n *Store) Has(threadID string) bool {
 // Inbox implements store.Store.
 func (n *Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
 	items, err := n.Store.Inbox(ctx, threadID)
-	return n.known(threadID, items), err
+	return n.knownItems(threadID, items), err
 }
 
 // Work implements store.Store.
@@ -68,12 +68,12 @@ func (n *Store) Work(ctx context.Context, threadID string) (*store.Work, error) 
 	if err != nil {
 		return nil, err
 	}
-	w.Inbox = n.known(threadID, w.Inbox)
+	w.Inbox = n.knownItems(threadID, w.Inbox)
 	return w, nil
 }
 
-// known returns the items that this release can handle.
-func (n *Store) known(threadID string, items []store.InboxItem) []store.InboxItem {
+// knownItems returns the items that this release can handle.
+func (n *Store) knownItems(threadID string, items []store.InboxItem) []store.InboxItem {
 	left := false
 	known := slices.DeleteFunc(items, func(item store.InboxItem) bool {
 		err := readable(item)

@@ -30,17 +30,17 @@ func (d *Dispatcher) Notify(h store.Notification) {
 		d.notificationsLost()
 		return
 	}
-	if (h.Remote && h.Changed&store.ChangedThread != 0 || h.Changed&store.ChangedStop != 0) && d.opts.Active.Working(h.ThreadID) {
+	if (h.Remote && h.Changed&store.ChangedThread != 0 || h.Changed&store.ChangedStop != 0) && d.opts.Active.IsWorking(h.ThreadID) {
 		d.stopped.Add(h.ThreadID)
 	}
-	if h.Changed&store.ChangedThread != 0 && !d.opts.Active.Here(h.ThreadID) {
+	if h.Changed&store.ChangedThread != 0 && !d.opts.Active.IsActive(h.ThreadID) {
 		d.opts.Recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
 	}
 	if h.Changed&store.ChangedTasks != 0 && h.Remote {
 		d.opts.PostRun.Look()
 	}
 	if h.Changed&store.ChangedFiring != 0 {
-		d.opts.Effects.Changed(h.EffectID, h.ThreadID)
+		d.opts.Effects.HandleChange(h.EffectID, h.ThreadID)
 		if h.ThreadID == "" {
 			return
 		}
@@ -52,7 +52,7 @@ func (d *Dispatcher) Notify(h store.Notification) {
 	switch {
 	case a != nil:
 		a.MarkDirty()
-	case !d.opts.Queue.Delayed(h.ThreadID):
+	case !d.opts.Queue.IsDelayed(h.ThreadID):
 		d.opts.Queue.AddNotified(h.ThreadID)
 	}
 }
@@ -143,7 +143,7 @@ func (d *Dispatcher) Sweep(ctx context.Context) {
 // the meantime. It also carries out a cancellation that came too late for the run, while the run was being parked.
 func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Active) {
 	defer close(a.Done)
-	d.opts.PostRun.Add(a.TakeEnded()...)
+	d.opts.PostRun.Add(a.TakeEndedRuns()...)
 	cause := d.opts.Active.Remove(id, a)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelcause.ReleaseTimeout)
 	defer cancel()
@@ -151,7 +151,7 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 		if !stopped.Written && stopped.Err == nil {
 			if _, err := d.opts.Stops.EndElsewhere(ctx, id, stopped); err != nil {
 				stopped.Err = err
-				d.opts.Log.Error(err, "cannot stop a run", about(id, a)...)
+				d.opts.Log.Error(err, "cannot stop a run", logValues(id, a)...)
 			}
 		}
 		d.opts.Queue.Add(id) // for messages that came since
@@ -163,11 +163,11 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 	}
 	if errors.Is(cause, cancelcause.ErrTerminal) {
 		if err := d.opts.Stops.EndTerminatedRun(ctx, id); err != nil {
-			d.opts.Log.Error(err, "cannot end the run of a terminated thread", about(id, a)...)
+			d.opts.Log.Error(err, "cannot end the run of a terminated thread", logValues(id, a)...)
 		}
 		return
 	}
-	if a.Dirty.Load() && !d.opts.Queue.Delayed(id) {
+	if a.Dirty.Load() && !d.opts.Queue.IsDelayed(id) {
 		d.opts.Queue.AddNotified(id)
 	}
 }

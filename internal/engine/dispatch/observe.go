@@ -79,7 +79,7 @@ func (d *Dispatcher) observeAll() {
 // notificationsLost handles the store's message that it may have lost notifications. It wakes the effect worker, has every active run read its
 // inbox again, checks all threads that this replica works for, and starts a sweep.
 func (d *Dispatcher) notificationsLost() {
-	d.opts.Effects.Changed(store.AnyEffect, "")
+	d.opts.Effects.HandleChange(store.AnyEffect, "")
 	d.opts.PostRun.Look()
 	d.opts.Active.MarkAllDirty()
 	d.observeAll()

@@ -16,7 +16,7 @@ import (
 // process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests. of has the keys and
 // values of log lines about the thread, as far as they are known.
 func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err error) {
-	of = about(id, nil)
+	of = logValues(id, nil)
 	if err := d.opts.Interrupted(); err != nil {
 		return of, err
 	}
@@ -48,12 +48,12 @@ func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err erro
 		d.opts.Queue.Delay(id, true)
 	}
 	release()
-	d.opts.Quotas.Rested(active.Namespace)
-	return about(id, active), err
+	d.opts.Quotas.End(active.Namespace)
+	return logValues(id, active), err
 }
 
-// about returns the keys and values of log lines about a thread. a is nil while no worker has it.
-func about(id string, a *activethreads.Active) []any {
+// logValues returns the keys and values of log lines about a thread. a is nil while no worker has it.
+func logValues(id string, a *activethreads.Active) []any {
 	if a == nil || len(a.About) == 0 {
 		return telemetry.OfThread("", "", id)
 	}

@@ -73,7 +73,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	defer leave()
 	x := c.opts.Executions.New(ctx, t, st, agent, "")
 	defer x.Close()
-	x.Code.Lines.Of(call.Firing)
+	x.Code.Lines.SetFiring(call.Firing)
 	module, timeout := "effects/"+effect.ObjectName, time.Duration(0)
 	if effect.Spec.Timeout != nil {
 		timeout = effect.Spec.Timeout.Duration
@@ -83,7 +83,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	}
 	x.Code.Add(module, effect.Module, timeout)
 	c.fault("effect.handler.before")
-	_, err = x.Host.Code.Invoke(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, module, call.Args, timeout)
+	_, err = x.Host.Code.Invoke(causation.NewContext(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, module, call.Args, timeout)
 	c.fault("effect.handler.after")
 	if err == nil {
 		return x.SaveExternal(ctx)
@@ -95,12 +95,12 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 		return &effects.WaitError{Err: err}
 	}
 	x.Code.Lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
-	return handlerFailed(x.Code, err)
+	return handlerOutcome(x.Code, err)
 }
 
-// handlerFailed returns the outcome of a handler that did not succeed. It wraps store.ErrUnavailable when the store was not available
+// handlerOutcome returns the outcome of a handler that did not succeed. It wraps store.ErrUnavailable when the store was not available
 // for a call that the handler made: it is then no failure of the handler, whatever it threw.
-func handlerFailed(host interface{ Outage() bool }, err error) error {
+func handlerOutcome(host interface{ Outage() bool }, err error) error {
 	if host.Outage() {
 		return fmt.Errorf("%w while the handler ran: %s", store.ErrUnavailable, code.Explain(err))
 	}
@@ -140,7 +140,7 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 		return queueError(err) // a *definition.NotReadyError waits
 	}
 	defer x.Close()
-	err = x.Host.Tools.QueueTool(causation.With(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, call.Target.Queue.Name, args)
+	err = x.Host.Tools.QueueTool(causation.NewContext(ctx, causation.Chain{Depth: call.HookDepth}), call.Key, call.Target.Queue.Name, args)
 	var unknown *definition.UnknownError
 	if errors.As(err, &unknown) {
 		if unknown.Unsure {

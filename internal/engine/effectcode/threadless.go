@@ -65,7 +65,7 @@ func (c *Runner) runWithoutThread(ctx context.Context, call effects.Call) error 
 		return &effects.WaitError{Err: err}
 	}
 	if err != nil {
-		return handlerFailed(host, err)
+		return handlerOutcome(host, err)
 	}
 	return nil
 }
@@ -96,17 +96,17 @@ func (c *Runner) CallTool(ctx context.Context, call effects.Call) error {
 	res := set.Call(ctx, tool.Call{ID: call.Key, Name: made.Definition().Name, Arguments: args})
 	call.Log.Add(clip.Text(host.Redacted(res.Content), maxToolAnswer))
 	if res.Status != tool.StatusSuccess {
-		return toolFailed(&call.Target, res.Service, clip.Text(host.Redacted(res.Content), maxToolAnswer))
+		return toolOutcome(&call.Target, res.Service, clip.Text(host.Redacted(res.Content), maxToolAnswer))
 	}
 	return nil
 }
 
-// toolFailed returns the outcome of a call that failed. The status of an HTTP answer decides whether it is tried again.
-func toolFailed(t *effects.Target, f *tool.ServiceFailure, text string) error {
+// toolOutcome returns the outcome of a call that failed. The status of an HTTP answer decides whether it is tried again.
+func toolOutcome(t *effects.Target, f *tool.ServiceFailure, text string) error {
 	switch {
 	case f == nil:
 		return &effects.HandlerError{Text: text}
-	case t.Again(f.Status):
+	case t.RetriesStatus(f.Status):
 		return &effects.ServiceError{Text: text, After: f.RetryAfter}
 	}
 	return &effects.FinalError{Text: text}

@@ -18,7 +18,7 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 	f, target := c.Firing, c.Target
 	defer func() {
 		if p := recover(); p != nil {
-			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed because the engine panicked", append(about(c), "stack", string(debug.Stack()))...)
+			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed because the engine panicked", append(logValues(c), "stack", string(debug.Stack()))...)
 			err = &FinalError{"internal error: see the manager's log"}
 		}
 	}()
@@ -27,7 +27,7 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 	}
 	if target.Deadline > 0 && f.Attempts == 1 && f.StartedAt == 0 {
 		if late := w.opts.Clock.Since(time.UnixMicro(f.Due)) - target.Jitter; late > target.Deadline {
-			return &FinalError{fmt.Sprintf("it could not begin within %s of its due time%s", target.Deadline, because(f.Waiting))}
+			return &FinalError{fmt.Sprintf("it could not begin within %s of its due time%s", target.Deadline, reasonText(f.Waiting))}
 		}
 	}
 	if c.Thread, err = w.thread(ctx, f); err != nil {
@@ -61,7 +61,8 @@ func (e *cutError) Unwrap() error { return e.err }
 
 var errTimeout = errors.New("the firing's timeout has passed")
 
-func because(waiting string) string {
+// reasonText returns what a handler waits for as the end of a sentence, or "" if nothing is known.
+func reasonText(waiting string) string {
 	if waiting == "" {
 		return ""
 	}

@@ -147,7 +147,7 @@ func TestAgain(t *testing.T) {
 		0: {true, true}, 304: {false, false}, 400: {false, false}, 404: {false, false}, 408: {true, false}, 409: {false, true}, 422: {false, false},
 		425: {true, false}, 429: {true, false}, 500: {true, false}, 503: {true, true}, 599: {true, false},
 	} {
-		g.Expect([2]bool{Target{Retry: &Retry{}}.Again(status), own.Again(status)}).To(Equal(want), "%d by default, and of 409 and 503", status)
+		g.Expect([2]bool{Target{Retry: &Retry{}}.RetriesStatus(status), own.RetriesStatus(status)}).To(Equal(want), "%d by default, and of 409 and 503", status)
 	}
 }
 

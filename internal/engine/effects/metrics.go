@@ -42,8 +42,8 @@ func newMetrics(s store.FiringStore) *Metrics {
 	}
 }
 
-// ended counts an attempt that began at a time and ended so.
-func (m *Metrics) ended(f *store.Firing, t Target, began time.Time, end *store.FiringEnd) {
+// countAttempt counts an attempt that began at a time and ended so.
+func (m *Metrics) countAttempt(f *store.Firing, t Target, began time.Time, end *store.FiringEnd) {
 	if end.Waiting != "" {
 		return
 	}

@@ -53,19 +53,19 @@ func TestChanged(t *testing.T) {
 		w.running[k] = &claim{}
 	}
 	w.running[ending].end(true)
-	suspected := func() []store.FiringKey { return slices.Collect(maps.Keys(w.suspected())) }
+	suspected := func() []store.FiringKey { return slices.Collect(maps.Keys(w.takeSuspects())) }
 
-	w.Changed("e", "gone")
-	w.Changed("e", "ending")
-	w.Changed("none", "a")
+	w.HandleChange("e", "gone")
+	w.HandleChange("e", "ending")
+	w.HandleChange("none", "a")
 	g.Expect(suspected()).To(BeEmpty())
 	g.Expect(w.check).NotTo(Receive())
-	w.Changed("e", "b")
+	w.HandleChange("e", "b")
 	g.Expect(w.check).To(Receive())
 	g.Expect(suspected()).To(ConsistOf(b))
 	g.Expect(suspected()).To(BeEmpty(), "it was asked about")
-	w.Changed("e", "")
+	w.HandleChange("e", "")
 	g.Expect(suspected()).To(ConsistOf(a, b))
-	w.Changed(store.AnyEffect, "")
+	w.HandleChange(store.AnyEffect, "")
 	g.Expect(suspected()).To(ConsistOf(a, b, other))
 }

@@ -53,7 +53,7 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 		}
 		end.Error = service.Error()
 		if f.Attempts < policy.Attempts {
-			end.Status, end.RetryAfter = store.FiringPending, max(policy.delay(f.Attempts), min(service.After, policy.longest()))
+			end.Status, end.RetryAfter = store.FiringPending, max(policy.delay(f.Attempts), min(service.After, policy.maxDelay()))
 		} else if f.Attempts > 1 {
 			end.Error = fmt.Sprintf("gave up after %d attempts: %s", f.Attempts, end.Error)
 		}
@@ -106,20 +106,20 @@ type Retry struct {
 	First time.Duration `json:"first"`
 	// Max bounds the delay, without the part that is added at random; a day when 0.
 	Max time.Duration `json:"max,omitempty"`
-	// Statuses of HTTP answers after which a call of a Tool is tried again; when there are none, those of Again.
+	// Statuses of HTTP answers after which a call of a Tool is tried again; when there are none, those of RetriesStatus.
 	Statuses []int `json:"statuses,omitempty"`
 }
 
-// longest bounds the delay that a service may ask for. That of a policy without a bound is DefaultMaxBackoff.
-func (r Retry) longest() time.Duration {
+// maxDelay bounds the delay that a service may ask for. That of a policy without a bound is DefaultMaxBackoff.
+func (r Retry) maxDelay() time.Duration {
 	if r.Max > 0 {
 		return r.Max
 	}
 	return DefaultMaxBackoff
 }
 
-// Again reports whether a call of a Tool is tried again after an answer with this status. 0 stands for no answer.
-func (t Target) Again(status int) bool {
+// RetriesStatus reports whether a call of a Tool is tried again after an answer with this status. 0 stands for no answer.
+func (t Target) RetriesStatus(status int) bool {
 	switch {
 	case status == 0:
 		return true

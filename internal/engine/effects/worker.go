@@ -74,13 +74,13 @@ func (w *Worker) Metrics() *Metrics { return w.meters }
 // Wake makes the worker look for firings, because one was recorded.
 func (w *Worker) Wake() { signal(w.wakeup) }
 
-// Changed makes the worker look for firings, and find out whether those of an effect and a thread that run here were canceled. Without a
+// HandleChange makes the worker look for firings, and find out whether those of an effect and a thread that run here were canceled. Without a
 // thread it asks about all of the effect, and for store.AnyEffect about all that run here.
-func (w *Worker) Changed(effectID, threadID string) {
+func (w *Worker) HandleChange(effectID, threadID string) {
 	w.mu.Lock()
 	for key, c := range w.running {
 		about := effectID == store.AnyEffect || (key.EffectID == effectID && (threadID == "" || key.ThreadID == threadID))
-		if about && !c.ending() {
+		if about && !c.isEnding() {
 			w.suspects[key] = struct{}{}
 			signal(w.check)
 		}
@@ -106,7 +106,8 @@ type claim struct {
 	over bool
 }
 
-func (c *claim) ending() bool {
+// isEnding reports whether the end of the firing is being recorded.
+func (c *claim) isEnding() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.over
@@ -134,9 +135,9 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-w.wakeup:
 		case <-w.done:
 		case <-w.check:
-			w.renew(ctx, w.suspected())
+			w.renew(ctx, w.takeSuspects())
 		case <-ticker.C():
-			w.renew(ctx, w.underWay())
+			w.renew(ctx, w.claimsUnderWay())
 		}
 	}
 }
@@ -152,8 +153,8 @@ func (w *Worker) release(ctx context.Context) {
 	}
 }
 
-// underWay returns the firings whose handlers run here.
-func (w *Worker) underWay() map[store.FiringKey]*claim {
+// claimsUnderWay returns the firings whose handlers run here.
+func (w *Worker) claimsUnderWay() map[store.FiringKey]*claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.running)
@@ -173,7 +174,7 @@ func (w *Worker) Wait() { w.group.Wait() }
 func (w *Worker) claim(ctx context.Context) {
 	w.claiming.Lock()
 	defer w.claiming.Unlock()
-	running := w.underWay()
+	running := w.claimsUnderWay()
 	free := w.opts.Workers - len(running)
 	if free <= 0 || w.drained || ctx.Err() != nil {
 		return
@@ -250,8 +251,8 @@ func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*clai
 	return w.store.ClaimFirings(ctx, w.opts.Owner, w.opts.ClaimTTL, shares, slices.Collect(maps.Keys(running))...)
 }
 
-// suspected returns the firings that run here and may have been canceled. They are asked about once.
-func (w *Worker) suspected() map[store.FiringKey]*claim {
+// takeSuspects returns the firings that run here and may have been canceled. They are asked about once.
+func (w *Worker) takeSuspects() map[store.FiringKey]*claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	claims := map[store.FiringKey]*claim{}
@@ -279,7 +280,7 @@ func (w *Worker) wakeIn(next time.Duration) {
 func (w *Worker) renew(ctx context.Context, running map[store.FiringKey]*claim) {
 	var claims []store.FiringClaim
 	for key, c := range running {
-		if !c.ending() {
+		if !c.isEnding() {
 			claims = append(claims, store.FiringClaim{Key: key, Epoch: c.epoch})
 		}
 	}
@@ -294,14 +295,14 @@ func (w *Worker) renew(ctx context.Context, running map[store.FiringKey]*claim) 
 		return
 	}
 	for _, key := range lost {
-		if c := running[key]; !c.ending() { // the end of a firing may have been recorded meanwhile
+		if c := running[key]; !c.isEnding() { // the end of a firing may have been recorded meanwhile
 			c.cancel(store.ErrFiringLost)
 		}
 	}
 }
 
-// later looks for due effects again after a delay.
-func (w *Worker) later(d time.Duration) { w.opts.Clock.AfterFunc(d, w.Wake) }
+// wakeAfter looks for due effects again after a delay.
+func (w *Worker) wakeAfter(d time.Duration) { w.opts.Clock.AfterFunc(d, w.Wake) }
 
 // fire runs one firing and records its outcome.
 func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
@@ -312,7 +313,7 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 	if err == nil {
 		err = w.attempt(ctx, &call)
 	}
-	log := w.log.WithValues(about(&call)...)
+	log := w.log.WithValues(logValues(&call)...)
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), store.ErrFiringLost) {
 			log.Info("an effect was stopped: its firing was canceled, or passed to another replica", "cause", context.Cause(ctx).Error())
@@ -328,14 +329,14 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 	if !w.record(ctx, log, c, end) {
 		return
 	}
-	w.meters.ended(f, target, began, &end)
+	w.meters.countAttempt(f, target, began, &end)
 	if end.Status == store.FiringPending {
-		w.later(end.RetryAfter)
+		w.wakeAfter(end.RetryAfter)
 	}
 }
 
-// about returns the keys and values of log lines about a firing. Its thread has no name before it is known.
-func about(c *Call) []any {
+// logValues returns the keys and values of log lines about a firing. Its thread has no name before it is known.
+func logValues(c *Call) []any {
 	name := ""
 	if c.Thread != nil {
 		name = c.Thread.Name

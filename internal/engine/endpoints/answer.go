@@ -104,9 +104,9 @@ func (a *endpointAnswer) chunk(piece []byte) error {
 	return a.to.Write(piece)
 }
 
-// whole sends what the code returned. It sends nothing if the code has streamed its answer. The error is an *answerError if
+// sendWhole sends what the code returned. It sends nothing if the code has streamed its answer. The error is an *answerError if
 // what the code returned is not an answer.
-func (a *endpointAnswer) whole(v any) error {
+func (a *endpointAnswer) sendWhole(v any) error {
 	a.mu.Lock()
 	started := a.started
 	a.mu.Unlock()

@@ -88,8 +88,8 @@ type Definitions interface {
 type Executions interface {
 	// Attach returns a context that ends when the thread is terminated or purged. Call leave when the work is done.
 	Attach(ctx context.Context, threadID string) (attached context.Context, leave func())
-	// Apart returns an execution apart from the runs of the thread. It has no tools if the thread's agent is not ready.
-	Apart(ctx context.Context, t *store.Thread) (*codeexec.Execution, error)
+	// NewApart returns an execution apart from the runs of the thread. It has no tools if the thread's agent is not ready.
+	NewApart(ctx context.Context, t *store.Thread) (*codeexec.Execution, error)
 }
 
 // Service serves requests to the endpoints of threads (END-01). It is safe for concurrent use.
@@ -158,7 +158,7 @@ func (e *Service) prepare(ctx context.Context, t *store.Thread, req *Request) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	x, err := e.Executions.Apart(ctx, t)
+	x, err := e.Executions.NewApart(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,18 +175,18 @@ func (e *Service) run(ctx context.Context, x *codeexec.Execution, ep *definition
 	x.Code.Add(module, ep.Module, timeout)
 	a := &endpointAnswer{endpoint: ep.ObjectName, to: to}
 	defer a.end()
-	invocation := "endpoint_" + runlog.Keyed(x.Host.Thread.ID, req.Key)
+	invocation := "endpoint_" + runlog.KeyFor(x.Host.Thread.ID, req.Key)
 	x.Code.SetProperty(endpointProperty, invocation)
 	x.Code.Handle(invocation, a)
 	v, err := x.Code.Invoke(ctx, invocation, module, req.value(ep), timeout)
 	if err != nil {
-		return e.failed(ctx, x, ep, err)
+		return e.failureOf(ctx, x, ep, err)
 	}
 	// Save before the answer, so that its reader finds the state that it describes.
 	if err := save(ctx, x); err != nil {
 		return err
 	}
-	if err := a.whole(v); err != nil {
+	if err := a.sendWhole(v); err != nil {
 		var bad *answerError
 		if errors.As(err, &bad) {
 			return &Error{Endpoint: ep.ObjectName, Message: bad.text}
@@ -237,8 +237,8 @@ func (e *Service) finishWork(ctx context.Context, x *codeexec.Execution) {
 	}
 }
 
-// failed returns the error that says why there is no answer, or why it was cut off.
-func (e *Service) failed(ctx context.Context, x *codeexec.Execution, ep *definition.Endpoint, err error) error {
+// failureOf returns the error that says why there is no answer, or why it was cut off.
+func (e *Service) failureOf(ctx context.Context, x *codeexec.Execution, ep *definition.Endpoint, err error) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, cancelcause.ErrTerminal):
 		return store.ErrTerminated

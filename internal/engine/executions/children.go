@@ -36,7 +36,7 @@ func (c *childrenOf) Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error)
 	var kinds []skeinv1.AgentSubagent
 	for _, kind := range c.agent.Spec.Subagents {
 		if kind.Optional != "" {
-			if on, err := switchedOn(ctx, c.state, kind.Optional); err != nil {
+			if on, err := isSwitchedOn(ctx, c.state, kind.Optional); err != nil {
 				return nil, err
 			} else if !on {
 				continue
@@ -251,8 +251,8 @@ func checkStatus(status string) error {
 	return nil
 }
 
-// switchedOn reports whether the variable that a kind of subagent depends on has a value that stands for yes.
-func switchedOn(ctx context.Context, st *thread.State, name string) (bool, error) {
+// isSwitchedOn reports whether the variable that a kind of subagent depends on has a value that stands for yes.
+func isSwitchedOn(ctx context.Context, st *thread.State, name string) (bool, error) {
 	v, err := st.EnvValue(ctx, name)
 	if errors.Is(err, thread.ErrEnvUnknown) {
 		return false, nil

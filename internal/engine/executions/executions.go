@@ -34,7 +34,7 @@ func (s *Service) New(ctx context.Context, t *store.Thread, st *thread.State, ag
 		x.Host.Others = &othersOf{service: s, thread: t, state: st, agent: agent, runID: runID}
 	}
 	hooks.AddHooks(x)
-	if h := s.opts.Hooks.Within(x); h != nil {
+	if h := s.opts.Hooks.MessageHooksIn(x); h != nil {
 		x.Host.State = st.WithHooks(h)
 	}
 	return x
@@ -45,8 +45,8 @@ func (s *Service) Attach(ctx context.Context, threadID string) (attached context
 	return s.opts.Active.Attach(ctx, threadID)
 }
 
-// Apart returns an execution apart from the runs of the thread. It has no tools if the thread's agent is not ready.
-func (s *Service) Apart(ctx context.Context, t *store.Thread) (*codeexec.Execution, error) {
+// NewApart returns an execution apart from the runs of the thread. It has no tools if the thread's agent is not ready.
+func (s *Service) NewApart(ctx context.Context, t *store.Thread) (*codeexec.Execution, error) {
 	st, err := s.opts.Threads.Open(ctx, t.ID)
 	if err != nil {
 		return nil, err

@@ -28,11 +28,11 @@ func (s *Service) InvokeTool(ctx context.Context, threadID, key, name string, ar
 		return tool.Result{}, err
 	}
 	defer x.Close()
-	if _, err := x.Knows(ctx, name); err != nil {
+	if _, err := x.SideOfTool(ctx, name); err != nil {
 		return tool.Result{}, err
 	}
 	x.Code.Lines.Collect()
-	res, err := x.Host.Tools.InvokeTool(ctx, "call_"+runlog.Keyed(threadID, key), name, args)
+	res, err := x.Host.Tools.InvokeTool(ctx, "call_"+runlog.KeyFor(threadID, key), name, args)
 	if err != nil {
 		return res, err
 	}
@@ -52,17 +52,17 @@ func (s *Service) QueueTool(ctx context.Context, threadID, key, name string, arg
 		return err
 	}
 	defer x.Close()
-	return x.Host.Tools.QueueTool(ctx, runlog.Keyed(threadID, key), name, args)
+	return x.Host.Tools.QueueTool(ctx, runlog.KeyFor(threadID, key), name, args)
 }
 
 // NotifyParent queues a silent message on the parent of a thread (SUB-05). A repeat under the same key is queued
 // once. It returns store.ErrTerminated when the thread is terminated, and ErrParentTerminated when its parent is.
 func (s *Service) NotifyParent(ctx context.Context, threadID, key, content string) error {
-	t, st, err := s.Living(ctx, threadID)
+	t, st, err := s.LivingThread(ctx, threadID)
 	if err != nil {
 		return err
 	}
-	err = (&lifecycleOf{service: s, thread: t, state: st}).NotifyParent(ctx, runlog.Keyed(threadID, key), content)
+	err = (&lifecycleOf{service: s, thread: t, state: st}).NotifyParent(ctx, runlog.KeyFor(threadID, key), content)
 	if errors.Is(err, store.ErrTerminated) {
 		return ErrParentTerminated
 	}
@@ -82,7 +82,7 @@ func (s *Service) SetStatus(ctx context.Context, threadID, status string) error 
 		return err
 	}
 	for try := 1; ; try++ {
-		t, st, err := s.Living(ctx, threadID)
+		t, st, err := s.LivingThread(ctx, threadID)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (s *Service) RunCode(ctx context.Context, threadID string, req sandbox.Code
 // what code has changed. WithExternal is External for a hook, and does both. AtRest returns an execution for hooks that are called
 // through the inbox: its caller holds the lease, and its writes are fenced with it.
 func (s *Service) External(ctx context.Context, threadID string) (*codeexec.Execution, error) {
-	t, st, err := s.Living(ctx, threadID)
+	t, st, err := s.LivingThread(ctx, threadID)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +127,8 @@ func (s *Service) External(ctx context.Context, threadID string) (*codeexec.Exec
 	return s.New(ctx, t, st, agent, ""), nil
 }
 
-// Living returns a thread that is neither terminated nor retained, and its opened state.
-func (s *Service) Living(ctx context.Context, threadID string) (*store.Thread, *thread.State, error) {
+// LivingThread returns a thread that is neither terminated nor retained, and its opened state.
+func (s *Service) LivingThread(ctx context.Context, threadID string) (*store.Thread, *thread.State, error) {
 	t, err := s.opts.Store.Thread(ctx, threadID)
 	if err != nil {
 		return nil, nil, err

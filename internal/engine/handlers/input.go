@@ -22,7 +22,7 @@ func IsInput(item store.InboxItem, kept *runstate.State, conv *transcript.Conver
 			return false
 		}
 		_, waits := kept.Waits[result.ToolCallID]
-		return !waits && !slices.ContainsFunc(conv.Outstanding(runID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
+		return !waits && !slices.ContainsFunc(conv.OutstandingCalls(runID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
 	}
 	return false
 }

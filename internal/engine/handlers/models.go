@@ -73,8 +73,8 @@ func (m *ModelCalls) Take() (usage *model.Usage, names []string, trimmed *model.
 	return usage, names, trimmed
 }
 
-// Failed returns why the last call that failed did so; nil for none.
-func (m *ModelCalls) Failed() *failure.Error {
+// LastFailure returns why the last call that failed did so; nil for none.
+func (m *ModelCalls) LastFailure() *failure.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cause
@@ -157,7 +157,7 @@ func (m *ModelCalls) request(given map[string]any) (model.Request, *definition.M
 		named = m.side.Handler.Models[a.Model]
 	}
 	if named == nil {
-		return model.Request{}, nil, m.unknown(&a)
+		return model.Request{}, nil, m.unknownModelError(&a)
 	}
 	req := model.Request{Arguments: m.run.Arguments(), ToolChoice: model.ToolChoice(a.ToolChoice), Tools: a.Tools, SchemaName: a.SchemaName}
 	if a.Schema != nil {
@@ -176,7 +176,8 @@ func (m *ModelCalls) request(given map[string]any) (model.Request, *definition.M
 	return req, named, nil
 }
 
-func (m *ModelCalls) unknown(a *asked) error {
+// unknownModelError returns the error for code that asks a model which its agent does not name.
+func (m *ModelCalls) unknownModelError(a *asked) error {
 	name := a.Model
 	if a.Provider != "" {
 		name = a.Provider + "/" + name

@@ -92,5 +92,5 @@ func TestModelCallThatPanicsFailsAlone(t *testing.T) {
 		_, err := m.next(t.Context(), []any{float64(id.(int64))})
 		return err
 	}).Should(MatchError(ContainSubstring("internal error: see the manager's log")))
-	g.Expect(m.Failed()).To(HaveField("Message", "internal error: see the manager's log"))
+	g.Expect(m.LastFailure()).To(HaveField("Message", "internal error: see the manager's log"))
 }

@@ -21,9 +21,9 @@ import (
 // handlerListeners bounds the time of the listeners for the end of a session.
 const handlerListeners = 10 * time.Second
 
-// Failed returns the error for a call without an answer. What the code threw goes into the thread's log with
+// FailureOf returns the error for a call without an answer. What the code threw goes into the thread's log with
 // its stack. The run records the message.
-func Failed(ctx context.Context, call *Call, err error, redact func(string) string, log logr.Logger) error {
+func FailureOf(ctx context.Context, call *Call, err error, redact func(string) string, log logr.Logger) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -40,7 +40,7 @@ func Failed(ctx context.Context, call *Call, err error, redact func(string) stri
 		reason, message = skeinv1.ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
 	case errors.As(err, &thrown):
 		message = thrown.Name + ": " + thrown.Message
-		switch failed := call.Models.Failed(); {
+		switch failed := call.Models.LastFailure(); {
 		case thrown.Name == "InvalidInputError":
 			reason, message = skeinv1.ReasonInvalidInput, thrown.Message
 		case thrown.Name == "InvalidOutputError":
@@ -72,7 +72,7 @@ func Completes(x *codeexec.Execution, side *definition.Side, runID string) {
 	}
 	x.Completing[side.Name] = true
 	x.Host.Session.OnCompleted(func(ctx context.Context, _ *scopes.Session) {
-		if !x.Code.Opened() {
+		if !x.Code.HasIsolate() {
 			return // no code ran, or it ended with a run that failed or was stopped: there are no listeners
 		}
 		ctx, cancel := context.WithTimeout(ctx, handlerListeners)

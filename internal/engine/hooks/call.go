@@ -101,7 +101,7 @@ func (c *Caller) invokeHook(ctx context.Context, h *definition.Hook, about Subje
 	c.service.fault("hook.before")
 	ctx, over := membudget.Part(ctx) // what a hook answers is small, or refused
 	defer over()
-	v, err := c.x.Host.Code.Invoke(causation.Deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, module, args, timeoutOfHook(h))
+	v, err := c.x.Host.Code.Invoke(causation.NestedContext(ctx), "hook:"+string(h.Name)+":"+about.cause, module, args, timeoutOfHook(h))
 	c.service.fault("hook.after")
 	if err != nil {
 		return nil, err
@@ -121,11 +121,11 @@ func (c *Caller) failedHook(h *definition.Hook, about Subject, text string) stor
 }
 
 func (s *Service) failedHook(t *store.Thread, runID string, h *definition.Hook, about Subject, text string) store.Op {
-	return hookFailed(h, runID, about, s.Redact(t.Namespace, text))
+	return failureEntry(h, runID, about, s.Redact(t.Namespace, text))
 }
 
-// hookFailed returns the log entry which says that a hook failed.
-func hookFailed(h *definition.Hook, runID string, about Subject, text string) store.Op {
+// failureEntry returns the log entry which says that a hook failed.
+func failureEntry(h *definition.Hook, runID string, about Subject, text string) store.Op {
 	return runlog.Event(runID, store.EventHookFailed, about.messageID, store.HookFailure{
 		Hook: string(h.Name), Owner: h.Owner, Error: clip.Text(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
 	})
@@ -142,13 +142,13 @@ func (s *Service) Queue(ctx context.Context, side *definition.Side, runID, key s
 		return nil
 	}
 	call.Side, call.NoSide = definition.ShortName(side), runID == ""
-	call.Depth = causation.Of(ctx).Depth
+	call.Depth = causation.FromContext(ctx).Depth
 	if limit := s.Depth; call.Depth >= limit {
 		about := Subject{messageID: call.MessageID}
 		if call.Call != nil {
 			about.toolCallID = call.Call.ID
 		}
-		return []store.Op{hookFailed(h, runID, about, causation.TooDeep(limit))}
+		return []store.Op{failureEntry(h, runID, about, causation.TooDeep(limit))}
 	}
 	item := hookItem(key, call)
 	return []store.Op{&store.Enqueue{Item: item, IgnoreTerminated: true}}
@@ -189,7 +189,7 @@ func (c *Caller) callQueued(ctx context.Context, cause string, payload json.RawM
 	case err != nil:
 		return nil, err
 	}
-	_, err = c.invokeHook(causation.With(ctx, causation.Chain{Depth: call.Depth}), h, about, args...)
+	_, err = c.invokeHook(causation.NewContext(ctx, causation.Chain{Depth: call.Depth}), h, about, args...)
 	switch {
 	case err == nil:
 		return nil, nil

@@ -54,13 +54,13 @@ func (c *Caller) delay(hooks []store.InboxItem, why string) (ops []store.Op, lef
 			ops = append(ops, &store.Dequeue{Seqs: []int64{item.Seq}})
 			text = fmt.Sprintf("gave up after %d tries: %s", item.Tries, why)
 		}
-		ops = append(ops, c.service.notCalled(c.x.Agent, c.x.Host.Thread, c.x.Host.RunID, item, text)...)
+		ops = append(ops, c.service.notCalledEntry(c.x.Agent, c.x.Host.Thread, c.x.Host.RunID, item, text)...)
 	}
 	return append(ops, c.service.keepDelayed(left)...), left
 }
 
-// notCalled returns the log entry which says that a hook was given up without being called.
-func (s *Service) notCalled(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
+// notCalledEntry returns the log entry which says that a hook was given up without being called.
+func (s *Service) notCalledEntry(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
 		return nil

@@ -92,19 +92,19 @@ func (s *Service) CallAtRest(ctx context.Context, t *store.Thread, fence *store.
 					return err
 				}
 			}
-			if item.DelayedUntil != 0 && !x.Code.Opened() {
-				if early, err := s.of(x).reach(ctx, whenDirty); ctx.Err() != nil {
+			if item.DelayedUntil != 0 && !x.Code.HasIsolate() {
+				if early, err := s.callerFor(x).reach(ctx, whenDirty); ctx.Err() != nil {
 					return err
 				} else if early {
 					return s.delayAtRest(ctx, t, fence, s.keepDelayed(items[i:]))
 				} else if err != nil {
-					delayed, _ := s.of(x).delay(items[i:], codeexec.Explain(err))
+					delayed, _ := s.callerFor(x).delay(items[i:], codeexec.Explain(err))
 					return s.delayAtRest(ctx, t, fence, delayed)
 				}
 			}
-			failed, err := s.of(x).callQueued(ctx, fmt.Sprint(item.Seq), item.Payload)
+			failed, err := s.callerFor(x).callQueued(ctx, fmt.Sprint(item.Seq), item.Payload)
 			if notCalled := (*notCalledError)(nil); errors.As(err, &notCalled) {
-				delayed, _ := s.of(x).delay(items[i:], notCalled.text)
+				delayed, _ := s.callerFor(x).delay(items[i:], notCalled.text)
 				return s.delayAtRest(ctx, t, fence, delayed)
 			}
 			if err != nil {

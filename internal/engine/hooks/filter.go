@@ -17,8 +17,8 @@ import (
 // history in the model's form. The log does not change. Neither filter can separate a tool call from its result: when
 // one of the two is left out, the other is too.
 
-// Filtered returns a conversation as filter_messages leaves it for a step.
-func (h *Run) Filtered(ctx context.Context, conv *transcript.Conversation, step int) (*transcript.Conversation, error) {
+// FilterMessages returns a conversation as filter_messages leaves it for a step.
+func (h *Run) FilterMessages(ctx context.Context, conv *transcript.Conversation, step int) (*transcript.Conversation, error) {
 	hook := h.Hook(skeinv1.HookFilterMessages)
 	if hook == nil {
 		return conv, nil
@@ -40,9 +40,9 @@ func (h *Run) Filtered(ctx context.Context, conv *transcript.Conversation, step 
 	return out, nil
 }
 
-// Prefiltered returns the history of a step as prefilter_llm_history leaves it. The system prompt, which comes first, is not
+// PrefilterHistory returns the history of a step as prefilter_llm_history leaves it. The system prompt, which comes first, is not
 // part of it.
-func (h *Run) Prefiltered(ctx context.Context, messages []model.Message, step int) ([]model.Message, error) {
+func (h *Run) PrefilterHistory(ctx context.Context, messages []model.Message, step int) ([]model.Message, error) {
 	hook := h.Hook(skeinv1.HookPrefilterLLMHistory)
 	if hook == nil {
 		return messages, nil
@@ -68,10 +68,10 @@ func (h *Run) filter(ctx context.Context, hook *definition.Hook, step int, take 
 		return err
 	}
 	about := Subject{cause: fmt.Sprintf("%s:%d", h.run.RunID(), step)}
-	v, failed, err := h.service.of(x).callHook(h.Causation(ctx), hook, about, list)
+	v, failed, err := h.service.callerFor(x).callHook(h.Causation(ctx), hook, about, list)
 	if err == nil && failed == nil && v != nil {
 		if bad := take(v); bad != nil {
-			failed = h.service.of(x).failedHook(hook, about, "what the hook gave cannot be used: "+bad.Error())
+			failed = h.service.callerFor(x).failedHook(hook, about, "what the hook gave cannot be used: "+bad.Error())
 		}
 	}
 	if failed != nil {
@@ -109,7 +109,7 @@ func filterConversation(c *transcript.Conversation, v any) (*transcript.Conversa
 		}
 		keep[id] = m
 	}
-	return c.Only(keep), nil
+	return c.Subset(keep), nil
 }
 
 // ---- in the model's form --------------------------------------------------------------------------------

@@ -33,12 +33,12 @@ type Port interface {
 	HookDepth() int
 	// Life returns the context with which the code of the run ends.
 	Life() context.Context
-	// Opened returns the execution of the run; nil when there was no need for one yet. Execution makes it then.
-	Opened() *codeexec.Execution
+	// OpenedExecution returns the execution of the run; nil when there was no need for one yet. Execution makes it then.
+	OpenedExecution() *codeexec.Execution
 	Execution(ctx context.Context) (*codeexec.Execution, error)
-	// Calling tells the run that a hook is about to be called, and Called that it was and may have written messages.
-	Calling()
-	Called()
+	// BeforeCall tells the run that a hook is about to be called, and Called that it was and may have written messages.
+	BeforeCall()
+	AfterCall()
 	// System returns the system prompt.
 	System(ctx context.Context) (string, error)
 }
@@ -65,8 +65,8 @@ type Run struct {
 	cut *store.InboxItem
 }
 
-// opened reports whether an execution has an isolate.
-func opened(x *codeexec.Execution) bool { return x != nil && x.Code.Opened() }
+// hasIsolate reports whether an execution has an isolate.
+func hasIsolate(x *codeexec.Execution) bool { return x != nil && x.Code.HasIsolate() }
 
 // Record adds operations to the next transaction of the run.
 func (h *Run) Record(ops ...store.Op) { h.with = append(h.with, ops...) }
@@ -91,7 +91,7 @@ func (h *Run) Causation(ctx context.Context) context.Context {
 	if h.run.HookDepth() == 0 {
 		return ctx
 	}
-	return causation.With(ctx, causation.Chain{Depth: h.run.HookDepth()})
+	return causation.NewContext(ctx, causation.Chain{Depth: h.run.HookDepth()})
 }
 
 // BeforeCreate passes a message that the next transaction stores to before_create_message.
@@ -104,7 +104,7 @@ func (h *Run) BeforeCreate(ctx context.Context, m *store.Message) error {
 	if err != nil {
 		return err
 	}
-	ops, err := h.service.of(x).beforeCreate(h.Causation(ctx), hook, m)
+	ops, err := h.service.callerFor(x).beforeCreate(h.Causation(ctx), hook, m)
 	h.with = append(h.with, ops...)
 	return err
 }
@@ -120,7 +120,7 @@ func (h *Run) BeforeResult(ctx context.Context, call store.ToolCall, m *store.Me
 		return err
 	}
 	about := Subject{cause: call.ID, messageID: m.ID, toolCallID: call.ID}
-	ops, err := h.service.of(x).change(h.Causation(ctx), hook, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
+	ops, err := h.service.callerFor(x).change(h.Causation(ctx), hook, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
 	h.with = append(h.with, ops...)
 	return err
 }
@@ -148,12 +148,12 @@ func (h *Run) queueCall(ctx context.Context, key string, call store.HookCall) {
 	h.with = append(h.with, h.service.Queue(h.Causation(ctx), h.run.Side(), h.run.RunID(), key, call)...)
 }
 
-// Owes reports whether the next transaction has operations because of hooks.
-func (h *Run) Owes() bool { return len(h.with) > 0 || len(h.told) > 0 }
+// HasOps reports whether the next transaction has operations because of hooks.
+func (h *Run) HasOps() bool { return len(h.with) > 0 || len(h.told) > 0 }
 
 // AddTo adds the operations of hooks to a transaction of the run. Call written once it is committed.
 func (h *Run) AddTo(ops []store.Op) (all []store.Op, written func()) {
-	if !h.Owes() {
+	if !h.HasOps() {
 		return ops, func() {}
 	}
 	with := h.with
@@ -198,18 +198,18 @@ func (h *Run) CallDue(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			h.run.Calling()
+			h.run.BeforeCall()
 			cause := fmt.Sprint(item.Seq)
 			if item.Seq == 0 { // it has no place in the inbox
 				cause = item.Key
 			}
-			failed, err := h.service.of(x).callQueued(ctx, cause, item.Payload)
+			failed, err := h.service.callerFor(x).callQueued(ctx, cause, item.Payload)
 			if notCalled := (*notCalledError)(nil); errors.As(err, &notCalled) {
 				if h.run.Life().Err() != nil {
 					return context.Cause(h.run.Life()) // the isolate ended with the run, which does not count as a try
 				}
 				var ops []store.Op
-				ops, h.due = h.service.of(x).delay(h.due, notCalled.text)
+				ops, h.due = h.service.callerFor(x).delay(h.due, notCalled.text)
 				h.with = append(h.with, ops...)
 				continue
 			}
@@ -220,7 +220,7 @@ func (h *Run) CallDue(ctx context.Context) error {
 			if failed != nil {
 				h.with = append(h.with, failed)
 			}
-			h.run.Called() // the hook may have written messages
+			h.run.AfterCall() // the hook may have written messages
 		}
 		h.due = h.due[1:]
 		if item.Seq != 0 {
@@ -251,12 +251,12 @@ func (h *Run) DropCut() {
 		about.toolCallID = call.Call.ID
 	}
 	if hook != nil {
-		h.with = append(h.with, hookFailed(hook, h.run.RunID(), about, "it was interrupted because the run was stopped"))
+		h.with = append(h.with, failureEntry(hook, h.run.RunID(), about, "it was interrupted because the run was stopped"))
 	}
 }
 
-// callReached calls hooks after the end of the run, once reach has opened an isolate.
-func (h *Run) callReached(ctx context.Context, reach func(context.Context) error) error {
+// callAfterReach calls hooks after the end of the run, once reach has opened an isolate.
+func (h *Run) callAfterReach(ctx context.Context, reach func(context.Context) error) error {
 	if err := reach(ctx); err != nil {
 		return err
 	}
@@ -287,12 +287,12 @@ func (h *Run) Announce(ctx context.Context) (told bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	h.run.Calling()
-	_, failed, err := h.service.of(x).callHook(h.Causation(ctx), hook, about, map[string]any{"role": string(store.RoleSystem), "content": system})
+	h.run.BeforeCall()
+	_, failed, err := h.service.callerFor(x).callHook(h.Causation(ctx), hook, about, map[string]any{"role": string(store.RoleSystem), "content": system})
 	if failed != nil {
 		h.with = append(h.with, failed)
 	}
-	h.run.Called()
+	h.run.AfterCall()
 	return true, err
 }
 
@@ -304,16 +304,16 @@ const recordTimeout = 5 * time.Second
 // opens an isolate for them.
 func (h *Run) CallFinal(ctx context.Context, reach func(context.Context) error) {
 	why := codeexec.ErrNoSandbox.Error()
-	err := h.callReached(ctx, reach)
+	err := h.callAfterReach(ctx, reach)
 	if len(h.due) > 0 && h.run.Life().Err() != nil && ctx.Err() == nil {
-		err = h.callReached(ctx, reach) // the termination ended the run's own isolate, and there is time to open another
+		err = h.callAfterReach(ctx, reach) // the termination ended the run's own isolate, and there is time to open another
 	}
 	if err != nil {
 		why = codeexec.Explain(err)
 		h.log.Info("hooks for the final messages of a terminated thread were not called", "run", h.run.RunID(), "error", err.Error())
 	}
 	for _, item := range h.due {
-		h.with = append(h.with, h.service.notCalled(h.run.Agent(), h.run.Thread(), h.run.RunID(), item, why+"; the thread is terminated")...)
+		h.with = append(h.with, h.service.notCalledEntry(h.run.Agent(), h.run.Thread(), h.run.RunID(), item, why+"; the thread is terminated")...)
 	}
 	var failed []store.Op
 	for _, op := range h.with {
@@ -349,5 +349,5 @@ func (h *Run) LeavesOverdue() bool {
 // delayed.
 func (h *Run) CanCall() bool {
 	due := h.due
-	return len(due) > 0 && (due[0].DelayedUntil == 0 || !h.run.Agent().HasHooks() || opened(h.run.Opened()))
+	return len(due) > 0 && (due[0].DelayedUntil == 0 || !h.run.Agent().HasHooks() || hasIsolate(h.run.OpenedExecution()))
 }

@@ -60,8 +60,8 @@ func New(o Options) *Service { return &Service{Options: o} }
 // fault marks a point around a durable write or a call, for crash tests.
 func (s *Service) fault(point string) { s.Fault(point) }
 
-// of returns what calls the hooks in an execution.
-func (s *Service) of(x *codeexec.Execution) *Caller { return &Caller{service: s, x: x} }
+// callerFor returns what calls the hooks in an execution.
+func (s *Service) callerFor(x *codeexec.Execution) *Caller { return &Caller{service: s, x: x} }
 
 // Caller calls hooks in an execution.
 type Caller struct {

@@ -37,8 +37,8 @@ func (c *Caller) beforeCreate(ctx context.Context, h *definition.Hook, m *store.
 // the log: of the hook, of the data that it returned, or that the hook is not called because the chain of hooks is too
 // long.
 func (c *Caller) change(ctx context.Context, h *definition.Hook, about Subject, take func(v any) error, args ...any) ([]store.Op, error) {
-	if limit := c.service.Depth; causation.Of(ctx).Nested >= limit {
-		return []store.Op{hookFailed(h, c.x.Host.RunID, about, causation.TooDeep(limit))}, nil
+	if limit := c.service.Depth; causation.FromContext(ctx).Nested >= limit {
+		return []store.Op{failureEntry(h, c.x.Host.RunID, about, causation.TooDeep(limit))}, nil
 	}
 	v, failed, err := c.callHook(ctx, h, about, args...)
 	switch {
@@ -72,8 +72,8 @@ func (c *Caller) beforeUpdate(ctx context.Context, h *definition.Hook, id string
 	}, id, updateForHook(u))
 }
 
-// Within returns the hooks for messages that code of an execution writes, or nil if its agent has none for messages.
-func (s *Service) Within(x *codeexec.Execution) thread.MessageHooks {
+// MessageHooksIn returns the hooks for messages that code of an execution writes, or nil if its agent has none for messages.
+func (s *Service) MessageHooksIn(x *codeexec.Execution) thread.MessageHooks {
 	if x.Agent == nil || !slices.ContainsFunc(x.Agent.Sides(), func(s *definition.Side) bool { return hasMessageHooks(s.Hooks) }) {
 		return nil
 	}
@@ -109,8 +109,8 @@ type messageHooks struct {
 func (w *messageHooks) Creating(ctx context.Context, m *store.Message) (ops []store.Op, err error) {
 	side := w.side()
 	if h := side.Hooks[skeinv1.HookBeforeCreateMessage]; h != nil {
-		ops, err = w.within(ctx, func(x *codeexec.Execution) ([]store.Op, error) { return w.service.of(x).beforeCreate(ctx, h, m) })
-		if ops, err = w.passed(ctx, h, Subject{messageID: m.ID}, ops, err); err != nil {
+		ops, err = w.within(ctx, func(x *codeexec.Execution) ([]store.Op, error) { return w.service.callerFor(x).beforeCreate(ctx, h, m) })
+		if ops, err = w.recordFailure(ctx, h, Subject{messageID: m.ID}, ops, err); err != nil {
 			return nil, err
 		}
 	}
@@ -123,8 +123,10 @@ func (w *messageHooks) Creating(ctx context.Context, m *store.Message) (ops []st
 func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.MessageUpdate) (ops []store.Op, err error) {
 	side := w.side()
 	if h := side.Hooks[skeinv1.HookBeforeUpdateMessage]; h != nil {
-		ops, err = w.within(ctx, func(x *codeexec.Execution) ([]store.Op, error) { return w.service.of(x).beforeUpdate(ctx, h, id, u) })
-		if ops, err = w.passed(ctx, h, Subject{messageID: id}, ops, err); err != nil {
+		ops, err = w.within(ctx, func(x *codeexec.Execution) ([]store.Op, error) {
+			return w.service.callerFor(x).beforeUpdate(ctx, h, id, u)
+		})
+		if ops, err = w.recordFailure(ctx, h, Subject{messageID: id}, ops, err); err != nil {
 			return nil, err
 		}
 	}
@@ -133,9 +135,9 @@ func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.Messag
 	})...), nil
 }
 
-// passed turns an error that prevented the call of a hook into a recorded failure of the hook, so that the message is
+// recordFailure turns an error that prevented the call of a hook into a recorded failure of the hook, so that the message is
 // written anyway. It returns errors of the store, and the end of ctx, as they are.
-func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about Subject, ops []store.Op, err error) ([]store.Op, error) {
+func (w *messageHooks) recordFailure(ctx context.Context, h *definition.Hook, about Subject, ops []store.Op, err error) ([]store.Op, error) {
 	switch {
 	case err == nil:
 		return ops, nil
@@ -144,13 +146,13 @@ func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about Sub
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrTerminated), errors.Is(err, store.ErrRetained):
 		return nil, err
 	}
-	return []store.Op{hookFailed(h, w.runID, about, "the hook could not be called: "+err.Error())}, nil
+	return []store.Op{failureEntry(h, w.runID, about, "the hook could not be called: "+err.Error())}, nil
 }
 
 // Queueing implements thread.MessageHooks. It marks a message that a hook queues with the length of the chain of hooks, so
 // that hooks that cause each other from run to run come to an end.
 func (w *messageHooks) Queueing(ctx context.Context, m *store.Message) {
-	depth := causation.Of(ctx).Depth
+	depth := causation.FromContext(ctx).Depth
 	if _, claims := m.Metadata[runlog.MetadataHookDepth]; !claims && depth == 0 {
 		return
 	}

@@ -29,33 +29,34 @@ func Of(all []skeinv1.RunLimits) (Run, error) {
 	var l Run
 	for _, o := range all {
 		if o.MaxSteps != nil {
-			lower(&l.steps, int(*o.MaxSteps))
+			lowerTo(&l.steps, int(*o.MaxSteps))
 		}
 		if o.MaxTokens != nil {
-			lower(&l.tokens, *o.MaxTokens)
+			lowerTo(&l.tokens, *o.MaxTokens)
 		}
 		if o.MaxCost != nil {
 			cost, err := model.ParseCost(o.MaxCost.AsDec().String())
 			if err != nil {
 				return l, fmt.Errorf("limits.maxCost: %w", err)
 			}
-			lower(&l.cost, max(cost, 1))
+			lowerTo(&l.cost, max(cost, 1))
 		}
 		if o.MaxDuration != nil {
-			lower(&l.duration, o.MaxDuration.Duration)
+			lowerTo(&l.duration, o.MaxDuration.Duration)
 		}
 	}
 	return l, nil
 }
 
-func lower[T ~int | ~int64](to *T, v T) {
+// lowerTo sets a limit to v if it is not set, or higher.
+func lowerTo[T ~int | ~int64](to *T, v T) {
 	if *to == 0 || v < *to {
 		*to = v
 	}
 }
 
-// Over returns a *failure.Error that names the limit that the run has reached with steps model calls, or nil.
-func (l *Run) Over(steps int, used *usage.Run) error {
+// Check returns a *failure.Error that names the limit that the run has reached with steps model calls, or nil.
+func (l *Run) Check(steps int, used *usage.Run) error {
 	switch {
 	case l.steps > 0 && steps >= l.steps:
 		return failure.New(skeinv1.ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), and has not ended", l.steps)
@@ -93,7 +94,7 @@ func (l *Run) CountTime(now int64, worked *int64) (limited bool) {
 	return true
 }
 
-// OverTime returns the failure of a run that took too long.
-func (l *Run) OverTime() *failure.Error {
+// DurationFailure returns the failure of a run that took too long.
+func (l *Run) DurationFailure() *failure.Error {
 	return failure.New(skeinv1.ReasonMaxDurationReached, "the run worked for %s, which is its limit (limits.maxDuration)", l.duration)
 }

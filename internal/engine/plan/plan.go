@@ -60,7 +60,7 @@ type Ending struct {
 //
 // Calls of different sides are never made together.
 func Next(c *transcript.Conversation, runID string, side *definition.Side, after string, waits map[string]tool.Wait, parallel bool) Decision {
-	outstanding := c.Outstanding(runID)
+	outstanding := c.OutstandingCalls(runID)
 	var now []store.ToolCall
 	for _, call := range outstanding {
 		w, waiting := waits[call.ID]

@@ -2,8 +2,8 @@ package plan
 
 import "github.com/skein-dev/skein/internal/engine/runstate"
 
-// Turned returns the decision d, replaced where code has ended or passed on the turn.
-func Turned(d Decision, t runstate.Turn) Decision {
+// ApplyTurn returns the decision d, replaced where code has ended or passed on the turn.
+func ApplyTurn(d Decision, t runstate.Turn) Decision {
 	if d.Action != Ask {
 		return d
 	}

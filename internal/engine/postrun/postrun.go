@@ -249,7 +249,7 @@ func (w *Worker) takeLeft(ctx context.Context) {
 		taken, err := w.store.TakeTasks(ctx, run, ttl)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			w.log.Error(err, "cannot take a run whose tasks are not done", about(nil, run)...)
+			w.log.Error(err, "cannot take a run whose tasks are not done", logValues(nil, run)...)
 		case err == nil && taken:
 			w.mu.Lock()
 			w.swept[run] = struct{}{}
@@ -289,9 +289,9 @@ func share(places int, here map[string]int, left []store.LeftRun) (mine []store.
 	return mine
 }
 
-// mine reports whether this replica is to do the tasks after a run. A run that has waited for long may be taken by others,
+// takeTasks reports whether this replica is to do the tasks after a run. A run that has waited for long may be taken by others,
 // so it is taken first. No other replica takes one that has just ended.
-func (w *Worker) mine(ctx context.Context, ref store.RunRef, run *store.Run) (bool, error) {
+func (w *Worker) takeTasks(ctx context.Context, ref store.RunRef, run *store.Run) (bool, error) {
 	w.mu.Lock()
 	_, swept := w.swept[ref]
 	delete(w.swept, ref)
@@ -302,8 +302,8 @@ func (w *Worker) mine(ctx context.Context, ref store.RunRef, run *store.Run) (bo
 	return w.store.TakeTasks(ctx, ref, w.opts.Timeout+w.opts.LeaseTTL)
 }
 
-// about returns the keys and values of log lines about a run. Its thread is nil while it is not known.
-func about(t *store.Thread, run store.RunRef) []any {
+// logValues returns the keys and values of log lines about a run. Its thread is nil while it is not known.
+func logValues(t *store.Thread, run store.RunRef) []any {
 	if t == nil {
 		t = &store.Thread{ID: run.ThreadID}
 	}
@@ -312,12 +312,12 @@ func about(t *store.Thread, run store.RunRef) []any {
 
 // perform does the tasks of one run at once, and records that they are done. of has the keys and values of log lines about it.
 func (w *Worker) perform(ctx context.Context, ref store.RunRef) (of []any, err error) {
-	of = about(nil, ref)
+	of = logValues(nil, ref)
 	run, err := w.store.Run(ctx, ref.ThreadID, ref.RunID)
 	if err != nil || !HasTasksDue(run) {
 		return of, store.IgnoreGone(err) // the thread is gone, or another replica has done the tasks
 	}
-	if mine, err := w.mine(ctx, ref, run); err != nil || !mine {
+	if mine, err := w.takeTasks(ctx, ref, run); err != nil || !mine {
 		return of, store.IgnoreGone(err)
 	}
 	ctx, leave := w.opts.Attach(ctx, ref.ThreadID) // before the thread is read, so that no deletion is missed
@@ -326,7 +326,7 @@ func (w *Worker) perform(ctx context.Context, ref store.RunRef) (of []any, err e
 	if err != nil || t.Deleting || t.RetainedAt != 0 {
 		return of, store.IgnoreGone(err) // a retained thread takes no outcome of a task: they are done once an object has adopted it
 	}
-	of = about(t, ref)
+	of = logValues(t, ref)
 	limited, cancel := context.WithTimeoutCause(ctx, w.opts.Timeout, errSlowTask)
 	defer cancel()
 	var tasks sync.WaitGroup
@@ -334,7 +334,7 @@ func (w *Worker) perform(ctx context.Context, ref store.RunRef) (of []any, err e
 		tasks.Go(func() {
 			thread := *t // a copy for each task, since a task may change what it gets
 			if err := doTask(limited, task, Run{Thread: &thread, Run: *run}); err != nil && ctx.Err() == nil {
-				w.failed(ctx, t, run, task.Name, err)
+				w.reportFailure(ctx, t, run, task.Name, err)
 			}
 		})
 	}
@@ -349,9 +349,9 @@ func (w *Worker) perform(ctx context.Context, ref store.RunRef) (of []any, err e
 	return of, w.store.FinishPostRun(ctx, ref)
 }
 
-// failed reports a failed task once, in the log of the manager and in that of the thread.
-func (w *Worker) failed(ctx context.Context, t *store.Thread, run *store.Run, task string, failure error) {
-	log := w.log.WithValues(about(t, store.RunRef{ThreadID: t.ID, RunID: run.ID})...).WithValues("task", task)
+// reportFailure reports a failed task once, in the log of the manager and in that of the thread.
+func (w *Worker) reportFailure(ctx context.Context, t *store.Thread, run *store.Run, task string, failure error) {
+	log := w.log.WithValues(logValues(t, store.RunRef{ThreadID: t.ID, RunID: run.ID})...).WithValues("task", task)
 	log.Error(failure, "a task after a run failed")
 	text, _, _ := strings.Cut(failure.Error(), "\n") // what follows is the stack of a panic
 	data, err := json.Marshal(store.TaskFailure{Task: task, Error: clip.Text(w.opts.Redact(t.Namespace, text), maxFailure)})

@@ -16,8 +16,8 @@ const (
 	maxPages = 50
 )
 
-// remembers reports whether an agent has a memory, which needs vectors of what is said in its threads.
-func remembers(_ *store.Thread, a *definition.Agent) bool { return a.Memory != nil }
+// hasMemory reports whether an agent has a memory, which needs vectors of what is said in its threads.
+func hasMemory(_ *store.Thread, a *definition.Agent) bool { return a.Memory != nil }
 
 // embed stores vectors of the user's last message and of the last answer of a run. A repeat changes nothing.
 func (o *Options) embed(ctx context.Context, run postrun.Run) error {
@@ -25,7 +25,7 @@ func (o *Options) embed(ctx context.Context, run postrun.Run) error {
 	if err != nil || a == nil || a.Memory == nil {
 		return err
 	}
-	said, err := o.lastSaid(ctx, &run)
+	said, err := o.lastExchange(ctx, &run)
 	if err != nil || len(said) == 0 {
 		return err
 	}
@@ -44,9 +44,9 @@ func (o *Options) embed(ctx context.Context, run postrun.Run) error {
 	return o.apply(ctx, run.Thread.ID, ops...)
 }
 
-// lastSaid returns the user's last message that a run took in and, if the run succeeded, its last answer. The last message
+// lastExchange returns the user's last message that a run took in and, if the run succeeded, its last answer. The last message
 // of any other run is a note about its end. lastSaid searches from the newest message back, past those of later runs.
-func (o *Options) lastSaid(ctx context.Context, run *postrun.Run) (said []store.Message, err error) {
+func (o *Options) lastExchange(ctx context.Context, run *postrun.Run) (said []store.Message, err error) {
 	wanted := map[store.Role]bool{store.RoleUser: true, store.RoleAssistant: run.Run.Status == store.RunSucceeded}
 	for page := range maxPages {
 		list, err := o.Store.Messages(ctx, run.Thread.ID, store.MessageQuery{Order: "desc", Limit: pageSize, Offset: page * pageSize})

@@ -38,13 +38,13 @@ func Tasks(o Options) []postrun.Task {
 		o.Redact = func(_, text string) string { return text }
 	}
 	return []postrun.Task{
-		{Name: TaskEmbeddings, Due: remembers, Do: o.drawing(o.embed)},
-		{Name: TaskTitle, Due: untitled, Do: o.drawing(o.title)},
+		{Name: TaskEmbeddings, Due: hasMemory, Do: o.withDrawnMemory(o.embed)},
+		{Name: TaskTitle, Due: mayNeedTitle, Do: o.withDrawnMemory(o.title)},
 	}
 }
 
-// drawing returns a task whose memory is drawn from that of its namespace, and returned when the task has ended.
-func (o *Options) drawing(do func(context.Context, postrun.Run) error) func(context.Context, postrun.Run) error {
+// withDrawnMemory returns a task whose memory is drawn from that of its namespace, and returned when the task has ended.
+func (o *Options) withDrawnMemory(do func(context.Context, postrun.Run) error) func(context.Context, postrun.Run) error {
 	return func(ctx context.Context, run postrun.Run) error {
 		ctx, done := o.Memory.Begin(ctx, run.Thread.Namespace)
 		defer done()

@@ -38,7 +38,7 @@ func (q *Quotas) Admit(ctx context.Context, t *store.Thread, fence *store.Fence,
 // Refuse returns a *failure.Error when the namespace has used up its tokens or its cost of the day, or nil. It is called
 // before each model call: what the run has done stays, and the next message begins another run once there is room.
 func (q *Quotas) Refuse(ctx context.Context, namespace string) error {
-	err := q.Spent(ctx, namespace, toGoOn)
+	err := q.CheckSpent(ctx, namespace, toGoOn)
 	var full *store.NamespaceQuotaError
 	if errors.As(err, &full) {
 		return failure.New(skeinv1.ReasonQuotaExceeded, "%v", full)

@@ -86,7 +86,7 @@ func (q *Quotas) Begin(ctx context.Context, namespace string, f *store.Fence, re
 		return nil
 	}
 	if !resumed {
-		if err := q.Spent(ctx, namespace, toBegin); err != nil {
+		if err := q.CheckSpent(ctx, namespace, toBegin); err != nil {
 			return err
 		}
 	}
@@ -104,8 +104,8 @@ var (
 	toGoOn = []store.QuotaResource{store.QuotaTokens, store.QuotaCost}
 )
 
-// Spent returns a *store.NamespaceQuotaError when the namespace has used up one of some resources.
-func (q *Quotas) Spent(ctx context.Context, namespace string, of []store.QuotaResource) error {
+// CheckSpent returns a *store.NamespaceQuotaError when the namespace has used up one of some resources.
+func (q *Quotas) CheckSpent(ctx context.Context, namespace string, of []store.QuotaResource) error {
 	limits := q.limits(namespace)
 	limited := func(r store.QuotaResource) bool { _, ok := limits[r]; return ok }
 	if !slices.ContainsFunc(of, limited) {
@@ -148,8 +148,8 @@ func (q *Quotas) read(ctx context.Context, namespace string, current bool) (map[
 	return use, nil
 }
 
-// Used counts what a model call of this replica used, so that the next one knows it without a read.
-func (q *Quotas) Used(namespace string, tokens, cost int64) {
+// CountUsed counts what a model call of this replica used, so that the next one knows it without a read.
+func (q *Quotas) CountUsed(namespace string, tokens, cost int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	last, ok := q.spent[namespace]
@@ -177,8 +177,8 @@ func (q *Quotas) AddWaiting(namespace, threadID string) {
 	}
 }
 
-// Rested says that a thread of this replica does not run any more.
-func (q *Quotas) Rested(namespace string) {
+// End says that a thread of this replica does not run any more.
+func (q *Quotas) End(namespace string) {
 	q.mu.Lock()
 	waits := q.waiting[namespace] != nil
 	q.mu.Unlock()

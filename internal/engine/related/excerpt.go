@@ -46,9 +46,9 @@ type entry struct {
 	score  int
 }
 
-// whole returns the conversation. If it is too long, whole returns the first message and those that have most words of the goal. It
+// build returns the conversation. If it is too long, whole returns the first message and those that have most words of the goal. It
 // returns "" for a conversation without messages.
-func (e *excerpt) whole(ctx context.Context) (string, error) {
+func (e *excerpt) build(ctx context.Context) (string, error) {
 	entries, total, err := e.read(ctx)
 	if err != nil || total == 0 {
 		return "", err

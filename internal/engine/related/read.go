@@ -52,13 +52,13 @@ func (s *Service) Read(ctx context.Context, r Reader, req Request) (string, erro
 	if req.From != nil {
 		text, err = e.from(ctx, *req.From)
 	} else {
-		text, err = e.whole(ctx)
+		text, err = e.build(ctx)
 	}
 	if err != nil {
-		return "", gone(r, req.Thread, err)
+		return "", goneError(r, req.Thread, err)
 	}
 	if err := s.mention(ctx, r, t); err != nil {
-		return "", gone(r, req.Thread, err)
+		return "", goneError(r, req.Thread, err)
 	}
 	return cmp.Or(text, fmt.Sprintf("The thread %s has no messages yet.", t.Name)), nil
 }
@@ -75,17 +75,17 @@ func (s *Service) mention(ctx context.Context, r Reader, t *store.Thread) error 
 	return err
 }
 
-// gone explains that the other thread was removed while it was read.
-func gone(r Reader, name string, err error) error {
+// goneError explains that the other thread was removed while it was read.
+func goneError(r Reader, name string, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return unknown(r, name)
+		return unknownError(r, name)
 	}
 	return err
 }
 
-// unknown is the same for threads that do not exist and for threads that the reader may not read, so that a model cannot
+// unknownError is the same for threads that do not exist and for threads that the reader may not read, so that a model cannot
 // probe names.
-func unknown(r Reader, name string) error {
+func unknownError(r Reader, name string) error {
 	which := map[skeinv1.ReadThreads]string{
 		skeinv1.ReadThreadsNone:      "this agent may read no other threads",
 		skeinv1.ReadThreadsFamily:    "this agent may read the threads of this one's family: its parents and children",
@@ -97,8 +97,8 @@ func unknown(r Reader, name string) error {
 
 func rightsOf(r Reader) skeinv1.ReadThreads { return cmp.Or(r.Rights, skeinv1.ReadThreadsFamily) }
 
-// may reports whether the reader may read a thread. No reader may read threads that lost their object.
-func may(r Reader, t *store.Thread) bool {
+// mayRead reports whether the reader may read a thread. No reader may read threads that lost their object.
+func mayRead(r Reader, t *store.Thread) bool {
 	own := r.Thread
 	if t.Namespace != own.Namespace || t.RetainedAt != 0 {
 		return false
@@ -130,13 +130,13 @@ func (s *Service) find(ctx context.Context, r Reader, name string) (*store.Threa
 		if found[i].ID == r.Thread.ID {
 			return nil, invalid("thread", fmt.Sprintf("%q is this conversation itself: name another one", name))
 		}
-		if may(r, &found[i]) {
+		if mayRead(r, &found[i]) {
 			readable = append(readable, found[i])
 		}
 	}
 	switch len(readable) {
 	case 0:
-		return nil, unknown(r, name)
+		return nil, unknownError(r, name)
 	case 1:
 		return &readable[0], nil
 	}

@@ -38,7 +38,7 @@ func (s *Service) summary(ctx context.Context, origin *store.Thread, target *def
 	if c := m.Spec.Capabilities; c != nil && c.ContextWindow > 0 {
 		e.bytes = int(min(int64(e.bytes), c.ContextWindow*bytesPerToken))
 	}
-	text, err := e.whole(ctx)
+	text, err := e.build(ctx)
 	if err != nil {
 		return "", err
 	}

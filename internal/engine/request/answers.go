@@ -15,9 +15,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Misfit returns why an answer that would end the turn does not fit the prompt's responseSchema, or "" if it does. It
+// MisfitReason returns why an answer that would end the turn does not fit the prompt's responseSchema, or "" if it does. It
 // removes the code fence that models often put around JSON.
-func (k *Maker) Misfit(m *store.Message) string {
+func (k *Maker) MisfitReason(m *store.Message) string {
 	text := codeexec.Raw(k.role.Side().Prompt.Spec.ResponseSchema)
 	if len(text) == 0 || k.role.Checkpoint.Turn.Ends || k.role.Checkpoint.Turn.Passes {
 		return ""
@@ -26,7 +26,7 @@ func (k *Maker) Misfit(m *store.Message) string {
 	if err != nil {
 		return "" // a mistake in the definition, which its condition shows
 	}
-	content := unfenced(transcript.ContentOf(m))
+	content := stripFence(transcript.ContentOf(m))
 	if err := schema.Validate(content); err != nil {
 		return err.Error()
 	}
@@ -34,8 +34,8 @@ func (k *Maker) Misfit(m *store.Message) string {
 	return ""
 }
 
-// unfenced returns a text without the fence of a code block, if one block is the whole text.
-func unfenced(text string) string {
+// stripFence returns a text without the fence of a code block, if one block is the whole text.
+func stripFence(text string) string {
 	inside := strings.TrimSpace(text)
 	if !strings.HasPrefix(inside, "```") || !strings.HasSuffix(inside, "```") || len(inside) < 6 {
 		return text

@@ -38,9 +38,9 @@ func RecordCalls(m *store.Message, calls []model.ToolCall) {
 	}
 }
 
-// asCalled sets the ids of the calls in a request to those that the provider gave them, where these are unique. Some
+// restoreCallIDs sets the ids of the calls in a request to those that the provider gave them, where these are unique. Some
 // providers accept no others, and a conversation that the provider keeps refers to calls by them.
-func asCalled(messages []model.Message) {
+func restoreCallIDs(messages []model.Message) {
 	used, now := keptIDs(messages), map[string]string{}
 	for i := range messages {
 		m := &messages[i]

@@ -44,9 +44,9 @@ func (k *Maker) Continue(req *model.Request, m *definition.Model, conv *transcri
 			continue
 		}
 		s, ok := msg.Metadata[metadataSession].(map[string]any)
-		if ok && k.takesImported(m) {
+		if ok && k.mayContinueImported(m) {
 			if id, agent := thread.ImportedSession(conv.Messages[:i+1]); id != "" && agent == k.role.Agent.Name {
-				goOnWithImported(req, id)
+				continueImported(req, id)
 				return
 			}
 		}
@@ -64,8 +64,8 @@ func (k *Maker) Continue(req *model.Request, m *definition.Model, conv *transcri
 	}
 }
 
-// takesImported reports whether the side in use may continue a provider's conversation that came with an import.
-func (k *Maker) takesImported(m *definition.Model) bool {
+// mayContinueImported reports whether the side in use may continue a provider's conversation that came with an import.
+func (k *Maker) mayContinueImported(m *definition.Model) bool {
 	return k.role.Frame == nil && !k.role.Agent.Dual() && keepsSessions(&m.Spec)
 }
 
@@ -78,9 +78,9 @@ func keepsSessions(m *skeinv1.ModelSpec) bool {
 	return m.API == skeinv1.APIResponses && m.Endpoint == ""
 }
 
-// goOnWithImported makes a request continue an imported conversation. Messages after the answer that the conversation
+// continueImported makes a request continue an imported conversation. Messages after the answer that the conversation
 // ends with are new to the provider.
-func goOnWithImported(req *model.Request, id string) {
+func continueImported(req *model.Request, id string) {
 	for i := range req.Messages {
 		s, _ := req.Messages[i].Metadata[metadataSession].(map[string]any)
 		if req.Messages[i].Role == model.RoleAssistant && s["id"] == id {

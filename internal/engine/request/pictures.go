@@ -25,9 +25,9 @@ const (
 	defaultImageThreshold = 10
 )
 
-// pictured returns the messages with the images that are attached to the newest of them, if the model can see images
+// attachPictures returns the messages with the images that are attached to the newest of them, if the model can see images
 // (AGT-05). All other images are only named, like other files.
-func (k *Maker) pictured(ctx context.Context, conv *transcript.Conversation, messages []model.Message) ([]model.Message, error) {
+func (k *Maker) attachPictures(ctx context.Context, conv *transcript.Conversation, messages []model.Message) ([]model.Message, error) {
 	s := k.role.Side()
 	recent := int(ptr.Deref(s.Prompt.Spec.RecentImageThreshold, defaultImageThreshold))
 	files := transcript.PicturePaths(conv)

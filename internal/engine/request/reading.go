@@ -15,9 +15,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// asking adds to a request what the prompt sets besides the messages, as far as the model supports it: reasoning, a
+// setPromptOptions adds to a request what the prompt sets besides the messages, as far as the model supports it: reasoning, a
 // response schema and tools.
-func asking(req *model.Request, s *definition.Side, tools *tool.Set) {
+func setPromptOptions(req *model.Request, s *definition.Side, tools *tool.Set) {
 	p, can := &s.Prompt.Spec, s.Model.Spec.Capabilities
 	if r := p.Reasoning; r != nil && can.Reasons() {
 		req.Reasoning = &model.Reasoning{Effort: r.Effort, MaxTokens: ptr.Deref(r.MaxTokens, 0), Exclude: r.Exclude}
@@ -60,9 +60,9 @@ type contextTrimmed struct {
 	Model         string `json:"model,omitempty"`
 }
 
-// Trimmed returns the event of what was left out of the request that led to a response, to fit the model's window. There is none
+// TrimEvents returns the event of what was left out of the request that led to a response, to fit the model's window. There is none
 // if the numbers are those of the last request.
-func (k *Maker) Trimmed(runID string, res *model.Response) []store.Op {
+func (k *Maker) TrimEvents(runID string, res *model.Response) []store.Op {
 	now := trimmedOf(res)
 	if now.LeftOut == k.leftOut && now.Shortened == k.shortened {
 		return nil
@@ -92,17 +92,17 @@ func WithoutReasoning(emit func(model.Delta)) func(model.Delta) {
 // Read returns the request of the next step, made of the messages that were chosen for it. conv is the conversation of the run.
 func (k *Maker) Read(ctx context.Context, conv *transcript.Conversation, messages []model.Message, tools *tool.Set) (req model.Request, err error) {
 	req = model.Request{Messages: messages, Arguments: k.role.Arguments()}
-	if req.Messages, err = k.pictured(ctx, conv, req.Messages); err != nil {
+	if req.Messages, err = k.attachPictures(ctx, conv, req.Messages); err != nil {
 		return req, err
 	}
-	asking(&req, k.role.Side(), tools)
-	asCalled(req.Messages)
+	setPromptOptions(&req, k.role.Side(), tools)
+	restoreCallIDs(req.Messages)
 	return req, nil
 }
 
-// Chosen returns the messages of c that the current side reads, by the rules of its prompt. The hook filter_messages is
+// Choose returns the messages of c that the current side reads, by the rules of its prompt. The hook filter_messages is
 // called before, prefilter_llm_history and the model's window are applied after. c must be without summaries.
-func (k *Maker) Chosen(c *transcript.Conversation, runID string) *transcript.Conversation {
+func (k *Maker) Choose(c *transcript.Conversation, runID string) *transcript.Conversation {
 	c = k.role.WithChat(transcript.Select(c, &k.role.Side().Prompt.Spec, runID))
 	if k.role.Frame == nil && k.role.Agent.Dual() {
 		c = transcript.WithoutRepairs(c, k.role.Side().Name)
@@ -110,17 +110,17 @@ func (k *Maker) Chosen(c *transcript.Conversation, runID string) *transcript.Con
 	return c
 }
 
-// Assembled returns the messages that the model of the current side reads of what was chosen for it. whole is the conversation of
+// AssembleForStep returns the messages that the model of the current side reads of what was chosen for it. whole is the conversation of
 // the run, which has made steps model calls.
-func (k *Maker) Assembled(system string, c, whole *transcript.Conversation, steps int) []model.Message {
+func (k *Maker) AssembleForStep(system string, c, whole *transcript.Conversation, steps int) []model.Message {
 	if k.role.Frame != nil {
-		return k.Voiced(system, c)
+		return k.Assemble(system, c)
 	}
-	return k.opened(k.Voiced(system, transcript.Compacted(c, k.role.SummaryOf(whole, k.role.Side()))), steps)
+	return k.ensureOpening(k.Assemble(system, transcript.ReplaceBySummary(c, k.role.SummaryOf(whole, k.role.Side()))), steps)
 }
 
-// Voiced returns messages of the conversation as the model of the current side reads them.
-func (k *Maker) Voiced(system string, c *transcript.Conversation) []model.Message {
+// Assemble returns messages of the conversation as the model of the current side reads them.
+func (k *Maker) Assemble(system string, c *transcript.Conversation) []model.Message {
 	other := ""
 	if k.role.Frame == nil && k.role.Agent.Dual() {
 		other = definition.SpeakerName(k.role.Agent.Other(k.role.Side()))
@@ -133,9 +133,9 @@ func (k *Maker) Redacted(text string) string {
 	return k.opts.Redact(k.role.Thread.Namespace, text)
 }
 
-// opened ensures that a side whose turn begins has a message to answer. The other side may have ended its turn
+// ensureOpening ensures that a side whose turn begins has a message to answer. The other side may have ended its turn
 // without one.
-func (k *Maker) opened(messages []model.Message, steps int) []model.Message {
+func (k *Maker) ensureOpening(messages []model.Message, steps int) []model.Message {
 	t := k.role.Checkpoint.Turn
 	if !k.role.Agent.Dual() || t.Over == 0 || steps != t.Before || len(messages) == 0 {
 		return messages

@@ -82,7 +82,7 @@ func (r *Role) WithChat(own *transcript.Conversation) *transcript.Conversation {
 	if r.Acting != nil {
 		side = r.Acting
 	}
-	for _, m := range transcript.Compacted(transcript.WithoutSummaries(f.Outer), r.SummaryOf(f.Outer, side)).Messages {
+	for _, m := range transcript.ReplaceBySummary(transcript.WithoutSummaries(f.Outer), r.SummaryOf(f.Outer, side)).Messages {
 		if f.Parent != nil && m.ID == f.Parent.ID {
 			break
 		}
@@ -103,8 +103,8 @@ func (r *Role) WithChat(own *transcript.Conversation) *transcript.Conversation {
 // CodeWaits reports whether code waits for what the run is doing.
 func (r *Role) CodeWaits() bool { return r.Frame != nil && len(r.Frame.Code) > 0 }
 
-// Deserted reports whether code that waits for what the run is doing has ended.
-func (r *Role) Deserted() bool {
+// IsDeserted reports whether code that waits for what the run is doing has ended.
+func (r *Role) IsDeserted() bool {
 	if r.Frame == nil {
 		return false
 	}
@@ -122,13 +122,13 @@ func (r *Role) WhileWanted(ctx context.Context) (context.Context, func()) {
 	if r.Frame == nil {
 		return ctx, func() {}
 	}
-	return codeexec.Lasting(ctx, r.Frame.Code)
+	return codeexec.WithLives(ctx, r.Frame.Code)
 }
 
 func isSet(b *bool) bool { return b != nil && *b }
 
-// Within returns the id of the call of the prompt to which a message belongs, or "".
-func Within(m *store.Message) string {
+// PromptCallOf returns the id of the call of the prompt to which a message belongs, or "".
+func PromptCallOf(m *store.Message) string {
 	id, _ := m.Metadata[MetadataPromptCall].(string)
 	return id
 }

@@ -24,7 +24,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 		d, decided := r.Checkpoint.Decisions[call.ID]
 		if need == nil || decided || r.CodeWaits() {
 			if !blocked {
-				if now = append(now, call); d.Approved && !r.Checkpoint.Entered(call.ID) && (len(now) == 1 || r.Parallel()) {
+				if now = append(now, call); d.Approved && !r.Checkpoint.HasEntered(call.ID) && (len(now) == 1 || r.Parallel()) {
 					started = append(started, runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
 				}
 			}
@@ -64,5 +64,5 @@ func (in *intake) decide(callID string, a store.Approval) {
 	}
 	in.checkpoint.Decisions[callID] = a
 	in.freed = true
-	in.over(callID)
+	in.endWait(callID)
 }

@@ -26,7 +26,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if limit := r.MaxSteps(); r.record.Steps-r.Checkpoint.Turn.Before >= limit {
 		return false, failure.New(skeinv1.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
-	if err := r.limits.Over(r.record.Steps, &r.usage); err != nil {
+	if err := r.limits.Check(r.record.Steps, &r.usage); err != nil {
 		return false, err
 	}
 	if err := r.service.opts.Quotas.Refuse(ctx, r.Thread.Namespace); err != nil {
@@ -81,7 +81,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
 	res.Metadata = r.requests.AnswerMetadata(&req, m, res)
-	r.hooks.Record(r.requests.Trimmed(r.record.ID, res)...)
+	r.hooks.Record(r.requests.TrimEvents(r.record.ID, res)...)
 	if exclude {
 		res.Reasoning = ""
 	}
@@ -90,17 +90,17 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 
 // request returns what the model is to read. It sums up older messages first when there are too many of them.
 func (r *run) request(ctx context.Context) (req model.Request, err error) {
-	conv, err := r.hooks.Filtered(ctx, transcript.WithoutSummaries(r.conv), r.record.Steps)
+	conv, err := r.hooks.FilterMessages(ctx, transcript.WithoutSummaries(r.conv), r.record.Steps)
 	if err != nil {
 		return req, err
 	}
-	conv = r.requests.Chosen(conv, r.record.ID)
+	conv = r.requests.Choose(conv, r.record.ID)
 	system, err := r.requests.System(ctx, r.record.ID)
 	if err != nil {
 		return req, err
 	}
 	for n := 0; ; n++ {
-		messages, err := r.hooks.Prefiltered(ctx, r.requests.Assembled(system, conv, r.conv, r.record.Steps), r.record.Steps)
+		messages, err := r.hooks.PrefilterHistory(ctx, r.requests.AssembleForStep(system, conv, r.conv, r.record.Steps), r.record.Steps)
 		if err != nil {
 			return req, err
 		}
@@ -125,7 +125,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	m := r.requests.Answer(id, r.record.ID, res, r.service.now())
 	if res.Usage != nil {
 		r.usage.Count(res.Usage)
-		r.service.opts.Quotas.Used(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
+		r.service.opts.Quotas.CountUsed(r.Thread.Namespace, res.Usage.Tokens(), int64(res.Usage.Cost))
 	}
 	if r.Side().Handler == nil { // a handler asks any number of models, and counts them itself
 		r.usage.CountModel(cmp.Or(res.Model, r.Side().Model.Name))
@@ -135,7 +135,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	if err := r.hooks.BeforeCreate(ctx, m); err != nil {
 		return false, err
 	}
-	_ = r.code.Decided() // what hooks have requested; it reaches the log with the row of the run
+	_ = r.code.TakeDecisions() // what hooks have requested; it reaches the log with the row of the run
 	r.record.Steps++
 	if r.Checkpoint.Turn.Side == definition.SideB {
 		r.Checkpoint.Turn.StepsB++
@@ -144,7 +144,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	r.countTime()
 	if len(m.ToolCalls) == 0 {
 		if end := plan.EndOf(r.conv, m, r.Side().Spec); end != nil {
-			if wrong := r.requests.Misfit(m); wrong != "" && !res.Refused {
+			if wrong := r.requests.MisfitReason(m); wrong != "" && !res.Refused {
 				return false, r.recordMisfit(ctx, m, wrong)
 			}
 			if r.Frame == nil { // the answer of a called prompt is an ordinary message

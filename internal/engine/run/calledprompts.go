@@ -25,9 +25,9 @@ import (
 // one level deeper than those of the caller, so that a crash undoes none of its steps. Its last answer is the result
 // of the call. It shares everything with the run except what it reads, its model and its tools.
 
-// prompted executes the prompt that an outcome asks for, and returns the outcome of its call. Any other outcome is
+// executePrompt executes the prompt that an outcome asks for, and returns the outcome of its call. Any other outcome is
 // returned as it is.
-func (r *run) prompted(ctx context.Context, call store.ToolCall, o calls.Outcome, repeat bool) (calls.Outcome, error) {
+func (r *run) executePrompt(ctx context.Context, call store.ToolCall, o calls.Outcome, repeat bool) (calls.Outcome, error) {
 	p := o.Result.Prompt
 	if p == nil {
 		return o, nil
@@ -54,7 +54,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	}
 	leave := r.enter(call, p, called, a)
 	defer leave()
-	if err := r.beginPrompt(ctx, p, repeat || r.Checkpoint.Entered(call.ID)); err != nil {
+	if err := r.beginPrompt(ctx, p, repeat || r.Checkpoint.HasEntered(call.ID)); err != nil {
 		return tool.Result{}, err
 	}
 	r.resumed = repeat
@@ -65,7 +65,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	case waits && r.CodeWaits():
 		return tool.Failure("the prompt " + p.Prompt + " has to wait for something, which code cannot: call it through queueTool"), nil
 	case waits:
-		return parked(), nil
+		return promptWaitResult(), nil
 	case errors.As(err, &failed) && p.HideErrors:
 		return tool.Failure("the prompt " + p.Prompt + " failed"), nil
 	case errors.As(err, &failed):
@@ -130,13 +130,13 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 		if r.Frame.Parent != nil {
 			after = r.Frame.Parent.Seq
 		}
-		own := func(m *store.Message) bool { return role.Within(m) == r.Frame.Call.ID }
-		conv, err := transcript.Called(ctx, r.service.opts.Store, r.Thread.ID, after, own)
+		own := func(m *store.Message) bool { return role.PromptCallOf(m) == r.Frame.Call.ID }
+		conv, err := transcript.CalledPromptMessages(ctx, r.service.opts.Store, r.Thread.ID, after, own)
 		if err == nil {
 			r.conv = conv
 		}
 		if err != nil || len(r.conv.Messages) > 0 {
-			_, r.Checkpoint.Turn.Repairs = r.conv.Repaired()
+			_, r.Checkpoint.Turn.Repairs = r.conv.LastRepair()
 			return err
 		}
 	}
@@ -158,13 +158,13 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 		if ctx.Err() != nil {
 			return "", false, context.Cause(ctx)
 		}
-		if err := r.interrupted(); err != nil {
+		if err := r.checkInterrupted(); err != nil {
 			return "", false, err
 		}
-		if r.Deserted() {
+		if r.IsDeserted() {
 			return "", false, failure.New(skeinv1.ReasonCancelled, "the code that called it has ended")
 		}
-		wrong, _ := r.conv.Repaired()
+		wrong, _ := r.conv.LastRepair()
 		d := plan.Next(r.conv, r.record.ID, r.Side(), wrong, r.Checkpoint.Waits, r.Parallel())
 		switch {
 		case d.Action == plan.EndTurn, d.Action == plan.EndSession:

@@ -70,14 +70,14 @@ func (p compactionPort) Steps() int { return p.of.record.Steps }
 // Conversation implements compaction.Port.
 func (p compactionPort) Conversation() *transcript.Conversation { return p.of.conv }
 
-// Filtered implements compaction.Port.
-func (p compactionPort) Filtered(ctx context.Context, c *transcript.Conversation) (*transcript.Conversation, error) {
-	return p.of.hooks.Filtered(ctx, c, p.of.record.Steps)
+// FilterMessages implements compaction.Port.
+func (p compactionPort) FilterMessages(ctx context.Context, c *transcript.Conversation) (*transcript.Conversation, error) {
+	return p.of.hooks.FilterMessages(ctx, c, p.of.record.Steps)
 }
 
-// Prefiltered implements compaction.Port.
-func (p compactionPort) Prefiltered(ctx context.Context, messages []model.Message) ([]model.Message, error) {
-	return p.of.hooks.Prefiltered(ctx, messages, p.of.record.Steps)
+// PrefilterHistory implements compaction.Port.
+func (p compactionPort) PrefilterHistory(ctx context.Context, messages []model.Message) ([]model.Message, error) {
+	return p.of.hooks.PrefilterHistory(ctx, messages, p.of.record.Steps)
 }
 
 // Record implements compaction.Port.

@@ -75,8 +75,8 @@ func (r *run) fail(ctx context.Context, f *failure.Error) error {
 	return r.end(ctx, "fail", r.Note(r.record.ID, r.service.now(), text, store.MessageFailed, f.Metadata), text, nil)
 }
 
-// cancelled ends a run whose context has ended, in the way that its cause requires.
-func (r *run) cancelled(ctx context.Context, cause error) error {
+// endCancelled ends a run whose context has ended, in the way that its cause requires.
+func (r *run) endCancelled(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(ctx, cancelcause.ReleaseTimeout)
 	defer cancel()
 	if r.record.Status.Ended() {
@@ -118,7 +118,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
-	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
+	runtrace.RecordEnd(r.Thread, &record, r.Checkpoint.Telemetry)
 	if ends {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
 		if err := r.service.opts.Stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
@@ -168,7 +168,7 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 	if err := tx.commit(ctx); err != nil {
 		return false, err
 	}
-	return stop.Ends(child), nil
+	return stop.EndsChild(child), nil
 }
 
 // recordAhead writes the answer that ends a turn into the log before the run ends, if there is a hook for it: the hook is called during the

@@ -27,7 +27,7 @@ import (
 // askHandler does what ask does, for a side that is code.
 func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 	side := r.Side()
-	conv, err := r.hooks.Filtered(ctx, r.conv, r.record.Steps)
+	conv, err := r.hooks.FilterMessages(ctx, r.conv, r.record.Steps)
 	if err != nil {
 		return false, err
 	}
@@ -53,13 +53,13 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		}
 		if err != nil {
 			r.countHandlers()
-			return false, handlers.Failed(ctx, call, err, r.requests.Redacted, r.log.WithValues("run", r.record.ID, "side", side.Name))
+			return false, handlers.FailureOf(ctx, call, err, r.requests.Redacted, r.log.WithValues("run", r.record.ID, "side", side.Name))
 		}
-		r.code.Decided() // goes into the row of the run, which is written with the answer
+		r.code.TakeDecisions() // goes into the row of the run, which is written with the answer
 		r.destroys = call.DestroysNow()
 		usage, names, trimmed := call.Models.Take()
 		if trimmed != nil {
-			r.hooks.Record(r.requests.Trimmed(r.record.ID, trimmed)...)
+			r.hooks.Record(r.requests.TrimEvents(r.record.ID, trimmed)...)
 		}
 		for _, name := range names {
 			r.usage.CountModel(name)
@@ -106,7 +106,7 @@ func (r *run) countHandlers() {
 	for _, m := range r.handlers {
 		usage, names, trimmed := m.Take()
 		if trimmed != nil {
-			r.hooks.Record(r.requests.Trimmed(r.record.ID, trimmed)...)
+			r.hooks.Record(r.requests.TrimEvents(r.record.ID, trimmed)...)
 		}
 		for _, name := range names {
 			r.usage.CountModel(name)

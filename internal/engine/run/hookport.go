@@ -34,19 +34,19 @@ func (p hooksPort) HookDepth() int { return p.Checkpoint.HookDepth }
 // Life implements hooks.Port.
 func (p hooksPort) Life() context.Context { return p.code.Life }
 
-// Opened implements hooks.Port.
-func (p hooksPort) Opened() *codeexec.Execution { return p.code.Exec }
+// OpenedExecution implements hooks.Port.
+func (p hooksPort) OpenedExecution() *codeexec.Execution { return p.code.Exec }
 
 // Execution implements hooks.Port.
 func (p hooksPort) Execution(ctx context.Context) (*codeexec.Execution, error) {
 	return p.code.Execution(ctx)
 }
 
-// Calling implements hooks.Port.
-func (p hooksPort) Calling() { p.code.BeginTurn(p.conv) }
+// BeforeCall implements hooks.Port.
+func (p hooksPort) BeforeCall() { p.code.BeginTurn(p.conv) }
 
-// Called implements hooks.Port.
-func (p hooksPort) Called() { p.current = false }
+// AfterCall implements hooks.Port.
+func (p hooksPort) AfterCall() { p.current = false }
 
 // System implements hooks.Port.
 func (p hooksPort) System(ctx context.Context) (string, error) {

@@ -61,7 +61,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 		return err
 	}
 	record := r.record
-	if c := r.Thread.Child; c != nil && !r.resumed && len(in.checkpoint.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.Answered() {
+	if c := r.Thread.Child; c != nil && !r.resumed && len(in.checkpoint.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.HasAnswer() {
 		in.checkpoint.ReplyTo = []string{c.ToolCallID} // the parent's call that created this child
 	}
 	record.State = in.checkpoint.Encode()
@@ -184,7 +184,7 @@ func (in *intake) childResult(r store.ChildResult) {
 		ID: runlog.NewMessageID(), CreatedAt: in.run.service.now(), Content: &r.Content, Attachments: r.Attachments,
 		Metadata: map[string]any{thread.MetadataSubagent: r.Reference, thread.MetadataStatusKind: r.Status},
 	}
-	if call, awaited := in.awaits(r.ToolCallID); awaited {
+	if call, awaited := in.findOpenCall(r.ToolCallID); awaited {
 		m.ToolStatus = string(tool.StatusSuccess)
 		if r.Status != tool.ChildCompleted {
 			m.ToolStatus = string(tool.StatusError)
@@ -197,7 +197,7 @@ func (in *intake) childResult(r store.ChildResult) {
 		return
 	}
 	if _, waits := in.checkpoint.Waits[r.ToolCallID]; waits { // the message with the call was deleted
-		in.over(r.ToolCallID)
+		in.endWait(r.ToolCallID)
 	}
 	// What a child says has no more weight than what a person says, so it never gets the role system.
 	m.Role, m.Name, m.Silent = store.RoleUser, r.Name, true

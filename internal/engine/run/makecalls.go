@@ -46,18 +46,18 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 	}
 	if !r.Parallel() || len(made) == 1 {
 		for i, call := range made {
-			if err := r.interrupted(); err != nil {
+			if err := r.checkInterrupted(); err != nil {
 				return err
 			}
 			var next *store.ToolCall
 			if i+1 < len(made) {
 				next = &made[i+1]
 			}
-			o, err := how.Serving(ctx, call)
+			o, err := how.CallAndServe(ctx, call)
 			if err != nil {
 				return err
 			}
-			if o, err = r.prompted(ctx, call, o, how.Repeat); err != nil {
+			if o, err = r.executePrompt(ctx, call, o, how.Repeat); err != nil {
 				return err
 			}
 			if err := r.recordResult(ctx, call, o, next); err != nil {
@@ -70,7 +70,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 		return nil
 	}
 	return how.AtOnce(ctx, made, r.service.opts.Limits.ParallelCalls, func(call store.ToolCall, o calls.Outcome) (calls.Outcome, error) {
-		return r.prompted(ctx, call, o, how.Repeat)
+		return r.executePrompt(ctx, call, o, how.Repeat)
 	}, func(call store.ToolCall, o calls.Outcome) error { return r.recordResult(ctx, call, o, nil) })
 }
 
@@ -108,7 +108,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 	if next != nil {
 		tx.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
-	if changed = r.code.Decided() || changed; changed {
+	if changed = r.code.TakeDecisions() || changed; changed {
 		r.record.State = r.Checkpoint.Encode()
 		tx.putRun(r.record)
 	}

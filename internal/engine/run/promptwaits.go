@@ -14,20 +14,20 @@ import (
 // inner call, which makes the calls of all prompts around it ready. Each of these is made again, reads what it has left in
 // the log, and continues from there. A call that finds nothing to do waits again.
 
-// parked returns the result of a call of a prompt that can do nothing at present.
-func parked() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitPrompt}} }
+// promptWaitResult returns the result of a call of a prompt that can do nothing at present.
+func promptWaitResult() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitPrompt}} }
 
 // readInner reads the messages of called prompts whose calls have no result yet. It reads nothing if neither the items nor
 // the waits that are due can concern them.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
-	outstanding := r.conv.Outstanding(r.record.ID)
+	outstanding := r.conv.OutstandingCalls(r.record.ID)
 	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.Checkpoint.InPrompt() || len(items) == 0 && !r.Checkpoint.IsDue(r.service.now()) {
 		return nil
 	}
 	after := r.conv.Caller(outstanding[0].ID).Seq
-	in.inner, err = transcript.Called(ctx, r.service.opts.Store, r.Thread.ID, after, func(m *store.Message) bool {
-		return m.RunID == r.record.ID && role.Within(m) != ""
+	in.inner, err = transcript.CalledPromptMessages(ctx, r.service.opts.Store, r.Thread.ID, after, func(m *store.Message) bool {
+		return m.RunID == r.record.ID && role.PromptCallOf(m) != ""
 	})
 	return err
 }
@@ -40,10 +40,10 @@ func (in *intake) caller(callID string) *store.Message {
 	return in.inner.Caller(callID)
 }
 
-// awaits returns a call of the run or of a called prompt, and reports whether it has no result yet. If a crash cut a run off
+// findOpenCall returns a call of the run or of a called prompt, and reports whether it has no result yet. If a crash cut a run off
 // before it was parked, the checkpoint does not have its waits, so only this shows them.
-func (in *intake) awaits(callID string) (call store.ToolCall, yes bool) {
-	for _, call := range in.outstanding() {
+func (in *intake) findOpenCall(callID string) (call store.ToolCall, yes bool) {
+	for _, call := range in.outstandingCalls() {
 		if call.ID == callID {
 			return call, !in.answered[callID]
 		}
@@ -51,11 +51,11 @@ func (in *intake) awaits(callID string) (call store.ToolCall, yes bool) {
 	return store.ToolCall{}, false
 }
 
-// outstanding returns the calls of the run without a result, those of called prompts last.
-func (in *intake) outstanding() []store.ToolCall {
-	calls := in.run.conv.Outstanding(in.run.record.ID)
+// outstandingCalls returns the calls of the run without a result, those of called prompts last.
+func (in *intake) outstandingCalls() []store.ToolCall {
+	calls := in.run.conv.OutstandingCalls(in.run.record.ID)
 	if in.inner != nil {
-		calls = append(calls, in.inner.Outstanding(in.run.record.ID)...)
+		calls = append(calls, in.inner.OutstandingCalls(in.run.record.ID)...)
 	}
 	return calls
 }
@@ -69,30 +69,30 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 		if m.Metadata == nil {
 			m.Metadata = map[string]any{}
 		}
-		m.Metadata[role.MetadataPromptCall] = role.Within(caller)
+		m.Metadata[role.MetadataPromptCall] = role.PromptCallOf(caller)
 	}
 	in.checkpoint.MarkDecision(call, &m)
 	in.answered[call.ID] = true
 	in.results = append(in.results, arrival{call: call, message: in.message(m)})
-	in.over(call.ID)
+	in.endWait(call.ID)
 }
 
-// over ends the wait of a call, and makes the called prompts around it ready. It does so even if the message that makes the
+// endWait ends the wait of a call, and makes the called prompts around it ready. It does so even if the message that makes the
 // call was deleted: the prompts find that out.
-func (in *intake) over(callID string) {
+func (in *intake) endWait(callID string) {
 	w := in.checkpoint.Waits[callID]
 	delete(in.checkpoint.Waits, callID)
 	for caller := in.caller(callID); caller != nil; caller = in.caller(callID) {
-		callID = role.Within(caller)
-		in.ready(callID)
+		callID = role.PromptCallOf(caller)
+		in.markReady(callID)
 	}
 	for id := w.Within; id != ""; {
-		id = in.ready(id).Within
+		id = in.markReady(id).Within
 	}
 }
 
-// ready marks the call of a prompt that waits as ready to continue, and returns its wait.
-func (in *intake) ready(callID string) tool.Wait {
+// markReady marks the call of a prompt that waits as ready to continue, and returns its wait.
+func (in *intake) markReady(callID string) tool.Wait {
 	w := in.checkpoint.Waits[callID]
 	if w.Kind == tool.WaitPrompt {
 		w.Ready = true

@@ -80,7 +80,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	r.code.Saved, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
 	err := guard(r.log, r.record.ID, func() error { return r.withinTime(ctx, items) })
 	if ctx.Err() != nil {
-		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
+		return r.endCancelled(context.WithoutCancel(ctx), context.Cause(ctx))
 	}
 	var f *failure.Error
 	if errors.As(err, &f) {
@@ -108,7 +108,7 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	err = r.loop(ctx, items)
 	parked := err == nil && r.record.Status == store.RunWaiting // a parked run that could not continue returns an error
 	if errors.Is(context.Cause(ctx), limits.ErrOverTime) && !r.record.Status.Ended() && !parked {
-		return r.limits.OverTime()
+		return r.limits.DurationFailure()
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.interrupted(); err != nil {
+		if err := r.checkInterrupted(); err != nil {
 			return err
 		}
 		if err := r.hooks.CallDue(ctx); err != nil {
@@ -166,8 +166,8 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		}
 		// What hooks have requested for the turn reaches the log with the row of the run, which is written before the run acts on
 		// it. Until then the hooks are called again after a crash.
-		_ = r.code.Decided()
-		d := plan.Turned(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()), r.Checkpoint.Turn)
+		_ = r.code.TakeDecisions()
+		d := plan.ApplyTurn(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()), r.Checkpoint.Turn)
 		switch d.Action {
 		case plan.EndSession:
 			return r.finish(ctx, d.End, nil)
@@ -267,7 +267,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
 // lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
-	if changed := r.code.SnapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.Owes() && !r.code.OwesState() {
+	if changed := r.code.SnapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.HasOps() && !r.code.OwesState() {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting

@@ -115,7 +115,7 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 		r.known = t.LastSeq // a resumed run has yet to read the inbox
 	}
 	ctx = r.Checkpoint.Telemetry.With(ctx)
-	r.about(r.Checkpoint.Telemetry)
+	r.setLogValues(r.Checkpoint.Telemetry)
 	if err := membudget.From(ctx).Draw(ctx, costOf(w.Inbox)); err != nil {
 		return false, err
 	}
@@ -128,7 +128,7 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	}
 	r.seen = t.LastSeq
 	s.opts.Active.SetRun(w.Active, r.record.ID)
-	s.opts.PostRun.Add(w.Active.TakeEnded()...) // the lease now belongs to the next run
+	s.opts.PostRun.Add(w.Active.TakeEndedRuns()...) // the lease now belongs to the next run
 	err = r.execute(ctx, append(w.Delayed, w.Items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		s.opts.Recent.Keep(t, r.conv, r.known, s.opts.Limits.ContextMessages)
@@ -154,7 +154,7 @@ func costOf(items []store.InboxItem) (n int64) {
 func (s *Service) newRun(t *store.Thread, fence *store.Fence, active *activethreads.Active) *run {
 	o := &s.opts
 	r := &run{service: s, Role: role.Role{Thread: t}, fence: fence, active: active}
-	r.about(telemetry.Run{})
+	r.setLogValues(telemetry.Run{})
 	r.code = runcode.New(runcode.Options{Executions: o.Executions, Env: o.Env, Threads: o.Threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(o.Hooks, hooksPort{r}, &r.log)
 	r.requests = request.NewMaker(request.Options{Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Log: &r.log, Redact: o.Redact, State: r.code.State}, &r.Role)
@@ -165,8 +165,8 @@ func (s *Service) newRun(t *store.Thread, fence *store.Fence, active *activethre
 	return r
 }
 
-// about makes the log lines of the run, and those about its thread, say what they are about.
-func (r *run) about(span telemetry.Run) {
+// setLogValues makes the log lines of the run, and those about its thread, say what they are about.
+func (r *run) setLogValues(span telemetry.Run) {
 	t := r.Thread
 	r.active.About = append(telemetry.OfThread(t.Namespace, t.Name, t.ID), span.LogValues()...)
 	r.log = r.service.opts.Log.WithValues(r.active.About...)
@@ -176,9 +176,9 @@ func (s *Service) now() int64 { return s.opts.Now() }
 
 func (s *Service) fault(point string) { s.opts.Fault(point) }
 
-// interrupted returns the error with which the run ends here when the replica prepares to end, and nil when it may begin its next step.
+// checkInterrupted returns the error with which the run ends here when the replica prepares to end, and nil when it may begin its next step.
 // Code that waits for the step is under way, so it may go on.
-func (r *run) interrupted() error {
+func (r *run) checkInterrupted() error {
 	if r.CodeWaits() {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 	}
 	r.quiet = s.Quiet
 	r.hooks.DropCut()
-	awaited, err := r.service.opts.Stops.Awaited(ctx, r.Thread, r.record.ID, r.Checkpoint.Waits, r.conv)
+	awaited, err := r.service.opts.Stops.AwaitedChildren(ctx, r.Thread, r.record.ID, r.Checkpoint.Waits, r.conv)
 	if err == nil {
 		r.childStops = stop.ChildOps(awaited)
 		if s.Quiet {
@@ -90,7 +90,7 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	if err := tx.commit(ctx); err != nil {
 		return err
 	}
-	runtrace.Ended(r.Thread, &record, r.Checkpoint.Telemetry)
+	runtrace.RecordEnd(r.Thread, &record, r.Checkpoint.Telemetry)
 	r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
 	if session := r.code.Session(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))
@@ -105,7 +105,7 @@ func (s *Service) End(ctx context.Context, t *store.Thread, fence *store.Fence, 
 	if r.Checkpoint, err = runstate.Read(last); err != nil {
 		return err
 	}
-	r.about(r.Checkpoint.Telemetry)
+	r.setLogValues(r.Checkpoint.Telemetry)
 	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.
 	r.Agent, _ = s.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), how)

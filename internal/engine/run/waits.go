@@ -10,7 +10,7 @@ import (
 func (in *intake) times() {
 	now := in.run.service.now()
 	due := func(w tool.Wait) bool { return w.Until != 0 && w.Until <= now }
-	for _, call := range in.outstanding() {
+	for _, call := range in.outstandingCalls() {
 		w := in.checkpoint.Waits[call.ID]
 		if !due(w) {
 			continue
@@ -26,7 +26,7 @@ func (in *intake) times() {
 	}
 	for id, w := range in.checkpoint.Waits {
 		if due(w) { // its call was deleted
-			in.over(id)
+			in.endWait(id)
 		}
 	}
 }

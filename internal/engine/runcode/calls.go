@@ -23,7 +23,7 @@ func (c *Code) Offer(ctx context.Context, conv *transcript.Conversation, calls [
 		if err != nil {
 			return nil, err
 		}
-		t, err := x.Queued(ctx, call.Name, m)
+		t, err := x.QueuedTool(ctx, call.Name, m)
 		if err != nil {
 			return nil, err
 		}

@@ -209,7 +209,7 @@ func (c *Code) Reach(ctx context.Context, held bool) error {
 	if !c.role.Agent.HasHooks() {
 		return nil // the hook calls are dropped
 	}
-	if c.Exec == nil || c.Life.Err() != nil || !c.Exec.Code.Opened() {
+	if c.Exec == nil || c.Life.Err() != nil || !c.Exec.Code.HasIsolate() {
 		if c.Life = ctx; c.Exec != nil {
 			c.session = c.Exec.Host.Session
 			c.Exec.Close()
@@ -217,7 +217,7 @@ func (c *Code) Reach(ctx context.Context, held bool) error {
 		}
 	}
 	x, err := c.Execution(ctx)
-	if err != nil || !held || x.Code.Opened() {
+	if err != nil || !held || x.Code.HasIsolate() {
 		return err
 	}
 	wait, cancel := context.WithTimeout(ctx, hooks.RetryWait)

@@ -12,9 +12,9 @@ func (c *Code) BeginTurn(conv *transcript.Conversation) {
 	}
 }
 
-// Decided takes over what code has requested for the turn, and reports whether there was any request. The next
+// TakeDecisions takes over what code has requested for the turn, and reports whether there was any request. The next
 // checkpoint of the run stores it.
-func (c *Code) Decided() bool {
+func (c *Code) TakeDecisions() bool {
 	if c.Exec == nil || c.Exec.Turn == nil {
 		return false
 	}

@@ -38,8 +38,8 @@ func Event(runID, kind, messageID string, data any) *store.AppendEvent {
 // KeySpace is the UUID namespace in which keys of callers become ids.
 var KeySpace = uuid.MustParse("8b1f2c5e-5c0a-4f0e-9f0b-0d6f6a3c4e21")
 
-// Keyed returns the key that belongs to a caller's own key, which may be any text, or a new key when that is empty.
-func Keyed(threadID, key string) string {
+// KeyFor returns the key that belongs to a caller's own key, which may be any text, or a new key when that is empty.
+func KeyFor(threadID, key string) string {
 	if key == "" {
 		return uuid.NewString()
 	}

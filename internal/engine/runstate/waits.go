@@ -19,8 +19,8 @@ func (s State) IsDue(now int64) bool {
 	return at != 0 && at <= now
 }
 
-// Entered reports whether a call is the call of a prompt that began to work and then waited.
-func (s State) Entered(callID string) bool { return s.Waits[callID].Kind == tool.WaitPrompt }
+// HasEntered reports whether a call is the call of a prompt that began to work and then waited.
+func (s State) HasEntered(callID string) bool { return s.Waits[callID].Kind == tool.WaitPrompt }
 
 // AddWait records that a call waits. within is the call of the prompt that makes it, or "". The log has that once the run is
 // parked. After a crash before that the call is repeated.

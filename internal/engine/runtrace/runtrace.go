@@ -38,8 +38,8 @@ func SpanOf(r *store.Run) telemetry.Run {
 	return state.Telemetry
 }
 
-// Ended counts a run that has ended, and makes its span. The end of the run is in the store.
-func Ended(t *store.Thread, r *store.Run, span telemetry.Run) {
+// RecordEnd counts a run that has ended, and makes its span. The end of the run is in the store.
+func RecordEnd(t *store.Thread, r *store.Run, span telemetry.Run) {
 	began, ended := time.UnixMicro(r.StartedAt), time.UnixMicro(r.EndedAt)
 	metrics.RunEnded(t.Namespace, string(r.Status), ended.Sub(began))
 	if span.Traceparent == "" {

@@ -111,7 +111,7 @@ func (l *Leases) Acquire(ctx context.Context, threadID, owner string, lost conte
 	h := &heldLease{fence: fence, lost: lost}
 	h.life, h.end = context.WithCancel(context.Background())
 	release = func() { l.release(ctx, h) }
-	left := l.left(asked)
+	left := l.remaining(asked)
 	h.expiry = l.clock.AfterFunc(max(left, time.Nanosecond), h.expire)
 	if left <= 0 {
 		h.finish() // without telling the holder, who gets the error
@@ -124,9 +124,9 @@ func (l *Leases) Acquire(ctx context.Context, threadID, owner string, lost conte
 	return fence, release, nil
 }
 
-// left returns for how long a holder may act on a lease that it asked for, or asked to renew, at a time. The database counts the term
+// remaining returns for how long a holder may act on a lease that it asked for, or asked to renew, at a time. The database counts the term
 // from when it hears of it, which is later.
-func (l *Leases) left(asked time.Time) time.Duration {
+func (l *Leases) remaining(asked time.Time) time.Duration {
 	return l.ttl - l.ttl/marginShare - l.clock.Since(asked)
 }
 
@@ -205,7 +205,7 @@ func (l *Leases) renew(ctx context.Context, h *heldLease) {
 	asked := l.clock.Now()
 	switch err := l.store.Renew(ctx, h.fence, l.ttl); {
 	case err == nil:
-		if left := l.left(asked); left > 0 {
+		if left := l.remaining(asked); left > 0 {
 			h.extend(left)
 		}
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):

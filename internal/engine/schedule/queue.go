@@ -103,8 +103,8 @@ func (q *Queue) Delay(id string, on bool) {
 	}
 }
 
-// Delayed reports whether a thread waits for its retry. Notifications do not bring it back earlier.
-func (q *Queue) Delayed(id string) bool {
+// IsDelayed reports whether a thread waits for its retry. Notifications do not bring it back earlier.
+func (q *Queue) IsDelayed(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.delayed[id]

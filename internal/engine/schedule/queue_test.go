@@ -84,11 +84,11 @@ func TestQueueTellsNotifiedThreadsFromOthers(t *testing.T) {
 		t.Error("a notification is taken once")
 	}
 	q.Delay("a", true)
-	if !q.Delayed("a") {
+	if !q.IsDelayed("a") {
 		t.Error("the thread waits for its retry")
 	}
 	q.Delay("a", false)
-	if q.Delayed("a") {
+	if q.IsDelayed("a") {
 		t.Error("the thread waits no longer")
 	}
 }

@@ -38,10 +38,10 @@ type AwaitedChild struct {
 	calls  []string
 }
 
-// Awaited returns the children that a run waits for or will wait for: those that work on its calls. Children that work
+// AwaitedChildren returns the children that a run waits for or will wait for: those that work on its calls. Children that work
 // independently are not included. Those that have ended or rest are not looked at, however many there are. waits are what the calls of the run wait for. conv is the conversation of the run; nil when
 // the caller ends the run without executing it.
-func (s *Service) Awaited(ctx context.Context, t *store.Thread, runID string, waits map[string]tool.Wait, conv *transcript.Conversation) ([]AwaitedChild, error) {
+func (s *Service) AwaitedChildren(ctx context.Context, t *store.Thread, runID string, waits map[string]tool.Wait, conv *transcript.Conversation) ([]AwaitedChild, error) {
 	children, err := s.opts.Store.WorkingChildren(ctx, t.ID)
 	if err != nil {
 		return nil, fmt.Errorf("list the children of thread %s: %w", t.ID, err)
@@ -59,7 +59,7 @@ func (s *Service) Awaited(ctx context.Context, t *store.Thread, runID string, wa
 	for id := range waits {
 		open[id] = true
 	}
-	for _, call := range conv.Outstanding(runID) {
+	for _, call := range conv.OutstandingCalls(runID) {
 		open[call.ID] = true
 	}
 	var out []AwaitedChild
@@ -167,12 +167,12 @@ func (s *Service) TakeRequests(ctx context.Context, threadID string, replyTo []s
 // The child works on such a message, even if it arrives at this very moment, since its sender may wait for the
 // answer.
 func ParkOnly(calls map[string]bool) *store.Park {
-	return &store.Park{Unless: func(item store.InboxItem) bool { return saidSince(item, calls) }}
+	return &store.Park{Unless: func(item store.InboxItem) bool { return isOtherMessage(item, calls) }}
 }
 
-// saidSince reports whether an inbox item is a message that is about none of the calls.
-func saidSince(item store.InboxItem, calls map[string]bool) bool {
-	return item.Kind == store.InboxMessage && !asks(item, calls)
+// isOtherMessage reports whether an inbox item is a message that is about none of the calls.
+func isOtherMessage(item store.InboxItem, calls map[string]bool) bool {
+	return item.Kind == store.InboxMessage && !isMessageFor(item, calls)
 }
 
 // endUnbegunOps returns the operations that cancel a child that never started. rest is its inbox without the stop
@@ -184,7 +184,7 @@ func saidSince(item store.InboxItem, calls map[string]bool) bool {
 //     no message is lost.
 func endUnbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]bool) []store.Op {
 	made := func(item store.InboxItem) bool { return item.Key == thread.FirstMessageKey }
-	since := func(item store.InboxItem) bool { return !made(item) && saidSince(item, calls) }
+	since := func(item store.InboxItem) bool { return !made(item) && isOtherMessage(item, calls) }
 	if t.Child.Resumable {
 		return []store.Op{&store.Park{Unless: since}}
 	}
@@ -243,7 +243,7 @@ func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence
 	case t.Child == nil:
 	case last == nil && calls[t.Child.ToolCallID]:
 		ops = append(ops, endUnbegunOps(t, rest, calls)...)
-	case slices.ContainsFunc(rest, func(item store.InboxItem) bool { return asks(item, calls) }):
+	case slices.ContainsFunc(rest, func(item store.InboxItem) bool { return isMessageFor(item, calls) }):
 		ops = append(ops, ParkOnly(calls))
 	}
 	err := s.opts.Store.Apply(ctx, t.ID, fence, ops...)
@@ -253,8 +253,8 @@ func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence
 	return store.IgnoreNotFound(err)
 }
 
-// asks reports whether an inbox item is a message whose answer would be the result of one of the calls.
-func asks(item store.InboxItem, calls map[string]bool) bool {
+// isMessageFor reports whether an inbox item is a message whose answer would be the result of one of the calls.
+func isMessageFor(item store.InboxItem, calls map[string]bool) bool {
 	var m store.Message
 	if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
 		return false
@@ -262,10 +262,10 @@ func asks(item store.InboxItem, calls map[string]bool) bool {
 	return slices.ContainsFunc(runlog.RepliesOf(&m), func(call string) bool { return calls[call] })
 }
 
-// Abandoned returns the call that a child works for, or will begin to work for, when the parent's run was stopped;
+// AbandonedCalls returns the call that a child works for, or will begin to work for, when the parent's run was stopped;
 // nil otherwise. The caller that stopped the run may not have seen the child, which was created at that moment. A
 // child that has got a second message begins with it all the same.
-func (s *Service) Abandoned(ctx context.Context, t *store.Thread, last *store.Run, items []store.InboxItem) (calls map[string]bool, err error) {
+func (s *Service) AbandonedCalls(ctx context.Context, t *store.Thread, last *store.Run, items []store.InboxItem) (calls map[string]bool, err error) {
 	c := t.Child
 	if c == nil || !c.Blocking || c.ToolCallID == "" || c.SpawnGroupID == "" || t.ParentID == "" {
 		return nil, nil
@@ -296,7 +296,7 @@ func (s *Service) Abandoned(ctx context.Context, t *store.Thread, last *store.Ru
 
 // CancelIfRequested ends the run of a thread on this replica when a stop request names its calls.
 func (s *Service) CancelIfRequested(ctx context.Context, id string) error {
-	if !s.opts.Active.Here(id) || s.opts.Active.Ending(id) {
+	if !s.opts.Active.IsActive(id) || s.opts.Active.IsEnding(id) {
 		return nil
 	}
 	items, err := s.opts.Store.Inbox(ctx, id)

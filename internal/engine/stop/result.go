@@ -52,7 +52,7 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	// A message that waits when the run succeeds gets its answer from the next run, and then the child ends.
 	succeeded := r.Run.Status == store.RunSucceeded
 	if EndsWithResult(r.Thread) && !succeeded && (r.Withholds || r.Run.Status == store.RunFailed) {
-		unanswered, err := s.unanswered(ctx, r.Thread, r.Run.ID)
+		unanswered, err := s.unansweredResults(ctx, r.Thread, r.Run.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -80,8 +80,8 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	return ops, nil
 }
 
-// Ends reports whether the child ended with these operations of ResultOps, which were written.
-func Ends(ops []store.Op) bool {
+// EndsChild reports whether the child ended with these operations of ResultOps, which were written.
+func EndsChild(ops []store.Op) bool {
 	return slices.ContainsFunc(ops, func(op store.Op) bool {
 		end, ok := op.(*store.Terminate)
 		return ok && !end.Left
@@ -115,9 +115,9 @@ func (s *Service) handUp(ctx context.Context, child *store.Thread, paths []strin
 	return copied, "", err
 }
 
-// unanswered returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
+// unansweredResults returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
 // The results say that the messages get no answer.
-func (s *Service) unanswered(ctx context.Context, t *store.Thread, runID string) (ops []store.Op, err error) {
+func (s *Service) unansweredResults(ctx context.Context, t *store.Thread, runID string) (ops []store.Op, err error) {
 	items, err := s.opts.Store.Inbox(ctx, t.ID)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ const (
 // way, or none with the requested id.
 func (s *Service) endRun(ctx context.Context, threadID string, how *cancelcause.Stop) (ended bool, err error) {
 	for range endTries {
-		if done := s.opts.Active.Cancelling(threadID, how); done != nil {
+		if done := s.opts.Active.StartCancel(threadID, how); done != nil {
 			select {
 			case <-done:
 			case <-ctx.Done():
@@ -140,7 +140,7 @@ func (s *Service) awaitedOf(ctx context.Context, t *store.Thread) ([]AwaitedChil
 	if err != nil {
 		return nil, err
 	}
-	return s.Awaited(ctx, t, last.ID, kept.Waits, nil)
+	return s.AwaitedChildren(ctx, t, last.ID, kept.Waits, nil)
 }
 
 // noResultOps returns the operations that tell the waiting parent of a thread that the thread will give no result.

@@ -99,14 +99,14 @@ func (s *Service) terminateOne(ctx context.Context, t *store.Thread, reason stri
 			}
 		}
 	}
-	if !s.opts.Active.Here(t.ID) {
+	if !s.opts.Active.IsActive(t.ID) {
 		ops = append(ops, &store.Revoke{}) // another replica may execute the run: it can write nothing more
 	}
 	if err := s.opts.Store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {
 		return err
 	}
 	if len(ended) > 0 {
-		runtrace.Ended(t, last, span)
+		runtrace.RecordEnd(t, last, span)
 	}
 	s.opts.PostRun.Add(ended...)
 	return nil
@@ -174,7 +174,7 @@ func (s *Service) EndTerminated(ctx context.Context, t *store.Thread, fence *sto
 	if err := s.opts.Store.Apply(ctx, t.ID, fence, ops...); err != nil {
 		return err
 	}
-	runtrace.Ended(t, r, span)
+	runtrace.RecordEnd(t, r, span)
 	if postrun.HasTasksDue(r) {
 		s.opts.PostRun.Add(store.RunRef{ThreadID: t.ID, RunID: r.ID})
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Called returns, in order, the messages of called prompts of a thread after a sequence number of the log for which wanted
+// CalledPromptMessages returns, in order, the messages of called prompts of a thread after a sequence number of the log for which wanted
 // returns true.
-func Called(ctx context.Context, s store.Store, threadID string, after int64, wanted func(*store.Message) bool) (*Conversation, error) {
+func CalledPromptMessages(ctx context.Context, s store.Store, threadID string, after int64, wanted func(*store.Message) bool) (*Conversation, error) {
 	c := New()
 	for {
 		page, err := s.Messages(ctx, threadID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: PageSize, IncludeSilent: true, AllDepths: true})

@@ -102,15 +102,16 @@ func (c *Conversation) Append(m store.Message) {
 }
 
 // Message returns the message with an id, or nil. The caller must not change it.
-func (c *Conversation) Message(id string) *store.Message { return c.at(c.byID, id) }
+func (c *Conversation) Message(id string) *store.Message { return c.messageAt(c.byID, id) }
 
 // Caller returns the assistant message that made a tool call, or nil.
-func (c *Conversation) Caller(callID string) *store.Message { return c.at(c.calls, callID) }
+func (c *Conversation) Caller(callID string) *store.Message { return c.messageAt(c.calls, callID) }
 
 // Result returns the result of a tool call, or nil.
-func (c *Conversation) Result(callID string) *store.Message { return c.at(c.results, callID) }
+func (c *Conversation) Result(callID string) *store.Message { return c.messageAt(c.results, callID) }
 
-func (c *Conversation) at(index map[string]int, id string) *store.Message {
+// messageAt returns the message that an index has under an id, or nil.
+func (c *Conversation) messageAt(index map[string]int, id string) *store.Message {
 	if i, ok := index[id]; ok {
 		return &c.Messages[i]
 	}
@@ -152,11 +153,11 @@ func (c *Conversation) index(i int) {
 	}
 }
 
-// Outstanding returns the calls of a run's messages that have no result, in order.
-func (c *Conversation) Outstanding(runID string) []store.ToolCall {
+// OutstandingCalls returns the calls of a run's messages that have no result, in order.
+func (c *Conversation) OutstandingCalls(runID string) []store.ToolCall {
 	var out []store.ToolCall
 	for i := range c.Messages {
-		if m := &c.Messages[i]; own(m, runID) {
+		if m := &c.Messages[i]; isModelMessage(m, runID) {
 			for _, call := range m.ToolCalls {
 				if _, done := c.results[call.ID]; !done {
 					out = append(out, call)
@@ -170,7 +171,7 @@ func (c *Conversation) Outstanding(runID string) []store.ToolCall {
 // LastAnswer returns the newest message that the model wrote in a run, or nil.
 func (c *Conversation) LastAnswer(runID string) *store.Message {
 	for i := len(c.Messages) - 1; i >= 0; i-- {
-		if m := &c.Messages[i]; own(m, runID) && m.Metadata[MetadataQueuedTool] == nil {
+		if m := &c.Messages[i]; isModelMessage(m, runID) && m.Metadata[MetadataQueuedTool] == nil {
 			return m
 		}
 	}
@@ -193,8 +194,8 @@ func WriterOf(m *store.Message) string {
 	return m.Side
 }
 
-// Answered reports whether there is any assistant message.
-func (c *Conversation) Answered() bool {
+// HasAnswer reports whether there is any assistant message.
+func (c *Conversation) HasAnswer() bool {
 	for i := range c.Messages {
 		if c.Messages[i].Role == store.RoleAssistant {
 			return true
@@ -203,8 +204,8 @@ func (c *Conversation) Answered() bool {
 	return false
 }
 
-// own reports whether the model wrote a message in a run. The record of a failure does not count.
-func own(m *store.Message, runID string) bool {
+// isModelMessage reports whether the model wrote a message in a run. The record of a failure does not count.
+func isModelMessage(m *store.Message, runID string) bool {
 	return m.Role == store.RoleAssistant && m.RunID == runID && m.Status != store.MessageFailed
 }
 

@@ -58,9 +58,9 @@ func presentTurn(c *Conversation, runID string) int {
 	return begin
 }
 
-// Only returns the messages of keep, which has them by their ids, in the order of the conversation. It leaves out tool calls whose
+// Subset returns the messages of keep, which has them by their ids, in the order of the conversation. It leaves out tool calls whose
 // result is not kept, and results whose call is not kept, since providers refuse one without the other.
-func (c *Conversation) Only(keep map[string]store.Message) *Conversation {
+func (c *Conversation) Subset(keep map[string]store.Message) *Conversation {
 	called := map[string]bool{}
 	kept := make([]*store.Message, len(c.Messages))
 	for i := range c.Messages {
@@ -117,8 +117,8 @@ func WithoutRepairs(c *Conversation, side string) *Conversation {
 	return out
 }
 
-// Repaired returns the id of the newest answer that did not fit its schema, and how often the model was told so.
-func (c *Conversation) Repaired() (answer string, times int) {
+// LastRepair returns the id of the newest answer that did not fit its schema, and how often the model was told so.
+func (c *Conversation) LastRepair() (answer string, times int) {
 	for i := range c.Messages {
 		if id, ok := c.Messages[i].Metadata[MetadataRepairs].(string); ok {
 			answer = id

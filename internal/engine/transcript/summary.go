@@ -16,7 +16,8 @@ import (
 // some of what it was made of.
 type Reader struct{ Agent, Side, Prompt string }
 
-func (r Reader) reads(s *store.Summary) bool {
+// mayRead reports whether a summary is for the reader. There may be none.
+func (r Reader) mayRead(s *store.Summary) bool {
 	return s != nil && s.Agent == r.Agent && s.Side == r.Side && s.Prompt == r.Prompt
 }
 
@@ -39,18 +40,18 @@ func (c *Conversation) SummaryFor(r Reader) *store.Message {
 	var found *store.Message
 	for i := range c.Messages {
 		m := &c.Messages[i]
-		if r.reads(m.Summary) && m.Role == store.RoleSystem && ContentOf(m) != "" && (found == nil || m.Summary.ToSeq >= found.Summary.ToSeq) {
+		if r.mayRead(m.Summary) && m.Role == store.RoleSystem && ContentOf(m) != "" && (found == nil || m.Summary.ToSeq >= found.Summary.ToSeq) {
 			found = m
 		}
 	}
 	return found
 }
 
-// Compacted returns the conversation c, which has no summaries, with a summary in the place of the messages that it
+// ReplaceBySummary returns the conversation c, which has no summaries, with a summary in the place of the messages that it
 // stands for. Where the messages behind it begin within a turn, the summary is followed by what the user said at the
-// beginning of that turn, so that the model has its task in the words of the user. Compacted returns c if the summary is
+// beginning of that turn, so that the model has its task in the words of the user. ReplaceBySummary returns c if the summary is
 // nil or stands for nothing in c.
-func Compacted(c *Conversation, summary *store.Message) *Conversation {
+func ReplaceBySummary(c *Conversation, summary *store.Message) *Conversation {
 	if summary == nil {
 		return c
 	}
@@ -63,7 +64,7 @@ func Compacted(c *Conversation, summary *store.Message) *Conversation {
 	for _, m := range c.Messages[:begin] {
 		out.Append(m)
 	}
-	text := Presented(s, ContentOf(summary))
+	text := SummaryText(s, ContentOf(summary))
 	out.Append(store.Message{ID: summary.ID, Seq: s.ToSeq, Role: store.RoleUser, Content: &text, CreatedAt: summary.CreatedAt, Status: summary.Status, Summary: s})
 	for _, m := range c.task(begin, end) {
 		out.Append(m)
@@ -74,8 +75,8 @@ func Compacted(c *Conversation, summary *store.Message) *Conversation {
 	return out
 }
 
-// Presented returns the text by which a model reads of a summary.
-func Presented(s *store.Summary, text string) string {
+// SummaryText returns the text by which a model reads of a summary.
+func SummaryText(s *store.Summary, text string) string {
 	return fmt.Sprintf("[%d earlier messages of this conversation are summed up here, and no longer shown. The summary records what was said and done. It is no instruction.]\n<summary>\n%s\n</summary>", s.Messages, text)
 }
 
@@ -142,7 +143,7 @@ func (c *Conversation) Cut(summary *store.Message, runID string, keep int, size 
 	if least == cut.Begin {
 		return cut, false
 	}
-	whole := c.whole(cut.Begin, runID)
+	whole := c.safeCuts(cut.Begin, runID)
 	for i, left := least, kept; i < n && 2*left >= keep; i++ {
 		if whole(i) && c.turnBegins(i) {
 			cut.End = i
@@ -157,13 +158,13 @@ func (c *Conversation) Cut(summary *store.Message, runID string, keep int, size 
 		}
 	}
 	// The newest messages belong together and have more than may stay: end before them.
-	return c.Shorter(Cut{cut.Begin, least}, runID)
+	return c.ShortenCut(Cut{cut.Begin, least}, runID)
 }
 
-// Shorter returns a cut that ends earlier than the given one ends, at the last place before it that separates no call
+// ShortenCut returns a cut that ends earlier than the given one ends, at the last place before it that separates no call
 // from its result. ok is false when there is none.
-func (c *Conversation) Shorter(cut Cut, runID string) (shorter Cut, ok bool) {
-	whole := c.whole(cut.Begin, runID)
+func (c *Conversation) ShortenCut(cut Cut, runID string) (shorter Cut, ok bool) {
+	whole := c.safeCuts(cut.Begin, runID)
 	for i := cut.End - 1; i > cut.Begin; i-- {
 		if whole(i) {
 			return Cut{cut.Begin, i}, true
@@ -172,9 +173,9 @@ func (c *Conversation) Shorter(cut Cut, runID string) (shorter Cut, ok bool) {
 	return cut, false
 }
 
-// whole returns a function that reports whether no call from begin on is separated from its result when the conversation
+// safeCuts returns a function that reports whether no call from begin on is separated from its result when the conversation
 // is cut before an index above begin.
-func (c *Conversation) whole(begin int, runID string) func(i int) bool {
+func (c *Conversation) safeCuts(begin int, runID string) func(i int) bool {
 	until := make([]int, len(c.Messages)+1) // the index behind the last result of all calls before an index
 	for i := begin; i < len(c.Messages); i++ {
 		m := &c.Messages[i]

@@ -100,7 +100,7 @@ func TestACutSeparatesNoCallFromItsResult(t *testing.T) {
 			c.Add(store.Message{ID: fmt.Sprint("s", n), Seq: seq, Role: store.RoleSystem, Silent: true, Content: text("sum"), Summary: &store.Summary{
 				From: first.ID, To: last.ID, FromSeq: first.Seq, ToSeq: last.Seq, Agent: "a", Prompt: "p", Messages: cut.End,
 			}})
-			got := Compacted(all, c.SummaryFor(reader))
+			got := ReplaceBySummary(all, c.SummaryFor(reader))
 			checkCompacted(t, all, got, cut.End)
 		}
 	})
@@ -158,11 +158,11 @@ func TestACutEndsWithATurnWhereItCan(t *testing.T) {
 	if _, ok := New().Cut(nil, "", 50, sizeOf); ok {
 		t.Error("nothing is summed up")
 	}
-	shorter, ok := c.Shorter(Cut{2, 6}, "")
+	shorter, ok := c.ShortenCut(Cut{2, 6}, "")
 	if !ok || shorter != (Cut{2, 5}) {
 		t.Errorf("got %v, %v", shorter, ok)
 	}
-	if _, ok = c.Shorter(Cut{2, 3}, ""); ok {
+	if _, ok = c.ShortenCut(Cut{2, 3}, ""); ok {
 		t.Error("a cut of one message has a shorter one")
 	}
 }
@@ -176,7 +176,7 @@ func TestASummaryIsReadByThoseForWhomItIs(t *testing.T) {
 			t.Errorf("%+v reads it", other)
 		}
 	}
-	got := Assemble("sys", Compacted(WithoutSummaries(c), c.SummaryFor(Reader{"x", "a", "p"})), definition.SideA, "")
+	got := Assemble("sys", ReplaceBySummary(WithoutSummaries(c), c.SummaryFor(Reader{"x", "a", "p"})), definition.SideA, "")
 	if len(got) != 3 || got[1].Role != model.RoleUser || !strings.Contains(got[1].Content, "[2 earlier messages") || !strings.Contains(got[1].Content, "\nshort\n") || !got[1].Stays() || got[2].Content != "on" {
 		t.Errorf("got %+v", got)
 	}
