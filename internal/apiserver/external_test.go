@@ -121,7 +121,7 @@ var _ = Describe("a child", func() {
 		}
 		s := e.status("POST", at("child", "/notify"), `{"content":"another","idempotencyKey":"k"}`)
 		Expect(s.Message).To(ContainSubstring("this key was used for another request"))
-		waiting, err := pst.Queued(ctx, store.MessageQuery{})
+		waiting, err := pst.QueuedMessages(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(waiting.Messages).To(HaveExactElements(
 			And(HaveField("Content", HaveValue(Equal("halfway"))), HaveField("Silent", true), HaveField("Metadata", HaveKeyWithValue("subagent_id", "ref-child"))),

@@ -107,13 +107,13 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req ports.C
 		return ptr.To(Entry(s)), nil
 	case found && sameCause(&have, s) && have.Spec.ParentRef == s.Spec.ParentRef:
 		return ptr.To(Entry(&have)), nil // an earlier attempt of the same call made it
-	case !found && !Refused(err):
+	case !found && !IsRefused(err):
 		return nil, fmt.Errorf("create Subagent %q: %w", s.Name, err)
 	}
 	if err := c.store.ReleaseChild(ctx, parent.ID, s.Name); err != nil {
 		return nil, err
 	}
-	if Refused(err) {
+	if IsRefused(err) {
 		return nil, fmt.Errorf("the cluster refuses the subagent: %w", err)
 	}
 	return nil, fmt.Errorf("a Subagent %q exists already and was not made by this call: delete or rename it", s.Name)

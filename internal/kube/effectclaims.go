@@ -17,9 +17,9 @@ func (e *Effects) WithQuotas(limits func(namespace string) store.Quotas) *Effect
 	return e
 }
 
-// Pending returns how many ScheduledEffects of a namespace have not ended, as the cache shows them.
-func (e *Effects) Pending(ctx context.Context, namespace string) (int64, error) {
-	return e.quota.unended(ctx, namespace, nil)
+// CountPending returns how many ScheduledEffects of a namespace have not ended, as the cache shows them.
+func (e *Effects) CountPending(ctx context.Context, namespace string) (int64, error) {
+	return e.quota.countUnended(ctx, namespace, nil)
 }
 
 // claim reserves room for an effect in the quota of its namespace, over all replicas (K8S-11). release is for an object that
@@ -37,7 +37,7 @@ func (e *Effects) claim(ctx context.Context, s *skeinv1.ScheduledEffect) (releas
 	err = e.store.ClaimQuota(ctx, store.QuotaClaim{
 		Namespace: s.Namespace, Resource: store.QuotaEffects, Name: s.Name, Limit: limit, TTL: unseenFor,
 		Count: func(claimed []string) (n int64) {
-			n, failed = e.quota.unended(ctx, s.Namespace, claimed)
+			n, failed = e.quota.countUnended(ctx, s.Namespace, claimed)
 			return n
 		},
 	})

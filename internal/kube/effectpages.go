@@ -16,7 +16,7 @@ import (
 
 // Page returns a page of List, and whether more effects follow. It reads no arguments but those of the page.
 func (e *Effects) Page(ctx context.Context, thread *store.Thread, q ports.EffectPage) (page []ports.ScheduledEffect, more bool, err error) {
-	waiting, err := e.waiting(ctx, thread, q.Name)
+	waiting, err := e.waitingEffects(ctx, thread, q.Name)
 	if err != nil {
 		return nil, false, err
 	}
@@ -50,10 +50,10 @@ type waitingEffect struct {
 	due    int64
 }
 
-// waiting returns the effects that List shows, in order. Whether their arguments are stored is known before those are read, so that all
+// waitingEffects returns the effects that List shows, in order. Whether their arguments are stored is known before those are read, so that all
 // pages of a list count the same effects.
-func (e *Effects) waiting(ctx context.Context, thread *store.Thread, name string) ([]waitingEffect, error) {
-	pending, err := e.pending(ctx, thread, client.UnsafeDisableDeepCopy)
+func (e *Effects) waitingEffects(ctx context.Context, thread *store.Thread, name string) ([]waitingEffect, error) {
+	pending, err := e.pendingEffects(ctx, thread, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}

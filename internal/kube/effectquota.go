@@ -129,8 +129,8 @@ func quotaKey(s *skeinv1.ScheduledEffect) client.ObjectKey {
 	return key
 }
 
-// unended returns how many objects of a namespace have not ended: those that the cache has shown, and those of claimed that it has not.
-func (q *EffectQuota) unended(ctx context.Context, namespace string, claimed []string) (int64, error) {
+// countUnended returns how many objects of a namespace have not ended: those that the cache has shown, and those of claimed that it has not.
+func (q *EffectQuota) countUnended(ctx context.Context, namespace string, claimed []string) (int64, error) {
 	if err := q.wait(ctx); err != nil {
 		return 0, err
 	}

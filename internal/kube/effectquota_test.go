@@ -146,7 +146,7 @@ var _ = Describe("Quotas of ScheduledEffects", Label("EFF-01"), func() {
 		lists.Store(0)
 		Expect(schedule(ctx, parent, "c1")).To(Succeed(), "c0 counts once")
 		Expect(schedule(ctx, parent, "c2")).To(MatchError(ContainSubstring("4")))
-		Expect(port.Pending(ctx, kubetest.Namespace)).To(BeEquivalentTo(3))
+		Expect(port.CountPending(ctx, kubetest.Namespace)).To(BeEquivalentTo(3))
 		Expect(lists.Load()).To(BeZero(), "nothing is listed to count it")
 		quota.OnDelete(object("declared0", ""))
 		Expect(schedule(ctx, parent, "c2")).To(Succeed())

@@ -96,10 +96,10 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 	if req.HookDepth > 0 {
 		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
 	}
-	if err := e.known(ctx, thread.Namespace, req.Name); err != nil {
+	if err := e.checkKnown(ctx, thread.Namespace, req.Name); err != nil {
 		var unknown *definition.UnknownError
 		if errors.As(err, &unknown) {
-			if id, err := e.existing(ctx, s); err == nil {
+			if id, err := e.findExisting(ctx, s); err == nil {
 				return id, nil // an earlier attempt of this call created it
 			}
 		}
@@ -107,7 +107,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 	}
 	undo, err := e.quota.admit(ctx, thread, s.Name, e.clock.Now())
 	if err != nil {
-		if id, err := e.existing(ctx, s); err == nil {
+		if id, err := e.findExisting(ctx, s); err == nil {
 			return id, nil
 		}
 		return "", err
@@ -115,7 +115,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 	release, err := e.claim(ctx, s)
 	if err != nil {
 		undo()
-		if id, err := e.existing(ctx, s); err == nil {
+		if id, err := e.findExisting(ctx, s); err == nil {
 			return id, nil
 		}
 		return "", err
@@ -147,11 +147,11 @@ func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.S
 	case found && sameEffect(&have, s):
 		return string(have.UID), false, nil
 	}
-	if s.Spec.ArgsRef != "" && (found || Refused(err)) {
+	if s.Spec.ArgsRef != "" && (found || IsRefused(err)) {
 		_ = e.store.RemoveEffectArgs(ctx, thread.ID, s.Spec.ArgsRef) // no object refers to them; if this fails, the purge of the thread removes them
 	}
 	switch {
-	case Refused(err):
+	case IsRefused(err):
 		return "", false, fmt.Errorf("the cluster refuses the ScheduledEffect: %w", err)
 	case found:
 		return "", false, fmt.Errorf("a ScheduledEffect %q exists already and was not made by this call: delete or rename it", s.Name)
@@ -162,8 +162,8 @@ func (e *Effects) create(ctx context.Context, thread *store.Thread, s *skeinv1.S
 // shownNames bounds how many names an error lists.
 const shownNames = 20
 
-// known returns an *definition.UnknownError unless the namespace has an Effect of this name.
-func (e *Effects) known(ctx context.Context, namespace, name string) error {
+// checkKnown returns an *definition.UnknownError unless the namespace has an Effect of this name.
+func (e *Effects) checkKnown(ctx context.Context, namespace, name string) error {
 	key := client.ObjectKey{Namespace: namespace, Name: objects.EffectName(name)}
 	err := e.client.Get(ctx, key, &skeinv1.Effect{})
 	if apierrors.IsNotFound(err) {
@@ -178,13 +178,13 @@ func (e *Effects) known(ctx context.Context, namespace, name string) error {
 	text := fmt.Sprintf("there is no Effect %q in namespace %q: create it first", key.Name, namespace)
 	var list skeinv1.EffectList
 	if err := e.client.List(ctx, &list, client.InNamespace(namespace)); err == nil {
-		text += existing("Effects", list.Items, func(o *skeinv1.Effect) string { return o.Name })
+		text += listNames("Effects", list.Items, func(o *skeinv1.Effect) string { return o.Name })
 	}
 	return &definition.UnknownError{Message: text}
 }
 
-// existing lists the names of objects, for an error about one that does not exist; "" if there are none.
-func existing[T any](kind string, items []T, name func(*T) string) string {
+// listNames lists the names of objects, for an error about one that does not exist; "" if there are none.
+func listNames[T any](kind string, items []T, name func(*T) string) string {
 	if len(items) == 0 {
 		return ""
 	}
@@ -196,8 +196,8 @@ func existing[T any](kind string, items []T, name func(*T) string) string {
 	return "; existing " + kind + ": " + strings.Join(names[:min(len(names), shownNames)], ", ")
 }
 
-// existing returns the id of the effect that an earlier attempt of the same call scheduled, or store.ErrNotFound.
-func (e *Effects) existing(ctx context.Context, want *skeinv1.ScheduledEffect) (string, error) {
+// findExisting returns the id of the effect that an earlier attempt of the same call scheduled, or store.ErrNotFound.
+func (e *Effects) findExisting(ctx context.Context, want *skeinv1.ScheduledEffect) (string, error) {
 	var have skeinv1.ScheduledEffect
 	err := e.client.Get(ctx, client.ObjectKeyFromObject(want), &have)
 	if apierrors.IsNotFound(err) {
@@ -225,7 +225,7 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 
 // Remove implements ports.Effects. A one-time effect that has fired cannot be removed. A schedule can, and fires no more.
 func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (bool, error) {
-	pending, err := e.pending(ctx, thread)
+	pending, err := e.pendingEffects(ctx, thread)
 	if err != nil {
 		return false, err
 	}
@@ -272,9 +272,9 @@ func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error
 	return string(s.UID), nil
 }
 
-// waits reports whether a ScheduledEffect has not fired yet. One of a single time with policies of its own, or that was run by hand, has a
+// isWaiting reports whether a ScheduledEffect has not fired yet. One of a single time with policies of its own, or that was run by hand, has a
 // next time until then, whatever is under way. One with schedules waits for its next time, until there is none.
-func waits(s *skeinv1.ScheduledEffect) bool {
+func isWaiting(s *skeinv1.ScheduledEffect) bool {
 	switch s.Status.Phase {
 	case "", EffectPending:
 		return true
@@ -300,7 +300,7 @@ func (e *Effects) next(s *skeinv1.ScheduledEffect) time.Time {
 	return next
 }
 
-func (e *Effects) pending(ctx context.Context, thread *store.Thread, opts ...client.ListOption) ([]*skeinv1.ScheduledEffect, error) {
+func (e *Effects) pendingEffects(ctx context.Context, thread *store.Thread, opts ...client.ListOption) ([]*skeinv1.ScheduledEffect, error) {
 	var list skeinv1.ScheduledEffectList
 	opts = append(opts, client.InNamespace(thread.Namespace), client.MatchingFields{objects.IndexThread: thread.Name})
 	if err := e.client.List(ctx, &list, opts...); err != nil {
@@ -309,7 +309,7 @@ func (e *Effects) pending(ctx context.Context, thread *store.Thread, opts ...cli
 	var out []*skeinv1.ScheduledEffect
 	for i := range list.Items {
 		s := &list.Items[i]
-		if s.DeletionTimestamp.IsZero() && waits(s) {
+		if s.DeletionTimestamp.IsZero() && isWaiting(s) {
 			out = append(out, s)
 		}
 	}

@@ -32,7 +32,7 @@ func (e *UnmadeError) Error() string { return "the cluster refuses the Thread: "
 // notMade returns why a Thread of a ThreadGateway or a WebhookReceiver was not created. found says that another one has its name.
 func notMade(found bool, err error) error {
 	switch {
-	case Refused(err) || apierrors.IsForbidden(err):
+	case IsRefused(err) || apierrors.IsForbidden(err):
 		return &UnmadeError{cause: err}
 	case found:
 		return ErrOtherThread

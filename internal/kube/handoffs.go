@@ -38,7 +38,7 @@ func (k *Threads) Declare(ctx context.Context, t *store.Thread, cause string) er
 	switch {
 	case err == nil, found && have.Spec.ThreadID == t.ID:
 		return nil
-	case Refused(err):
+	case IsRefused(err):
 		return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("the cluster refuses the Thread %q: %v", o.Name, err)}
 	case found:
 		return &thread.InvalidError{Field: "thread", Message: fmt.Sprintf("a Thread %q exists already and was not made by this handoff: delete or rename it", o.Name)}

@@ -163,8 +163,8 @@ var _ = Describe("Children", func() {
 		forbidden := func(why string) error {
 			return fmt.Errorf("create: %w", apierrors.NewForbidden(schema.GroupResource{Group: "skein.dev", Resource: "subagents"}, "s", errors.New(why)))
 		}
-		Expect(kube.Refused(forbidden("status unknown for quota: few, resources: count/subagents.skein.dev"))).To(BeFalse())
-		Expect(kube.Refused(forbidden("exceeded quota: few, requested: count/subagents.skein.dev=1, used: count/subagents.skein.dev=5, limited: count/subagents.skein.dev=5"))).To(BeTrue())
+		Expect(kube.IsRefused(forbidden("status unknown for quota: few, resources: count/subagents.skein.dev"))).To(BeFalse())
+		Expect(kube.IsRefused(forbidden("exceeded quota: few, requested: count/subagents.skein.dev=1, used: count/subagents.skein.dev=5, limited: count/subagents.skein.dev=5"))).To(BeTrue())
 	})
 
 	It("are refused by a webhook that answers with the status of another error, and taken for no other object", Label("SUB-03"), func(ctx SpecContext) {
@@ -173,8 +173,8 @@ var _ = Describe("Children", func() {
 				return fmt.Errorf("create: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: reason, Message: message}})
 			}
 			message := `admission webhook "no.example.com" denied the request: no`
-			Expect(kube.Refused(answer(message))).To(BeTrue(), string(reason))
-			Expect(kube.Refused(answer(`failed calling webhook "no.example.com": timeout`))).To(BeFalse(), string(reason))
+			Expect(kube.IsRefused(answer(message))).To(BeTrue(), string(reason))
+			Expect(kube.IsRefused(answer(`failed calling webhook "no.example.com": timeout`))).To(BeFalse(), string(reason))
 			db := childStore(ctx)
 			c := kubetest.Cluster(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 				return answer(message)

@@ -19,7 +19,7 @@ import (
 // live reads from the API server, past any cache.
 func MakeOnce(ctx context.Context, c client.Client, live client.Reader, want, have client.Object) (found bool, err error) {
 	err = c.Create(ctx, want)
-	if err == nil || !Refused(err) && !apierrors.IsForbidden(err) && !apierrors.IsAlreadyExists(err) {
+	if err == nil || !IsRefused(err) && !apierrors.IsForbidden(err) && !apierrors.IsAlreadyExists(err) {
 		return false, err
 	}
 	switch failed := live.Get(ctx, client.ObjectKeyFromObject(want), have); {
@@ -27,7 +27,7 @@ func MakeOnce(ctx context.Context, c client.Client, live client.Reader, want, ha
 		return true, err
 	case !apierrors.IsNotFound(failed):
 		return false, fmt.Errorf("read %q: %w", want.GetName(), failed) // the object may exist, so this is no refusal
-	case apierrors.IsAlreadyExists(err) && !Denied(err):
+	case apierrors.IsAlreadyExists(err) && !IsDenied(err):
 		return false, apierrors.NewServiceUnavailable(fmt.Sprintf("%q existed and was deleted meanwhile: try again", want.GetName()))
 	}
 	return false, err
@@ -38,22 +38,22 @@ func sameCause(have, want client.Object) bool {
 	return have.GetAnnotations()[skeinv1.AnnotationIdempotencyKey] == want.GetAnnotations()[skeinv1.AnnotationIdempotencyKey]
 }
 
-// Refused reports whether the API server does not take an object: because of a quota, an admission rule, missing rights,
+// IsRefused reports whether the API server does not take an object: because of a quota, an admission rule, missing rights,
 // or its name. To try again would not help.
-func Refused(err error) bool {
+func IsRefused(err error) bool {
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), uncounted) {
 		return false
 	}
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
-		apierrors.IsRequestEntityTooLargeError(err) || Denied(err)
+		apierrors.IsRequestEntityTooLargeError(err) || IsDenied(err)
 }
 
 // uncounted is what the API server says while Kubernetes has not counted yet what a new ResourceQuota bounds, which takes a moment.
 const uncounted = "status unknown for quota"
 
-// Denied reports whether an admission webhook refused an object. A webhook chooses the status of its refusal, also one that
+// IsDenied reports whether an admission webhook refused an object. A webhook chooses the status of its refusal, also one that
 // the API server gives for a conflict, an object that exists, or a failure of its own. Only the text tells them apart.
-func Denied(err error) bool {
+func IsDenied(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && denial.MatchString(status.Status().Message)
 }

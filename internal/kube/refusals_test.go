@@ -191,7 +191,7 @@ var _ = Describe("An object that is made for a cause", Label("SUB-03", "K8S-11")
 			for _, refuse = range []error{nil, taken, full, denied(metav1.StatusReasonAlreadyExists)} {
 				_, err := m.made(ctx, c, db)
 				Expect(err).To(HaveOccurred(), "%v", refuse)
-				if kube.Refused(refuse) {
+				if kube.IsRefused(refuse) {
 					Expect(err).To(MatchError(ContainSubstring(refuse.Error())))
 				}
 			}

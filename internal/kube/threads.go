@@ -84,7 +84,7 @@ func (k *Threads) unknownAgent(ctx context.Context, namespace, name string) (unk
 	text := fmt.Sprintf("there is no Agent %q in namespace %q: create it first", name, namespace)
 	var list skeinv1.AgentList
 	if err := k.client.List(ctx, &list, client.InNamespace(namespace)); err == nil {
-		text += existing("Agents", list.Items, func(a *skeinv1.Agent) string { return a.Name })
+		text += listNames("Agents", list.Items, func(a *skeinv1.Agent) string { return a.Name })
 	}
 	return &domain.InvalidError{Field: "agentId", Message: text}, nil
 }

@@ -62,7 +62,7 @@ func (b *Backup) Close() {
 
 // Rows calls emit for each row of the namespace, all read at one moment.
 func (b *Backup) Rows(ctx context.Context, namespace string, emit func(store.BackupRow) error) (*store.BackupSummary, error) {
-	ns, err := b.svc.Known(ctx, store.Namespace{Name: namespace})
+	ns, err := b.svc.KnownNamespace(ctx, store.Namespace{Name: namespace})
 	if err != nil {
 		return nil, err
 	}

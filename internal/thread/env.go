@@ -204,7 +204,7 @@ func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []strin
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range e.missing() {
+	for _, d := range e.missingVariables() {
 		missing = append(missing, d.Name)
 	}
 	return missing, nil
@@ -223,8 +223,8 @@ func (s *Service) EnvLookup(ctx context.Context, t *store.Thread, reader EnvRead
 	}, nil
 }
 
-// missing returns the required variables that have no value, by name.
-func (e *environment) missing() (missing []EnvDeclaration) {
+// missingVariables returns the required variables that have no value, by name.
+func (e *environment) missingVariables() (missing []EnvDeclaration) {
 	for _, d := range e.declared {
 		if _, ok := e.values[d.Name]; d.Required && !ok && !e.others[d.Name] {
 			missing = append(missing, d)
@@ -337,5 +337,5 @@ func (st *State) PendingEnv(ctx context.Context) ([]EnvDeclaration, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.missing(), nil
+	return e.missingVariables(), nil
 }

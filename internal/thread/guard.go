@@ -25,9 +25,9 @@ type guard struct {
 	expect      *int64
 }
 
-// Expecting returns the same thread for one request that has seen a version of it. The request's first write fails with
+// ExpectVersion returns the same thread for one request that has seen a version of it. The request's first write fails with
 // a *store.VersionError when the thread has another version by then (THR-11).
-func (st *State) Expecting(version int64) *State {
+func (st *State) ExpectVersion(version int64) *State {
 	bound := *st
 	bound.guard = &guard{expect: &version}
 	if st.guard != nil {

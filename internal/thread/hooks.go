@@ -29,16 +29,16 @@ func (st *State) WithHooks(h MessageHooks) *State {
 // CheckMessage refuses a message that exceeds the size limit.
 func (s *Service) CheckMessage(m *store.Message) error { return s.checkSize("message", m) }
 
-// creating calls the hooks for a new message.
-func (st *State) creating(ctx context.Context, m *store.Message) ([]store.Op, error) {
+// callCreateHooks calls the hooks for a new message.
+func (st *State) callCreateHooks(ctx context.Context, m *store.Message) ([]store.Op, error) {
 	if st.hooks == nil {
 		return nil, nil
 	}
 	return st.hooks.Creating(ctx, m)
 }
 
-// updating calls the hooks for an update of a message.
-func (st *State) updating(ctx context.Context, id string, u *MessageUpdate) ([]store.Op, error) {
+// callUpdateHooks calls the hooks for an update of a message.
+func (st *State) callUpdateHooks(ctx context.Context, id string, u *MessageUpdate) ([]store.Op, error) {
 	if st.hooks == nil {
 		return nil, nil
 	}

@@ -52,7 +52,7 @@ func (k *KV) Get(ctx context.Context, storeName, key string) (KVValue, error) {
 	if err := checkPlace(storeName, key); err != nil {
 		return KVValue{}, err
 	}
-	ns, err := k.svc.Known(ctx, k.ns)
+	ns, err := k.svc.KnownNamespace(ctx, k.ns)
 	if err != nil {
 		return KVValue{}, err
 	}
@@ -83,7 +83,7 @@ func (k *KV) Set(ctx context.Context, storeName, key string, value json.RawMessa
 	if err := k.svc.checkJSON("data", value, k.svc.limits.valueBytes); err != nil {
 		return err
 	}
-	ns, err := k.svc.Known(ctx, k.ns)
+	ns, err := k.svc.KnownNamespace(ctx, k.ns)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (k *KV) Delete(ctx context.Context, storeName, key string) (bool, error) {
 	if err := checkPlace(storeName, key); err != nil {
 		return false, err
 	}
-	ns, err := k.svc.Known(ctx, k.ns)
+	ns, err := k.svc.KnownNamespace(ctx, k.ns)
 	if err != nil {
 		return false, err
 	}
@@ -117,7 +117,7 @@ func (k *KV) Keys(ctx context.Context, storeName string, q store.KeyQuery) (*sto
 	if err := checkKeyQuery(q); err != nil {
 		return nil, err
 	}
-	ns, err := k.svc.Known(ctx, k.ns)
+	ns, err := k.svc.KnownNamespace(ctx, k.ns)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 			Expect(t.TaskID).To(Equal("task-1"))
 			Expect(t.Arguments).To(MatchJSON(`{"a":1}`))
 		}
-		page, err := e.open(ctx, "t1").Queued(ctx, store.MessageQuery{})
+		page, err := e.open(ctx, "t1").QueuedMessages(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		waiting := page.Messages
 		Expect(waiting).To(HaveLen(1))
@@ -57,7 +57,7 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 		}
 		wg.Wait()
 		Expect(made.Load()).To(Equal(int32(1)))
-		Expect(e.open(ctx, "t1").Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", HaveLen(1)))
+		Expect(e.open(ctx, "t1").QueuedMessages(ctx, store.MessageQuery{})).To(HaveField("Messages", HaveLen(1)))
 	})
 
 	It("copies attachments from the parent, for the first message", Label("FIL-07"), func(ctx SpecContext) {
@@ -71,7 +71,7 @@ var _ = Describe("creating a thread", Label("THR-03"), func() {
 		_, _, err := e.Create(ctx, n)
 		Expect(err).NotTo(HaveOccurred())
 		child := e.open(ctx, "t1")
-		page, err := child.Queued(ctx, store.MessageQuery{})
+		page, err := child.QueuedMessages(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		waiting := page.Messages
 		Expect(waiting[0].Attachments).To(Equal([]store.Attachment{
@@ -147,7 +147,7 @@ var _ = Describe("threads", Label("THR-01"), func() {
 		Expect(ok).To(BeFalse())
 		Expect(two.Value(ctx, "k")).To(BeNil())
 		Expect(two.Message(ctx, "m")).To(BeNil())
-		Expect(two.Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", BeEmpty()))
+		Expect(two.QueuedMessages(ctx, store.MessageQuery{})).To(HaveField("Messages", BeEmpty()))
 		page, err := two.Messages(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(page.Messages).To(BeEmpty())

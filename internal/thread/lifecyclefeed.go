@@ -71,7 +71,7 @@ func (s *Service) LifecycleQuery(ctx context.Context, o LifecycleOptions) (q sto
 		q.After = end.Next
 	}
 	if o.Namespace != "" {
-		ns, err := s.Known(ctx, store.Namespace{Name: o.Namespace})
+		ns, err := s.KnownNamespace(ctx, store.Namespace{Name: o.Namespace})
 		if err != nil {
 			return q, err
 		}

@@ -114,7 +114,7 @@ func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, erro
 	if err != nil {
 		return nil, err
 	}
-	with, err := st.creating(ctx, m)
+	with, err := st.callCreateHooks(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) 
 	if err := st.svc.CheckUpdate(u); err != nil {
 		return nil, err
 	}
-	with, err := st.updating(ctx, id, &u)
+	with, err := st.callUpdateHooks(ctx, id, &u)
 	if err != nil {
 		return nil, err
 	}

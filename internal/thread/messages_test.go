@@ -139,7 +139,7 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 			Expect(m.Metadata).To(Equal(map[string]any{"n": "x", "queued": true}))
 			Expect(st.Message(ctx, m.ID)).To(Equal(&m))
 		}
-		waiting, err := st.Queued(ctx, store.MessageQuery{})
+		waiting, err := st.QueuedMessages(ctx, store.MessageQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(waiting.Messages).To(Equal(page.Messages[1:]))
 		Expect(waiting.Total).To(Equal(int64(3)))
@@ -163,7 +163,7 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.ID).To(Equal(first.ID))
 			Expect(again.Status).To(Equal(store.MessageCompleted))
-			Expect(st.Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", BeEmpty()))
+			Expect(st.QueuedMessages(ctx, store.MessageQuery{})).To(HaveField("Messages", BeEmpty()))
 		}
 	})
 
@@ -184,7 +184,7 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 		Expect(err).To(MatchError(store.ErrQueueFull))
 		Expect(err).To(MatchError(ContainSubstring("5 wait already")))
 		Expect(send(true)).To(Succeed())
-		Expect(st.Queued(ctx, store.MessageQuery{})).To(HaveField("Messages", HaveLen(9)))
+		Expect(st.QueuedMessages(ctx, store.MessageQuery{})).To(HaveField("Messages", HaveLen(9)))
 	})
 
 	It("is refused with metadata that takes far more memory than bytes", Label("MSG-01"), func(ctx SpecContext) {

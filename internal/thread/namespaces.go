@@ -15,9 +15,9 @@ type NamespaceUID func(ctx context.Context, name string) (string, error)
 // Call it before the service is used.
 func (s *Service) ServeNamespaces(uid NamespaceUID) { s.namespaceUID = uid }
 
-// Known returns a namespace with its UID, which is "" when nobody has the name now. Then the data of earlier namespaces of the name is
+// KnownNamespace returns a namespace with its UID, which is "" when nobody has the name now. Then the data of earlier namespaces of the name is
 // there for those who have rights in all namespaces.
-func (s *Service) Known(ctx context.Context, ns store.Namespace) (store.Namespace, error) {
+func (s *Service) KnownNamespace(ctx context.Context, ns store.Namespace) (store.Namespace, error) {
 	if ns.UID != "" || s.namespaceUID == nil {
 		return ns, nil
 	}

@@ -22,7 +22,7 @@ func (st *State) putContents(ctx context.Context, p *content, f store.File) (*st
 		case err == nil:
 			st.svc.blobs.remove(ctx, op.Freed...)
 			return &op.File, nil
-		case p.object != "" && refused(err):
+		case p.object != "" && isRefused(err):
 			st.svc.blobs.remove(ctx, p.object)
 		}
 		if !errors.Is(err, store.ErrNoContents) {
@@ -38,9 +38,9 @@ func (st *State) putContents(ctx context.Context, p *content, f store.File) (*st
 	}
 }
 
-// refused reports whether an error of Apply means that nothing was written. After an outage that is unknown: the upload
+// isRefused reports whether an error of Apply means that nothing was written. After an outage that is unknown: the upload
 // stays, and is swept unless a file refers to it after all.
-func refused(err error) bool {
+func isRefused(err error) bool {
 	for _, kind := range []error{
 		store.ErrFolder, store.ErrNotFolder, store.ErrQuota, store.ErrNoContents, store.ErrNotFound, store.ErrTerminated,
 		store.ErrFenced, store.ErrConflict,

@@ -74,8 +74,8 @@ func (q *QueuedMessage) Done(ctx context.Context, err error) (*store.Message, er
 	return &stored, nil
 }
 
-// Queued returns a page of the waiting messages, in order.
-func (st *State) Queued(ctx context.Context, q store.MessageQuery) (*store.MessagePage, error) {
+// QueuedMessages returns a page of the waiting messages, in order.
+func (st *State) QueuedMessages(ctx context.Context, q store.MessageQuery) (*store.MessagePage, error) {
 	q.QueuedOnly, q.Order, q.IncludeSilent, q.AllDepths = true, "asc", true, true
 	return st.svc.store.Messages(ctx, st.id, q)
 }

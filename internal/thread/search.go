@@ -156,7 +156,7 @@ func (st *State) grepFile(ctx context.Context, path string, re *regexp.Regexp, l
 		if len(matches) == limit {
 			return matches, true, nil
 		}
-		matches = append(matches, GrepMatch{Line: n, Content: shown(line)})
+		matches = append(matches, GrepMatch{Line: n, Content: shownLine(line)})
 	}
 }
 
@@ -187,7 +187,8 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-func shown(line []byte) string {
+// shownLine returns a line as a search shows it: valid UTF-8, and cut if it is long.
+func shownLine(line []byte) string {
 	if len(line) > maxLineShown {
 		cut := maxLineShown
 		for cut > 0 && !utf8.RuneStart(line[cut]) {

@@ -20,7 +20,7 @@ func (st *State) UsageRecords(ctx context.Context, limit, offset int) ([]store.U
 // Usage returns the sum of what the ended runs of a namespace used, or of one of its agents. It includes threads that
 // were purged since (LOG-03).
 func (s *Service) Usage(ctx context.Context, namespace, agent string) (*store.UsageSum, error) {
-	ns, err := s.Known(ctx, store.Namespace{Name: namespace})
+	ns, err := s.KnownNamespace(ctx, store.Namespace{Name: namespace})
 	if err != nil {
 		return nil, err
 	}

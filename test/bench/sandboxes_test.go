@@ -58,7 +58,7 @@ func (b *sandboxBench) settle(ctx SpecContext, warm int) {
 		g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.HasLabels{skeinv1.LabelPool})).To(Succeed())
 		ready := 0
 		for i := range l.Items {
-			if sandboxpod.Ready(&l.Items[i]) && l.Items[i].Labels[skeinv1.LabelSandboxState] == sandboxpod.Warm {
+			if sandboxpod.IsReady(&l.Items[i]) && l.Items[i].Labels[skeinv1.LabelSandboxState] == sandboxpod.Warm {
 				ready++
 			}
 		}

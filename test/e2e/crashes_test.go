@@ -82,7 +82,7 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 			threads[i] = thread(ctx, ns, fmt.Sprintf("t%d", i))
 		}
 		Eventually(ctx, func(g Gomega) {
-			g.Expect(sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})).To(HaveEach(Satisfy(func(p corev1.Pod) bool { return sandboxpod.Ready(&p) })))
+			g.Expect(sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})).To(HaveEach(Satisfy(func(p corev1.Pod) bool { return sandboxpod.IsReady(&p) })))
 		}).Should(Succeed())
 
 		By("killing the manager when the first pods are claimed")

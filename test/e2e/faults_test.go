@@ -120,7 +120,7 @@ var _ = Describe("Faults of sandbox pods", Label("COD-09"), func() {
 			GinkgoHelper()
 			Eventually(ctx, func(g Gomega) {
 				pods := sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})
-				g.Expect(pods).To(HaveExactElements(And(HaveField("UID", Not(Equal(other))), Satisfy(func(p corev1.Pod) bool { return sandboxpod.Ready(&p) }))))
+				g.Expect(pods).To(HaveExactElements(And(HaveField("UID", Not(Equal(other))), Satisfy(func(p corev1.Pod) bool { return sandboxpod.IsReady(&p) }))))
 				w = pods[0]
 			}).Should(Succeed())
 			return w
@@ -219,7 +219,7 @@ var _ = Describe("Faults of sandbox pods", Label("COD-09"), func() {
 			warm := sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: sandboxpod.Warm})
 			ready := 0
 			for _, p := range warm {
-				if sandboxpod.Ready(&p) {
+				if sandboxpod.IsReady(&p) {
 					ready++
 				}
 			}

@@ -36,7 +36,7 @@ func noLeaks(ctx context.Context, ns string) {
 		}
 		warm, has := 0, map[types.UID]string{}
 		for _, p := range everySandbox(ctx, g, ns) {
-			g.Expect(sandboxpod.Over(&p)).To(BeFalse(), "%s has ended and is there still", p.Name)
+			g.Expect(sandboxpod.IsOver(&p)).To(BeFalse(), "%s has ended and is there still", p.Name)
 			owner := metav1.GetControllerOf(&p)
 			g.Expect(owner).NotTo(BeNil(), p.Name)
 			if p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Warm {

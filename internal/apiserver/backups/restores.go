@@ -47,7 +47,7 @@ func (h *Restores) restoreOf(c *call.Call, id string) (store.Restore, error) {
 	if !backupID.MatchString(id) {
 		return store.Restore{}, status.Invalid(id, metav1.CauseTypeFieldValueInvalid, "backup", fmt.Sprintf("%q is not the id of a backup: use that of its manifest", id))
 	}
-	ns, err := h.Threads.Known(c.Context(), store.Namespace{Name: c.Namespace})
+	ns, err := h.Threads.KnownNamespace(c.Context(), store.Namespace{Name: c.Namespace})
 	return store.Restore{ID: id, Namespace: ns.Name, NamespaceUID: ns.UID}, err
 }
 

@@ -160,7 +160,7 @@ func (h *Handler) ListQueue(c *call.Call) error {
 	if err != nil {
 		return err
 	}
-	page, err := c.Thread.Queued(c.Context(), store.MessageQuery{Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
+	page, err := c.Thread.QueuedMessages(c.Context(), store.MessageQuery{Limit: limit, Offset: offset, MaxBytes: maxPageBytes})
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (rt *Router) serveWrite(c *call.Call, r Route, h call.Handler) error {
 	if row.Version != *expected {
 		return &store.VersionError{ThreadID: row.ID, Expected: *expected, Current: row.Version}
 	}
-	c.Thread = c.Thread.Expecting(*expected)
+	c.Thread = c.Thread.ExpectVersion(*expected)
 	return h(c)
 }
 

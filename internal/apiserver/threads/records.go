@@ -66,7 +66,7 @@ func (h *Records) addRelated(ctx context.Context, row *store.Thread, r *runtimev
 		if err != nil {
 			return err
 		}
-		waiting, err := st.Queued(ctx, store.MessageQuery{Limit: shownOfEach, MaxBytes: shownBytes})
+		waiting, err := st.QueuedMessages(ctx, store.MessageQuery{Limit: shownOfEach, MaxBytes: shownBytes})
 		if err != nil {
 			return err
 		}

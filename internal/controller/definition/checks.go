@@ -98,13 +98,13 @@ func (c *checker) gateway(ctx context.Context, g *skeinv1.ThreadGateway) error {
 			return err
 		}
 	}
-	return c.served()
+	return c.checkServed()
 }
 
 // readyEndpoint checks a ThreadEndpoint that a gateway serves.
 func (c *checker) readyEndpoint(ctx context.Context, g *skeinv1.ThreadGateway, name, field string) error {
 	var e skeinv1.ThreadEndpoint
-	if err := c.ready(ctx, "ThreadEndpoint", g.Namespace, name, field, &e, func() []metav1.Condition { return e.Status.Conditions }); err != nil {
+	if err := c.checkReady(ctx, "ThreadEndpoint", g.Namespace, name, field, &e, func() []metav1.Condition { return e.Status.Conditions }); err != nil {
 		return err
 	}
 	if of := e.Spec.AgentRef; of != nil && of.Name != g.Spec.AgentRef.Name {
@@ -114,8 +114,8 @@ func (c *checker) readyEndpoint(ctx context.Context, g *skeinv1.ThreadGateway, n
 	return nil
 }
 
-// served checks that the manager serves what people and servers outside reach.
-func (c *checker) served() error {
+// checkServed checks that the manager serves what people and servers outside reach.
+func (c *checker) checkServed() error {
 	if !c.listenerOff {
 		return nil
 	}
@@ -149,19 +149,19 @@ func (c *checker) receiver(ctx context.Context, w *skeinv1.WebhookReceiver) erro
 	if _, err := c.defs.Webhooks.ResolveReceiver(ctx, w); err != nil {
 		return err
 	}
-	return c.served()
+	return c.checkServed()
 }
 
 // readyAgent checks the Agent of spec.agentRef.
 func (c *checker) readyAgent(ctx context.Context, namespace, name string) error {
 	var a skeinv1.Agent
-	return c.ready(ctx, "Agent", namespace, name, "spec.agentRef", &a, func() []metav1.Condition { return a.Status.Conditions })
+	return c.checkReady(ctx, "Agent", namespace, name, "spec.agentRef", &a, func() []metav1.Condition { return a.Status.Conditions })
 }
 
 // openThread checks that the Thread of spec.threadRef takes messages and can answer them.
 func (c *checker) openThread(ctx context.Context, namespace, name string) error {
 	var t skeinv1.Thread
-	err := c.ready(ctx, "Thread", namespace, name, "spec.threadRef", &t, func() []metav1.Condition { return t.Status.Conditions })
+	err := c.checkReady(ctx, "Thread", namespace, name, "spec.threadRef", &t, func() []metav1.Condition { return t.Status.Conditions })
 	if meta.IsStatusConditionTrue(t.Status.Conditions, skeinv1.ConditionTerminated) {
 		return notReady(skeinv1.ReasonInvalidSpec, "Thread %q has ended and takes no more messages: name another Thread in spec.threadRef, or write spec.agentRef in its place", name)
 	}
@@ -182,7 +182,7 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 		return err
 	}
 	var m skeinv1.Model
-	if err := c.ready(ctx, "Model", p.Namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
+	if err := c.checkReady(ctx, "Model", p.Namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 		return err
 	}
 	servers := map[string]*skeinv1.MCPServer{}
@@ -201,7 +201,7 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 			continue
 		}
 		var t skeinv1.Tool
-		if err := c.ready(ctx, "Tool", p.Namespace, ref.Name, fmt.Sprintf("spec.tools[%d].name", i), &t, func() []metav1.Condition { return t.Status.Conditions }); err != nil {
+		if err := c.checkReady(ctx, "Tool", p.Namespace, ref.Name, fmt.Sprintf("spec.tools[%d].name", i), &t, func() []metav1.Condition { return t.Status.Conditions }); err != nil {
 			return err
 		}
 		if t.Spec.MCP != nil {
@@ -226,7 +226,7 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 			return err
 		}
 	}
-	if err := c.after(ctx, a); err != nil {
+	if err := c.checkModelsAfterRun(ctx, a); err != nil {
 		return err
 	}
 	for i, s := range a.Spec.Subagents {
@@ -249,7 +249,7 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 	h := s.Handler
 	if h == nil {
 		var p skeinv1.Prompt
-		if err := c.ready(ctx, "Prompt", a.Namespace, s.PromptRef.Name, field+".promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
+		if err := c.checkReady(ctx, "Prompt", a.Namespace, s.PromptRef.Name, field+".promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
 			return err
 		}
 		return definitions.CheckMemory(a, &p)
@@ -260,18 +260,18 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 	for i, ref := range h.Models {
 		var m skeinv1.Model
 		at := fmt.Sprintf("%s.handler.models[%d].modelRef", field, i)
-		if err := c.ready(ctx, "Model", a.Namespace, ref.ModelRef.Name, at, &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
+		if err := c.checkReady(ctx, "Model", a.Namespace, ref.ModelRef.Name, at, &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// after checks the models that are used after the agent's runs.
-func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
+// checkModelsAfterRun checks the models that are used after the agent's runs.
+func (c *checker) checkModelsAfterRun(ctx context.Context, a *skeinv1.Agent) error {
 	if ref := objects.MemoryModelRef(a); ref != nil {
 		var m skeinv1.Model
-		if err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.memory.embeddingModelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
+		if err := c.checkReady(ctx, "Model", a.Namespace, ref.Name, "spec.memory.embeddingModelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 			return err
 		}
 		if err := definitions.CheckEmbeds(m.Name, &m.Spec); err != nil {
@@ -289,7 +289,7 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 		return
 	}
 	var m skeinv1.Model
-	err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
+	err := c.checkReady(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
 	var unusable *definition.NotReadyError
 	switch {
 	case err == nil:
@@ -301,8 +301,8 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 	}
 }
 
-// ready returns an error unless an object exists and is Ready.
-func (c *checker) ready(ctx context.Context, kind, namespace, name, field string, into client.Object, list func() []metav1.Condition) error {
+// checkReady returns an error unless an object exists and is Ready.
+func (c *checker) checkReady(ctx context.Context, kind, namespace, name, field string, into client.Object, list func() []metav1.Condition) error {
 	if err := c.exists(ctx, kind, namespace, name, field, into); err != nil {
 		return err
 	}

@@ -22,12 +22,12 @@ func (c *checker) compaction(ctx context.Context, p *skeinv1.Prompt, w condition
 	}
 	var own, by skeinv1.Model
 	ref, field := p.Spec.ModelRef, "spec.modelRef"
-	err := c.ready(ctx, "Model", p.Namespace, ref.Name, field, &own, func() []metav1.Condition { return own.Status.Conditions })
+	err := c.checkReady(ctx, "Model", p.Namespace, ref.Name, field, &own, func() []metav1.Condition { return own.Status.Conditions })
 	if err == nil {
 		if policy.ModelRef != nil {
 			ref, field = *policy.ModelRef, "spec.compaction.modelRef"
 		}
-		err = c.ready(ctx, "Model", p.Namespace, ref.Name, field, &by, func() []metav1.Condition { return by.Status.Conditions })
+		err = c.checkReady(ctx, "Model", p.Namespace, ref.Name, field, &by, func() []metav1.Condition { return by.Status.Conditions })
 	}
 	if err == nil {
 		err = definitions.CheckCompaction(p, &own, &by)

@@ -129,11 +129,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		s.trouble = sandboxpod.Trouble{Reason: invalid.Reason, Text: invalid.Message}
 	} else if !r.ProcessMode {
 		for _, step := range []phase{
-			r.isolate,     // before anything that lets a pod start: neither pods nor their certificate exist without it
-			r.certificate, // pods cannot start without it
-			r.count,       // what exists, and how many are wanted
-			r.clean,       // remove pods that have ended, are too many or too old
-			r.fill,        // create what is missing
+			r.isolate,           // before anything that lets a pod start: neither pods nor their certificate exist without it
+			r.ensureCertificate, // pods cannot start without it
+			r.count,             // what exists, and how many are wanted
+			r.clean,             // remove pods that have ended, are too many or too old
+			r.fill,              // create what is missing
 		} {
 			if failed = step(ctx, s); failed != nil {
 				break

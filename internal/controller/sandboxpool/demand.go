@@ -73,9 +73,9 @@ func (d *demand) peak() int {
 	return most
 }
 
-// desired returns how many sandboxes should be warm: as many as the busiest window had claims, within the pool's
+// desiredWarm returns how many sandboxes should be warm: as many as the busiest window had claims, within the pool's
 // bounds.
-func (r *Reconciler) desired(s *scope, taken []*corev1.Pod) int {
+func (r *Reconciler) desiredWarm(s *scope, taken []*corev1.Pod) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.memoryOf(s.req)

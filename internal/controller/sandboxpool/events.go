@@ -60,7 +60,7 @@ func podTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*corev1.Pod)
 		after, ok2 := e.ObjectNew.(*corev1.Pod)
-		return ok1 && ok2 && (sandboxpod.Ready(before) != sandboxpod.Ready(after) || sandboxpod.Over(before) != sandboxpod.Over(after) ||
+		return ok1 && ok2 && (sandboxpod.IsReady(before) != sandboxpod.IsReady(after) || sandboxpod.IsOver(before) != sandboxpod.IsOver(after) ||
 			sandboxpod.TroubleText(before) != sandboxpod.TroubleText(after) ||
 			before.Labels[skeinv1.LabelSandboxState] != after.Labels[skeinv1.LabelSandboxState])
 	}}

@@ -60,7 +60,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) error {
 			}
 		}
 	}
-	s.want = r.desired(s, taken)
+	s.want = r.desiredWarm(s, taken)
 	return nil
 }
 
@@ -69,13 +69,13 @@ func (c *inventory) add(p *corev1.Pod, state, hash string, at time.Time) {
 	switch {
 	case !p.DeletionTimestamp.IsZero():
 		c.leaving = append(c.leaving, p)
-	case sandboxpod.Over(p):
+	case sandboxpod.IsOver(p):
 		c.over = append(c.over, p)
 	case state == sandboxpod.Claimed:
 		c.claimed = append(c.claimed, p)
-	case sandboxpod.Ready(p) && current:
+	case sandboxpod.IsReady(p) && current:
 		c.ready = append(c.ready, p)
-	case sandboxpod.Ready(p):
+	case sandboxpod.IsReady(p):
 		c.old = append(c.old, p)
 	case !current:
 		c.stale = append(c.stale, p)

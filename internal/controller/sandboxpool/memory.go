@@ -84,8 +84,8 @@ func madeSince(pods []*corev1.Pod, t time.Time) bool {
 	return false
 }
 
-// failed returns the failure of the pool's pods, or nil.
-func (r *Reconciler) failed(req ctrl.Request) *failure {
+// failureOf returns the failure of the pool's pods, or nil.
+func (r *Reconciler) failureOf(req ctrl.Request) *failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f := r.memoryOf(req).failure; f != nil {

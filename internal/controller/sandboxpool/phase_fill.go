@@ -22,7 +22,7 @@ func (r *Reconciler) fill(ctx context.Context, s *scope) error {
 	if limit := int(s.object.Spec.Max); limit > 0 {
 		missing = min(missing, limit-s.pods.alive())
 	}
-	if f := r.failed(s.req); f != nil && len(s.pods.ready) < s.want {
+	if f := r.failureOf(s.req); f != nil && len(s.pods.ready) < s.want {
 		s.trouble = f.trouble
 		if rest := f.until.Sub(s.at); rest > 0 && missing > 0 {
 			s.look(rest)
@@ -88,6 +88,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, n int) error {
 	return nil
 }
 
+// stuck returns what keeps a pod from starting.
 func stuck(p *corev1.Pod) sandboxpod.Trouble {
 	t := sandboxpod.TroubleOf(p)
 	if t.Text == "" {

@@ -30,9 +30,9 @@ const (
 // reads its own writes would otherwise start one.
 const metadataOnly = client.DisableReadYourWritesConsistency
 
-// certificate maintains the Secret with the pods' server certificate. It renews the certificate before it ends, and
+// ensureCertificate maintains the Secret with the pods' server certificate. It renews the certificate before it ends, and
 // when the authority changes. Running pods get the new one through their volume and use it for the next connection.
-func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
+func (r *Reconciler) ensureCertificate(ctx context.Context, s *scope) error {
 	next, err := r.Authority.Keep(ctx)
 	if err != nil {
 		return err

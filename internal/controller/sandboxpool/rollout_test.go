@@ -38,7 +38,7 @@ var _ = Describe("A change of the template", func() {
 				c.Claimed++
 			case p.Labels[skeinv1.LabelTemplateHash] == old:
 				c.Old++
-			case sandboxpod.Ready(&p):
+			case sandboxpod.IsReady(&p):
 				c.Ready++
 			default:
 				c.Starting++
@@ -90,7 +90,7 @@ var _ = Describe("A change of the template", func() {
 			w.Clock.Step(time.Second) // a status is written at most once a second
 			w.reconcile(ctx)
 			for _, p := range w.pods(ctx) {
-				if !sandboxpod.Ready(&p) {
+				if !sandboxpod.IsReady(&p) {
 					w.become(ctx, &p, waiting("ImagePullBackOff", "no such image"))
 				}
 			}

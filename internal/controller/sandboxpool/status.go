@@ -103,8 +103,8 @@ func (s *scope) compute(processMode bool, failed error) {
 	}
 }
 
-// troubled reports whether a pool's pods do not start.
-func troubled(c metav1.Condition) bool {
+// isTroubled reports whether a pool's pods do not start.
+func isTroubled(c metav1.Condition) bool {
 	switch c.Reason {
 	case skeinv1.ReasonInvalidSpec, skeinv1.ReasonPodsFailing, skeinv1.ReasonImageUnavailable, skeinv1.ReasonUnschedulable, skeinv1.ReasonQuotaExceeded, skeinv1.ReasonPodsRefused,
 		skeinv1.ReasonSecretForbidden:
@@ -117,9 +117,9 @@ func troubled(c metav1.Condition) bool {
 func (r *Reconciler) recordEvent(before, after *skeinv1.SandboxPool) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
-	case troubled(is) && was.Reason != is.Reason:
+	case isTroubled(is) && was.Reason != is.Reason:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Fill", "%s", is.Message)
-	case is.Status == metav1.ConditionTrue && troubled(was):
+	case is.Status == metav1.ConditionTrue && isTroubled(was):
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Fill", "sandboxes start again")
 	}
 }

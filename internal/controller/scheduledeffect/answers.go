@@ -33,8 +33,8 @@ func (b *batch) newAnswer(request string) *answer {
 	return &answer{skeinv1.EffectRequest{Request: clip.Text(request, quotedRequest), AnsweredAt: metav1.NewTime(b.at.Truncate(time.Second))}}
 }
 
-// firing adds a firing that is recorded.
-func (a *answer) firing(f *store.Firing) {
+// addFiring adds a firing that is recorded.
+func (a *answer) addFiring(f *store.Firing) {
 	outcome := skeinv1.RequestFired
 	if f.Status == store.FiringQueued {
 		outcome = skeinv1.RequestQueued
@@ -68,8 +68,8 @@ func (a *answer) result(due time.Time, outcome, reason, message string) {
 	a.Results[at].Count++
 }
 
-// stored returns the answer as the store keeps it.
-func (a *answer) stored() json.RawMessage {
+// encode returns the answer as the store keeps it.
+func (a *answer) encode() json.RawMessage {
 	data, err := json.Marshal(a.Results)
 	if err != nil { // plain data cannot fail
 		panic(err)

@@ -21,8 +21,8 @@ const (
 	newestRequest = time.Hour
 )
 
-// asked reports whether a person asked for firings with an annotation.
-func asked(o *skeinv1.ScheduledEffect) bool {
+// wasAsked reports whether a person asked for firings with an annotation.
+func wasAsked(o *skeinv1.ScheduledEffect) bool {
 	return o.Annotations[skeinv1.AnnotationRunAt] != "" || o.Annotations[skeinv1.AnnotationBackfill] != ""
 }
 
@@ -30,10 +30,10 @@ func asked(o *skeinv1.ScheduledEffect) bool {
 // removes the annotation. Each request is answered once, and the store remembers the answers, so that a crash in between, or a repeat, records
 // nothing twice. The concurrency policy decides about firings by hand as about others.
 func (r *Reconciler) byHand(ctx context.Context, d *schedule) (bool, error) {
-	if err := r.resumed(ctx, d); err != nil {
+	if err := r.removeResumeRequest(ctx, d); err != nil {
 		return true, err
 	}
-	if !asked(d.object) {
+	if !wasAsked(d.object) {
 		return false, nil
 	}
 	b := &batch{schedule: d, record: &store.DueRecord{Was: d.was}, at: d.at}
@@ -136,8 +136,8 @@ func (r *Reconciler) runNow(ctx context.Context, b *batch) (answers []*answer, e
 		}
 		b.answer = q.answer
 		b.add(last, store.OriginManual)
-		b.answered(q.id)
-		answered[q.id] = q.answer.stored()
+		b.recordAnswered(q.id)
+		answered[q.id] = q.answer.encode()
 	}
 	return answers, nil
 }
@@ -145,9 +145,9 @@ func (r *Reconciler) runNow(ctx context.Context, b *batch) (answers []*answer, e
 // noThreads says why a request of a schedule with a selector fires nothing.
 const noThreads = "no living Thread of the namespace matches spec.threadSelector"
 
-// answered records that the answer that was worked on belongs to a request.
-func (b *batch) answered(id string) {
-	b.record.Requests = append(b.record.Requests, store.FiringRequest{ID: id, Answer: b.answer.stored()})
+// recordAnswered records that the answer that was worked on belongs to a request.
+func (b *batch) recordAnswered(id string) {
+	b.record.Requests = append(b.record.Requests, store.FiringRequest{ID: id, Answer: b.answer.encode()})
 	b.answer = nil
 }
 
@@ -245,7 +245,7 @@ func (r *Reconciler) backfillRange(ctx context.Context, b *batch, text string) e
 	}
 	if id != "" {
 		answer := b.answer
-		b.answered(id)
+		b.recordAnswered(id)
 		b.answer = answer
 	}
 	return nil

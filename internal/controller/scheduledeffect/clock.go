@@ -42,7 +42,7 @@ func (r *Reconciler) watchClock(ctx context.Context, q workqueue.TypedRateLimiti
 			return
 		case <-ticker.C:
 		}
-		if !w.jumped(r.Clock.Now().Round(0), time.Since(since)) {
+		if !w.hasJumped(r.Clock.Now().Round(0), time.Since(since)) {
 			continue
 		}
 		var list skeinv1.ScheduledEffectList
@@ -63,9 +63,9 @@ func (r *Reconciler) watchClock(ctx context.Context, q workqueue.TypedRateLimiti
 // clockWatch compares the clock with the time that has passed.
 type clockWatch struct{ from time.Time }
 
-// jumped reports whether the clock is further ahead than the time that has passed since from. A clock that is behind makes a new start,
+// hasJumped reports whether the clock is further ahead than the time that has passed since from. A clock that is behind makes a new start,
 // so that it is seen when it is set forward again.
-func (w *clockWatch) jumped(clock time.Time, passed time.Duration) bool {
+func (w *clockWatch) hasJumped(clock time.Time, passed time.Duration) bool {
 	ahead := clock.Sub(w.from) - passed
 	if ahead < 0 {
 		w.from = w.from.Add(ahead)

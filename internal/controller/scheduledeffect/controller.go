@@ -161,10 +161,10 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	if err := r.forget(ctx, req, s.object.UID); err != nil || !s.object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, err
 	}
-	if watches.Restoring(s.object) { // what it fired is not here yet
+	if watches.IsRestoring(s.object) { // what it fired is not here yet
 		return ctrl.Result{}, nil
 	}
-	if left, err := r.left(ctx, s); left || err != nil {
+	if left, err := r.deleteLeftOver(ctx, s); left || err != nil {
 		return ctrl.Result{}, err
 	}
 	s.told = len(s.object.Status.Conditions) > 0
@@ -173,15 +173,15 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	}
 	var failed error
 	for _, step := range []phase{
-		r.expire,     // delete a finished effect after its TTL
-		r.observe,    // an effect that has fired is only observed
-		r.decoded,    // do not act on a spec that could not be decoded
-		r.findThread, // an effect that has not fired needs its thread,
-		r.own,        // is deleted with it,
-		r.cancel,     // and is canceled when it ends (EFF-06)
-		r.findEffect, // it also needs its Effect
-		r.plan,       // and a due time that a restart does not move
-		r.fire,       // at which the firing is recorded, once (EFF-04)
+		r.expire,       // delete a finished effect after its TTL
+		r.observe,      // an effect that has fired is only observed
+		r.checkDecoded, // do not act on a spec that could not be decoded
+		r.findThread,   // an effect that has not fired needs its thread,
+		r.ensureOwner,  // is deleted with it,
+		r.cancel,       // and is canceled when it ends (EFF-06)
+		r.findEffect,   // it also needs its Effect
+		r.plan,         // and a due time that a restart does not move
+		r.fire,         // at which the firing is recorded, once (EFF-04)
 	} {
 		stop, err := step(ctx, s)
 		if failed = err; stop || err != nil {
@@ -195,7 +195,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}
 	r.underWay.set(req, s.firing != nil && !s.firing.Status.Over())
-	s.busy = r.underWay.many()
+	s.busy = r.underWay.areMany()
 	result, err := r.writeStatus(ctx, s, failed)
 	if err == nil {
 		err = r.ownLasting(ctx, s)
@@ -212,9 +212,9 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	return watches.Outcome(result, failed, err)
 }
 
-// decoded reports fields that could not be decoded, and arguments that no handler would get, as a problem. An effect never fires from such
+// checkDecoded reports fields that could not be decoded, and arguments that no handler would get, as a problem. An effect never fires from such
 // a spec.
-func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
+func (r *Reconciler) checkDecoded(_ context.Context, s *scope) (bool, error) {
 	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
 	} else if args := s.object.Spec.Args; args != nil {
@@ -231,7 +231,7 @@ func threadTurned() predicate.Predicate {
 		before, ok1 := e.ObjectOld.(*skeinv1.Thread)
 		after, ok2 := e.ObjectNew.(*skeinv1.Thread)
 		return ok1 && ok2 && (before.UID != after.UID || before.Status.ThreadID != after.Status.ThreadID ||
-			before.Status.TerminatedAt != after.Status.TerminatedAt || orphans(before) != orphans(after))
+			before.Status.TerminatedAt != after.Status.TerminatedAt || leavesDependents(before) != leavesDependents(after))
 	}}
 }
 

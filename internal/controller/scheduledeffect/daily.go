@@ -12,8 +12,8 @@ import (
 	"github.com/skein-dev/skein/internal/recurrence"
 )
 
-// limited returns which daily limit keeps the due times of a day from firing, or "".
-func (d *schedule) limited(day string) string {
+// limitOfDay returns which daily limit keeps the due times of a day from firing, or "".
+func (d *schedule) limitOfDay(day string) string {
 	limit := d.object.Spec.DailyLimit
 	if limit == nil {
 		return ""
@@ -39,7 +39,7 @@ func (d *schedule) limitedNow() (why string, ends time.Time) {
 	if next.IsZero() {
 		return "", ends
 	}
-	if why = d.limited(d.dayOf(next)); why == "" {
+	if why = d.limitOfDay(d.dayOf(next)); why == "" {
 		return "", ends
 	}
 	_, ends = d.dayBounds(next)
@@ -93,9 +93,9 @@ func (d *schedule) dayBounds(t time.Time) (begins, ends time.Time) {
 	return first(t.Add(-longestDay), func(date string) bool { return date >= day }), first(t, func(date string) bool { return date > day })
 }
 
-// spending returns what the firings of each day cost, those by hand included, when a limit asks for it. It looks at the days of the due times
+// costsOfDays returns what the firings of each day cost, those by hand included, when a limit asks for it. It looks at the days of the due times
 // that have passed, of the last one before them and of the next one.
-func (r *Reconciler) spending(ctx context.Context, d *schedule) (map[string]float64, error) {
+func (r *Reconciler) costsOfDays(ctx context.Context, d *schedule) (map[string]float64, error) {
 	if l := d.object.Spec.DailyLimit; l == nil || l.Cost == nil {
 		return nil, nil
 	}

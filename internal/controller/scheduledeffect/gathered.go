@@ -13,9 +13,9 @@ import (
 // second would otherwise cost a transaction and a status each second, as one that fires does.
 const recordEvery = time.Minute
 
-// stopped returns why no due time fires until a person or another firing changes that, as the reason and the detail of a record. The
+// stopReason returns why no due time fires until a person or another firing changes that, as the reason and the detail of a record. The
 // reason is "" if due times fire.
-func (d *schedule) stopped() (reason, detail string) {
+func (d *schedule) stopReason() (reason, detail string) {
 	if d.object.Spec.Suspend {
 		return skeinv1.ReasonSuspended, ""
 	}
@@ -25,18 +25,18 @@ func (d *schedule) stopped() (reason, detail string) {
 	return "", ""
 }
 
-// holds reports whether the reason of a record keeps what is due next from firing, too.
-func (d *schedule) holds(k *store.EffectSkip) bool {
-	reason, detail := d.stopped()
+// stillHolds reports whether the reason of a record keeps what is due next from firing, too.
+func (d *schedule) stillHolds(k *store.EffectSkip) bool {
+	reason, detail := d.stopReason()
 	if reason == "" && k.Reason == skeinv1.ReasonLimitReached {
-		reason, detail = skeinv1.ReasonLimitReached, d.limited(d.dayOf(time.UnixMicro(k.Until)))
+		reason, detail = skeinv1.ReasonLimitReached, d.limitOfDay(d.dayOf(time.UnixMicro(k.Until)))
 	}
 	return reason == k.Reason && detail == k.Detail
 }
 
-// gathering returns the record that ends at a cursor, if its reason lasts, so that due times after it may wait to be added to it; else nil.
+// gatheringRecord returns the record that ends at a cursor, if its reason lasts, so that due times after it may wait to be added to it; else nil.
 // The reason is stored with the cursor, so what waits is recorded after a crash too.
-func (d *schedule) gathering(cursor int64) *store.EffectSkip {
+func (d *schedule) gatheringRecord(cursor int64) *store.EffectSkip {
 	for i := range d.skips {
 		k := &d.skips[i]
 		if k.ThreadID != "" || k.Until != cursor {
@@ -67,7 +67,7 @@ func (d *schedule) gathersUntil(k *store.EffectSkip) time.Time {
 // nextRecorded returns the due time at which something is to be recorded next, or the zero time.
 func (d *schedule) nextRecorded() time.Time {
 	from := time.UnixMicro(d.now.Cursor)
-	if k := d.gathering(d.now.Cursor); k != nil && d.holds(k) {
+	if k := d.gatheringRecord(d.now.Cursor); k != nil && d.stillHolds(k) {
 		until := d.gathersUntil(k).Add(-time.Microsecond)
 		if next := d.plan.Next(until); !next.IsZero() {
 			return next
@@ -79,13 +79,13 @@ func (d *schedule) nextRecorded() time.Time {
 	return d.plan.Next(from)
 }
 
-// gathers reports whether nothing may fire, and what has passed since the newest record is recorded later. A request by hand, or an edit, has
+// recordsLater reports whether nothing may fire, and what has passed since the newest record is recorded later. A request by hand, or an edit, has
 // it recorded now.
-func (d *schedule) gathers(at time.Time) bool {
-	if d.was == nil || d.now != *d.was || asked(d.object) || resumes(d.object) {
+func (d *schedule) recordsLater(at time.Time) bool {
+	if d.was == nil || d.now != *d.was || wasAsked(d.object) || asksToResume(d.object) {
 		return false
 	}
-	if k := d.gathering(d.now.Cursor); k == nil || !d.holds(k) {
+	if k := d.gatheringRecord(d.now.Cursor); k == nil || !d.stillHolds(k) {
 		return false
 	}
 	next := d.nextRecorded()
@@ -96,10 +96,10 @@ func (d *schedule) gathers(at time.Time) bool {
 // and are not caught up. If it holds no more, the cursor moves past the record, so that what is due from now on is not taken for one of
 // them.
 func (b *batch) recordGathered() {
-	if b.was == nil || b.exhausted() {
+	if b.was == nil || b.isExhausted() {
 		return
 	}
-	k := b.gathering(b.was.Cursor)
+	k := b.gatheringRecord(b.was.Cursor)
 	if k == nil {
 		return
 	}
@@ -111,7 +111,7 @@ func (b *batch) recordGathered() {
 	if ends {
 		last = now
 	}
-	over := !b.holds(k)
+	over := !b.stillHolds(k)
 	if plan != nil {
 		if passed := plan.Since(time.UnixMicro(b.was.Cursor), last, 0); passed.Older > 0 {
 			b.skip(passed.First, passed.Last, int64(passed.Older), k.Reason, k.Detail)
@@ -129,7 +129,7 @@ const replaced = "the times of the schedule were changed before it could fire"
 // recordReplaced records the due times before an edit of the times of which nothing is recorded yet: no manager ran, or the edit came at
 // the same moment. They do not fire, because the cursor moves past them. They are those of the schedule as it was before the edit.
 func (b *batch) recordReplaced() {
-	if !b.edited || b.before == nil || b.wasOver() || b.exhausted() {
+	if !b.edited || b.before == nil || b.wasOver() || b.isExhausted() {
 		return
 	}
 	from := b.was.Cursor
@@ -140,7 +140,7 @@ func (b *batch) recordReplaced() {
 	if passed.Older == 0 {
 		return
 	}
-	reason, detail := b.stopped()
+	reason, detail := b.stopReason()
 	if reason == "" {
 		reason, detail = skeinv1.ReasonMissed, replaced
 	}

@@ -26,10 +26,10 @@ const (
 // with once, whatever crashes and whichever replica leads.
 func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 	var err error
-	if d.spent, err = r.spending(ctx, d); err != nil {
+	if d.spent, err = r.costsOfDays(ctx, d); err != nil {
 		return true, err
 	}
-	if d.gathers(d.at) {
+	if d.recordsLater(d.at) {
 		return false, nil
 	}
 	record := &store.DueRecord{Was: d.was, ResetFailures: d.edited}
@@ -57,7 +57,7 @@ func (r *Reconciler) recordDue(ctx context.Context, d *schedule) (bool, error) {
 
 // decidePassed fires the due times that have passed, or records why they do not fire. A schedule that has fired as often as it may has none.
 func (b *batch) decidePassed() {
-	if b.exhausted() {
+	if b.isExhausted() {
 		return
 	}
 	passed := b.plan.Since(time.UnixMicro(b.now.Cursor), b.at.Add(-b.jitter), b.keep())
@@ -67,7 +67,7 @@ func (b *batch) decidePassed() {
 	}
 	b.markMissed(passed.Newest)
 	for i, due := range passed.Newest {
-		if b.exhausted() {
+		if b.isExhausted() {
 			break
 		}
 		b.decide(due, i == len(passed.Newest)-1)
@@ -139,7 +139,7 @@ func (d *schedule) keep() int {
 func (b *batch) markMissed(passed []time.Time) {
 	late := 0
 	for _, due := range passed {
-		if b.late(due) > onTime {
+		if b.lateness(due) > onTime {
 			late++
 		}
 	}
@@ -148,8 +148,8 @@ func (b *batch) markMissed(passed []time.Time) {
 	}
 }
 
-// late returns how late a due time is.
-func (b *batch) late(due time.Time) time.Duration { return b.at.Sub(due.Add(b.jitter)) }
+// lateness returns how late a due time is.
+func (b *batch) lateness(due time.Time) time.Duration { return b.at.Sub(due.Add(b.jitter)) }
 
 // create fires once more for the creation of the object.
 func (b *batch) create(at time.Time) {
@@ -162,15 +162,15 @@ func (b *batch) create(at time.Time) {
 
 // skipOlder records the due times that are too many to look at one by one.
 func (b *batch) skipOlder(passed recurrence.Passed) {
-	reason, detail := b.stopped()
+	reason, detail := b.stopReason()
 	if reason == "" {
 		reason = skeinv1.ReasonMissed
 	}
 	b.skip(passed.First, passed.Last, int64(passed.Older), reason, detail)
 }
 
-// exhausted reports whether the schedule has fired as often as it may.
-func (b *batch) exhausted() bool {
+// isExhausted reports whether the schedule has fired as often as it may.
+func (b *batch) isExhausted() bool {
 	most := b.object.Spec.MaxFirings
 	return most != nil && b.now.Fired >= *most
 }
@@ -178,12 +178,12 @@ func (b *batch) exhausted() bool {
 // decide fires a due time or records why it does not fire. newest reports whether no later due time has passed.
 func (b *batch) decide(due time.Time, newest bool) {
 	spec := &b.object.Spec
-	late := b.late(due)
-	reason, detail := b.stopped()
+	late := b.lateness(due)
+	reason, detail := b.stopReason()
 	if reason == "" && (!b.inTime(late, newest) || !due.After(b.missed)) {
 		reason = skeinv1.ReasonMissed
 	}
-	if why := b.limited(b.dayOf(due)); reason == "" && why != "" {
+	if why := b.limitOfDay(b.dayOf(due)); reason == "" && why != "" {
 		reason, detail = skeinv1.ReasonLimitReached, why
 	}
 	switch {
@@ -253,7 +253,7 @@ func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 		if b.admit(&f) {
 			b.record.Firings = append(b.record.Firings, f)
 			b.under[f.ThreadID] = append(b.under[f.ThreadID], f)
-			b.answer.firing(&f)
+			b.answer.addFiring(&f)
 			fires = true
 		}
 	}

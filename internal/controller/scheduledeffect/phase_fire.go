@@ -38,7 +38,7 @@ func ttl(o *skeinv1.ScheduledEffect) time.Duration {
 
 // observe watches a firing that this reconcile or an earlier one recorded, perhaps before a crash.
 func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
-	if !planned(s.object) {
+	if !isPlanned(s.object) {
 		return false, nil
 	}
 	s.due = kube.DueTime(s.object)
@@ -77,14 +77,14 @@ func (r *Reconciler) trackFiring(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// planned reports whether the due time is fixed. A restart must not move it, because the effect might then fire
+// isPlanned reports whether the due time is fixed. A restart must not move it, because the effect might then fire
 // twice.
-func planned(o *skeinv1.ScheduledEffect) bool { return o.Spec.At != nil || o.Status.ScheduledAt != 0 }
+func isPlanned(o *skeinv1.ScheduledEffect) bool { return o.Spec.At != nil || o.Status.ScheduledAt != 0 }
 
 // plan fixes the due time. A delay runs from the creation of the object, which the API server records in whole
 // seconds. plan counts from now if that is within that second, else from the end of that second.
 func (r *Reconciler) plan(_ context.Context, s *scope) (bool, error) {
-	if planned(s.object) {
+	if isPlanned(s.object) {
 		s.due = kube.DueTime(s.object)
 		return false, nil
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// brief reports whether a person declared an effect of one time that is due soon, and its status says nothing yet. Its end is then likely to
+// isBrief reports whether a person declared an effect of one time that is due soon, and its status says nothing yet. Its end is then likely to
 // be all that is written of it. Only what lasts has an owner, and a status before its end. So has an effect that is older than its Thread: an
 // owner reference then says at once to which Thread of that name the effect belongs.
-func (s *scope) brief() bool {
+func (s *scope) isBrief() bool {
 	o := s.object
 	if s.thread != nil && s.thread.CreationTimestamp.After(o.CreationTimestamp.Time) {
 		return false
@@ -24,15 +24,15 @@ func (s *scope) brief() bool {
 	return oneTime(o) && o.Spec.At != nil && scheduledBy(o) == "" && !s.told && kube.DueTime(o).Sub(s.at) < underWayFor
 }
 
-// own makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03).
-func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
+// ensureOwner makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03).
+func (r *Reconciler) ensureOwner(ctx context.Context, s *scope) (bool, error) {
 	if s.thread == nil || metav1.GetControllerOf(s.object) != nil {
 		return false, nil
 	}
 	if !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	if s.brief() {
+	if s.isBrief() {
 		return false, r.remember(ctx, s)
 	}
 	if goes, err := r.threadGoes(ctx, s.thread); goes || err != nil {
@@ -66,8 +66,8 @@ func (r *Reconciler) remember(ctx context.Context, s *scope) error {
 	return client.IgnoreNotFound(err)
 }
 
-// orphans reports whether a Thread is being deleted without what it owns.
-func orphans(t *skeinv1.Thread) bool {
+// leavesDependents reports whether a Thread is being deleted without what it owns.
+func leavesDependents(t *skeinv1.Thread) bool {
 	return !t.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(t, metav1.FinalizerOrphanDependents)
 }
 
@@ -82,7 +82,7 @@ func (r *Reconciler) ownLasting(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	_, err := r.own(ctx, s)
+	_, err := r.ensureOwner(ctx, s)
 	return err
 }
 

@@ -36,7 +36,7 @@ func (r *Reconciler) findThreads(ctx context.Context, d *schedule) (bool, error)
 }
 
 func (r *Reconciler) findOneThread(ctx context.Context, d *schedule) (bool, error) {
-	for _, step := range []phase{r.findThread, r.own, r.cancel} {
+	for _, step := range []phase{r.findThread, r.ensureOwner, r.cancel} {
 		if stop, err := step(ctx, d.scope); err != nil || stop {
 			d.over = d.canceled
 			return true, err

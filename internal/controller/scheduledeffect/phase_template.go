@@ -38,7 +38,7 @@ func (r *Reconciler) release(ctx context.Context, d *schedule) (bool, error) {
 			continue
 		}
 		under[f.ThreadID] = true
-		to, err := r.released(ctx, &f)
+		to, err := r.statusAtTurn(ctx, &f)
 		if err != nil {
 			return true, err
 		}
@@ -51,9 +51,9 @@ func (r *Reconciler) release(ctx context.Context, d *schedule) (bool, error) {
 	return false, nil
 }
 
-// released returns the status of a queued firing when its turn comes. An edit may have changed what the object fires, but not what was
+// statusAtTurn returns the status of a queued firing when its turn comes. An edit may have changed what the object fires, but not what was
 // recorded: a firing of a template creates its Thread, and no worker could carry it out.
-func (r *Reconciler) released(ctx context.Context, f *store.Firing) (store.FiringStatus, error) {
+func (r *Reconciler) statusAtTurn(ctx context.Context, f *store.Firing) (store.FiringStatus, error) {
 	whole, err := r.Store.Firing(ctx, f.Key()) // lists have no targets
 	if err != nil {
 		return "", fmt.Errorf("read a firing that waited: %w", err)
@@ -73,7 +73,7 @@ func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) 
 		if f := &d.active[i]; f.Status == store.FiringRunning {
 			failed.add(r.runThread(ctx, d, f))
 		}
-		if failed.hopeless(ctx) {
+		if failed.isHopeless(ctx) {
 			return true, cmp.Or(failed.join(), ctx.Err())
 		}
 	}
@@ -186,6 +186,6 @@ func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why
 		f.Waiting = why
 	}
 	waited := d.at.Sub(time.UnixMicro(f.FiredAt))
-	d.retry = earlier(d.retry, min(max(firstWait, waited/4), longestWait))
+	d.retry = shorter(d.retry, min(max(firstWait, waited/4), longestWait))
 	return nil
 }

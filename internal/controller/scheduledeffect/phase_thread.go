@@ -15,10 +15,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// left deletes an effect that a purged thread scheduled, and reports whether it did. The garbage collector does so through the owner
+// deleteLeftOver deletes an effect that a purged thread scheduled, and reports whether it did. The garbage collector does so through the owner
 // reference, unless the Thread was deleted with --cascade=orphan, which takes that reference away. A Thread that takes the
 // name later must not get the effect. An effect that a person declared stays: it names its Thread by name.
-func (r *Reconciler) left(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) deleteLeftOver(ctx context.Context, s *scope) (bool, error) {
 	id := scheduledBy(s.object)
 	if id == "" {
 		return false, nil
@@ -56,7 +56,7 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	var t skeinv1.Thread
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &t, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) == nil {
-		switch lost, handled := r.unowned.lost(s.req, lent{effect: s.object.UID, thread: t.UID}); {
+		switch lost, handled := r.unowned.hasLostThread(s.req, lent{effect: s.object.UID, thread: t.UID}); {
 		case handled:
 			return true, r.goWithThread(ctx, s)
 		case lost: // the event says whether the effect goes with its Thread, and causes another reconcile

@@ -100,7 +100,7 @@ func (r *Reconciler) wakeWhenDue(s *scope) {
 		if due = d.plan.Next(now.Add(-d.jitter)); !due.IsZero() {
 			due = due.Add(d.jitter)
 		}
-	case s.object.UID != "" && planned(s.object):
+	case s.object.UID != "" && isPlanned(s.object):
 		due = kube.DueTime(s.object)
 	}
 	if due.After(now) && !s.gone && s.object.Status.CompletionTime == nil {

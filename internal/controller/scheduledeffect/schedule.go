@@ -25,7 +25,7 @@ func oneTime(o *skeinv1.ScheduledEffect) bool {
 	if len(s.Schedules) > 0 || s.Effect == "" || s.ThreadRef == nil || slices.Contains(schedulePhases, o.Status.Phase) {
 		return false
 	}
-	return !asked(o) && !s.Suspend && s.Jitter == nil && s.StartingDeadlineSeconds == nil && s.Retry == nil && s.Timeout == nil
+	return !wasAsked(o) && !s.Suspend && s.Jitter == nil && s.StartingDeadlineSeconds == nil && s.Retry == nil && s.Timeout == nil
 }
 
 // schedule is what the phases of an object with a schedule share, beside the scope.
@@ -92,7 +92,7 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 	if s.gone {
 		return ctrl.Result{}, failed
 	}
-	if failed == nil && d.canceled && asked(d.object) {
+	if failed == nil && d.canceled && wasAsked(d.object) {
 		failed = r.refuseRequests(ctx, d, "nothing fires any more: the Thread was terminated, or the effect was removed")
 	}
 	if isConflict(failed) {
@@ -111,7 +111,7 @@ func (r *Reconciler) expireSchedule(ctx context.Context, d *schedule) (bool, err
 // expires returns when an object with a schedule is deleted because it has finished. ok is false when it is not, or not yet, to be.
 func expires(o *skeinv1.ScheduledEffect) (at time.Time, ok bool) {
 	switch {
-	case asked(o), o.Status.CompletionTime == nil:
+	case wasAsked(o), o.Status.CompletionTime == nil:
 		return at, false
 	case len(o.Spec.Schedules) > 0 && o.Spec.TTLSecondsAfterFinished == nil:
 		return at, false
@@ -124,11 +124,11 @@ func expires(o *skeinv1.ScheduledEffect) (at time.Time, ok bool) {
 }
 
 func (r *Reconciler) readSpec(ctx context.Context, d *schedule) (bool, error) {
-	if stop, err := r.decoded(ctx, d.scope); stop || err != nil {
+	if stop, err := r.checkDecoded(ctx, d.scope); stop || err != nil {
 		return stop, err
 	}
 	o := d.object
-	if !planned(o) && len(o.Spec.Schedules) == 0 { // a delay counts from now on
+	if !isPlanned(o) && len(o.Spec.Schedules) == 0 { // a delay counts from now on
 		return r.plan(ctx, d.scope)
 	}
 	plan, err := effectplan.Of(&o.Spec, kube.DueTime(o))

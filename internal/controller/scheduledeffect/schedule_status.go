@@ -46,9 +46,9 @@ func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed err
 	}
 	result.Priority = ptr.To(restPriority)
 	if failed == nil {
-		result.RequeueAfter = earlier(result.RequeueAfter, d.retry)
+		result.RequeueAfter = shorter(result.RequeueAfter, d.retry)
 		if at, ok := expires(d.object); ok {
-			result.RequeueAfter = earlier(result.RequeueAfter, max(at.Sub(r.Clock.Now()), time.Nanosecond))
+			result.RequeueAfter = shorter(result.RequeueAfter, max(at.Sub(r.Clock.Now()), time.Nanosecond))
 		}
 	}
 	if d.fires {
@@ -143,21 +143,21 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 		return
 	}
 	for i := range d.active {
-		if d.problem = waits(&d.active[i]); d.problem != nil {
+		if d.problem = waitProblem(&d.active[i]); d.problem != nil {
 			d.waiting = true
 			return
 		}
 	}
 }
 
-// goesOn reports whether a firing is under way, and the status says nothing new but what each firing changes. The end of the firing changes
+// mayWaitForEnd reports whether a firing is under way, and the status says nothing new but what each firing changes. The end of the firing changes
 // that again. A firing that waits is under way too.
-func (d *schedule) goesOn(before *skeinv1.ScheduledEffectStatus) bool {
-	return len(d.active) > 0 && equality.Semantic.DeepEqual(d.lasting(before), d.lasting(&d.object.Status))
+func (d *schedule) mayWaitForEnd(before *skeinv1.ScheduledEffectStatus) bool {
+	return len(d.active) > 0 && equality.Semantic.DeepEqual(d.lastingStatus(before), d.lastingStatus(&d.object.Status))
 }
 
-// lasting returns a status without what each firing changes.
-func (d *schedule) lasting(status *skeinv1.ScheduledEffectStatus) *skeinv1.ScheduledEffectStatus {
+// lastingStatus returns a status without what each firing changes.
+func (d *schedule) lastingStatus(status *skeinv1.ScheduledEffectStatus) *skeinv1.ScheduledEffectStatus {
 	rest := *status
 	rest.Active, rest.Fired, rest.FiredAt, rest.LastTime, rest.ScheduledAt = 0, 0, 0, nil, 0
 	if rest.NextTime != nil { // whether there is one says whether it waits

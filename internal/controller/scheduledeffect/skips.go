@@ -60,7 +60,7 @@ func (b *batch) note(k store.EffectSkip) {
 	b.now.Skipped += k.Count
 	for i := range slices.Backward(b.skipped) {
 		if r := &b.skipped[i]; r.ThreadID == k.ThreadID {
-			if joins(&r.EffectSkip, &k) && !b.firedAfter(b.record.Firings, &r.EffectSkip) {
+			if canJoin(&r.EffectSkip, &k) && !b.firedAfter(b.record.Firings, &r.EffectSkip) {
 				r.Until, r.Count, r.added = k.Until, r.Count+k.Count, r.added+k.Count
 				return
 			}
@@ -68,7 +68,7 @@ func (b *batch) note(k store.EffectSkip) {
 			return
 		}
 	}
-	if r := b.newestSkip(k.ThreadID); r != nil && joins(r, &k) && !b.firedAfter(b.record.Firings, r) && !b.firedAfter(b.recent, r) && !b.mayHaveFiredSince(r) {
+	if r := b.newestSkip(k.ThreadID); r != nil && canJoin(r, &k) && !b.firedAfter(b.record.Firings, r) && !b.firedAfter(b.recent, r) && !b.mayHaveFiredSince(r) {
 		longer := *r
 		longer.Until, longer.Count = k.Until, r.Count+k.Count
 		b.skipped = append(b.skipped, skipRecord{EffectSkip: longer, continues: true, added: k.Count})
@@ -87,9 +87,9 @@ func (b *batch) newestSkip(threadID string) (newest *store.EffectSkip) {
 	return newest
 }
 
-// joins reports whether skipped due times can be added to a record: they are later, have the same reason, and were not requested by hand. Each
+// canJoin reports whether skipped due times can be added to a record: they are later, have the same reason, and were not requested by hand. Each
 // request by hand has a record of its own. Its time is never a whole second.
-func joins(r, k *store.EffectSkip) bool {
+func canJoin(r, k *store.EffectSkip) bool {
 	byHand := r.Due%time.Second.Microseconds() != 0 || k.Due%time.Second.Microseconds() != 0
 	return r.Reason == k.Reason && r.Detail == k.Detail && k.Due > r.Until && !byHand
 }

@@ -38,15 +38,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	var gather time.Duration
 	switch {
-	case s.urgent():
-	case s.underWay(), s.schedule != nil && s.schedule.goesOn(&before.Status):
+	case s.isUrgent():
+	case s.isUnderWay(), s.schedule != nil && s.schedule.mayWaitForEnd(&before.Status):
 		gather = underWayFor
 	default:
 		gather = gatherFor
 	}
 	wait, write := r.statusLimit.Decide(s.req, gather, s.at)
 	if !write {
-		return ctrl.Result{RequeueAfter: earlier(wait.After, s.next)}, nil
+		return ctrl.Result{RequeueAfter: shorter(wait.After, s.next)}, nil
 	}
 	// The patch applies only to the object as it was read. A replica that does not lead any more, or whose cache is behind, must neither
 	// move a due time that has fired nor take back what its successor has written.
@@ -73,12 +73,12 @@ func (s *scope) onlyWaits() bool {
 	if s.schedule != nil || !s.fires || s.again {
 		return false
 	}
-	return s.brief() || s.object.Spec.At != nil && scheduledBy(s.object) != "" && len(s.object.Status.Conditions) == 0
+	return s.isBrief() || s.object.Spec.At != nil && scheduledBy(s.object) != "" && len(s.object.Status.Conditions) == 0
 }
 
-// urgent reports whether somebody may wait for the change, whether the due time must be written before the effect
+// isUrgent reports whether somebody may wait for the change, whether the due time must be written before the effect
 // fires, or whether the next change is too far away to wait for.
-func (s *scope) urgent() bool {
+func (s *scope) isUrgent() bool {
 	status := &s.object.Status
 	if d := s.schedule; d != nil {
 		again := s.again && !d.ended // otherwise the next reconcile shows that it has ended
@@ -90,13 +90,13 @@ func (s *scope) urgent() bool {
 	return status.CompletionTime != nil && !s.busy || s.problem != nil && s.firing == nil
 }
 
-// underWay reports whether a one-time effect has fired and not ended, or many others have not. Its end changes the status again.
-func (s *scope) underWay() bool {
+// isUnderWay reports whether a one-time effect has fired and not ended, or many others have not. Its end changes the status again.
+func (s *scope) isUnderWay() bool {
 	return s.schedule == nil && s.firing != nil && (s.object.Status.CompletionTime == nil || s.busy)
 }
 
-// earlier returns the shorter of two waiting times. 0 means none.
-func earlier(a, b time.Duration) time.Duration {
+// shorter returns the shorter of two waiting times. 0 means none.
+func shorter(a, b time.Duration) time.Duration {
 	if b == 0 || (a != 0 && a < b) {
 		return a
 	}
@@ -175,14 +175,14 @@ func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 			message = "an attempt failed, and there will be another: kubectl skein effect history " + s.object.Name + " says why"
 		}
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonFired, message)
-		s.problem = waits(f)
+		s.problem = waitProblem(f)
 		return
 	}
 	status.CompletionTime = ptrTime(time.UnixMicro(f.EndedAt))
 }
 
-// waits returns the problem of an object whose firing waits for a sandbox or a definition; nil if it does not.
-func waits(f *store.Firing) *problem {
+// waitProblem returns the problem of an object whose firing waits for a sandbox or a definition; nil if it does not.
+func waitProblem(f *store.Firing) *problem {
 	if f.Status.Over() || f.Waiting == "" {
 		return nil
 	}

@@ -96,7 +96,7 @@ func (r *Reconciler) sweepUnended(ctx context.Context, there map[string]bool) er
 			if there[e.EffectID] {
 				continue
 			}
-			gone, err := r.gone(ctx, e)
+			gone, err := r.isGone(ctx, e)
 			if err == nil && gone {
 				err = r.cancelFirings(ctx, e.EffectID)
 			}
@@ -129,16 +129,16 @@ func (r *Reconciler) sweepEnded(ctx context.Context, there map[string]bool) erro
 
 // forgetGone removes what is stored of an effect whose object does not exist.
 func (r *Reconciler) forgetGone(ctx context.Context, e store.OneTimeEffect) error {
-	gone, err := r.gone(ctx, e)
+	gone, err := r.isGone(ctx, e)
 	if err != nil || !gone {
 		return err
 	}
 	return r.Store.ForgetEffect(ctx, e.EffectID)
 }
 
-// gone reports whether the object of an effect does not exist. The cache may lack its namespace, so the API server is asked. Where this
+// isGone reports whether the object of an effect does not exist. The cache may lack its namespace, so the API server is asked. Where this
 // manager may not read, nothing is gone.
-func (r *Reconciler) gone(ctx context.Context, e store.OneTimeEffect) (bool, error) {
+func (r *Reconciler) isGone(ctx context.Context, e store.OneTimeEffect) (bool, error) {
 	if e.Namespace == "" { // it was removed before it had a schedule
 		return true, nil
 	}

@@ -37,8 +37,8 @@ func (e *threadErrors) add(err error) {
 	e.away = e.away || errors.Is(err, store.ErrUnavailable)
 }
 
-// hopeless reports whether work on further Threads would fail, too.
-func (e *threadErrors) hopeless(ctx context.Context) bool { return e.away || ctx.Err() != nil }
+// isHopeless reports whether work on further Threads would fail, too.
+func (e *threadErrors) isHopeless(ctx context.Context) bool { return e.away || ctx.Err() != nil }
 
 // join returns the errors as one, or nil. It returns a conflict, after which everything is read again at once, when there was nothing else.
 func (e *threadErrors) join() error {

@@ -29,7 +29,8 @@ func (u *underWay) set(req ctrl.Request, is bool) {
 	}
 }
 
-func (u *underWay) many() bool {
+// areMany reports whether so many effects are under way that their statuses wait.
+func (u *underWay) areMany() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.all) > manyUnderWay

@@ -39,9 +39,9 @@ func (u *unowned) add(req ctrl.Request, of lent) bool {
 	return true
 }
 
-// lost reports whether an effect had another Thread than the one that has the name now, which has no UID if there is none, and whether
+// hasLostThread reports whether an effect had another Thread than the one that has the name now, which has no UID if there is none, and whether
 // the event of that Thread's deletion was handled.
-func (u *unowned) lost(req ctrl.Request, now lent) (lost, handled bool) {
+func (u *unowned) hasLostThread(req ctrl.Request, now lent) (lost, handled bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	was := u.all[req]
@@ -55,9 +55,9 @@ func (u *unowned) forget(req ctrl.Request) {
 	delete(u.all, req)
 }
 
-// saw notes what an event says of a Thread. The effects of one that is deleted without what it owns are not its effects any more.
-func (u *unowned) saw(t *skeinv1.Thread, deleted bool) {
-	leaves := orphans(t)
+// noteThread notes what an event says of a Thread. The effects of one that is deleted without what it owns are not its effects any more.
+func (u *unowned) noteThread(t *skeinv1.Thread, deleted bool) {
+	leaves := leavesDependents(t)
 	if !leaves && !deleted {
 		return
 	}
@@ -91,8 +91,8 @@ func (h threadEvents) Update(ctx context.Context, e event.UpdateEvent, q workque
 	before, ok1 := e.ObjectOld.(*skeinv1.Thread)
 	after, ok2 := e.ObjectNew.(*skeinv1.Thread)
 	if ok1 && ok2 {
-		h.unowned.saw(before, before.UID != after.UID)
-		h.unowned.saw(after, false)
+		h.unowned.noteThread(before, before.UID != after.UID)
+		h.unowned.noteThread(after, false)
 	}
 	h.EventHandler.Update(ctx, e, q)
 }
@@ -100,7 +100,7 @@ func (h threadEvents) Update(ctx context.Context, e event.UpdateEvent, q workque
 // Delete implements handler.EventHandler.
 func (h threadEvents) Delete(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	if t, ok := e.Object.(*skeinv1.Thread); ok {
-		h.unowned.saw(t, true)
+		h.unowned.noteThread(t, true)
 	}
 	h.EventHandler.Delete(ctx, e, q)
 }

@@ -120,18 +120,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.notifications.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !s.object.DeletionTimestamp.IsZero() || watches.Restoring(s.object) {
+	if !s.object.DeletionTimestamp.IsZero() || watches.IsRestoring(s.object) {
 		return ctrl.Result{}, nil // the child Thread is deleted through its owner reference, or a restore is about to make it
 	}
 	var failed error
 	for _, step := range []phase{
-		r.decoded,    // do not act on a spec that could not be decoded
-		r.findParent, // a Subagent needs its parent Thread,
-		r.own,        // and is deleted with it
-		r.reportLost, // tell the parent of a child that was refused
-		r.makeChild,  // create the child Thread, once
-		r.endChild,   // terminate it with its parent
-		r.observe,    // read how far it has come
+		r.checkDecoded, // do not act on a spec that could not be decoded
+		r.findParent,   // a Subagent needs its parent Thread,
+		r.ensureOwner,  // and is deleted with it
+		r.reportLost,   // tell the parent of a child that was refused
+		r.makeChild,    // create the child Thread, once
+		r.endChild,     // terminate it with its parent
+		r.observe,      // read how far it has come
 	} {
 		if failed = step(ctx, s); failed != nil || s.problem != nil {
 			break
@@ -140,12 +140,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if failed == nil && s.leaves {
 		return ctrl.Result{}, nil
 	}
-	if failed == nil && s.expired(r.Clock.Now()) {
+	if failed == nil && s.isExpired(r.Clock.Now()) {
 		if _, failed = r.expire(ctx, s); failed == nil {
 			return ctrl.Result{}, nil // what is removed says nothing new
 		}
 	}
-	if apierrors.IsConflict(failed) && !kube.Denied(failed) {
+	if apierrors.IsConflict(failed) && !kube.IsDenied(failed) {
 		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
@@ -161,8 +161,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return watches.Outcome(result, failed, err)
 }
 
-// decoded reports fields that could not be decoded as a problem.
-func (r *Reconciler) decoded(_ context.Context, s *scope) error {
+// checkDecoded reports fields that could not be decoded as a problem.
+func (r *Reconciler) checkDecoded(_ context.Context, s *scope) error {
 	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
 	}

@@ -30,10 +30,10 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	var child skeinv1.Thread
 	err := r.Client.Get(ctx, name, &child, client.UnsafeDisableDeepCopy)
 	switch {
-	case apierrors.IsNotFound(err) && (made(s.object) || s.parentRow.TerminatedAt != 0):
-		s.childless, s.leaves = true, takesAlong(s.parent)
+	case apierrors.IsNotFound(err) && (wasMade(s.object) || s.parentRow.TerminatedAt != 0):
+		s.childless, s.leaves = true, deletesChildren(s.parent)
 		return nil
-	case err == nil && !metav1.IsControlledBy(&child, s.object) && made(s.object) && s.object.Status.Entry.ThreadID != child.ThreadID():
+	case err == nil && !metav1.IsControlledBy(&child, s.object) && wasMade(s.object) && s.object.Status.Entry.ThreadID != child.ThreadID():
 		s.childless = true // a person deleted the child, and made another Thread of its name
 		return nil
 	case apierrors.IsNotFound(err) && s.object.Spec.ThreadRef != nil:
@@ -44,7 +44,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		s.problem = parentGoing(s.parent)
 		return nil
 	case apierrors.IsNotFound(err):
-		if s.childless, err = r.purged(ctx, s.object); s.childless || err != nil {
+		if s.childless, err = r.wasPurged(ctx, s.object); s.childless || err != nil {
 			return err
 		}
 		var have skeinv1.Thread
@@ -53,7 +53,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		if found, err = kube.MakeOnce(ctx, r.Client, r.Live, &child, &have); found { // the cache did not have it yet
 			child, err = have, nil
 		}
-		if kube.Refused(err) && byRun(s.object) {
+		if kube.IsRefused(err) && byRun(s.object) {
 			s.childless, s.refused = true, "the cluster refuses its Thread: "+err.Error()
 			return nil
 		}
@@ -73,7 +73,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		}
 	}
 	if !metav1.IsControlledBy(&child, s.object) {
-		if byRun(s.object) && !made(s.object) && child.DeletionTimestamp.IsZero() {
+		if byRun(s.object) && !wasMade(s.object) && child.DeletionTimestamp.IsZero() {
 			s.childless, s.refused = true, fmt.Sprintf("a Thread %q exists already and is not this Subagent's", name.Name)
 			return nil
 		}
@@ -107,14 +107,14 @@ func parentGoing(parent *skeinv1.Thread) *problem {
 // What a person declared heals when the reason for the refusal is gone.
 func byRun(o *skeinv1.Subagent) bool { return o.Spec.ToolCallID != "" }
 
-// takesAlong reports whether a parent is being deleted together with its children.
-func takesAlong(parent *skeinv1.Thread) bool {
+// deletesChildren reports whether a parent is being deleted together with its children.
+func deletesChildren(parent *skeinv1.Thread) bool {
 	return !parent.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(parent, metav1.FinalizerOrphanDependents)
 }
 
-// purged reports whether the child Thread existed and its data was purged, with the task that it was given. A person may
+// wasPurged reports whether the child Thread existed and its data was purged, with the task that it was given. A person may
 // delete it before the status of the Subagent says that it existed.
-func (r *Reconciler) purged(ctx context.Context, o *skeinv1.Subagent) (bool, error) {
+func (r *Reconciler) wasPurged(ctx context.Context, o *skeinv1.Subagent) (bool, error) {
 	if marked, err := r.Store.MarkedDeleted(ctx, string(o.UID)); marked || err != nil || o.Spec.TaskRef == "" {
 		return marked, err
 	}
@@ -125,8 +125,8 @@ func (r *Reconciler) purged(ctx context.Context, o *skeinv1.Subagent) (bool, err
 	return false, err
 }
 
-// made reports whether the child Thread existed once.
-func made(o *skeinv1.Subagent) bool { return o.Status.Entry != nil && o.Status.Entry.ThreadID != "" }
+// wasMade reports whether the child Thread existed once.
+func wasMade(o *skeinv1.Subagent) bool { return o.Status.Entry != nil && o.Status.Entry.ThreadID != "" }
 
 // childThread returns the child Thread to create. It has its finalizer already, which saves a write.
 func childThread(s *scope) *skeinv1.Thread {

@@ -45,9 +45,9 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) (ctrl.Result, error) 
 	return ctrl.Result{}, nil
 }
 
-// expired reports whether the child is known to have ended for good, and spec.ttlAfterFinished is over. A refusal is no such end: the
+// isExpired reports whether the child is known to have ended for good, and spec.ttlAfterFinished is over. A refusal is no such end: the
 // status is the record of it.
-func (s *scope) expired(at time.Time) bool {
+func (s *scope) isExpired(at time.Time) bool {
 	if s.row == nil || s.refused != "" || s.problem != nil || s.object.Spec.TTLAfterFinished == nil {
 		return false
 	}

@@ -18,7 +18,7 @@ import (
 // the refusal: it is written before the parent is told, and after a crash the parent is told again, which changes nothing.
 func (r *Reconciler) reportLost(ctx context.Context, s *scope) error {
 	c := meta.FindStatusCondition(s.object.Status.Conditions, skeinv1.ConditionTerminated)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != skeinv1.ReasonChildRefused || made(s.object) {
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != skeinv1.ReasonChildRefused || wasMade(s.object) {
 		return nil // a child Thread that was refused tells the parent itself
 	}
 	s.refused = c.Message

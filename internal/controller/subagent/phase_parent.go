@@ -32,16 +32,16 @@ func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
 	row, err := r.Store.Thread(ctx, parent.ThreadID())
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.BelongsTo(string(parent.UID))) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
-		s.leaves = takesAlong(&parent)
+		s.leaves = deletesChildren(&parent)
 		return nil
 	}
 	s.parentRow = row
 	return err
 }
 
-// own makes the parent Thread the owner of a Subagent that a person declared (metadata, never spec: K8S-03). The
+// ensureOwner makes the parent Thread the owner of a Subagent that a person declared (metadata, never spec: K8S-03). The
 // Subagents that the engine creates have the owner already.
-func (r *Reconciler) own(ctx context.Context, s *scope) error {
+func (r *Reconciler) ensureOwner(ctx context.Context, s *scope) error {
 	if metav1.IsControlledBy(s.object, s.parent) || !s.parent.DeletionTimestamp.IsZero() {
 		return nil // a parent that is being deleted also deletes what it owns, or leaves it (--cascade=orphan)
 	}
@@ -94,7 +94,7 @@ func (r *Reconciler) worksForAnother(ctx context.Context, s *scope) (bool, error
 		return err == nil && task.ParentID != s.parentRow.ID, err
 	}
 	id := ""
-	if made(s.object) {
+	if wasMade(s.object) {
 		id = s.object.Status.Entry.ThreadID
 	} else {
 		var child skeinv1.Thread
@@ -106,7 +106,7 @@ func (r *Reconciler) worksForAnother(ctx context.Context, s *scope) (bool, error
 	}
 	row, err := r.Store.Thread(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return another && made(s.object), nil // one that is not stored yet goes to the parent that there is
+		return another && wasMade(s.object), nil // one that is not stored yet goes to the parent that there is
 	}
 	return err == nil && row.ParentID != "" && row.ParentID != s.parentRow.ID, err
 }

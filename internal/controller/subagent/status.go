@@ -37,7 +37,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	var gather time.Duration
 	switch {
-	case s.urgent(&before.Status):
+	case s.isUrgent(&before.Status):
 	case before.Status.Entry != nil && *before.Status.Entry == *s.object.Status.Entry &&
 		equality.Semantic.DeepEqual(before.Status.Conditions, s.object.Status.Conditions):
 		gather = showProgressAfter // only the step and the time
@@ -62,9 +62,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return later, nil
 }
 
-// urgent reports whether somebody may wait for the change: a final status, an end, or a problem that appeared or
+// isUrgent reports whether somebody may wait for the change: a final status, an end, or a problem that appeared or
 // disappeared. The first status of a new child without a problem is not urgent.
-func (s *scope) urgent(before *skeinv1.SubagentStatus) bool {
+func (s *scope) isUrgent(before *skeinv1.SubagentStatus) bool {
 	after := &s.object.Status
 	if kube.ChildEnded(after.Entry.Status) && (before.Entry == nil || before.Entry.Status != after.Entry.Status) {
 		return true

@@ -84,9 +84,9 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:skeinv1.MaxStatusChildText-len("…")], "") + "…"
 }
 
-// updated returns the family with the states of unfinished children in the store, where they are known before the Subagents show
+// withStates returns the family with the states of unfinished children in the store, where they are known before the Subagents show
 // them.
-func (f family) updated(rows []store.Thread) family {
+func (f family) withStates(rows []store.Thread) family {
 	stored := map[string]*store.Thread{}
 	for i := range rows {
 		stored[rows[i].Reference] = &rows[i]
@@ -110,7 +110,7 @@ func (f family) updated(rows []store.Thread) family {
 // children returns what the status says about the children of a thread. The states of few children are those in the store: so a status
 // that is written when a run of the parent ends says that its children have ended.
 func (r *Reconciler) children(ctx context.Context, s *scope) (family, error) {
-	f, err := r.shown(ctx, s)
+	f, err := r.shownFamily(ctx, s)
 	if err != nil || s.row == nil || f.count == 0 || f.count > fewChildren || f.counts.Pending+f.counts.Running == 0 {
 		return f, err
 	}
@@ -118,18 +118,18 @@ func (r *Reconciler) children(ctx context.Context, s *scope) (family, error) {
 	if err != nil {
 		return f, fmt.Errorf("list the children of the thread: %w", err)
 	}
-	return f.updated(rows), nil
+	return f.withStates(rows), nil
 }
 
-// shown returns what the Subagents of a thread show.
-func (r *Reconciler) shown(ctx context.Context, s *scope) (family, error) {
+// shownFamily returns what the Subagents of a thread show.
+func (r *Reconciler) shownFamily(ctx context.Context, s *scope) (family, error) {
 	if known := r.families.begin(s.req, s.object.UID); known != nil {
 		return *known, nil
 	}
 	var list skeinv1.SubagentList
 	err := r.Client.List(ctx, &list, client.InNamespace(s.object.Namespace), client.MatchingFields{objects.IndexThread: s.object.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		r.families.failed(s.req)
+		r.families.recordFailure(s.req)
 		return family{}, fmt.Errorf("list the Subagents: %w", err)
 	}
 	return r.families.end(s.req, s.object.UID, list.Items), nil

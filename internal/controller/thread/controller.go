@@ -155,15 +155,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	var failed error
 	for _, step := range []phase{
-		r.delete,    // end everything when the object is being deleted
-		r.finalizer, // store nothing before the finalizer holds the object until a purge
-		r.restoring, // wait until a restore has made the other objects
-		r.decoded,   // do not act on a spec that could not be decoded
-		r.store,     // create or adopt the stored thread, or update it to the spec
-		r.handOver,  // hand over to the agent that the spec names
-		r.env,       // update its variables to the spec
-		r.agent,     // check whether its agent can run it
-		r.expiry,    // set after how long it expires
+		r.delete,          // end everything when the object is being deleted
+		r.ensureFinalizer, // store nothing before the finalizer holds the object until a purge
+		r.waitForRestore,  // wait until a restore has made the other objects
+		r.checkDecoded,    // do not act on a spec that could not be decoded
+		r.store,           // create or adopt the stored thread, or update it to the spec
+		r.handOver,        // hand over to the agent that the spec names
+		r.updateEnv,       // update its variables to the spec
+		r.checkAgent,      // check whether its agent can run it
+		r.setExpiry,       // set after how long it expires
 	} {
 		done, err := step(ctx, s)
 		if done && err == nil {

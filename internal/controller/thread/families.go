@@ -87,8 +87,8 @@ func (m *families) begin(parent ctrl.Request, uid types.UID) *family {
 	return &k.family
 }
 
-// failed records that the Subagents could not be listed.
-func (m *families) failed(parent ctrl.Request) { m.forget(parent) }
+// recordFailure records that the Subagents could not be listed.
+func (m *families) recordFailure(parent ctrl.Request) { m.forget(parent) }
 
 // end records what was listed, and returns what a status says about it.
 func (m *families) end(parent ctrl.Request, uid types.UID, subagents []skeinv1.Subagent) family {
@@ -132,15 +132,16 @@ type members struct {
 func membersOf(subagents []skeinv1.Subagent, parent types.UID) *members {
 	m := &members{named: map[string]*child{}}
 	for i := range subagents {
-		if s := &subagents[i]; belongs(s, parent) {
+		if s := &subagents[i]; belongsTo(s, parent) {
 			m.sorted = append(m.sorted, m.enter(s))
 		}
 	}
-	slices.SortFunc(m.sorted, before)
+	slices.SortFunc(m.sorted, compareChildren)
 	return m
 }
 
-func belongs(s *skeinv1.Subagent, parent types.UID) bool {
+// belongsTo reports whether a Subagent is of the parent with a UID.
+func belongsTo(s *skeinv1.Subagent, parent types.UID) bool {
 	return s.DeletionTimestamp.IsZero() && objects.ControlledBy(s, string(parent))
 }
 
@@ -155,14 +156,14 @@ func (m *members) enter(s *skeinv1.Subagent) *child {
 // follow changes what one Subagent has changed.
 func (m *members) follow(c change, parent types.UID) {
 	if old := m.named[c.subagent.Name]; old != nil {
-		at, _ := slices.BinarySearchFunc(m.sorted, old, before)
+		at, _ := slices.BinarySearchFunc(m.sorted, old, compareChildren)
 		m.sorted = slices.Delete(m.sorted, at, at+1)
 		delete(m.named, old.name)
 		countState(&m.counts, old.entry.Status, -1)
 	}
-	if !c.gone && belongs(c.subagent, parent) {
+	if !c.gone && belongsTo(c.subagent, parent) {
 		entered := m.enter(c.subagent)
-		at, _ := slices.BinarySearchFunc(m.sorted, entered, before)
+		at, _ := slices.BinarySearchFunc(m.sorted, entered, compareChildren)
 		m.sorted = slices.Insert(m.sorted, at, entered)
 	}
 }
@@ -178,7 +179,7 @@ func (m *members) family() family {
 	return summarise(m.counts, len(m.sorted), first)
 }
 
-// before orders children as a status shows them: the unfinished ones first, each group newest first.
-func before(a, b *child) int {
+// compareChildren orders children as a status shows them: the unfinished ones first, each group newest first.
+func compareChildren(a, b *child) int {
 	return cmp.Or(unfinishedFirst(a.entry.Status, b.entry.Status), b.at.Compare(a.at), strings.Compare(a.name, b.name))
 }

@@ -57,7 +57,7 @@ func TestFewChildrenAreListedAgainWhenTheyChange(t *testing.T) {
 	g.Expect(listed()).To(BeTrue())
 	m.end(req, "uid", few)
 	g.Expect(m.begin(req, "another")).To(BeNil(), "a Thread that has the name now")
-	m.failed(req)
+	m.recordFailure(req)
 	g.Expect(listed()).To(BeTrue(), "the list failed")
 }
 

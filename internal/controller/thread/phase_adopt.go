@@ -38,7 +38,7 @@ func (r *Reconciler) ensureOwned(ctx context.Context, s *scope, row *store.Threa
 			"spec.userID is %q, but thread %s is a conversation with another user: leave userID out, or name that user in a new Thread", o.Spec.UserID, row.ID)}
 		return false, nil
 	}
-	if s.problem = differs(o, row); s.problem != nil {
+	if s.problem = differenceProblem(o, row); s.problem != nil {
 		return false, nil
 	}
 	within, err := objects.NamespaceUID(ctx, r.Live, o.Namespace)
@@ -81,9 +81,9 @@ func (r *Reconciler) ensureOwned(ctx context.Context, s *scope, row *store.Threa
 	return true, r.reload(ctx, s)
 }
 
-// differs returns a problem when the object names a task or arguments that differ from the conversation's, which
+// differenceProblem returns a problem when the object names a task or arguments that differ from the conversation's, which
 // cannot change any more.
-func differs(o *skeinv1.Thread, row *store.Thread) *problem {
+func differenceProblem(o *skeinv1.Thread, row *store.Thread) *problem {
 	if o.Spec.TaskID != "" && o.Spec.TaskID != row.TaskID {
 		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
 			"spec.taskID is %q, but thread %s has the task %q: create the Thread without taskID, or with that one", o.Spec.TaskID, row.ID, row.TaskID)}

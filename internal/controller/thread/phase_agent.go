@@ -20,8 +20,8 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// agent checks whether the thread's agent can run it. It wakes a thread whose work waited for that.
-func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
+// checkAgent checks whether the thread's agent can run it. It wakes a thread whose work waited for that.
+func (r *Reconciler) checkAgent(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil || s.row == nil {
 		return false, nil
 	}

@@ -56,13 +56,13 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 // part ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.
 func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
 	abort := func() { r.Engine.Abort(ctx, row.ID, "the Thread object was deleted") }
-	if !retains(s.object) {
+	if !retainsData(s.object) {
 		abort()
 	}
 	if err := r.reportLost(ctx, row); err != nil {
 		return false, err
 	}
-	if retains(s.object) {
+	if retainsData(s.object) {
 		within, err := objects.NamespaceUID(ctx, r.Live, s.object.Namespace)
 		if err != nil {
 			return false, err
@@ -83,8 +83,8 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wai
 	return false, nil
 }
 
-// retains reports whether the stored data of a Thread outlives it. The API server sets a default deletionPolicy, so
+// retainsData reports whether the stored data of a Thread outlives it. The API server sets a default deletionPolicy, so
 // an empty one could not be decoded. Then nothing is deleted.
-func retains(o *skeinv1.Thread) bool {
+func retainsData(o *skeinv1.Thread) bool {
 	return o.Spec.DeletionPolicy == skeinv1.DeletionRetain || o.Annotations[skeinv1.AnnotationRetain] == "true" || (o.Spec.DeletionPolicy == "" && o.Undecodable != "")
 }

@@ -48,7 +48,7 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 	if wait, err := r.waitsStill(ctx, s); wait || err != nil {
 		return wait, err
 	}
-	names, err := r.owned(ctx, s.object)
+	names, err := r.ownedSubagents(ctx, s.object)
 	if err != nil {
 		return false, err
 	}
@@ -106,7 +106,7 @@ func (r *Reconciler) deleteSome(ctx context.Context, s *scope, row *store.Thread
 // waitsStill reports whether a thread with many children that was found to wait for one of them a moment ago waits for it still.
 // Then the others are not looked at: each of them tells the thread of its end, and the work for one would grow with their number.
 func (r *Reconciler) waitsStill(ctx context.Context, s *scope) (bool, error) {
-	child, left := r.childWaits.waits(s.req, r.Clock.Now())
+	child, left := r.childWaits.waitingChild(s.req, r.Clock.Now())
 	if child == "" {
 		return false, nil
 	}
@@ -138,8 +138,8 @@ func (p *childWaits) wait(parent ctrl.Request, child string, at time.Time) {
 	p.of[parent] = awaited{child, at.Add(listAfter)}
 }
 
-// waits returns the child, and when all are to be looked at again. It returns "" when that is now.
-func (p *childWaits) waits(parent ctrl.Request, at time.Time) (child string, left time.Duration) {
+// waitingChild returns the child, and when all are to be looked at again. It returns "" when that is now.
+func (p *childWaits) waitingChild(parent ctrl.Request, at time.Time) (child string, left time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, ok := p.of[parent]
@@ -168,8 +168,8 @@ func (r *Reconciler) halt(ctx context.Context, row *store.Thread) error {
 	return nil
 }
 
-// owned returns the names of a thread's Subagents in the cache that are not being deleted.
-func (r *Reconciler) owned(ctx context.Context, t *skeinv1.Thread) (names []string, err error) {
+// ownedSubagents returns the names of a thread's Subagents in the cache that are not being deleted.
+func (r *Reconciler) ownedSubagents(ctx context.Context, t *skeinv1.Thread) (names []string, err error) {
 	var list skeinv1.SubagentList
 	if err := r.Client.List(ctx, &list, client.InNamespace(t.Namespace), client.MatchingFields{objects.IndexThread: t.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Subagents of the thread: %w", err)

@@ -25,9 +25,9 @@ func (r *Reconciler) firstEnv(ctx context.Context, s *scope, n *thread.NewThread
 	return err
 }
 
-// env updates a thread's variables to its spec and to the objects that the spec refers to (ENV-05). It updates the
+// updateEnv updates a thread's variables to its spec and to the objects that the spec refers to (ENV-05). It updates the
 // names that are not inherited to its agent (ENV-04).
-func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) updateEnv(ctx context.Context, s *scope) (bool, error) {
 	if r.Env == nil || s.problem != nil || s.row == nil || s.row.TerminatedAt != 0 {
 		return false, nil
 	}
@@ -42,7 +42,7 @@ func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
 			}
 		}
 	}
-	if len(s.object.Spec.Env) == 0 && s.followed() {
+	if len(s.object.Spec.Env) == 0 && s.hasFollowed() {
 		return false, nil
 	}
 	spec, err := r.Env.ThreadEnv(ctx, s.object)

@@ -11,9 +11,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// expiry stores after how long the thread expires (THR-07): what the Thread sets, else what its agent sets. While the
+// setExpiry stores after how long the thread expires (THR-07): what the Thread sets, else what its agent sets. While the
 // agent does not exist, the previous value applies.
-func (r *Reconciler) expiry(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) setExpiry(ctx context.Context, s *scope) (bool, error) {
 	if s.row == nil || s.object.Undecodable != "" {
 		return false, nil
 	}

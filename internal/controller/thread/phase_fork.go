@@ -31,7 +31,7 @@ func (r *Reconciler) fork(ctx context.Context, o *skeinv1.Thread, n *thread.NewT
 		return nil, err
 	}
 	origin, err := r.origin(ctx, o)
-	if id != "" && (origin == nil && missing(err) || origin != nil && origin.ID != id) {
+	if id != "" && (origin == nil && isMissing(err) || origin != nil && origin.ID != id) {
 		return nil, lostForkPoint(from, "the thread that was to be forked has been deleted")
 	}
 	if err != nil {
@@ -69,8 +69,8 @@ func forkPoint(o *skeinv1.Thread) (id string, seq int64, err error) {
 	return id, seq, nil
 }
 
-// missing reports whether an error of origin says that there is no such Thread, or not for long.
-func missing(err error) bool {
+// isMissing reports whether an error of origin says that there is no such Thread, or not for long.
+func isMissing(err error) bool {
 	var p *problem
 	return errors.As(err, &p) && p.reason == skeinv1.ReasonReferenceNotFound
 }

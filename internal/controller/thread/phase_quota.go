@@ -30,7 +30,7 @@ func (r *Reconciler) updateQuota(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("read the thread's quota of files: %w", err)
 	}
-	if same(u.MaxBytes, bytes) && same(u.MaxFiles, files) {
+	if isSameLimit(u.MaxBytes, bytes) && isSameLimit(u.MaxFiles, files) {
 		return nil
 	}
 	if err := r.Threads.Store().Apply(ctx, s.row.ID, nil, &store.SetFileQuota{Bytes: bytes, Files: files}); err != nil {
@@ -39,7 +39,8 @@ func (r *Reconciler) updateQuota(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func same(a, b *int64) bool {
+// isSameLimit reports whether two limits are equal. nil means no limit.
+func isSameLimit(a, b *int64) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

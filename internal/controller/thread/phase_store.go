@@ -19,10 +19,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// finalizer adds the finalizer, which holds the object until its stored data is purged, and labels the object with
+// ensureFinalizer adds the finalizer, which holds the object until its stored data is purged, and labels the object with
 // its id. Child Threads are created with the finalizer. They are found by the labels of their parent, so no write is
 // spent on a label of their own.
-func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) (bool, error) {
 	before := s.object.DeepCopy()
 	if !controllerutil.AddFinalizer(s.object, skeinv1.Finalizer) {
 		return false, nil
@@ -41,13 +41,13 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// restoring leaves a Thread alone until a restore has made its Subagents. A run that went on before would take them for lost.
-func (r *Reconciler) restoring(_ context.Context, s *scope) (bool, error) {
-	return watches.Restoring(s.object), nil
+// waitForRestore leaves a Thread alone until a restore has made its Subagents. A run that went on before would take them for lost.
+func (r *Reconciler) waitForRestore(_ context.Context, s *scope) (bool, error) {
+	return watches.IsRestoring(s.object), nil
 }
 
-// decoded reports fields that could not be decoded as a problem. The stored thread keeps its settings, and runs wait.
-func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
+// checkDecoded reports fields that could not be decoded as a problem. The stored thread keeps its settings, and runs wait.
+func (r *Reconciler) checkDecoded(_ context.Context, s *scope) (bool, error) {
 	if err := objects.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
 	}
@@ -94,7 +94,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	}
 	n, err := r.describe(ctx, s.object)
 	if wasRefused(s.object) { // that is final, because the parent knows it
-		if unknown(err) {
+		if isInconclusive(err) {
 			return false, err // it may not know it yet
 		}
 		s.problem, s.refused = &problem{skeinv1.ReasonChildRefused, conditions.Ready(s.object.Status.Conditions).Message}, n
@@ -152,8 +152,8 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	return false, r.endWithParent(ctx, s)
 }
 
-// unknown reports whether an error of describe says nothing about the object.
-func unknown(err error) bool {
+// isInconclusive reports whether an error of describe says nothing about the object.
+func isInconclusive(err error) bool {
 	var p *problem
 	var missing *noTask
 	return err != nil && !errors.As(err, &p) && !errors.As(err, &missing)
@@ -204,7 +204,7 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 
 // updateRow updates the row to a spec that has changed since the last reconcile. phase_handoff.go handles its agent.
 func (r *Reconciler) updateRow(ctx context.Context, s *scope) error {
-	if s.followed() {
+	if s.hasFollowed() {
 		return nil
 	}
 	if err := r.updateQuota(ctx, s); err != nil {
@@ -223,9 +223,9 @@ func (r *Reconciler) updateRow(ctx context.Context, s *scope) error {
 	return r.reload(ctx, s)
 }
 
-// followed reports whether an earlier reconcile has brought the stored thread up with the spec. A thread that the object has adopted
+// hasFollowed reports whether an earlier reconcile has brought the stored thread up with the spec. A thread that the object has adopted
 // since its status was written still has the settings of another object.
-func (s *scope) followed() bool {
+func (s *scope) hasFollowed() bool {
 	return s.object.Status.ObservedGeneration == s.object.Generation && s.object.Status.ThreadID != ""
 }
 

@@ -33,7 +33,7 @@ const lookEvery = 10 * time.Second
 
 // Effects counts the ScheduledEffects of a namespace.
 type Effects interface {
-	Pending(ctx context.Context, namespace string) (int64, error)
+	CountPending(ctx context.Context, namespace string) (int64, error)
 }
 
 // Options are the options of the controller.
@@ -109,7 +109,7 @@ func (r *Reconciler) compute(ctx context.Context, q *skeinv1.ThreadQuota) error 
 		return err
 	}
 	if _, ok := hard[store.QuotaEffects]; ok {
-		if use[store.QuotaEffects], err = r.Effects.Pending(ctx, q.Namespace); err != nil {
+		if use[store.QuotaEffects], err = r.Effects.CountPending(ctx, q.Namespace); err != nil {
 			return err
 		}
 	}

@@ -194,13 +194,13 @@ func RestoreEnded() predicate.Predicate {
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return Restoring(e.ObjectOld) && !Restoring(e.ObjectNew) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return IsRestoring(e.ObjectOld) && !IsRestoring(e.ObjectNew) },
 	}
 }
 
-// Restoring reports whether an object belongs to a restore that has not made all objects yet. Until then its owners, or those that it
+// IsRestoring reports whether an object belongs to a restore that has not made all objects yet. Until then its owners, or those that it
 // owns, may be missing.
-func Restoring(o client.Object) bool { return o.GetAnnotations()[skeinv1.AnnotationRestoring] != "" }
+func IsRestoring(o client.Object) bool { return o.GetAnnotations()[skeinv1.AnnotationRestoring] != "" }
 
 // Existence passes creations and deletions.
 func Existence() predicate.Predicate {

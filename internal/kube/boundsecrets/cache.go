@@ -114,7 +114,7 @@ func (c *Cache) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 	if !isSecret(o) {
 		return c.Cache.Get(ctx, key, o, opts...)
 	}
-	secrets, err := c.in(ctx, key.Namespace)
+	secrets, err := c.cacheOf(ctx, key.Namespace)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c *Cache) List(ctx context.Context, l client.ObjectList, opts ...client.Li
 	if namespace == "" {
 		return errors.New("the manager does not list the Secrets of all namespaces")
 	}
-	secrets, err := c.in(ctx, namespace)
+	secrets, err := c.cacheOf(ctx, namespace)
 	if err != nil {
 		return err
 	}
@@ -157,8 +157,8 @@ func isSecretList(l client.ObjectList) bool {
 	return false
 }
 
-// in returns the cache of a namespace, and opens it if need be.
-func (c *Cache) in(ctx context.Context, name string) (cache.Cache, error) {
+// cacheOf returns the cache of a namespace, and opens it if need be.
+func (c *Cache) cacheOf(ctx context.Context, name string) (cache.Cache, error) {
 	n, err := c.look(name, askAgain)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (c *Cache) look(name string, after time.Duration) (*namespace, error) {
 	if err := c.running.Err(); err != nil {
 		return nil, err
 	}
-	if n := c.namespaces[name]; n != nil && (!n.refused() || c.opts.Clock.Since(n.asked) < after) {
+	if n := c.namespaces[name]; n != nil && (!n.isRefused() || c.opts.Clock.Since(n.asked) < after) {
 		return n, nil
 	}
 	refused := c.namespaces[name]
@@ -205,8 +205,8 @@ func (c *Cache) look(name string, after time.Duration) (*namespace, error) {
 	return n, nil
 }
 
-// refused reports whether it is known that the Secrets of a namespace cannot be read.
-func (n *namespace) refused() bool {
+// isRefused reports whether it is known that the Secrets of a namespace cannot be read.
+func (n *namespace) isRefused() bool {
 	select {
 	case <-n.done:
 		return n.err != nil

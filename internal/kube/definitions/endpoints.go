@@ -58,7 +58,7 @@ func (es *Endpoints) find(ctx context.Context, q definition.EndpointQuery) (*def
 			continue
 		}
 		c := &candidate{object: o, pattern: pattern, params: params, exact: slices.Contains(o.Spec.MethodNames(), q.Method)}
-		if best == nil || c.before(best) {
+		if best == nil || c.precedes(best) {
 			best = c
 		}
 	}
@@ -84,9 +84,9 @@ type candidate struct {
 	exact   bool // whether it lists the method itself; otherwise it answers HEAD with GET
 }
 
-// before reports whether c takes precedence over o: by path, then by method, then an endpoint of the agent before one
+// precedes reports whether c takes precedence over o: by path, then by method, then an endpoint of the agent before one
 // of all agents, then the older one.
-func (c *candidate) before(o *candidate) bool {
+func (c *candidate) precedes(o *candidate) bool {
 	if by := endpoint.Compare(c.pattern, o.pattern); by != 0 {
 		return by < 0
 	}
@@ -96,10 +96,11 @@ func (c *candidate) before(o *candidate) bool {
 	if own := endpointAgent(c.object) != ""; own != (endpointAgent(o.object) != "") {
 		return own
 	}
-	return older(c.object, o.object)
+	return isOlder(c.object, o.object)
 }
 
-func older(a, b *skeinv1.ThreadEndpoint) bool {
+// isOlder reports whether a was created before b. The name decides between two of the same time.
+func isOlder(a, b *skeinv1.ThreadEndpoint) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
@@ -140,14 +141,14 @@ func (es *Endpoints) CheckPath(ctx context.Context, e *skeinv1.ThreadEndpoint) e
 		return fmt.Errorf("list ThreadEndpoints: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b skeinv1.ThreadEndpoint) int {
-		if older(&a, &b) {
+		if isOlder(&a, &b) {
 			return -1
 		}
 		return 1
 	})
 	for i := range list.Items {
 		o := &list.Items[i]
-		if o.Name == e.Name || !older(o, e) || endpointAgent(o) != endpointAgent(e) || !o.DeletionTimestamp.IsZero() {
+		if o.Name == e.Name || !isOlder(o, e) || endpointAgent(o) != endpointAgent(e) || !o.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if both := endpoint.Shared(e.Spec.MethodNames(), o.Spec.MethodNames()); len(both) > 0 {

@@ -194,10 +194,10 @@ func Indexes() []Index {
 			return names
 		}},
 		{&skeinv1.Prompt{}, IndexAgent, func(o client.Object) []string {
-			return called(o, func(t *skeinv1.PromptTool) string { return t.Agent })
+			return namesInTools(o, func(t *skeinv1.PromptTool) string { return t.Agent })
 		}},
 		{&skeinv1.Prompt{}, IndexPrompt, func(o client.Object) []string {
-			return called(o, func(t *skeinv1.PromptTool) string { return t.Prompt })
+			return namesInTools(o, func(t *skeinv1.PromptTool) string { return t.Prompt })
 		}},
 		{&skeinv1.Agent{}, IndexPrompt, func(o client.Object) []string {
 			return PromptsOf(&o.(*skeinv1.Agent).Spec)

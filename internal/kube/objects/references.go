@@ -117,8 +117,8 @@ func PoolOf(spec *skeinv1.AgentSpec) string {
 	return skeinv1.DefaultPoolName
 }
 
-// called returns the non-empty names that name finds in a Prompt's tools.
-func called(o client.Object, name func(*skeinv1.PromptTool) string) (names []string) {
+// namesInTools returns the non-empty names that name finds in a Prompt's tools.
+func namesInTools(o client.Object, name func(*skeinv1.PromptTool) string) (names []string) {
 	tools := o.(*skeinv1.Prompt).Spec.Tools
 	for i := range tools {
 		if n := name(&tools[i]); n != "" {

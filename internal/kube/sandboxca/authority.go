@@ -182,7 +182,7 @@ func (a *Authority) Server(pool, namespace string) (data map[string][]byte, rene
 	a.mu.Lock()
 	keys := a.keys
 	a.mu.Unlock()
-	lifetime := a.within(keys, a.terms.Server)
+	lifetime := a.limitLifetime(keys, a.terms.Server)
 	pair, err := pki.IssueServer(a.clock, keys.present, pki.ServerName(pool, namespace), lifetime)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("issue the certificate of pool %q: %w", pool, err)
@@ -194,8 +194,8 @@ func (a *Authority) Server(pool, namespace string) (data map[string][]byte, rene
 	}, a.clock.Now().Add(lifetime - lifetime/3), nil
 }
 
-// within limits a lifetime to that of its issuer.
-func (a *Authority) within(k authorityKeys, lifetime time.Duration) time.Duration {
+// limitLifetime limits a lifetime to that of its issuer.
+func (a *Authority) limitLifetime(k authorityKeys, lifetime time.Duration) time.Duration {
 	return min(lifetime, k.until.Sub(a.clock.Now()))
 }
 
@@ -212,7 +212,7 @@ func (a *Authority) Client(ctx context.Context) (trusted []byte, own pki.Pair, e
 		return nil, pki.Pair{}, errors.Join(errors.New("the authority of the sandboxes has not been read"), err)
 	}
 	if now := a.clock.Now(); !now.Before(a.ownUntil) {
-		lifetime := a.within(a.keys, a.terms.Client)
+		lifetime := a.limitLifetime(a.keys, a.terms.Client)
 		if a.own, err = pki.IssueClient(a.clock, a.keys.present, "skein-manager", lifetime); err != nil {
 			return nil, pki.Pair{}, fmt.Errorf("issue the manager's client certificate: %w", err)
 		}

@@ -35,7 +35,7 @@ type acquisition struct {
 // then one that is about to be warm, then a new one, for which it waits while the pool is full. A pod that comes with an error belongs to the thread, but cannot
 // be used.
 func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, error) {
-	pod, err := a.own(ctx)
+	pod, err := a.findOwn(ctx)
 	if err != nil || pod != nil {
 		had, conn, err := a.await(ctx, pod, err, foundOwn)
 		if !errors.Is(err, errPodGone) {
@@ -43,7 +43,7 @@ func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox
 		}
 		// The cache did not know yet that the pod was given up.
 	}
-	pod, conn, found, err := a.unclaimed(ctx)
+	pod, conn, found, err := a.claimPooled(ctx)
 	if err == nil && pod == nil {
 		pod, conn, found, err = a.place(ctx)
 	}
@@ -53,9 +53,9 @@ func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox
 	return a.await(ctx, pod, nil, found)
 }
 
-// unclaimed claims a pod of the pool that is warm or about to be. A connection comes with a warm one. It returns no pod
+// claimPooled claims a pod of the pool that is warm or about to be. A connection comes with a warm one. It returns no pod
 // when there is none.
-func (a *acquisition) unclaimed(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, string, error) {
+func (a *acquisition) claimPooled(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, string, error) {
 	pod, conn, err := a.claimWarm(ctx)
 	if err != nil || pod != nil {
 		return pod, conn, foundWarm, err
@@ -67,8 +67,8 @@ func (a *acquisition) unclaimed(ctx context.Context) (*corev1.Pod, sandbox.Sandb
 // errPodGone means that the pod that was waited for does not exist any more.
 var errPodGone = errors.New("it is gone")
 
-// own finds the pod that the thread already has, for example from before a restart of the manager.
-func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
+// findOwn finds the pod that the thread already has, for example from before a restart of the manager.
+func (a *acquisition) findOwn(ctx context.Context) (*corev1.Pod, error) {
 	var list corev1.PodList
 	err := a.port.Client.List(ctx, &list, client.InNamespace(a.pool.Namespace),
 		client.MatchingFields{objects.IndexSandboxThread: a.thread.ID}, quick, client.UnsafeDisableDeepCopy)
@@ -77,7 +77,7 @@ func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Claimed && !sandboxpod.Over(p) && !a.port.tracker.isGone(p.UID) {
+		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == sandboxpod.Claimed && !sandboxpod.IsOver(p) && !a.port.tracker.isGone(p.UID) {
 			return p, nil
 		}
 	}
@@ -109,7 +109,7 @@ func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, fou
 		return nil, nil, err
 	}
 	key, uid := client.ObjectKeyFromObject(pod), pod.UID
-	ready, conn, err := a.answering(ctx, key, found)
+	ready, conn, err := a.awaitAnswer(ctx, key, found)
 	switch {
 	case err == nil:
 		observeAcquired(found, a.began)
@@ -125,17 +125,18 @@ func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, fou
 // handshake: starting another handshake would only add work.
 const knockFor = 250 * time.Millisecond
 
-func knocks() *wait.Backoff {
+// dialBackoff returns the waiting times between attempts to dial a pod that does not answer yet.
+func dialBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.25, Jitter: 0.1, Steps: 100, Cap: 500 * time.Millisecond}
 }
 
-// answering waits until a pod answers. Its error says what delays the pod. An error together with a pod means that
+// awaitAnswer waits until a pod answers. Its error says what delays the pod. An error together with a pod means that
 // the pod is ready but cannot be connected to.
-func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found string) (*corev1.Pod, sandbox.Sandbox, error) {
+func (a *acquisition) awaitAnswer(ctx context.Context, key client.ObjectKey, found string) (*corev1.Pod, sandbox.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.port.StartTimeout)
 	defer cancel()
 	trouble := sandboxpod.Trouble{Text: "it is still starting"}
-	pause := knocks()
+	pause := dialBackoff()
 	for {
 		next := a.port.tracker.await(key)
 		pod := &corev1.Pod{}
@@ -147,9 +148,9 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return nil, nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
 		case err != nil: // the deadline has passed; reported below
-		case sandboxpod.Over(pod):
+		case sandboxpod.IsOver(pod):
 			return nil, nil, noSandbox("sandbox pod %q did not start: %s", key.Name, sandboxpod.TroubleOf(pod))
-		case sandboxpod.Ready(pod):
+		case sandboxpod.IsReady(pod):
 			conn, err := a.dial(ctx, pod, found, 0)
 			return pod, conn, err
 		case pod.Status.PodIP != "":

@@ -118,7 +118,7 @@ func (s *Pods) ensureCapacity(ctx context.Context, pool *skeinv1.SandboxPool, ad
 	alive := 0
 	for _, pods := range [][]corev1.Pod{claimed, warm} {
 		for i := range pods {
-			if !sandboxpod.Over(&pods[i]) && !s.tracker.isGone(pods[i].UID) {
+			if !sandboxpod.IsOver(&pods[i]) && !s.tracker.isGone(pods[i].UID) {
 				alive++
 			}
 		}

@@ -42,7 +42,7 @@ func readyPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var current, old []*corev1.Pod
 	for _, i := range rand.Perm(len(pods)) {
 		switch p := &pods[i]; {
-		case !sandboxpod.Ready(p):
+		case !sandboxpod.IsReady(p):
 		case p.Labels[skeinv1.LabelTemplateHash] == hash:
 			current = append(current, p)
 		default:
@@ -58,7 +58,7 @@ func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var starting []*corev1.Pod
 	for i := range pods {
 		p := &pods[i]
-		if !sandboxpod.Ready(p) && !sandboxpod.Over(p) && sandboxpod.TroubleText(p) == "" && p.Labels[skeinv1.LabelTemplateHash] == hash {
+		if !sandboxpod.IsReady(p) && !sandboxpod.IsOver(p) && sandboxpod.TroubleText(p) == "" && p.Labels[skeinv1.LabelTemplateHash] == hash {
 			starting = append(starting, p)
 		}
 	}

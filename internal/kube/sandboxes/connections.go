@@ -99,7 +99,7 @@ func (w *warmConnections) update(p *corev1.Pod) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm || !sandboxpod.Ready(p) {
+	if p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm || !sandboxpod.IsReady(p) {
 		w.connections.Drop(string(p.UID))
 		return
 	}
@@ -119,7 +119,7 @@ func (w *warmConnections) drop(p *corev1.Pod) {
 // the number of connections is limited, so the owner reference decides. mu is held.
 func (w *warmConnections) keep(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
-	if owner == nil || p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm || !sandboxpod.Ready(p) {
+	if owner == nil || p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm || !sandboxpod.IsReady(p) {
 		return
 	}
 	pool := types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[skeinv1.LabelPool]}

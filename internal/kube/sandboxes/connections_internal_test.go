@@ -89,28 +89,28 @@ func TestConnections(t *testing.T) {
 	ready := readyPod("u", "default", ownerOf(pool))
 	pod := ready.DeepCopy()
 	pod.Status.Conditions = nil
-	s.changed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "manager", UID: "m"}})
-	s.changed(pod)
+	s.handleChange(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "manager", UID: "m"}})
+	s.handleChange(pod)
 	g.Expect(connections.all()).To(BeEmpty(), "it is starting")
 
 	waits := map[string]string{"u": "10.0.0.7:8443 as sandbox.default.n.skein.dev"}
-	s.changed(ready)
+	s.handleChange(ready)
 	g.Expect(connections.all()).To(Equal(waits))
 
 	claimed := ready.DeepCopy()
 	claimed.Labels[skeinv1.LabelSandboxState] = sandboxpod.Claimed
-	s.changed(claimed)
+	s.handleChange(claimed)
 	g.Expect(connections.all()).To(BeEmpty(), "its claimer has taken the connection, or is another manager")
 
-	s.changed(ready)
+	s.handleChange(ready)
 	g.Expect(connections.all()).To(Equal(waits))
 	leaving := ready.DeepCopy()
 	now := metav1.Now()
 	leaving.DeletionTimestamp = &now
-	s.changed(leaving)
+	s.handleChange(leaving)
 	g.Expect(connections.all()).To(BeEmpty())
 
-	s.changed(ready)
+	s.handleChange(ready)
 	g.Expect(s.Close()).To(Succeed())
 	g.Expect(connections.all()).To(BeEmpty())
 }
@@ -122,7 +122,7 @@ func TestConnectionsOfPoolsOnly(t *testing.T) {
 	own := readyPod("u", "default", &metav1.OwnerReference{APIVersion: "skein.dev/v1alpha1", Kind: "SandboxPool", Name: "default", UID: "pool", Controller: new(bool)})
 	*own.OwnerReferences[0].Controller = true
 	s, connections, pool := connectionsPort(g, own)
-	s.changed(own)
+	s.handleChange(own)
 	g.Expect(connections.all()).To(BeEmpty(), "the pool is not known yet")
 	s.warm.setPool(t.Context(), pool, true)
 	g.Eventually(connections.all).Should(HaveKey("u"))
@@ -138,13 +138,13 @@ func TestConnectionsOfPoolsOnly(t *testing.T) {
 		"of another pool":       readyPod("u", "another", ownerOf(pool)),
 		"not the pool's own":    readyPod("u", "default", notControlled),
 	} {
-		s.changed(p)
+		s.handleChange(p)
 		g.Expect(connections.all()).To(BeEmpty(), why)
 	}
-	s.changed(own)
+	s.handleChange(own)
 	g.Expect(connections.all()).To(HaveKey("u"))
 	connections.Drop("u")
 	s.warm.setPool(t.Context(), pool, false)
-	s.changed(own)
+	s.handleChange(own)
 	g.Expect(connections.all()).To(BeEmpty(), "the pool is no more")
 }

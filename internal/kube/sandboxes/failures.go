@@ -19,8 +19,8 @@ type failures struct {
 	at map[string]time.Time // by thread id; mu guards it
 }
 
-// recent reports whether the thread's last sandbox was discarded as failed less than failedFor ago.
-func (f *failures) recent(threadID string) bool {
+// isRecent reports whether the thread's last sandbox was discarded as failed less than failedFor ago.
+func (f *failures) isRecent(threadID string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at, ok := f.at[threadID]

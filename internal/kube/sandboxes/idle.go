@@ -140,7 +140,7 @@ func (s *Pods) dialAgain(ctx context.Context, h *heldPod) (conn sandbox.Sandbox,
 // mayStart returns how much longer a pod that does not answer may be starting.
 func (s *Pods) mayStart(p *corev1.Pod) time.Duration {
 	age := s.Clock.Since(p.CreationTimestamp.Time)
-	if sandboxpod.Ready(p) || sandboxpod.Over(p) || sandboxpod.TroubleOf(p).Final || age.Abs() >= s.StartTimeout { // Abs, because a clock may be behind
+	if sandboxpod.IsReady(p) || sandboxpod.IsOver(p) || sandboxpod.TroubleOf(p).Final || age.Abs() >= s.StartTimeout { // Abs, because a clock may be behind
 		return 0
 	}
 	return min(s.StartTimeout-age, s.StartTimeout)
@@ -194,7 +194,7 @@ func (s *Pods) leave(ctx context.Context, namespace, threadID string) {
 		return
 	}
 	for i := range list.Items {
-		if !sandboxpod.Over(&list.Items[i]) {
+		if !sandboxpod.IsOver(&list.Items[i]) {
 			s.adopt(&list.Items[i])
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Pods) keep(ctx context.Context, key client.ObjectKey) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
 	var p corev1.Pod
-	if err := s.Client.Get(ctx, key, &p, client.UnsafeDisableDeepCopy); err == nil && !sandboxpod.Over(&p) {
+	if err := s.Client.Get(ctx, key, &p, client.UnsafeDisableDeepCopy); err == nil && !sandboxpod.IsOver(&p) {
 		s.adopt(&p)
 	}
 }

@@ -19,13 +19,13 @@ import (
 // isolationPoll is how often the NetworkPolicy of a new pool is looked for.
 const isolationPoll = 50 * time.Millisecond
 
-// isolated waits until the pool's pods are isolated: until the NetworkPolicy that the pool's controller makes is there. No code
+// checkIsolated waits until the pool's pods are isolated: until the NetworkPolicy that the pool's controller makes is there. No code
 // of a thread runs in a pod before.
-func (s *Pods) isolated(ctx context.Context, pool *skeinv1.SandboxPool) error {
+func (s *Pods) checkIsolated(ctx context.Context, pool *skeinv1.SandboxPool) error {
 	var missing error
 	err := wait.PollUntilContextTimeout(ctx, isolationPoll, s.StartTimeout, true, func(ctx context.Context) (bool, error) {
 		var err error
-		missing, err = s.unprotected(ctx, pool)
+		missing, err = s.isolationProblem(ctx, pool)
 		return missing == nil, err
 	})
 	if missing != nil && ctx.Err() == nil && (err == nil || wait.Interrupted(err) || errors.Is(err, context.DeadlineExceeded)) {
@@ -34,8 +34,8 @@ func (s *Pods) isolated(ctx context.Context, pool *skeinv1.SandboxPool) error {
 	return err
 }
 
-// unprotected returns why nothing isolates the pool's pods; nil when its NetworkPolicy does.
-func (s *Pods) unprotected(ctx context.Context, pool *skeinv1.SandboxPool) (missing, err error) {
+// isolationProblem returns why nothing isolates the pool's pods; nil when its NetworkPolicy does.
+func (s *Pods) isolationProblem(ctx context.Context, pool *skeinv1.SandboxPool) (missing, err error) {
 	name := sandboxpod.PolicyName(pool.Name)
 	var p networkingv1.NetworkPolicy
 	err = s.Client.Get(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)

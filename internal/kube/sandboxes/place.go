@@ -51,7 +51,7 @@ func (a *acquisition) place(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, 
 			return nil, nil, "", err
 		}
 		// The pool may have replaced a pod that has ended.
-		if pod, conn, found, err := a.unclaimed(ctx); err != nil || pod != nil {
+		if pod, conn, found, err := a.claimPooled(ctx); err != nil || pod != nil {
 			return pod, conn, found, err
 		}
 	}

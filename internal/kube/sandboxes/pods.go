@@ -234,10 +234,10 @@ func (s *Pods) connect(ctx context.Context, h *heldPod, thread *store.Thread, po
 	if err := objects.CheckDecoded(pool); err != nil {
 		return nil, objects.Within("SandboxPool", poolName, err)
 	}
-	if err := s.isolated(ctx, pool); err != nil {
+	if err := s.checkIsolated(ctx, pool); err != nil {
 		return nil, err
 	}
-	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.failures.recent(thread.ID)}
+	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.failures.isRecent(thread.ID)}
 	var last error
 	for range maxTries {
 		pod, conn, err := a.sandbox(ctx)

@@ -34,7 +34,7 @@ func TestAThreadHoldsOnePod(t *testing.T) {
 	s.mu.Lock()
 	h.pod, s.byPod[pod] = pod, "t"
 	s.mu.Unlock()
-	s.lost(pod)
+	s.dropEnded(pod)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _, err = s.turnOf(ctx, "t")
@@ -54,9 +54,9 @@ func TestFailuresAreForgotten(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	s := NewPods(PodsOptions{Clock: clk})
 	s.failures.record("a")
-	g.Expect(s.failures.recent("a")).To(BeTrue())
+	g.Expect(s.failures.isRecent("a")).To(BeTrue())
 	clk.Step(failedFor)
-	g.Expect(s.failures.recent("a")).To(BeFalse())
+	g.Expect(s.failures.isRecent("a")).To(BeFalse())
 	s.failures.record("b")
 	g.Expect(s.failures.at).To(HaveLen(1))
 }

@@ -21,8 +21,8 @@ func (s *Pods) Watch(ctx context.Context, informers cache.Informers) error {
 		return fmt.Errorf("watch sandbox pods: %w", err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { s.changed(o) },
-		UpdateFunc: func(_, o any) { s.changed(o) },
+		AddFunc:    func(o any) { s.handleChange(o) },
+		UpdateFunc: func(_, o any) { s.handleChange(o) },
 		DeleteFunc: func(o any) {
 			if d, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = d.Obj
@@ -31,7 +31,7 @@ func (s *Pods) Watch(ctx context.Context, informers cache.Informers) error {
 				s.tracker.unreserve(client.ObjectKeyFromObject(p))
 				s.tracker.setGone(p.UID, false)
 				s.warm.drop(p)
-				s.lost(client.ObjectKeyFromObject(p))
+				s.dropEnded(client.ObjectKeyFromObject(p))
 				s.tracker.signal(client.ObjectKeyFromObject(p))
 			}
 		},
@@ -45,7 +45,8 @@ func (s *Pods) Watch(ctx context.Context, informers cache.Informers) error {
 	return s.warm.watchPools(ctx, informers)
 }
 
-func (s *Pods) changed(o any) {
+// handleChange handles a pod that the cache has got or that has changed.
+func (s *Pods) handleChange(o any) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
 		return
@@ -55,17 +56,17 @@ func (s *Pods) changed(o any) {
 		s.tracker.unreserve(key)
 	}
 	s.warm.update(p)
-	if sandboxpod.Over(p) {
-		s.lost(key)
+	if sandboxpod.IsOver(p) {
+		s.dropEnded(key)
 	} else {
 		s.adopt(p)
 	}
 	s.tracker.signal(key)
 }
 
-// lost drops a held pod that has ended, so that the next call gets another pod. Code that runs in the ended
+// dropEnded drops a held pod that has ended, so that the next call gets another pod. Code that runs in the ended
 // pod fails through its connection.
-func (s *Pods) lost(key types.NamespacedName) {
+func (s *Pods) dropEnded(key types.NamespacedName) {
 	s.mu.Lock()
 	h := s.held[s.byPod[key]]
 	s.mu.Unlock()

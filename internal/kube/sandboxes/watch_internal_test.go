@@ -43,8 +43,8 @@ func TestAdoption(t *testing.T) {
 		return c.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "p"}, &p) == nil
 	}
 
-	s.changed(pod)
-	s.changed(pod) // an update changes nothing
+	s.handleChange(pod)
+	s.handleChange(pod) // an update changes nothing
 	g.Eventually(clk.HasWaiters).Should(BeTrue())
 	clk.Step(19 * time.Second)
 	g.Expect(exists()).To(BeTrue())
@@ -54,7 +54,7 @@ func TestAdoption(t *testing.T) {
 
 	ended := pod.DeepCopy()
 	ended.Status.Phase = corev1.PodFailed
-	s.changed(ended)
+	s.handleChange(ended)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.Expect(s.held).To(BeEmpty(), "what has ended is not taken over")

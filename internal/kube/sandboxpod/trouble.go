@@ -12,8 +12,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Ready reports whether a sandbox pod is ready and not being deleted.
-func Ready(p *corev1.Pod) bool {
+// IsReady reports whether a sandbox pod is ready and not being deleted.
+func IsReady(p *corev1.Pod) bool {
 	if !p.DeletionTimestamp.IsZero() || p.Status.PodIP == "" {
 		return false
 	}
@@ -21,8 +21,8 @@ func Ready(p *corev1.Pod) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// Over reports whether a pod has ended or is being deleted.
-func Over(p *corev1.Pod) bool {
+// IsOver reports whether a pod has ended or is being deleted.
+func IsOver(p *corev1.Pod) bool {
 	return !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
@@ -69,7 +69,7 @@ var imageReasons = map[string]bool{
 // TroubleOf returns why a pod does not start.
 func TroubleOf(p *corev1.Pod) Trouble {
 	if p.Status.Phase == corev1.PodFailed {
-		t := Trouble{Reason: skeinv1.ReasonPodsFailing, Text: ended(p), Final: true}
+		t := Trouble{Reason: skeinv1.ReasonPodsFailing, Text: failureText(p), Final: true}
 		if strings.HasPrefix(t.Text, "OOMKilled") {
 			t.Advice = "raise resources.limits.memory of the SandboxPool, or lower its maxMemory or maxConcurrency"
 		}
@@ -101,8 +101,8 @@ func imageAdvice(reason string) string {
 	return "correct spec.image of the SandboxPool, or of the manager's --sandbox-image, and set spec.imagePullSecrets if the registry requires them"
 }
 
-// ended returns why a pod has failed.
-func ended(p *corev1.Pod) string {
+// failureText returns why a pod has failed.
+func failureText(p *corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
 		if t := c.State.Terminated; t != nil {
 			return joinText(fmt.Sprintf("%s (exit code %d)", t.Reason, t.ExitCode), strings.TrimSpace(t.Message))

@@ -35,8 +35,8 @@ func (b Batch) Bytes() (n int64) {
 	return n
 }
 
-// of returns what a batch has of a namespace, or all of it for "".
-func (b Batch) of(namespace string) Batch {
+// forNamespace returns what a batch has of a namespace, or all of it for "".
+func (b Batch) forNamespace(namespace string) Batch {
 	if namespace != "" {
 		b.Threads = slices.DeleteFunc(slices.Clone(b.Threads), func(t store.Thread) bool { return t.Namespace != namespace })
 	}
@@ -93,7 +93,7 @@ func (f *Feed) Watch(ctx context.Context, namespace string) *FeedWatch {
 	f.watches[w] = true
 	if f.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		unsubscribe := f.Subscribe(f.notified)
+		unsubscribe := f.Subscribe(f.handleNotification)
 		f.stop = func() { unsubscribe(); cancel() }
 		f.wake = make(chan struct{}, 1)
 		go f.run(ctx, f.wake)
@@ -132,8 +132,8 @@ func (w *FeedWatch) Close() {
 	}
 }
 
-// notified handles a notification. The store calls it after a commit, so it must not block.
-func (f *Feed) notified(n store.Notification) {
+// handleNotification handles a notification. The store calls it after a commit, so it must not block.
+func (f *Feed) handleNotification(n store.Notification) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -196,7 +196,7 @@ func (f *Feed) flush(ctx context.Context) (more bool, err error) {
 		f.putBack(ids[read:])
 	}
 	for w := range f.watches {
-		if part := b.of(w.namespace); reset || len(part.Threads) > 0 {
+		if part := b.forNamespace(w.namespace); reset || len(part.Threads) > 0 {
 			w.add(part)
 		}
 	}

@@ -79,8 +79,8 @@ func (h *Hub) Watch(ctx context.Context, threadID string, parts []string) *Watch
 	return w
 }
 
-// Watched returns the number of threads that are watched.
-func (h *Hub) Watched() int {
+// CountWatched returns the number of threads that are watched.
+func (h *Hub) CountWatched() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.threads)

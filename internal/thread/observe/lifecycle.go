@@ -91,11 +91,11 @@ func (w *LifecycleWatch) Ready() <-chan struct{} { return w.ready }
 // Next returns the events that come next, the oldest first, and none when there are no others yet. An error ends the watch.
 func (w *LifecycleWatch) Next(ctx context.Context) ([]store.LifecycleEvent, error) {
 	for {
-		events, held, err := w.held()
+		events, held, err := w.heldEvents()
 		if held || err != nil {
 			return events, err
 		}
-		q := w.behind()
+		q := w.nextQuery()
 		page, err := w.feed.Read(ctx, q)
 		if err != nil {
 			return nil, err
@@ -107,8 +107,8 @@ func (w *LifecycleWatch) Next(ctx context.Context) ([]store.LifecycleEvent, erro
 	}
 }
 
-// held returns what comes next of the events that are held. ok is false when earlier ones may be missing.
-func (w *LifecycleWatch) held() (events []store.LifecycleEvent, ok bool, err error) {
+// heldEvents returns what comes next of the events that are held. ok is false when earlier ones may be missing.
+func (w *LifecycleWatch) heldEvents() (events []store.LifecycleEvent, ok bool, err error) {
 	f := w.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,8 +128,8 @@ func (w *LifecycleWatch) held() (events []store.LifecycleEvent, ok bool, err err
 	return events, true, nil
 }
 
-// behind returns the query for what comes next.
-func (w *LifecycleWatch) behind() store.LifecycleQuery {
+// nextQuery returns the query for what comes next.
+func (w *LifecycleWatch) nextQuery() store.LifecycleQuery {
 	w.feed.mu.Lock()
 	defer w.feed.mu.Unlock()
 	return w.query

@@ -197,7 +197,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 			watch.Close()
 			watch.Close()
 		}
-		Expect(w.hub.Watched()).To(BeZero())
+		Expect(w.hub.CountWatched()).To(BeZero())
 		Eventually(w.subscribers).Should(BeZero())
 	}, SpecTimeout(2*time.Minute))
 
@@ -247,13 +247,13 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 			Eventually(func() bool { w.clock.Step(Interval); return len(watch.ready) > 0 }).Should(BeTrue())
 			_, err := watch.Next(ctx)
 			Expect(err).To(MatchError(failure))
-			Expect(w.hub.Watched()).To(BeZero())
+			Expect(w.hub.CountWatched()).To(BeZero())
 			w.fail(nil)
 			anew := w.hub.Watch(ctx, "t", a)
 			Expect(next(ctx, anew)).To(Equal(`{"v":2,"value":{"a":-1}}`))
 			anew.Close()
 			watch.Close()
-			Expect(w.hub.Watched()).To(BeZero())
+			Expect(w.hub.CountWatched()).To(BeZero())
 		}
 	}, SpecTimeout(2*time.Minute))
 
@@ -279,7 +279,7 @@ var _ = Describe("a watch", Label("EVT-02"), func() {
 		defer poor.Close()
 		_, err := poor.Next(ctx)
 		Expect(membudget.Refused(err)).To(BeTrue(), "%v", err)
-		Expect(w.hub.Watched()).To(BeZero())
+		Expect(w.hub.CountWatched()).To(BeZero())
 		Expect(budget.Used()).To(Equal(int64(taken)))
 	}, SpecTimeout(2*time.Minute))
 

@@ -39,7 +39,7 @@ func (o *observed) join(w *Watch) {
 		o.give(w)
 		return
 	}
-	o.changed()
+	o.wakeReader()
 }
 
 // leave removes a watch and reports whether it was the last.
@@ -50,7 +50,8 @@ func (o *observed) leave(w *Watch) bool {
 	return len(o.watches) == 0
 }
 
-func (o *observed) changed() {
+// wakeReader has the reader look at the thread again.
+func (o *observed) wakeReader() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
@@ -60,7 +61,7 @@ func (o *observed) changed() {
 // run reads the thread after notifications: at once when the last read was long enough ago, else when it is. So there is a
 // patch on the leading and on the trailing edge of many changes.
 func (o *observed) run(ctx context.Context) {
-	defer o.hub.Subscribe(o.id, func(store.Notification) { o.changed() })()
+	defer o.hub.Subscribe(o.id, func(store.Notification) { o.wakeReader() })()
 	clock := o.hub.Clock
 	last := clock.Now().Add(-Interval)
 	for {
@@ -92,7 +93,7 @@ func (o *observed) run(ctx context.Context) {
 
 // refresh reads the thread and tells the watches what has changed.
 func (o *observed) refresh(ctx context.Context) error {
-	before, parts := o.wanted()
+	before, parts := o.wantedParts()
 	work, done := membudget.Part(ctx)
 	defer done()
 	var adjust func(size int64)
@@ -131,7 +132,7 @@ func (o *observed) refresh(ctx context.Context) error {
 		switch {
 		case !now.has(w.parts): // it came while the thread was being read: it gets a value after the next read
 			w.begun = false
-			o.changed()
+			o.wakeReader()
 		case !w.begun:
 			o.give(w)
 		case len(changes) > 0:
@@ -193,8 +194,8 @@ func (o *observed) hold(ctx context.Context, size int64) error {
 	return nil
 }
 
-// wanted returns the present value and the parts that somebody watches, sorted.
-func (o *observed) wanted() (value *Value, parts []string) {
+// wantedParts returns the present value and the parts that somebody watches, sorted.
+func (o *observed) wantedParts() (value *Value, parts []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for w := range o.watches {

@@ -59,7 +59,7 @@ func (ts *Tails) Follow(ctx context.Context, threadID string, end int64) *Follow
 		account := membudget.From(ctx).Open()
 		ctx, cancel := context.WithCancel(membudget.With(context.Background(), account))
 		t = &tail{tails: ts, id: threadID, stop: cancel, account: account, wake: make(chan struct{}, 1), begin: end, end: end, followers: map[*Followed]bool{}}
-		t.changed()
+		t.wakeReader()
 		ts.threads[threadID] = t
 		go t.run(ctx)
 	}
@@ -68,8 +68,8 @@ func (ts *Tails) Follow(ctx context.Context, threadID string, end int64) *Follow
 	return f
 }
 
-// Followed returns the number of threads whose logs are followed.
-func (ts *Tails) Followed() int {
+// CountFollowed returns the number of threads whose logs are followed.
+func (ts *Tails) CountFollowed() int {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	return len(ts.threads)
@@ -160,7 +160,8 @@ func (t *tail) leave(f *Followed) bool {
 	return len(t.followers) == 0
 }
 
-func (t *tail) changed() {
+// wakeReader has the reader look at the log again.
+func (t *tail) wakeReader() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -182,7 +183,7 @@ func (t *tail) after(seq int64) (events []store.Event, held bool, err error) {
 
 // run reads the log after notifications, and from time to time.
 func (t *tail) run(ctx context.Context) {
-	defer t.tails.Subscribe(t.id, func(store.Notification) { t.changed() })()
+	defer t.tails.Subscribe(t.id, func(store.Notification) { t.wakeReader() })()
 	for {
 		recheck := t.tails.Clock.NewTimer(t.tails.Recheck)
 		select {
@@ -227,7 +228,7 @@ func (t *tail) read(ctx context.Context) (more bool, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if slices.ContainsFunc(page, removes) {
+	if slices.ContainsFunc(page, isRemoval) {
 		t.drop(len(t.events))
 	}
 	// A new slice, because followers still use parts of the one before.
@@ -243,9 +244,9 @@ func (t *tail) read(ctx context.Context) (more bool, err error) {
 	return len(page) == TailPage, nil
 }
 
-// removes reports whether an event says that contents of earlier ones are gone. The store no longer shows those, and the
+// isRemoval reports whether an event says that contents of earlier ones are gone. The store no longer shows those, and the
 // events of the same page do not have them.
-func removes(e store.Event) bool {
+func isRemoval(e store.Event) bool {
 	switch e.Type {
 	case store.EventMessageDeleted, store.EventTruncated, store.EventDestroyed, store.EventRunRolledBack:
 		return true

@@ -127,7 +127,7 @@ var _ = Describe("Tails of logs", Label("EVT-01"), func() {
 		all.Wait()
 		Expect(errors.Join(errs...)).NotTo(HaveOccurred())
 		Expect(j.readCount()).To(BeNumerically("<", 100*events), "the thread is read by one for all; only those who fall behind read for themselves")
-		Expect(j.tails.Followed()).To(BeZero())
+		Expect(j.tails.CountFollowed()).To(BeZero())
 	}, SpecTimeout(2*time.Minute))
 
 	It("read once for all who are not behind", func(ctx SpecContext) {
@@ -148,7 +148,7 @@ var _ = Describe("Tails of logs", Label("EVT-01"), func() {
 			f.Close()
 			f.Close()
 		}
-		Expect(j.tails.Followed()).To(BeZero())
+		Expect(j.tails.CountFollowed()).To(BeZero())
 	}, SpecTimeout(2*time.Minute))
 
 	It("send those who are behind to the store", func(ctx SpecContext) {
@@ -204,14 +204,14 @@ var _ = Describe("Tails of logs", Label("EVT-01"), func() {
 		j.happens("tick", "1")
 		_, err := j.follow(ctx, f, 0, 1, ptr.To(0))
 		Expect(err).To(MatchError(store.ErrNotFound))
-		Expect(j.tails.Followed()).To(BeZero())
+		Expect(j.tails.CountFollowed()).To(BeZero())
 		j.mu.Lock()
 		j.failing = nil
 		j.mu.Unlock()
 		again := j.tails.Follow(ctx, "t", 0)
 		defer again.Close()
 		f.Close()
-		Expect(j.tails.Followed()).To(Equal(1), "who leaves a thread that has failed does not end the new one")
+		Expect(j.tails.CountFollowed()).To(Equal(1), "who leaves a thread that has failed does not end the new one")
 		Expect(j.follow(ctx, again, 0, 1, ptr.To(0))).To(Equal([]int64{1}))
 	}, SpecTimeout(2*time.Minute))
 

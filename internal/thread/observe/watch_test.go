@@ -91,7 +91,7 @@ var _ = Describe("updates that wait for watchers", Label("EVT-02", "K8S-12"), fu
 		watch := w.hub.Watch(membudget.With(ctx, account), "t", a)
 		Eventually(func() bool { return len(watch.ready) > 0 }).Should(BeTrue())
 		w.fail(membudget.ErrClosed) // any error ends the watch
-		Eventually(func() int { w.clock.Step(Interval); return w.hub.Watched() }).Should(BeZero())
+		Eventually(func() int { w.clock.Step(Interval); return w.hub.CountWatched() }).Should(BeZero())
 		Eventually(budget.Used).Should(And(BeNumerically(">", size), BeNumerically("<", 2*size)))
 		watch.Close()
 		Expect(budget.Used()).To(BeZero())

@@ -279,7 +279,7 @@ func (s *Save) Done() {
 	}
 	s.session.mu.Unlock()
 	if s.merge != nil {
-		s.session.Thread.State.saved(s.merge)
+		s.session.Thread.State.dropSaved(s.merge)
 	}
 	if s.State != nil {
 		s.session.State.mu.Lock()

@@ -238,8 +238,8 @@ func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, o
 	return merge, append([]store.Op{merge}, ops...)
 }
 
-// saved drops the changes that are stored. A state that was too large keeps its changes until the end of the run.
-func (s *ThreadState) saved(m *store.MergeState) {
+// dropSaved drops the changes that are stored. A state that was too large keeps its changes until the end of the run.
+func (s *ThreadState) dropSaved(m *store.MergeState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.Persisted || !m.Quiet {
