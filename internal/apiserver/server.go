@@ -180,7 +180,7 @@ func (s *Server) setUp() error {
 	cfg.LongRunningFunc = rt.LongRunning
 	s.control = flow.New(s.opts.Flow, clock.RealClock{}, rt.LongRunning, router.WriteStatus)
 	cfg.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return s.control.WrapChain(s.control.Wrap(traced(handler, rt.LongRunning)), func(h http.Handler) http.Handler {
+		return s.control.WrapChain(s.control.Wrap(withTracing(handler, rt.LongRunning)), func(h http.Handler) http.Handler {
 			return genericapiserver.DefaultBuildHandlerChain(h, c)
 		})
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/skein-dev/skein/internal/telemetry"
 )
 
-// traced starts a span for each request, as a child of the client's span. It passes the id of the request on to the work that follows, and adds the
+// withTracing starts a span for each request, as a child of the client's span. It passes the id of the request on to the work that follows, and adds the
 // request's keys to log lines. It runs after authentication and authorization, so other clients cannot start spans or choose a trace. Streams have no
 // span, because they last.
-func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.Handler {
+func withTracing(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := telemetry.WithRequestID(r.Context(), audit.GetAuditIDTruncated(r.Context()))
 		info, ok := apirequest.RequestInfoFrom(ctx)
 		if !telemetry.Enabled() || !ok || !info.IsResourceRequest || r.Method == http.MethodGet && lasting(r, info) {
-			next.ServeHTTP(w, r.WithContext(logged(ctx, info)))
+			next.ServeHTTP(w, r.WithContext(withLogValues(ctx, info)))
 			return
 		}
 		route := info.Resource
@@ -39,7 +39,7 @@ func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.
 			attribute.String("skein.request.id", telemetry.RequestID(ctx)))
 		defer span.End()
 		written := &statusWriter{ResponseWriter: w}
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(written), r.WithContext(logged(ctx, info)))
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(written), r.WithContext(withLogValues(ctx, info)))
 		if written.code == 0 {
 			written.code = http.StatusOK
 		}
@@ -50,8 +50,8 @@ func traced(next http.Handler, lasting apirequest.LongRunningRequestCheck) http.
 	})
 }
 
-// logged returns a context whose log lines say which request they are about. Those of runs use the same keys.
-func logged(ctx context.Context, info *apirequest.RequestInfo) context.Context {
+// withLogValues returns a context whose log lines say which request they are about. Those of runs use the same keys.
+func withLogValues(ctx context.Context, info *apirequest.RequestInfo) context.Context {
 	log := klog.FromContext(ctx).WithValues(telemetry.OfWork(ctx)...)
 	if info != nil {
 		thread := ""

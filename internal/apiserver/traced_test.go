@@ -28,7 +28,7 @@ var _ = Describe("Log lines of a request to the runtime API", Label("K8S-06"), f
 		ctx = klog.NewContext(ctx, funcr.NewJSON(func(l string) { Expect(json.Unmarshal([]byte(l), &line)).To(Succeed()) }, funcr.Options{}))
 		ctx = audit.WithAuditContext(apirequest.WithRequestInfo(ctx, info))
 		audit.WithAuditID(ctx, types.UID("request-1"))
-		h := traced(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := withTracing(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if sc := trace.SpanContextFromContext(r.Context()); sc.IsValid() {
 				traceID = sc.TraceID().String()
 			}

@@ -79,7 +79,7 @@ export default defineEffect({ args: z.object({ n: z.number() }), execute: (state
 				if f.Status == store.FiringSucceeded {
 					break
 				}
-				if f.Status.Over() {
+				if f.Status.Ended() {
 					b.Fatalf("a firing ended as %s: %s", f.Status, f.Error)
 				}
 				time.Sleep(2 * time.Millisecond)

@@ -221,7 +221,7 @@ func (f *follower) event(ctx context.Context, e *store.Event, to sink) error {
 		if json.Unmarshal(e.Data, &stored) != nil || stored.Role != store.RoleAssistant {
 			return nil
 		}
-		if m, ok := visible(&stored); ok {
+		if m, ok := visibleMessage(&stored); ok {
 			// It is kept until the answer is whole, and is in that once more.
 			if err := membudget.From(ctx).Draw(ctx, 2*int64(len(m.Content))); err != nil {
 				return err

@@ -18,8 +18,10 @@ var errShare = &problem{
 	status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many requests are under way here: wait a little", retry: 1,
 }
 
-// who names a gateway, or a receiver, as the audit and the flow control name users.
-func who(kind, namespace, name string) string { return "skein:" + kind + ":" + namespace + ":" + name }
+// callerName names a gateway, or a receiver, as the audit and the flow control name users.
+func callerName(kind, namespace, name string) string {
+	return "skein:" + kind + ":" + namespace + ":" + name
+}
 
 // enter counts a request with those of its namespace that are under way. done is never nil.
 func (s *Server) enter(who, namespace string, lasting bool) (done func(), err error) {
@@ -66,9 +68,9 @@ type audible struct {
 	kind, name string
 }
 
-// logged returns a context whose log lines say which request they are about, as far as is known by now. Those of runs use the same
+// withLogValues returns a context whose log lines say which request they are about, as far as is known by now. Those of runs use the same
 // keys.
-func (a *audible) logged(ctx context.Context) context.Context {
+func (a *audible) withLogValues(ctx context.Context) context.Context {
 	log := a.log.WithValues(telemetry.OfThread(a.entry.Namespace, a.entry.Thread, "")...).WithValues(telemetry.OfRequest(a.trace, a.entry.ID)...)
 	return logr.NewContext(ctx, log.WithValues(a.kind, a.name))
 }
@@ -76,7 +78,7 @@ func (a *audible) logged(ctx context.Context) context.Context {
 // withLog is logged of an audible, where there is one.
 func withLog(ctx context.Context, w http.ResponseWriter) context.Context {
 	if a, ok := w.(*audible); ok {
-		return a.logged(ctx)
+		return a.withLogValues(ctx)
 	}
 	return ctx
 }
@@ -113,19 +115,19 @@ func verbOf(method string) string {
 // subresources are what requests are about, in the words of the runtime API. Others are about the thread as a whole.
 var subresources = map[string]string{"v1/message": "queue", "v1/chat/completions": "queue", webhookPath: "queue", socketPath: "queue", "v1/messages": "messages"}
 
-// of names whose request it is.
-func (a *audible) of(kind, namespace, name, path string) {
-	a.entry.Who, a.entry.Namespace, a.entry.Subresource = who(kind, namespace, name), namespace, subresources[path]
+// setCaller names whose request it is.
+func (a *audible) setCaller(kind, namespace, name, path string) {
+	a.entry.Who, a.entry.Namespace, a.entry.Subresource = callerName(kind, namespace, name), namespace, subresources[path]
 	if isEndpoint(path) {
 		a.entry.Subresource = string(runtimev1.SubresourceEndpoints)
 	}
 	a.kind, a.name = kinds[kind], name
 }
 
-// means names the conversation that a request is about, and the user.
-func (q *request) means() {
+// nameThread names the conversation that a request is about, and the user.
+func (q *request) nameThread() {
 	if a, ok := q.answer.(*audible); ok && q.id != "" {
 		a.entry.Thread, a.entry.User = kube.GatewayThread(q.gateway, q.id), q.user
-		q.Request = q.WithContext(a.logged(q.Context()))
+		q.Request = q.WithContext(a.withLogValues(q.Context()))
 	}
 }

@@ -17,10 +17,11 @@ func (s *Server) remote(r *http.Request) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	a := at.Addr().Unmap().WithZone("")
-	return a, s.trusted(a)
+	return a, s.isTrusted(a)
 }
 
-func (s *Server) trusted(a netip.Addr) bool {
+// isTrusted reports whether an address is that of a proxy whose headers count.
+func (s *Server) isTrusted(a netip.Addr) bool {
 	return slices.ContainsFunc(s.opts.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
@@ -37,7 +38,7 @@ func (s *Server) address(r *http.Request) netip.Addr {
 		if err != nil {
 			return a
 		}
-		if a = next.Unmap().WithZone(""); !s.trusted(a) {
+		if a = next.Unmap().WithZone(""); !s.isTrusted(a) {
 			return a
 		}
 	}

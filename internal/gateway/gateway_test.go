@@ -194,7 +194,7 @@ var _ = Describe("A gateway", Label("IDS-03"), func() {
 			Expect(status(from(fmt.Sprintf("[2001:db8::%x]:4", i), get()))).To(Equal(200))
 		}
 		Expect(status(from("[2001:db8::ffff]:4", get()))).To(Equal(429), "the same /64")
-		l := s.limits.of(s.opts.Gateways.(declared)["ns/chat"])
+		l := s.limits.limiterOf(s.opts.Gateways.(declared)["ns/chat"])
 		for range 6 {
 			Expect(l.request("thrd_a", netip.MustParseAddr("198.51.100.7"))).To(BeEmpty())
 		}
@@ -202,7 +202,7 @@ var _ = Describe("A gateway", Label("IDS-03"), func() {
 	})
 
 	It("bounds what it remembers of clients", func() {
-		l := newLimiters().of(&definitions.Gateway{Limits: skeinv1.GatewayLimits{PerThread: 1, PerAddress: 1, Total: 1_000_000, NewThreads: 1, Open: 1}})
+		l := newLimiters().limiterOf(&definitions.Gateway{Limits: skeinv1.GatewayLimits{PerThread: 1, PerAddress: 1, Total: 1_000_000, NewThreads: 1, Open: 1}})
 		for i := range 3 * maxThreads {
 			l.request(fmt.Sprint(i), netip.AddrFrom4([4]byte{192, byte(i >> 16), byte(i >> 8), byte(i)}))
 		}

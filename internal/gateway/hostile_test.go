@@ -73,7 +73,7 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 		// What may come at once, and what comes back while the requests run.
 		Expect(objects.created.Load()).To(And(BeNumerically(">=", limits.NewThreads/6), BeNumerically("<", 5*limits.NewThreads)))
 		Expect(refused.Load()).To(Equal(10_000 - objects.created.Load()))
-		l := s.limits.of(s.opts.Gateways.(declared)["ns/chat"])
+		l := s.limits.limiterOf(s.opts.Gateways.(declared)["ns/chat"])
 		Expect(l.threads.Len()).To(BeNumerically("<=", maxThreads))
 		Expect(l.addresses.Len()).To(BeNumerically("<=", maxAddresses))
 		Expect(l.open).To(BeEmpty(), "no place is kept")
@@ -270,8 +270,8 @@ var _ = Describe("Hostile clients", Label("IDS-04"), func() {
 		close(end)
 		all.Wait()
 		Expect(chat(101, "chat", strings.NewReader(`{"model":"agent"}`)).StatusCode).To(Equal(400), "there is room again")
-		Expect(s.limits.of(&other).bodies.left.Load()).To(Equal(int64(maxGatewayBodies)))
-		Expect(s.limits.of(s.opts.Gateways.(declared)["ns/chat"]).bodies.left.Load()).To(Equal(int64(maxGatewayBodies)))
+		Expect(s.limits.limiterOf(&other).bodies.left.Load()).To(Equal(int64(maxGatewayBodies)))
+		Expect(s.limits.limiterOf(s.opts.Gateways.(declared)["ns/chat"]).bodies.left.Load()).To(Equal(int64(maxGatewayBodies)))
 		Expect(s.opts.Memory.Used()).To(BeZero())
 	})
 

@@ -28,8 +28,8 @@ type limiters struct {
 
 func newLimiters() *limiters { return &limiters{all: lru.New(maxGateways)} }
 
-// of returns what counts towards the limits of a gateway. It begins anew when they change.
-func (ls *limiters) of(g *definitions.Gateway) *limiter {
+// limiterOf returns what counts towards the limits of a gateway. It begins anew when they change.
+func (ls *limiters) limiterOf(g *definitions.Gateway) *limiter {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	key := g.Namespace + "/" + g.Name

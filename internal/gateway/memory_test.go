@@ -183,7 +183,7 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 	It("shows why a run failed to nobody outside", func() {
 		why := `(error: Post "http://models.internal:8080/v1": connection refused)`
 		for status, want := range map[store.MessageStatus]string{store.MessageFailed: failedAnswer, store.MessageCompleted: why} {
-			m, ok := visible(&store.Message{Role: store.RoleAssistant, Status: status, Content: &why})
+			m, ok := visibleMessage(&store.Message{Role: store.RoleAssistant, Status: status, Content: &why})
 			Expect(ok).To(BeTrue())
 			Expect(m.Content).To(Equal(want))
 		}

@@ -94,7 +94,7 @@ func (s *Server) messages(q *request) error {
 			}
 			adjust(2 * stored.Bytes()) // once as messages, once as they are sent
 			for i := len(stored.Messages) - 1; i >= 0; i-- {
-				if m, ok := visible(&stored.Messages[i]); ok {
+				if m, ok := visibleMessage(&stored.Messages[i]); ok {
 					out.Messages = append(out.Messages, m)
 				}
 			}
@@ -133,8 +133,8 @@ func number(q *request, key string, def, lowest, highest int) (int, error) {
 // failedAnswer stands for an answer that an agent could not finish.
 const failedAnswer = "(the agent could not finish its answer)"
 
-// visible returns what end users see of a message, and whether they see it at all.
-func visible(m *store.Message) (Message, bool) {
+// visibleMessage returns what end users see of a message, and whether they see it at all.
+func visibleMessage(m *store.Message) (Message, bool) {
 	if m.Role != store.RoleUser && m.Role != store.RoleAssistant || m.Silent || m.Depth > 0 || m.Content == nil || *m.Content == "" {
 		return Message{}, false
 	}
@@ -309,7 +309,7 @@ func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
 		return nil, nil, tooMany("new conversations of everybody together")
 	}
 	// What is begun for a client who then leaves has an end all the same.
-	ctx, cancel := s.finder.Lasting(q.Context())
+	ctx, cancel := s.finder.DetachedContext(q.Context())
 	defer cancel()
 	made, err := s.opts.Objects.CreateGatewayThread(ctx, q.gateway, q.id, q.user)
 	if err != nil {

@@ -46,7 +46,7 @@ type idAnswer struct {
 // provide finds the conversation of a request whose gateway has a provider, and says in the answer which one it is. It
 // returns why the request must be refused.
 func (s *Server) provide(q *request, path string) error {
-	id, err := s.provided(q, path)
+	id, err := s.idFromProvider(q, path)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (s *Server) provide(q *request, path string) error {
 	return nil
 }
 
-// provided asks the gateway's provider for the id of a request. When it gives none, the request is refused: no other source
+// idFromProvider asks the gateway's provider for the id of a request. When it gives none, the request is refused: no other source
 // counts.
-func (s *Server) provided(q *request, path string) (string, error) {
+func (s *Server) idFromProvider(q *request, path string) (string, error) {
 	select {
 	case q.limiter.asking <- struct{}{}:
 		defer func() { <-q.limiter.asking }()

@@ -108,7 +108,7 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 		s.opts.Objects = refusing{Threads: kube.NewThreads(c, c), client: c, reason: reason, refused: refused}
 	}
 	ensure := func(ctx context.Context, id string) (*store.Thread, error) {
-		_, row, err := s.ensure(&request{Request: get().WithContext(ctx), gateway: g, id: id, fresh: true, limiter: s.limits.of(g)})
+		_, row, err := s.ensure(&request{Request: get().WithContext(ctx), gateway: g, id: id, fresh: true, limiter: s.limits.limiterOf(g)})
 		return row, err
 	}
 	left := func(ctx context.Context) []skeinv1.Thread {

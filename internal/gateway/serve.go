@@ -57,15 +57,15 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 		refuse(w, errNoGateway)
 		return
 	}
-	w.of("gateway", parts[0], parts[1], parts[2])
+	w.setCaller("gateway", parts[0], parts[1], parts[2])
 	if s.opts.Draining != nil && s.opts.Draining() {
 		refuse(w, errUnavailable)
 		return
 	}
 	if parts[2] == webhookPath {
-		w.of("webhookreceiver", parts[0], parts[1], parts[2])
+		w.setCaller("webhookreceiver", parts[0], parts[1], parts[2])
 	}
-	ctx, done := s.opts.Memory.Begin(w.logged(r.Context()), parts[0])
+	ctx, done := s.opts.Memory.Begin(w.withLogValues(r.Context()), parts[0])
 	defer done()
 	r = r.WithContext(ctx)
 	if parts[2] == webhookPath {
@@ -83,9 +83,9 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 		refuse(w, problemOf(r.Context(), err))
 		return
 	}
-	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.of(g)}
+	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.limiterOf(g)}
 	defer func() { q.body.release() }()
-	if err := s.gated(q, parts[2]); err != nil {
+	if err := s.serveGateway(q, parts[2]); err != nil {
 		refuse(w, problemOf(q.Context(), err))
 	}
 }
@@ -100,18 +100,18 @@ func protect(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// gated answers a request to a gateway that exists.
-func (s *Server) gated(q *request, path string) error {
+// serveGateway answers a request to a gateway that exists.
+func (s *Server) serveGateway(q *request, path string) error {
 	answered, err := cross(q, path)
 	if err != nil {
-		proved(q)
+		keepProvedID(q)
 	}
 	if answered || err != nil {
 		return err
 	}
 	refused := s.authorize(q)
 	if refused != nil {
-		proved(q)
+		keepProvedID(q)
 	}
 	if refused == nil && q.gateway.Provider == nil {
 		refused = s.identify(q)
@@ -122,12 +122,12 @@ func (s *Server) gated(q *request, path string) error {
 	if refused == nil && q.gateway.Provider != nil {
 		refused = s.provide(q, path)
 	}
-	q.means()
+	q.nameThread()
 	if refused != nil {
 		return refused
 	}
 	lasting := q.Method == http.MethodPost || path == socketPath || isEndpoint(path)
-	done, err := s.enter(who("gateway", q.gateway.Namespace, q.gateway.Name), q.gateway.Namespace, lasting)
+	done, err := s.enter(callerName("gateway", q.gateway.Namespace, q.gateway.Name), q.gateway.Namespace, lasting)
 	defer done()
 	if err != nil {
 		return err
@@ -138,11 +138,11 @@ func (s *Server) gated(q *request, path string) error {
 // route answers a request that is taken.
 func (s *Server) route(q *request, path string) error {
 	if isEndpoint(path) {
-		q.Request = traced(q.answer, q.Request, "gateway", endpointsPath)
+		q.Request = beginTrace(q.answer, q.Request, "gateway", endpointsPath)
 		return s.endpoint(q, path)
 	}
 	if name, ok := strings.CutPrefix(path, modelsPath); ok && (name == "" || name[0] == '/') {
-		q.Request = traced(q.answer, q.Request, "gateway", modelsPath)
+		q.Request = beginTrace(q.answer, q.Request, "gateway", modelsPath)
 		return s.models(q, strings.TrimPrefix(name, "/"))
 	}
 	p, ok := paths[path]
@@ -156,7 +156,7 @@ func (s *Server) route(q *request, path string) error {
 	if path == socketPath { // it lasts: its messages have traces of their own
 		return s.socket(q)
 	}
-	q.Request = traced(q.answer, q.Request, "gateway", path)
+	q.Request = beginTrace(q.answer, q.Request, "gateway", path)
 	return p.handle(s, q)
 }
 
@@ -200,10 +200,10 @@ func (s *Server) identify(q *request) error {
 	return nil
 }
 
-// proved removes every id from an answer except one that the client has proved to have. It is for requests that are refused before their
+// keepProvedID removes every id from an answer except one that the client has proved to have. It is for requests that are refused before their
 // thread matters. A new id would make a browser forget its conversation if it sent no cookie, for example from a form of another site. An
 // id that comes from an id provider or a user's name is not shown.
-func proved(q *request) {
+func keepProvedID(q *request) {
 	h := q.answer.Header()
 	h.Del(ids.Header)
 	h.Del("Set-Cookie")

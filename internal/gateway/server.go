@@ -149,7 +149,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() {
-		l := limitListener(s.opts.Listener, s.connections, s.trusted)
+		l := limitListener(s.opts.Listener, s.connections, s.isTrusted)
 		if s.opts.TLS != nil {
 			h.TLSConfig = s.opts.TLS
 			served <- h.ServeTLS(l, "", "")

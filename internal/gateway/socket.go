@@ -60,7 +60,7 @@ func (s *Server) socket(q *request) error {
 		return errNoSocket
 	}
 	if !s.sameSite(q) {
-		proved(q)
+		keepProvedID(q)
 		return errOrigin
 	}
 	select {
@@ -152,7 +152,7 @@ func (c *conversation) serve(ctx context.Context, read <-chan error) (websocket.
 		case <-idle.C:
 			return websocket.StatusNormalClosure, "Idle: open another WebSocket when there is something to say"
 		case err := <-read:
-			return closing(err)
+			return closeCodeOf(err)
 		case <-c.server.stopping:
 			return websocket.StatusGoingAway, "Unavailable: the server is stopping, open another WebSocket"
 		}
@@ -214,8 +214,8 @@ func (c *conversation) drop() {
 	}
 }
 
-// closing returns how to close after an error of reading.
-func closing(err error) (websocket.StatusCode, string) {
+// closeCodeOf returns how to close after an error of reading.
+func closeCodeOf(err error) (websocket.StatusCode, string) {
 	switch {
 	case errors.Is(err, errNoFrame):
 		return websocket.StatusUnsupportedData, "BadRequest: send text, not bytes"
@@ -238,8 +238,8 @@ func (c *conversation) answer(ctx context.Context, f frame) *problem {
 	w.header.Set(ids.SessionHeader, session)
 	a, record := s.audit(w, r, session)
 	defer record()
-	a.of("gateway", c.opened.gateway.Namespace, c.opened.gateway.Name, socketPath)
-	r = r.WithContext(a.logged(r.Context()))
+	a.setCaller("gateway", c.opened.gateway.Namespace, c.opened.gateway.Name, socketPath)
+	r = r.WithContext(a.withLogValues(r.Context()))
 	q := &request{Request: r, answer: a, gateway: c.opened.gateway, limiter: c.opened.limiter, id: c.opened.id, user: c.opened.user, fresh: c.opened.fresh}
 	q.body = f.held
 	defer q.body.release()
@@ -266,16 +266,16 @@ func (c *conversation) say(q *request, body []byte) error {
 	case err != nil:
 		return err
 	}
-	q.gateway, q.limiter = g, s.limits.of(g)
-	refused := s.withdrawn(q, c.opened)
+	q.gateway, q.limiter = g, s.limits.limiterOf(g)
+	refused := s.checkStillAllowed(q, c.opened)
 	if whose := q.limiter.request(q.id, s.address(q.Request)); whose != "" {
 		return tooMany(whose)
 	}
-	q.means()
+	q.nameThread()
 	if refused != nil {
 		return refused
 	}
-	done, err := s.enter(who("gateway", g.Namespace, g.Name), g.Namespace, true)
+	done, err := s.enter(callerName("gateway", g.Namespace, g.Name), g.Namespace, true)
 	defer done()
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func (c *conversation) say(q *request, body []byte) error {
 	case len(in.Key) > maxKey:
 		return badRequest("a key has 200 characters at most")
 	}
-	q.Request = traced(q.answer, q.Request, "gateway", socketPath)
+	q.Request = beginTrace(q.answer, q.Request, "gateway", socketPath)
 	failed := &socketSink{conversation: c, request: q}
 	if err := s.say(q, &saying{content: in.Content, key: in.Key}, func() sink { return failed }); err != nil {
 		return err

@@ -51,7 +51,7 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 	}
 	// left is what the bodies of the gateway chat may still take.
 	left := func(s *Server) []int64 {
-		l := s.limits.of(s.opts.Gateways.(declared)["ns/chat"])
+		l := s.limits.limiterOf(s.opts.Gateways.(declared)["ns/chat"])
 		return []int64{l.bodies.left.Load(), int64(len(l.sockets)), int64(len(l.open))}
 	}
 	nothing := []int64{maxGatewayBodies, 0, 0}

@@ -12,10 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/telemetry"
 )
 
-// traced begins the trace of a request that is taken: one of a gateway that no limit and no key has refused, or a delivery whose
+// beginTrace begins the trace of a request that is taken: one of a gateway that no limit and no key has refused, or a delivery whose
 // signature fits. So strangers cannot make spans at will, and a traceparent header of theirs does not count. What the request
 // causes knows it by its session, with traces or without.
-func (a *audible) traced(ctx context.Context, kind, method, path string) context.Context {
+func (a *audible) beginTrace(ctx context.Context, kind, method, path string) context.Context {
 	ctx = telemetry.WithRequestID(ctx, a.entry.ID)
 	ctx, a.span = telemetry.Start(ctx, kind+" "+path, trace.SpanKindServer, a.entry.Namespace,
 		semconv.HTTPRequestMethodKey.String(method), semconv.HTTPRoute(path),
@@ -23,7 +23,7 @@ func (a *audible) traced(ctx context.Context, kind, method, path string) context
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		a.trace = sc.TraceID().String()
 	}
-	return a.logged(ctx)
+	return a.withLogValues(ctx)
 }
 
 // endSpan ends the trace of a request that is answered.
@@ -35,10 +35,10 @@ func (a *audible) endSpan() {
 	a.span.End()
 }
 
-// traced is that of audible, where there is one.
-func traced(w http.ResponseWriter, r *http.Request, kind, path string) *http.Request {
+// beginTrace is that of audible, where there is one.
+func beginTrace(w http.ResponseWriter, r *http.Request, kind, path string) *http.Request {
 	if a, ok := w.(*audible); ok {
-		return r.WithContext(a.traced(r.Context(), kind, r.Method, path))
+		return r.WithContext(a.beginTrace(r.Context(), kind, r.Method, path))
 	}
 	return r
 }

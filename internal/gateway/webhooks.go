@@ -162,7 +162,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	case !s.hooks.arrives(to, s.address(r)):
 		return nil, tooMany("this address")
 	}
-	done, err := s.enter(who("webhookreceiver", namespace, name), namespace, false)
+	done, err := s.enter(callerName("webhookreceiver", namespace, name), namespace, false)
 	defer done()
 	if err != nil {
 		return nil, err
@@ -178,21 +178,21 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, namespace, name st
 	case err != nil:
 		return nil, badRequest("the body did not arrive whole: send it again, and faster")
 	}
-	id, event, err := checked(to, r.Header, body)
+	id, event, err := checkDelivery(to, r.Header, body)
 	if err != nil {
 		return nil, &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: errForged + err.Error()}
 	}
 	if !s.hooks.delivers(to) {
 		return nil, tooMany("this webhook")
 	}
-	if err := memory.Draw(r.Context(), takes(body)); err != nil {
+	if err := memory.Draw(r.Context(), bytesBeside(body)); err != nil {
 		return nil, err
 	}
-	return s.store(traced(w, r, "webhookreceiver", webhookPath).Context(), w, to, id, event, body)
+	return s.store(beginTrace(w, r, "webhookreceiver", webhookPath).Context(), w, to, id, event, body)
 }
 
-// checked returns the id and the event of a delivery whose signature fits.
-func checked(to *definitions.Receiver, h http.Header, body []byte) (id, event string, err error) {
+// checkDelivery returns the id and the event of a delivery whose signature fits.
+func checkDelivery(to *definitions.Receiver, h http.Header, body []byte) (id, event string, err error) {
 	if to.Form == skeinv1.WebhookGitHub {
 		id, err = webhook.VerifyGitHub(h, to.Keys, body)
 		return id, h.Get(webhook.HeaderGitHubEvent), err
@@ -254,9 +254,9 @@ func digestOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// takes returns about how many bytes the message of a delivery takes besides the body: its content is made, put into a message, and
+// bytesBeside returns about how many bytes the message of a delivery takes besides the body: its content is made, put into a message, and
 // written. A text that is not JSON may need six bytes for each of its own.
-func takes(body []byte) int64 {
+func bytesBeside(body []byte) int64 {
 	const copies, escaped = 3, 6
 	if json.Valid(body) {
 		return copies * int64(len(body))

@@ -27,8 +27,8 @@ const (
 	FiringCanceled  FiringStatus = "canceled"
 )
 
-// Over reports whether the firing has ended.
-func (s FiringStatus) Over() bool {
+// Ended reports whether the firing has ended.
+func (s FiringStatus) Ended() bool {
 	return s != FiringPending && s != FiringQueued && s != FiringRunning
 }
 

@@ -51,8 +51,8 @@ func (h *Restores) restoreOf(c *call.Call, id string) (store.Restore, error) {
 	return store.Restore{ID: id, Namespace: ns.Name, NamespaceUID: ns.UID}, err
 }
 
-// explained turns what is wrong with a backup into a Status.
-func explained(id string, err error) error {
+// explain turns what is wrong with a backup into a Status.
+func explain(id string, err error) error {
 	var wrong *store.BackupError
 	var missing *store.MissingContentsError
 	switch {
@@ -84,7 +84,7 @@ func (h *Restores) Begin(c *call.Call) error {
 	}
 	state, err := h.Threads.BeginRestore(c.Context(), r, thread.RestorePlan{Schema: plan.Schema, Threads: plan.Threads, KeyIDs: plan.KeyIDs})
 	if err != nil {
-		return explained(plan.Backup, err)
+		return explain(plan.Backup, err)
 	}
 	if n := len(state.Taken); n > 0 {
 		return status.Conflict(plan.Backup, fmt.Sprintf("%d threads of the backup are stored here already, with their conversations, and nothing was restored: %s; "+
@@ -131,7 +131,7 @@ func (h *Restores) Rows(c *call.Call) error {
 		return err
 	}
 	if err := h.Threads.Store().RestoreRows(c.Context(), r, rows); err != nil {
-		return explained(c.Name, err)
+		return explain(c.Name, err)
 	}
 	return c.WriteSuccess()
 }
@@ -156,7 +156,7 @@ func (h *Restores) Contents(c *call.Call) error {
 		return apierrors.NewBadRequest("the body was cut off or came too slowly, and nothing of it was restored: send it again")
 	}
 	if err != nil {
-		return explained(c.Name, err)
+		return explain(c.Name, err)
 	}
 	return c.WriteSuccess()
 }
@@ -172,7 +172,7 @@ func (h *Restores) Finish(c *call.Call) error {
 		return err
 	}
 	if err := h.Threads.Store().FinishRestore(c.Context(), r, body.Rows); err != nil {
-		return explained(c.Name, err)
+		return explain(c.Name, err)
 	}
 	return c.WriteSuccess()
 }
@@ -195,7 +195,7 @@ func (h *Restores) Effects(c *call.Call) error {
 		return err
 	}
 	if err := h.Threads.Store().BindEffects(c.Context(), r, body.Effects); err != nil {
-		return explained(c.Name, err)
+		return explain(c.Name, err)
 	}
 	return c.WriteSuccess()
 }

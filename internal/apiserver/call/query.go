@@ -144,7 +144,7 @@ func (q *Query) Check() error {
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		q.Bad(key, "%s", q.unknown())
+		q.Bad(key, "%s", q.unknownAdvice())
 	}
 	if len(q.causes) == 0 {
 		return nil
@@ -159,8 +159,8 @@ func (q *Query) Check() error {
 	return e
 }
 
-// unknown says what to do about a parameter that the request does not have.
-func (q *Query) unknown() string {
+// unknownAdvice says what to do about a parameter that the request does not have.
+func (q *Query) unknownAdvice() string {
 	text := "unknown parameter"
 	if known := q.known[len(commonParameters):]; len(known) > 0 {
 		text += "; known ones are " + strings.Join(known, ", ")

@@ -114,7 +114,7 @@ func (a *attendance) run() {
 		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageFailed, Status: &failed.ErrStatus})
 		return
 	}
-	out := codeResult(result, bounded)
+	out := codeResult(result, marshalBounded)
 	a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: out})
 }
 
@@ -127,7 +127,7 @@ func (a *attendance) first() (json.RawMessage, error) {
 		return nil, err
 	}
 	if m.Type != runtimev1.CodeMessageRun {
-		return nil, violated("the first message is of type %.20q: it must be run", m.Type)
+		return nil, violationf("the first message is of type %.20q: it must be run", m.Type)
 	}
 	return m.Run, nil
 }
@@ -137,7 +137,8 @@ type violation struct{ error }
 
 func (v *violation) Unwrap() error { return v.error }
 
-func violated(format string, args ...any) error { return &violation{fmt.Errorf(format, args...)} }
+// violationf returns a violation with a formatted text.
+func violationf(format string, args ...any) error { return &violation{fmt.Errorf(format, args...)} }
 
 // refuse closes the connection of a client that breaks the protocol, with the reason.
 func (a *attendance) refuse(err error) {
@@ -154,7 +155,7 @@ func outOfMemory(err error) error {
 	var busy *membudget.BusyError
 	var large *membudget.TooLargeError
 	if errors.As(err, &busy) || errors.As(err, &large) {
-		return violated("%w", err)
+		return violationf("%w", err)
 	}
 	return err
 }
@@ -173,7 +174,7 @@ func (a *attendance) receive(ctx context.Context) (m *runtimev1.CodeClientMessag
 		return nil, 0, outOfMemory(err)
 	}
 	if kind != websocket.MessageText {
-		return nil, 0, violated("a message is binary: send text")
+		return nil, 0, violationf("a message is binary: send text")
 	}
 	cost = membudget.JSONCost(data)
 	if err := membudget.From(ctx).Draw(ctx, cost); err != nil {
@@ -182,7 +183,7 @@ func (a *attendance) receive(ctx context.Context) (m *runtimev1.CodeClientMessag
 	m = new(runtimev1.CodeClientMessage)
 	if err := call.DecodeStrict(a.call.Name, data, m); err != nil {
 		a.release(cost)
-		return nil, 0, violated("a message cannot be read: %w", err)
+		return nil, 0, violationf("a message cannot be read: %w", err)
 	}
 	return m, cost, nil
 }
@@ -235,7 +236,7 @@ func (a *attendance) take(m *runtimev1.CodeClientMessage, cost int64) error {
 		}
 		return a.settle(m.ID, reply{nil, thrown, cost})
 	}
-	return violated("a message is of type %.20q: after run they are return, throw and terminate", m.Type)
+	return violationf("a message is of type %.20q: after run they are return, throw and terminate", m.Type)
 }
 
 // settle passes a reply to the call that waits for it. It holds the lock, so that no reply is left for a call that has stopped waiting.
@@ -250,7 +251,7 @@ func (a *attendance) settle(id int64, with reply) error {
 	}
 	a.release(with.cost)
 	if id <= 0 || id > a.lastID {
-		return violated("there was no call %d to answer", id)
+		return violationf("there was no call %d to answer", id)
 	}
 	return nil
 }
@@ -306,8 +307,8 @@ func (a *attendance) send(m runtimev1.CodeServerMessage) error {
 // errTooLarge is the error for code that sends more than one message can hold.
 var errTooLarge = &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the value is too large: a message holds at most %d MiB", runtimev1.MaxCodeMessageBytes>>20)}
 
-// bounded is values.Marshal with an error for a value that does not fit into one message.
-func bounded(v any) (json.RawMessage, error) {
+// marshalBounded is values.Marshal with an error for a value that does not fit into one message.
+func marshalBounded(v any) (json.RawMessage, error) {
 	raw, err := values.Marshal(v)
 	if err == nil && len(raw) > runtimev1.MaxCodeMessageBytes-(64<<10) { // leaves room for the rest of the result
 		err = errTooLarge

@@ -108,7 +108,7 @@ func (a *attendance) ask(ctx context.Context, f runtimev1.CodeFunction, args []a
 // report and log forward what the code emits. Reports wait for a slow client. A client that is too slow ends the
 // code.
 func (a *attendance) report(v any) {
-	raw, err := bounded(v)
+	raw, err := marshalBounded(v)
 	if err != nil {
 		a.end(&EndedError{"a report cannot be sent: " + err.Error()})
 		return

@@ -48,7 +48,7 @@ func (h *Forks) Fork(c *call.Call) error {
 	if err := checkFork(c, &n); err != nil {
 		return err
 	}
-	if err := h.allowed(c, n.Name); err != nil {
+	if err := h.checkAllowed(c, n.Name); err != nil {
 		return err
 	}
 	at, err := h.Threads.ForkPoint(c.Context(), c.Row.ID, thread.ForkOf{
@@ -96,9 +96,9 @@ func deref(n *int64) int64 {
 	return *n
 }
 
-// allowed refuses callers who could not create the fork's Thread object themselves, or not read what the fork has of its
+// checkAllowed refuses callers who could not create the fork's Thread object themselves, or not read what the fork has of its
 // origin. A user who may fork a thread sees nothing new.
-func (h *Forks) allowed(c *call.Call, name string) error {
+func (h *Forks) checkAllowed(c *call.Call, name string) error {
 	return h.Access.Require(c.Context(), c.Name,
 		access.Right{Verb: "create", Group: skeinv1.GroupVersion.Group, Resource: "threads", Namespace: c.Namespace, Name: name},
 		access.Right{Verb: "get", Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource, Subresource: runtimev1.SubresourceMessages, Namespace: c.Namespace, Name: c.Name},
@@ -125,7 +125,7 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 	if agent == "" {
 		agent = c.Row.Agent
 	}
-	ctx, cancel := h.Find.Lasting(ctx)
+	ctx, cancel := h.Find.DetachedContext(ctx)
 	defer cancel()
 	made, err := h.Objects.CreateFork(ctx, c.Row, &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: n.Name, Annotations: map[string]string{

@@ -44,7 +44,7 @@ func (h *Handoffs) Create(c *call.Call) error {
 		return err
 	}
 	ctx, key := c.Context(), c.IdempotencyKey(body.IdempotencyKey)
-	if err := c.Claim("handoff", key, []any{body.Goal, body.Agent, sorted(body.Files), body.Comment, body.Title}); err != nil {
+	if err := c.Claim("handoff", key, []any{body.Goal, body.Agent, sortUnique(body.Files), body.Comment, body.Title}); err != nil {
 		return err
 	}
 	if key == "" {
@@ -73,8 +73,8 @@ func (h *Handoffs) Create(c *call.Call) error {
 	return c.WriteJSON(code, runtimev1.HandedOff{Name: made.Name, ThreadID: made.Thread.ID, AgentID: made.Thread.OriginAgent})
 }
 
-// sorted returns texts in their order, each once.
-func sorted(texts []string) []string {
+// sortUnique returns texts in their order, each once.
+func sortUnique(texts []string) []string {
 	texts = slices.Clone(texts)
 	slices.Sort(texts)
 	return slices.Compact(texts)

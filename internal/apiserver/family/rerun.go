@@ -29,7 +29,7 @@ func (h *Forks) Rerun(c *call.Call) error {
 	case n.Input != nil && len(*n.Input) > runtimev1.MaxContentBytes:
 		return status.Invalid(c.Name, metav1.CauseTypeTooLong, "input", fmt.Sprintf("it has %d bytes, more than %d: shorten it", len(*n.Input), runtimev1.MaxContentBytes))
 	}
-	if err := h.allowed(c, n.Name); err != nil {
+	if err := h.checkAllowed(c, n.Name); err != nil {
 		return err
 	}
 	step, err := h.Threads.RunStep(c.Context(), c.Row.ID, c.Path[0], n.Step)
@@ -55,7 +55,7 @@ func (h *Forks) Rerun(c *call.Call) error {
 		return err
 	}
 	// When the caller leaves, the fork gets its run all the same.
-	ctx, cancel := h.Find.Lasting(c.Context())
+	ctx, cancel := h.Find.DetachedContext(c.Context())
 	defer cancel()
 	if err := st.Rerun(ctx, step, n.Input); err != nil {
 		return err

@@ -41,9 +41,9 @@ func (e *RefusedError) Error() string { return e.cause.Error() }
 // Unwrap returns the error for a thread that is not set up yet.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// Lasting returns a context in which a Thread object can be made and waited for. It does not end with ctx. Otherwise an object
+// DetachedContext returns a context in which a Thread object can be made and waited for. It does not end with ctx. Otherwise an object
 // whose caller disconnects would stay, without a check whether there is room for its thread.
-func (l *Finder) Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+func (l *Finder) DetachedContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), createTime+l.SetupWait)
 }
 
@@ -61,7 +61,7 @@ func (l *Finder) OpenMade(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
 	for range removals {
-		now, readErr := l.current(ctx, made)
+		now, readErr := l.readCurrent(ctx, made)
 		switch {
 		case readErr != nil:
 			return nil, nil, err
@@ -99,9 +99,9 @@ func (l *Finder) OpenMade(
 	return nil, nil, err
 }
 
-// current returns an object as the API server has it. It returns nil when the object is gone or about to go. The cache would not do: it
+// readCurrent returns an object as the API server has it. It returns nil when the object is gone or about to go. The cache would not do: it
 // may not have a new object yet.
-func (l *Finder) current(ctx context.Context, made *skeinv1.Thread) (*skeinv1.Thread, error) {
+func (l *Finder) readCurrent(ctx context.Context, made *skeinv1.Thread) (*skeinv1.Thread, error) {
 	r := l.Reader
 	if l.Live != nil {
 		r = l.Live

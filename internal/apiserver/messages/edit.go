@@ -24,7 +24,7 @@ func (h *Handler) Update(c *call.Call) error {
 	if u.Content != nil && len(*u.Content) > runtimev1.MaxContentBytes {
 		return tooLong(c.Name, len(*u.Content))
 	}
-	m, err := h.hooked(c).UpdateMessage(c.Context(), c.Rest(), thread.MessageUpdate{
+	m, err := h.threadWithHooks(c).UpdateMessage(c.Context(), c.Rest(), thread.MessageUpdate{
 		Content: u.Content, Metadata: u.Metadata, Status: (*store.MessageStatus)(u.Status), ToolStatus: u.ToolStatus, Silent: u.Silent,
 	})
 	if errors.Is(err, store.ErrNotFound) {

@@ -95,7 +95,7 @@ func (h *Handler) Inject(c *call.Call) error {
 	if policy != "" {
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message does not affect runs: leave the policy out, or queue the message")
 	}
-	m, err := h.hooked(c).Inject(c.Context(), n)
+	m, err := h.threadWithHooks(c).Inject(c.Context(), n)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (h *Handler) Queue(c *call.Call) error {
 	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
 		return status.Invalid(c.Name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
 	}
-	m, err := h.Engine.Queue(c.Context(), h.hooked(c), c.Row, n, policy)
+	m, err := h.Engine.Queue(c.Context(), h.threadWithHooks(c), c.Row, n, policy)
 	if errors.Is(err, store.ErrRunning) {
 		e := status.Conflict(c.Name, "a run is under way or about to start, and the policy reject refuses the message in that case: wait until the run has ended, or use the policy enqueue, interrupt or rollback")
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseBusy, Message: "a run is under way"}}
@@ -174,8 +174,8 @@ func messageList(page *store.MessagePage) runtimev1.MessageList {
 	}
 }
 
-// hooked returns the call's thread. Messages written through it pass the hooks of its agent (HOK-01).
-func (h *Handler) hooked(c *call.Call) *thread.State {
+// threadWithHooks returns the call's thread. Messages written through it pass the hooks of its agent (HOK-01).
+func (h *Handler) threadWithHooks(c *call.Call) *thread.State {
 	if hooks := h.Engine.MessageHooks(c.Context(), c.Row); hooks != nil {
 		return c.Thread.WithHooks(hooks)
 	}

@@ -96,7 +96,7 @@ func (rs *repeats) serve(c *call.Call, r Route, key string, h call.Handler) erro
 
 	body := newHashed(c, r)
 	c.Request.Body = body
-	kept, err := c.Thread.Answer(ctx, key, body.whole)
+	kept, err := c.Thread.Answer(ctx, key, body.sumWhole)
 	if err == nil {
 		err = body.err
 	}
@@ -129,7 +129,7 @@ func (rs *repeats) serve(c *call.Call, r Route, key string, h call.Handler) erro
 			maps.DeleteFunc(given.Headers, func(name string, values []string) bool { return slices.Equal(before[name], values) })
 		}
 		data, err := json.Marshal(given)
-		fingerprint := body.whole()
+		fingerprint := body.sumWhole()
 		if err = errors.Join(err, body.err); err == nil {
 			var first json.RawMessage
 			if first, err = plain.KeepAnswer(keep, key, fingerprint, data); err == nil && !bytes.Equal(first, data) {
@@ -192,20 +192,21 @@ func (b *hashed) Read(p []byte) (int, error) {
 // same request. It covers the whole body unless the handler writes while it still reads.
 func (b *hashed) soFar() string {
 	if !b.eof {
-		return b.print("")
+		return b.fingerprint("")
 	}
-	return b.print(hex.EncodeToString(b.sum.Sum(nil)))
+	return b.fingerprint(hex.EncodeToString(b.sum.Sum(nil)))
 }
 
-// whole returns the fingerprint of the request with its complete body. It reads the rest of the body.
-func (b *hashed) whole() string {
+// sumWhole returns the fingerprint of the request with its complete body. It reads the rest of the body.
+func (b *hashed) sumWhole() string {
 	if !b.eof {
 		_, b.err = io.Copy(io.Discard, io.LimitReader(b, b.limit))
 	}
-	return b.print(hex.EncodeToString(b.sum.Sum(nil)))
+	return b.fingerprint(hex.EncodeToString(b.sum.Sum(nil)))
 }
 
-func (b *hashed) print(body string) string {
+// fingerprint returns the fingerprint of the request with the hash of its body.
+func (b *hashed) fingerprint(body string) string {
 	if b.secret {
 		body = ""
 	}

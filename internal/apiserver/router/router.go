@@ -138,7 +138,7 @@ func (rt *Router) serve(c *call.Call) error {
 	if err := rte.takeKey(c); err != nil {
 		return err
 	}
-	h, err := handlerOf(c, rte.of(c), info)
+	h, err := handlerOf(c, rte.handlersFor(c), info)
 	if err != nil {
 		return err
 	}
@@ -149,8 +149,8 @@ func (rt *Router) serve(c *call.Call) error {
 	return rt.serveThread(c, rte, h)
 }
 
-// of returns the handlers of the route for a call.
-func (r Route) of(c *call.Call) call.Verbs {
+// handlersFor returns the handlers of the route for a call.
+func (r Route) handlersFor(c *call.Call) call.Verbs {
 	if len(c.Path) > 0 {
 		return r.Nested
 	}

@@ -30,15 +30,15 @@ func (rt *Router) serveView(c *call.Call, v View, info *apirequest.RequestInfo) 
 	if err := v.Below[info.Subresource].takeKey(c); err != nil {
 		return err
 	}
-	h, err := handlerOf(c, v.of(c, info), info)
+	h, err := handlerOf(c, v.handlersFor(c, info), info)
 	if err != nil {
 		return err
 	}
 	return h(c)
 }
 
-// of returns the handlers of the view for a call.
-func (v View) of(c *call.Call, info *apirequest.RequestInfo) call.Verbs {
+// handlersFor returns the handlers of the view for a call.
+func (v View) handlersFor(c *call.Call, info *apirequest.RequestInfo) call.Verbs {
 	switch {
 	case v.Namespaced && c.Namespace == "":
 		if info.Name == "" && info.Subresource == "" {
@@ -48,7 +48,7 @@ func (v View) of(c *call.Call, info *apirequest.RequestInfo) call.Verbs {
 	case !v.Namespaced && c.Namespace != "":
 		return nil
 	case info.Subresource != "":
-		return v.Below[info.Subresource].of(c)
+		return v.Below[info.Subresource].handlersFor(c)
 	case info.Name != "":
 		return v.Named
 	}

@@ -109,7 +109,7 @@ func (p keyPair) parse() (*x509.Certificate, crypto.Signer, error) {
 // usable reports whether the pair is complete, signed by the authority, valid for every name and not due for renewal.
 func (p keyPair) usable(authority keyPair, names []string, now time.Time) bool {
 	cert, _, err := p.parse()
-	if err != nil || !fresh(cert, now) {
+	if err != nil || !isFresh(cert, now) {
 		return false
 	}
 	roots, err := certutil.NewPoolFromBytes(authority.cert)
@@ -124,8 +124,8 @@ func (p keyPair) usable(authority keyPair, names []string, now time.Time) bool {
 	return true
 }
 
-// fresh reports whether more than a third of a certificate's lifetime is left.
-func fresh(cert *x509.Certificate, now time.Time) bool { return now.Before(renewalTime(cert)) }
+// isFresh reports whether more than a third of a certificate's lifetime is left.
+func isFresh(cert *x509.Certificate, now time.Time) bool { return now.Before(renewalTime(cert)) }
 
 func renewalTime(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / renewalShare)

@@ -70,7 +70,7 @@ func (r *registrar) ensureExternalService(ctx context.Context) error {
 	}
 	if svc.ResourceVersion == "" {
 		svc.Spec = want
-		managed(&svc.ObjectMeta)
+		setManaged(&svc.ObjectMeta)
 		if err := r.client.Create(ctx, svc); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (r *registrar) ensureEndpoint(ctx context.Context, svc *corev1.Service, add
 		slice = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name + "-external"}}
 		missing = true
 	}
-	managed(&slice.ObjectMeta)
+	setManaged(&slice.ObjectMeta)
 	slice.Labels[discoveryv1.LabelServiceName] = svc.Name
 	slice.Labels[discoveryv1.LabelManagedBy] = "manager.skein.dev" // so that the endpoint slice controller ignores it
 	slice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}

@@ -165,7 +165,7 @@ func (r *registrar) trySecret(ctx context.Context) error {
 	authority := keyPair{s.Data[secretCACert], s.Data[secretCAKey]}
 	pair := keyPair{s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]}
 	changed := false
-	if ca, _, err := authority.parse(); err != nil || !fresh(ca, now) {
+	if ca, _, err := authority.parse(); err != nil || !isFresh(ca, now) {
 		if authority, err = newAuthority("skein-runtime-api", now); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (r *registrar) trySecret(ctx context.Context) error {
 			secretCACert: authority.cert, secretCAKey: authority.key,
 			corev1.TLSCertKey: pair.cert, corev1.TLSPrivateKeyKey: pair.key,
 		}
-		managed(&s.ObjectMeta)
+		setManaged(&s.ObjectMeta)
 		if missing {
 			err = r.client.Create(ctx, s)
 		} else {
@@ -210,7 +210,7 @@ func (r *registrar) ensureAPIService(ctx context.Context) error {
 	err := r.client.Get(ctx, client.ObjectKeyFromObject(s), s)
 	if apierrors.IsNotFound(err) {
 		s.Spec = want
-		managed(&s.ObjectMeta)
+		setManaged(&s.ObjectMeta)
 		return r.client.Create(ctx, s)
 	}
 	if err != nil {
@@ -235,7 +235,8 @@ func (r *registrar) ensureNamespace(ctx context.Context) error {
 	return nil
 }
 
-func managed(m *metav1.ObjectMeta) {
+// setManaged labels an object as one that the manager keeps.
+func setManaged(m *metav1.ObjectMeta) {
 	if m.Labels == nil {
 		m.Labels = map[string]string{}
 	}

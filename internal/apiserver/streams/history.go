@@ -129,7 +129,7 @@ func (h *Handler) sendBatch(ctx context.Context, namespace string, b observe.Bat
 	name := runtimev1.HistoryResetEvent
 	list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), Items: []runtimev1.ThreadHistory{}}
 	if !b.Reset {
-		rows, err := h.shown(ctx, namespace, b.Threads)
+		rows, err := h.threadsShown(ctx, namespace, b.Threads)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -151,8 +151,8 @@ func (h *Handler) sendBatch(ctx context.Context, namespace string, b observe.Bat
 	return nil
 }
 
-// shown returns those threads that a list of the threads of a namespace, or of all when it is "", has.
-func (h *Handler) shown(ctx context.Context, namespace string, all []store.Thread) (rows []store.Thread, err error) {
+// threadsShown returns those threads that a list of the threads of a namespace, or of all when it is "", has.
+func (h *Handler) threadsShown(ctx context.Context, namespace string, all []store.Thread) (rows []store.Thread, err error) {
 	for i := range all {
 		ok := namespace == "" || all[i].Namespace == namespace
 		if ok {

@@ -58,19 +58,19 @@ func (p *threadPatch) update(name string) (u thread.ThreadUpdate, err error) {
 		}
 	}
 	var err2 error
-	u.Title, err2 = patched[string](name, "title", p.Title)
+	u.Title, err2 = readField[string](name, "title", p.Title)
 	read(err2)
-	u.Archived, err2 = patched[bool](name, "archived", p.Archived)
+	u.Archived, err2 = readField[bool](name, "archived", p.Archived)
 	read(err2)
-	u.Draft, err2 = patched[string](name, "draft", p.Draft)
+	u.Draft, err2 = readField[string](name, "draft", p.Draft)
 	read(err2)
-	u.AutoSubmitDraft, err2 = patched[bool](name, "autoSubmitDraft", p.AutoSubmitDraft)
+	u.AutoSubmitDraft, err2 = readField[bool](name, "autoSubmitDraft", p.AutoSubmitDraft)
 	read(err2)
-	u.AgentMode, err2 = patched[string](name, "agentMode", p.AgentMode)
+	u.AgentMode, err2 = readField[string](name, "agentMode", p.AgentMode)
 	read(err2)
-	u.MaxTokens, err2 = patched[int64](name, "maxTokens", p.MaxTokens)
+	u.MaxTokens, err2 = readField[int64](name, "maxTokens", p.MaxTokens)
 	read(err2)
-	u.ExpectVersion, err2 = patched[int64](name, "v", p.V)
+	u.ExpectVersion, err2 = readField[int64](name, "v", p.V)
 	read(err2)
 	u.Trees, u.Tags, err2 = p.workspace(name)
 	read(err2)
@@ -84,7 +84,7 @@ func (p *threadPatch) workspace(name string) (trees *[]json.RawMessage, tags *[]
 	if bytes.Equal(p.Workspace, []byte("null")) {
 		return new([]json.RawMessage), new([]string), nil
 	}
-	if _, err := patched[map[string]json.RawMessage](name, "workspace", p.Workspace); err != nil {
+	if _, err := readField[map[string]json.RawMessage](name, "workspace", p.Workspace); err != nil {
 		return nil, nil, err
 	}
 	var w struct {
@@ -94,15 +94,15 @@ func (p *threadPatch) workspace(name string) (trees *[]json.RawMessage, tags *[]
 	if err := call.DecodeStrict(name, p.Workspace, &w); err != nil {
 		return nil, nil, err
 	}
-	if trees, err = patched[[]json.RawMessage](name, "workspace.trees", w.Trees); err != nil {
+	if trees, err = readField[[]json.RawMessage](name, "workspace.trees", w.Trees); err != nil {
 		return nil, nil, err
 	}
-	tags, err = patched[[]string](name, "workspace.tags", w.Tags)
+	tags, err = readField[[]string](name, "workspace.tags", w.Tags)
 	return trees, tags, err
 }
 
-// patched reads one field of a merge patch. It returns nil for an absent field, and the zero value for null.
-func patched[T any](name, field string, raw json.RawMessage) (*T, error) {
+// readField reads one field of a merge patch. It returns nil for an absent field, and the zero value for null.
+func readField[T any](name, field string, raw json.RawMessage) (*T, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}

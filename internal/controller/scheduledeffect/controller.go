@@ -194,7 +194,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	if apierrors.IsConflict(failed) {
 		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing
 	}
-	r.underWay.set(req, s.firing != nil && !s.firing.Status.Over())
+	r.underWay.set(req, s.firing != nil && !s.firing.Status.Ended())
 	s.busy = r.underWay.areMany()
 	result, err := r.writeStatus(ctx, s, failed)
 	if err == nil {

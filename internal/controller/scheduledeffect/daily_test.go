@@ -28,7 +28,7 @@ func costs(most string) func(*skeinv1.ScheduledEffect) {
 func (w *world) spend(ctx context.Context, cost float64) {
 	GinkgoHelper()
 	for _, f := range w.firings(ctx) {
-		if !f.Status.Over() {
+		if !f.Status.Ended() {
 			Expect(w.Store.EndRunning(ctx, store.FiringEnd{Key: f.Key(), Status: store.FiringSucceeded, Cost: cost})).To(Succeed())
 		}
 	}

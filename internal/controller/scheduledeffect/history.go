@@ -121,7 +121,7 @@ func (r *Reconciler) keptThreads(ctx context.Context, d *schedule) (map[string]b
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
 		for _, f := range page {
-			if f.Status.Over() {
+			if f.Status.Ended() {
 				over = append(over, f)
 				continue
 			}

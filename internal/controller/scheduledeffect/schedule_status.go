@@ -85,7 +85,7 @@ func (d *schedule) compute(w conditions.Writer) {
 			status.LastTime = ptr.To(seconds(f.Due))
 		}
 		status.FiredAt = max(status.FiredAt, f.FiredAt)
-		if f.Status.Over() && (ended == nil || f.EndedAt > ended.EndedAt) {
+		if f.Status.Ended() && (ended == nil || f.EndedAt > ended.EndedAt) {
 			ended = f
 		}
 	}

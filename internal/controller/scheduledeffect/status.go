@@ -183,7 +183,7 @@ func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 
 // waitProblem returns the problem of an object whose firing waits for a sandbox or a definition; nil if it does not.
 func waitProblem(f *store.Firing) *problem {
-	if f.Status.Over() || f.Waiting == "" {
+	if f.Status.Ended() || f.Waiting == "" {
 		return nil
 	}
 	return &problem{skeinv1.ReasonWaiting, "a firing waits: " + f.Waiting}

@@ -44,7 +44,7 @@ func (s Store) Backup(ctx context.Context, ns store.Namespace, emit func(store.B
 				return fmt.Errorf("table %s: %w", tables[i].name, err)
 			}
 		}
-		of, args := belongs("t", ns)
+		of, args := belongsCondition("t", ns)
 		return c.Rows(ctx, queries.ContentsOf(of), args, func(scan sqldb.Scanner) error {
 			var b store.BackupContents
 			err := scan(&b.Digest, &b.Object, &b.Size)

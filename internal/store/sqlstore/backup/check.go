@@ -22,7 +22,7 @@ type check struct {
 func (s Store) complete(ctx context.Context, r store.Restore, rows map[string]int64, id string) (checked bool, err error) {
 	err = s.DB.Readers.Interruptible().Snapshot(ctx, func(c *sqldb.Conn) error {
 		k := check{ctx: ctx, q: c, dialect: s.DB.Dialect, r: r}
-		if checked, err = k.marked(id); err != nil || !checked {
+		if checked, err = k.hasMark(id); err != nil || !checked {
 			return err
 		}
 		for i := range tables {
@@ -30,7 +30,7 @@ func (s Store) complete(ctx context.Context, r store.Restore, rows map[string]in
 				return err
 			}
 		}
-		missing, err := sqldb.Column[string](ctx, c, queries.MissingContents, staging(r), r.ID, r.Namespace, sentContents)
+		missing, err := sqldb.Column[string](ctx, c, queries.MissingContents, stagingNamespace(r), r.ID, r.Namespace, sentContents)
 		if err == nil && len(missing) > 0 {
 			err = &store.MissingContentsError{Digests: missing}
 		}
@@ -39,8 +39,8 @@ func (s Store) complete(ctx context.Context, r store.Restore, rows map[string]in
 	return checked, err
 }
 
-// marked reports whether the mark of a check is there.
-func (k check) marked(id string) (bool, error) {
+// hasMark reports whether the mark of a check is there.
+func (k check) hasMark(id string) (bool, error) {
 	var one int
 	return sqldb.Found(k.q.Row(k.ctx, queries.RestoreMark, []any{k.r.ID, k.r.Namespace, checkMark, id}, &one))
 }
@@ -52,10 +52,10 @@ func (k check) table(t *table, want int64) error {
 		return err
 	}
 	if have != want {
-		return wrong("%d rows of table %s have arrived of %d: send the rows of the backup again", have, t.name, want)
+		return wrongf("%d rows of table %s have arrived of %d: send the rows of the backup again", have, t.name, want)
 	}
 	if t.scope == heads {
-		if err := k.belong(t); err != nil {
+		if err := k.checkBelongs(t); err != nil {
 			return err
 		}
 	}
@@ -68,24 +68,24 @@ func (k check) table(t *table, want int64) error {
 func (k check) count(t *table) (have int64, err error) {
 	switch t.scope {
 	case threadRows:
-		err = k.q.Row(k.ctx, `SELECT count(*) FROM thread WHERE namespace = ?`, []any{staging(k.r)}, &have)
+		err = k.q.Row(k.ctx, `SELECT count(*) FROM thread WHERE namespace = ?`, []any{stagingNamespace(k.r)}, &have)
 	case ofThreads:
-		err = k.q.Row(k.ctx, `SELECT count(*) FROM `+t.name+` x JOIN thread t ON t.key = x.thread WHERE t.namespace = ?`, []any{staging(k.r)}, &have)
+		err = k.q.Row(k.ctx, `SELECT count(*) FROM `+t.name+` x JOIN thread t ON t.key = x.thread WHERE t.namespace = ?`, []any{stagingNamespace(k.r)}, &have)
 	case arguments:
-		err = k.q.Row(k.ctx, `SELECT count(*) FROM `+t.name+` x JOIN thread t ON t.id = x.thread_id WHERE t.namespace = ?`, []any{staging(k.r)}, &have)
+		err = k.q.Row(k.ctx, `SELECT count(*) FROM `+t.name+` x JOIN thread t ON t.id = x.thread_id WHERE t.namespace = ?`, []any{stagingNamespace(k.r)}, &have)
 	default:
 		err = k.q.Row(k.ctx, queries.CountRestoreRows, keptArgs(k.r, t), &have)
 	}
 	return have, err
 }
 
-// belong returns an error when the thread of a kept row has not arrived.
-func (k check) belong(t *table) error {
+// checkBelongs returns an error when the thread of a kept row has not arrived.
+func (k check) checkBelongs(t *table) error {
 	var id string
 	query := "SELECT x.thread" + t.from(k.dialect) + " WHERE NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = x.thread AND t.namespace = ?) LIMIT 1"
-	found, err := sqldb.Found(k.q.Row(k.ctx, query, append(keptArgs(k.r, t), staging(k.r)), &id))
+	found, err := sqldb.Found(k.q.Row(k.ctx, query, append(keptArgs(k.r, t), stagingNamespace(k.r)), &id))
 	if err == nil && found {
-		err = notArrived(t, id)
+		err = notArrivedError(t, id)
 	}
 	return err
 }
@@ -96,11 +96,11 @@ func (k check) names(t *table, effects ...any) error {
 	from, cond, args := t.from(k.dialect), "", slices.Concat(effects, keptArgs(k.r, t))
 	switch t.scope {
 	case threadRows:
-		from, cond, args = " FROM thread x", "x.namespace = ? AND ", []any{staging(k.r)}
+		from, cond, args = " FROM thread x", "x.namespace = ? AND ", []any{stagingNamespace(k.r)}
 	case ofThreads:
-		from, cond, args = " FROM "+t.name+" x JOIN thread t ON t.key = x.thread", "t.namespace = ? AND ", []any{staging(k.r)}
+		from, cond, args = " FROM "+t.name+" x JOIN thread t ON t.key = x.thread", "t.namespace = ? AND ", []any{stagingNamespace(k.r)}
 	}
-	args = append(args, staging(k.r), k.r.Namespace)
+	args = append(args, stagingNamespace(k.r), k.r.Namespace)
 	for _, c := range t.columns {
 		if c.kind != named {
 			continue
@@ -109,7 +109,7 @@ func (k check) names(t *table, effects ...any) error {
 		var id string
 		found, err := sqldb.Found(k.q.Row(k.ctx, query, args, &id))
 		if err == nil && found {
-			err = foreign(t, id)
+			err = foreignError(t, id)
 		}
 		if err != nil {
 			return err

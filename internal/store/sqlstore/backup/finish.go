@@ -47,7 +47,7 @@ func (s Store) beginCheck(ctx context.Context, r store.Restore, id string) (done
 			return err
 		}
 		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, checkMark, id, "")
-	}, staging(r))
+	}, stagingNamespace(r))
 	return done, err
 }
 
@@ -61,11 +61,11 @@ func (s Store) show(ctx context.Context, r store.Restore, id string) (done bool,
 		if done, err = w.repeated(); err != nil || done {
 			return err
 		}
-		if done, err = (check{ctx: t.Ctx, q: t, r: r}).marked(id); err != nil || !done {
+		if done, err = (check{ctx: t.Ctx, q: t, r: r}).hasMark(id); err != nil || !done {
 			return err
 		}
 		return w.showAll()
-	}, staging(r))
+	}, stagingNamespace(r))
 	return done, err
 }
 
@@ -86,13 +86,13 @@ func (w *writer) showAll() error {
 	if err := t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, finishedMark, "", ""); err != nil {
 		return err
 	}
-	if err := t.Write(t.Ctx, queries.ShowUsage, r.Namespace, staging(r)); err != nil {
+	if err := t.Write(t.Ctx, queries.ShowUsage, r.Namespace, stagingNamespace(r)); err != nil {
 		return err
 	}
-	if err := t.Write(t.Ctx, queries.ShowRemnants, staging(r)); err != nil {
+	if err := t.Write(t.Ctx, queries.ShowRemnants, stagingNamespace(r)); err != nil {
 		return err
 	}
-	if err := t.Write(t.Ctx, queries.ShowThreads, r.Namespace, staging(r)); err != nil {
+	if err := t.Write(t.Ctx, queries.ShowThreads, r.Namespace, stagingNamespace(r)); err != nil {
 		return err
 	}
 	t.Notifications = append(t.Notifications, store.Notification{Changed: store.ChangedThread})
@@ -115,7 +115,7 @@ func (s Store) BindEffects(ctx context.Context, r store.Restore, effects map[str
 				return err
 			}
 		}
-		if err := k.awake(wanted); err != nil {
+		if err := k.checkObjects(wanted); err != nil {
 			return err
 		}
 		for _, table := range bound {
@@ -125,15 +125,15 @@ func (s Store) BindEffects(ctx context.Context, r store.Restore, effects map[str
 		}
 		t.Notifications = append(t.Notifications, store.Notification{EffectID: store.AnyEffect, Changed: store.ChangedFiring})
 		return nil
-	}, staging(r))
+	}, stagingNamespace(r))
 	if err != nil {
 		return fmt.Errorf("give effects to their new objects: %w", err)
 	}
 	return nil
 }
 
-// awake returns an error when a thread that firings of wanted effects are to reach has no object.
-func (k check) awake(wanted string) error {
+// checkObjects returns an error when a thread that firings of wanted effects are to reach has no object.
+func (k check) checkObjects(wanted string) error {
 	firing := byName("effect_firing")
 	query := "SELECT t.id, t.name" + firing.from(k.dialect) + " JOIN thread t ON t.id = x.thread_id WHERE t.retained_at <> 0 AND x.status IN (?, ?, ?) LIMIT 1"
 	args := slices.Concat([]any{wanted}, keptArgs(k.r, firing), []any{string(store.FiringPending), string(store.FiringQueued), string(store.FiringRunning)})
@@ -149,11 +149,11 @@ func (k check) awake(wanted string) error {
 // show what is left of them.
 func (s Store) AbandonRestore(ctx context.Context, r store.Restore) (freed []string, err error) {
 	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		if err := t.Lock(staging(r)); err != nil {
+		if err := t.Lock(stagingNamespace(r)); err != nil {
 			return err
 		}
 		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, abandonedMark, "", "")
-	}, staging(r)); err != nil {
+	}, stagingNamespace(r)); err != nil {
 		return nil, fmt.Errorf("begin to remove the rows of a restore: %w", err)
 	}
 	if freed, err = s.removeAll(ctx, r); err != nil {
@@ -170,7 +170,7 @@ func (s Store) AbandonRestore(ctx context.Context, r store.Restore) (freed []str
 			}
 		}
 		return nil
-	}, staging(r))
+	}, stagingNamespace(r))
 }
 
 // removeAll removes the threads of a restore that are not visible.
@@ -183,7 +183,7 @@ func (s Store) removeAll(ctx context.Context, r store.Restore) (freed []string, 
 		all, err := sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*staged, error) {
 			var t staged
 			return &t, scan(&t.key, &t.id)
-		}, queries.StagedKeys, staging(r))
+		}, queries.StagedKeys, stagingNamespace(r))
 		if err != nil || len(all) == 0 {
 			return freed, err
 		}

@@ -11,8 +11,8 @@ import (
 
 // Rows that would be visible at once are kept in restore_row until the restore is finished. Then one statement writes all rows of a table.
 
-// kept reports whether rows of the table are kept until the restore is finished.
-func (t *table) kept() bool {
+// isKept reports whether rows of the table are kept until the restore is finished.
+func (t *table) isKept() bool {
 	return t.scope == heads || t.scope == ofNamespace || t.scope == ofEffects
 }
 
@@ -67,15 +67,15 @@ func (w *writer) insertKept(t *table, wanted ...any) error {
 		}
 		names, values = append(names, c.name), append(values, value)
 	}
-	if t.owned() {
+	if t.hasOwner() {
 		names, values, args = append(names, "namespace_uid"), append(values, "CAST(? AS TEXT)"), append(args, w.r.NamespaceUID)
 	}
 	query := "SELECT " + strings.Join(values, ", ") + t.from(w.dialect)
 	args = slices.Concat(args, wanted, keptArgs(w.r, t))
 	if t.scope == heads {
-		query, args = query+" JOIN thread t ON t.id = x.thread AND t.namespace = ?", append(args, staging(w.r))
+		query, args = query+" JOIN thread t ON t.id = x.thread AND t.namespace = ?", append(args, stagingNamespace(w.r))
 	}
-	if err := w.evict(t); err != nil {
+	if err := w.evictNamesakes(t); err != nil {
 		return err
 	}
 	query = "INSERT INTO " + t.name + " (" + strings.Join(names, ", ") + ") " + query + " WHERE true ON CONFLICT DO NOTHING"
@@ -85,9 +85,9 @@ func (w *writer) insertKept(t *table, wanted ...any) error {
 	return w.t.Write(w.t.Ctx, queries.ForgetRestoreRows, keptArgs(w.r, t)...)
 }
 
-// evict removes the rows of an earlier namespace of the same name that have the keys of kept rows.
-func (w *writer) evict(t *table) error {
-	if !t.owned() || w.r.NamespaceUID == "" {
+// evictNamesakes removes the rows of an earlier namespace of the same name that have the keys of kept rows.
+func (w *writer) evictNamesakes(t *table) error {
+	if !t.hasOwner() || w.r.NamespaceUID == "" {
 		return nil
 	}
 	keys := strings.Join(t.key, ", ")

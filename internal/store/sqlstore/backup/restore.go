@@ -17,26 +17,26 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// staging returns the namespace that threads have while they are restored. No namespace of a cluster can have a slash. A thread without
+// stagingNamespace returns the namespace that threads have while they are restored. No namespace of a cluster can have a slash. A thread without
 // a head is not visible in any case; with this one it also has no owner.
-func staging(r store.Restore) string { return "restore/" + r.ID + "/" + r.Namespace }
+func stagingNamespace(r store.Restore) string { return "restore/" + r.ID + "/" + r.Namespace }
 
-// kept returns what the column restored has for threads that were retained when the backup was made. They are adopted as any others that
+// keptMark returns what the column restored has for threads that were retained when the backup was made. They are adopted as any others that
 // are retained, but are the restore's.
-func kept(r store.Restore) string { return queries.RestoredKept + r.ID }
+func keptMark(r store.Restore) string { return queries.RestoredKept + r.ID }
 
 // RestoreState implements store.BackupStore.
 func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []string) (*store.RestoreState, error) {
 	state := &store.RestoreState{}
 	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
-		if err := c.Row(ctx, queries.StagedThreads, []any{staging(r)}, &state.Staged); err != nil {
+		if err := c.Row(ctx, queries.StagedThreads, []any{stagingNamespace(r)}, &state.Staged); err != nil {
 			return err
 		}
 		if err := c.Row(ctx, queries.RestoredThreads, []any{r.Namespace, r.ID}, &state.Restored); err != nil {
 			return err
 		}
 		var finished int64
-		if err := c.Row(ctx, queries.FinishedThreads, []any{r.Namespace, r.ID, kept(r)}, &finished); err != nil {
+		if err := c.Row(ctx, queries.FinishedThreads, []any{r.Namespace, r.ID, keptMark(r)}, &finished); err != nil {
 			return err
 		}
 		state.Finished = state.Staged == 0 && finished > 0
@@ -45,7 +45,7 @@ func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []stri
 		if state.Effects, err = sqldb.Found(c.Row(ctx, queries.EffectRowsWait, []any{r.ID, r.Namespace}, &one)); err != nil {
 			return err
 		}
-		state.Taken, err = taken(ctx, c, r, threads)
+		state.Taken, err = takenThreads(ctx, c, r, threads)
 		return err
 	})
 	if err != nil {
@@ -54,14 +54,14 @@ func (s Store) RestoreState(ctx context.Context, r store.Restore, threads []stri
 	return state, nil
 }
 
-// taken returns the threads that exist and are not of the restore.
-func taken(ctx context.Context, c *sqldb.Conn, r store.Restore, threads []string) (others []string, err error) {
+// takenThreads returns the threads that exist and are not of the restore.
+func takenThreads(ctx context.Context, c *sqldb.Conn, r store.Restore, threads []string) (others []string, err error) {
 	foreign := map[string]bool{}
 	for some := range slices.Chunk(threads, lookUpAtOnce) {
 		var id, namespace, restored string
 		err := c.Rows(ctx, threadOrigins(c.Dialect), []any{setOf(some)}, func(scan sqldb.Scanner) error {
 			err := scan(&id, &namespace, &restored)
-			foreign[id] = namespace != staging(r) && (restored != r.ID && restored != kept(r) || namespace != r.Namespace)
+			foreign[id] = namespace != stagingNamespace(r) && (restored != r.ID && restored != keptMark(r) || namespace != r.Namespace)
 			return err
 		})
 		if err != nil {
@@ -88,40 +88,41 @@ type decoded struct {
 func decode(b store.BackupRow) (*decoded, error) {
 	t := byName(b.Table)
 	if t == nil {
-		return nil, wrong("the backup has rows of a table %q, which this release does not have: restore it with the release that made it, or a later one", b.Table)
+		return nil, wrongf("the backup has rows of a table %q, which this release does not have: restore it with the release that made it, or a later one", b.Table)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(b.Data, &fields); err != nil || fields == nil {
-		return nil, wrong("a row of table %s is not an object: the backup is damaged", b.Table)
+		return nil, wrongf("a row of table %s is not an object: the backup is damaged", b.Table)
 	}
 	d := &decoded{table: t, data: b.Data}
 	for _, c := range t.columns {
 		raw, there := fields[c.name]
 		delete(fields, c.name)
 		if !there && !c.nullable && c.since == 0 {
-			return nil, wrong("a row of table %s has no column %s: the backup is damaged, or another release made it", b.Table, c.name)
+			return nil, wrongf("a row of table %s has no column %s: the backup is damaged, or another release made it", b.Table, c.name)
 		}
-		v := c.missing()
+		v := c.missingValue()
 		if there {
 			var err error
 			if v, err = c.decode(raw); err != nil {
-				return nil, wrong("column %s of a row of table %s cannot be read: the backup is damaged", c.name, b.Table)
+				return nil, wrongf("column %s of a row of table %s cannot be read: the backup is damaged", c.name, b.Table)
 			}
 		}
 		d.columns, d.values = append(d.columns, c), append(d.values, v)
 	}
 	for name := range fields {
-		return nil, wrong("the backup has a column %s of table %s, which this release does not have: restore it with the release that made it, or a later one", name, b.Table)
+		return nil, wrongf("the backup has a column %s of table %s, which this release does not have: restore it with the release that made it, or a later one", name, b.Table)
 	}
 	return d, nil
 }
 
-func wrong(format string, args ...any) error {
+// wrongf returns an error that says what is wrong with a backup.
+func wrongf(format string, args ...any) error {
 	return &store.BackupError{Message: fmt.Sprintf(format, args...)}
 }
 
-// missing returns what the column is in rows that do not have it.
-func (c column) missing() any {
+// missingValue returns what the column is in rows that do not have it.
+func (c column) missingValue() any {
 	switch {
 	case c.nullable:
 		return nil
@@ -182,7 +183,7 @@ func (d *decoded) set(name string, v any) {
 
 // remnantID returns the id of a remnant in this database, which may have the original still.
 func remnantID(r store.Restore, id string) string {
-	return remnant + uuid.NewSHA1(uuid.NameSpaceOID, []byte(staging(r)+"/"+id)).String()
+	return remnant + uuid.NewSHA1(uuid.NameSpaceOID, []byte(stagingNamespace(r)+"/"+id)).String()
 }
 
 // adjust changes a row that is written as it arrives for its new place: its namespace, its owner, and leases, which have ended.
@@ -195,7 +196,7 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 	d.set("namespace", r.Namespace)
 	switch d.table.name {
 	case "thread":
-		d.set("namespace", staging(r))
+		d.set("namespace", stagingNamespace(r))
 		d.set("restored", "")
 		d.set("namespace_uid", r.NamespaceUID)
 		d.set("waits", "")
@@ -207,7 +208,7 @@ func (d *decoded) adjust(r store.Restore, now int64) {
 			d.set("retained_at", now)
 			d.set("restored", r.ID)
 		} else {
-			d.set("restored", kept(r))
+			d.set("restored", keptMark(r))
 		}
 	case "inbox_key":
 		if d.number("used_at") == 0 {
@@ -236,7 +237,7 @@ func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.Ba
 		if err := w.begin(); err != nil {
 			return err
 		}
-		if err := w.unfinished(); err != nil {
+		if err := w.checkUnfinished(); err != nil {
 			return err
 		}
 		for _, mark := range []string{finishedMark, checkMark} {
@@ -245,18 +246,18 @@ func (s Store) RestoreRows(ctx context.Context, r store.Restore, rows []store.Ba
 			}
 		}
 		return w.placeAll(all)
-	}, staging(r))
+	}, stagingNamespace(r))
 }
 
 // RestoreContents implements store.BackupStore.
 func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.BackupContents, uploaded int64) (freed []string, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		freed = nil
-		if err := newWriter(t, s.DB.Dialect, r).unfinished(); err != nil {
+		if err := newWriter(t, s.DB.Dialect, r).checkUnfinished(); err != nil {
 			return err
 		}
 		var one int
-		if err := t.Row(t.Ctx, queries.StagedDigest, []any{c.Digest, staging(r)}, &one); err != nil {
+		if err := t.Row(t.Ctx, queries.StagedDigest, []any{c.Digest, stagingNamespace(r)}, &one); err != nil {
 			return err
 		}
 		op := &store.PutFile{File: store.File{Digest: c.Digest, Size: c.Size}, Object: c.Object, Uploaded: uploaded}
@@ -266,7 +267,7 @@ func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.Bac
 			return err
 		}
 		return t.Write(t.Ctx, queries.KeepRestoreRow, r.ID, r.Namespace, sentContents, c.Digest, "")
-	}, staging(r))
+	}, stagingNamespace(r))
 	if err != nil {
 		return nil, fmt.Errorf("contents %s: %w", c.Digest, err)
 	}

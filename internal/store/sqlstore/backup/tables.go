@@ -184,8 +184,8 @@ func (t table) withOwner(key ...string) table {
 	return t
 }
 
-// owned reports whether rows belong to the namespace with a UID.
-func (t *table) owned() bool { return t.key != nil }
+// hasOwner reports whether rows belong to the namespace with a UID.
+func (t *table) hasOwner() bool { return t.key != nil }
 
 // byName finds a table; nil when no backup has it.
 func byName(name string) *table {
@@ -216,12 +216,12 @@ func idOf(alias string) string {
 	return "CASE WHEN " + alias + ".terminated_reason = 'Purged' THEN '" + remnant + "' || " + alias + ".id ELSE " + alias + ".id END"
 }
 
-// belongs returns the condition that a row of thread belongs to a namespace, with its arguments. Retained data of another namespace of the
+// belongsCondition returns the condition that a row of thread belongs to a namespace, with its arguments. Retained data of another namespace of the
 // same name does not.
-func belongs(alias string, ns store.Namespace) (cond string, args []any) {
+func belongsCondition(alias string, ns store.Namespace) (cond string, args []any) {
 	cond, args = " "+alias+".namespace = ?", []any{ns.Name}
 	if ns.UID != "" {
-		foreign, uids := queries.Foreign(alias, []string{ns.UID})
+		foreign, uids := queries.ForeignCondition(alias, []string{ns.UID})
 		cond, args = cond+" AND NOT ("+foreign+")", append(args, uids...)
 	}
 	return cond, args
@@ -241,7 +241,7 @@ func (t *table) selection(remnants bool, ns store.Namespace) (query string, args
 		}
 	}
 	from, where := " FROM "+t.name+" x", ""
-	living, args := belongs("t", ns)
+	living, args := belongsCondition("t", ns)
 	living += " AND t.terminated_reason <> 'Purged'"
 	switch {
 	case t.scope == threadRows:
@@ -258,13 +258,13 @@ func (t *table) selection(remnants bool, ns store.Namespace) (query string, args
 	case t.name == "child_task":
 		from += " JOIN thread t ON t.id = x.parent_id"
 		where, args = " x.namespace = ? AND"+living, append([]any{ns.Name}, args...)
-	case t.owned():
+	case t.hasOwner():
 		where, args = " x.namespace = ?"+queries.OfNamespace, []any{ns.Name, ns.UID, ns.UID}
 	default:
 		where, args = " x.namespace = ?", []any{ns.Name}
 	}
 	if remnants {
-		reads, of := belongs("r", ns)
+		reads, of := belongsCondition("r", ns)
 		where = ` (t.namespace = '' OR t.terminated_reason = 'Purged') AND t.key IN (SELECT s.source FROM message_segment s JOIN thread r ON r.key = s.thread WHERE` + reads + `)`
 		args = of
 	}

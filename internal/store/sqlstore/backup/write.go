@@ -44,43 +44,44 @@ func newWriter(t *txn.Tx, d *sqldb.Dialect, r store.Restore) *writer {
 // begin orders the transaction among those of the restore, also of other replicas. It returns an error while the restore is being
 // abandoned, because no transaction sees all of what is being removed.
 func (w *writer) begin() error {
-	if err := w.t.Lock(staging(w.r)); err != nil {
+	if err := w.t.Lock(stagingNamespace(w.r)); err != nil {
 		return err
 	}
-	abandoned, err := w.marked(abandonedMark)
+	abandoned, err := w.hasMark(abandonedMark)
 	if err == nil && abandoned {
-		err = wrong("the restore is being abandoned: abandon it again, and once that has succeeded send the rows of the backup from the first one")
+		err = wrongf("the restore is being abandoned: abandon it again, and once that has succeeded send the rows of the backup from the first one")
 	}
 	return err
 }
 
-func (w *writer) marked(mark string) (bool, error) {
+// hasMark reports whether the restore has set a mark.
+func (w *writer) hasMark(mark string) (bool, error) {
 	var marks int64
 	err := w.t.Row(w.t.Ctx, queries.CountRestoreRows, []any{w.r.ID, w.r.Namespace, mark}, &marks)
 	return marks > 0, err
 }
 
-// finished reports whether the restore is finished.
-func (w *writer) finished() (bool, error) {
+// isFinished reports whether the restore is finished.
+func (w *writer) isFinished() (bool, error) {
 	var staged, restored int64
-	if err := w.t.Row(w.t.Ctx, queries.StagedThreads, []any{staging(w.r)}, &staged); err != nil || staged > 0 {
+	if err := w.t.Row(w.t.Ctx, queries.StagedThreads, []any{stagingNamespace(w.r)}, &staged); err != nil || staged > 0 {
 		return false, err
 	}
-	err := w.t.Row(w.t.Ctx, queries.FinishedThreads, []any{w.r.Namespace, w.r.ID, kept(w.r)}, &restored)
+	err := w.t.Row(w.t.Ctx, queries.FinishedThreads, []any{w.r.Namespace, w.r.ID, keptMark(w.r)}, &restored)
 	return restored > 0, err
 }
 
 // repeated reports whether the restore was finished before, and nothing has arrived since. Only this tells of a backup without threads.
 func (w *writer) repeated() (bool, error) {
-	if finished, err := w.finished(); err != nil || finished {
+	if finished, err := w.isFinished(); err != nil || finished {
 		return finished, err
 	}
-	return w.marked(finishedMark)
+	return w.hasMark(finishedMark)
 }
 
-// unfinished returns store.ErrRestored when the restore is finished. Its rows are visible then, and what came late would be left over.
-func (w *writer) unfinished() error {
-	finished, err := w.finished()
+// checkUnfinished returns store.ErrRestored when the restore is finished. Its rows are visible then, and what came late would be left over.
+func (w *writer) checkUnfinished() error {
+	finished, err := w.isFinished()
 	if err == nil && finished {
 		err = store.ErrRestored
 	}
@@ -90,7 +91,7 @@ func (w *writer) unfinished() error {
 // placeAll writes rows, or keeps them until the restore is finished.
 func (w *writer) placeAll(all []*decoded) error {
 	for i, d := range all {
-		if d.table.kept() {
+		if d.table.isKept() {
 			if err := w.keep(d); err != nil {
 				return err
 			}
@@ -136,14 +137,14 @@ func (w *writer) lookUp(rows []*decoded) error {
 	}
 	var ids []string
 	for _, d := range rows[:min(len(rows), lookUpAtOnce)] {
-		if !d.table.kept() {
+		if !d.table.isKept() {
 			ids = append(ids, slices.DeleteFunc(d.owners(w.r), known)...)
 		}
 	}
 	var id, namespace, restored string
 	return w.t.Rows(w.t.Ctx, threadOrigins(w.dialect), []any{setOf(ids)}, func(scan sqldb.Scanner) error {
 		err := scan(&id, &namespace, &restored)
-		if namespace == staging(w.r) {
+		if namespace == stagingNamespace(w.r) {
 			w.arrived[id] = true
 		}
 		return err
@@ -174,19 +175,21 @@ func (w *writer) insert(d *decoded) error {
 			continue
 		}
 		if id, _ := d.values[i].(string); !w.arrived[id] {
-			return notArrived(d.table, id)
+			return notArrivedError(d.table, id)
 		}
-		args = append(args, staging(w.r))
+		args = append(args, stagingNamespace(w.r))
 	}
 	return w.t.Write(w.t.Ctx, d.table.insertion(d.columns), args...)
 }
 
-func notArrived(table *table, id string) error {
-	return wrong("a row of table %s belongs to thread %s, which has not arrived: send the rows of the backup in their order, from the first one if the restore was abandoned meanwhile", table.name, id)
+// notArrivedError returns the error for rows of a thread that the restore has not brought.
+func notArrivedError(table *table, id string) error {
+	return wrongf("a row of table %s belongs to thread %s, which has not arrived: send the rows of the backup in their order, from the first one if the restore was abandoned meanwhile", table.name, id)
 }
 
-func foreign(table *table, id string) error {
-	return wrong("a row of table %s names thread %s of another namespace: the backup is damaged, or was changed", table.name, id)
+// foreignError returns the error for rows of a thread that is not of the restore.
+func foreignError(table *table, id string) error {
+	return wrongf("a row of table %s names thread %s of another namespace: the backup is damaged, or was changed", table.name, id)
 }
 
 // threadOrigins returns the query for threads with the ids of a set.

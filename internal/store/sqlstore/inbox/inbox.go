@@ -120,7 +120,7 @@ func checkBusy(t *txn.Tx, h *txn.Head, op *store.Enqueue) error {
 	if !op.IfNoRun && !op.IfIdle {
 		return nil
 	}
-	under, err := runs.UnderWay(t, h)
+	under, err := runs.HasRunUnderWay(t, h)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func divide(t *txn.Tx, s Segment, cut, left int64) error {
 	if err != nil {
 		return err
 	}
-	within, err := within(t.Ctx, t, s, cut)
+	within, err := countsWithin(t.Ctx, t, s, cut)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func Truncate(t *txn.Tx, h *txn.Head, op *store.Truncate) error {
 			return err
 		}
 	}
-	under, err := runs.UnderWay(t, h)
+	under, err := runs.HasRunUnderWay(t, h)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (p *pager) page(threadID string) (*store.MessagePage, error) {
 		p.stored, p.behind = 0, nil
 	}
 	if (p.q.IncludeQueued || p.q.QueuedOnly) && queued > 0 {
-		if p.queued, err = p.waiting(); err != nil {
+		if p.queued, err = p.waitingSeqs(); err != nil {
 			return nil, err
 		}
 	}
@@ -315,9 +315,9 @@ func (p *pager) afterRemoval() ([]store.Message, error) {
 	return p.list(query, p.filterArgs(p.key, r.hi, last)...)
 }
 
-// waiting returns the sequence numbers of the messages of the inbox that the query selects. An inbox may have more than fits into
+// waitingSeqs returns the sequence numbers of the messages of the inbox that the query selects. An inbox may have more than fits into
 // memory, so it looks at one message at a time.
-func (p *pager) waiting() (seqs []int64, err error) {
+func (p *pager) waitingSeqs() (seqs []int64, err error) {
 	err = p.Rows(p.ctx, queries.Inbox, []any{p.key}, func(scan sqldb.Scanner) error {
 		item, err := inbox.Scan(scan)
 		if err != nil || item.Kind != store.InboxMessage {

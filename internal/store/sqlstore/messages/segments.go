@@ -46,15 +46,15 @@ func viewCount(ctx context.Context, q sqldb.Querier, key, base, seq int64) (txn.
 	if err != nil {
 		return nil, err
 	}
-	within, err := within(ctx, q, *s, min(seq, s.Hi))
+	within, err := countsWithin(ctx, q, *s, min(seq, s.Hi))
 	if err != nil {
 		return nil, err
 	}
 	return before.Plus(within), nil
 }
 
-// within returns the counts of a segment's messages up to a sequence number in the segment.
-func within(ctx context.Context, q sqldb.Querier, s Segment, seq int64) (txn.Counts, error) {
+// countsWithin returns the counts of a segment's messages up to a sequence number in the segment.
+func countsWithin(ctx context.Context, q sqldb.Querier, s Segment, seq int64) (txn.Counts, error) {
 	from, err := countTo(ctx, q, s.Source, s.Lo)
 	if err != nil {
 		return nil, err

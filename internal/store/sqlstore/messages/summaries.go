@@ -9,9 +9,9 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// standsFor fills in the sequence numbers of the messages that a summary stands for, and returns the value of the column
+// setSummaryRange fills in the sequence numbers of the messages that a summary stands for, and returns the value of the column
 // summary_to: the last of them, or nil for any other message.
-func standsFor(t *txn.Tx, h *txn.Head, m *store.Message) (summaryTo any, err error) {
+func setSummaryRange(t *txn.Tx, h *txn.Head, m *store.Message) (summaryTo any, err error) {
 	s := m.Summary
 	if s == nil {
 		return nil, nil

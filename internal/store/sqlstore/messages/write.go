@@ -44,7 +44,7 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 	}
 	if m.ID == "" {
 		m.ID = "msg_" + uuid.Must(uuid.NewV7()).String()
-	} else if existed, err := existing(t, h, m); existed || err != nil {
+	} else if existed, err := hasMessage(t, h, m); existed || err != nil {
 		op.Existed = existed
 		return err
 	}
@@ -54,7 +54,7 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 	if m.Status == "" {
 		m.Status = store.MessageCompleted
 	}
-	summaryTo, err := standsFor(t, h, m)
+	summaryTo, err := setSummaryRange(t, h, m)
 	if err != nil {
 		return err
 	}
@@ -247,8 +247,8 @@ func dropMessage(t *txn.Tx, h *txn.Head, m *store.Message) error {
 	return err
 }
 
-// existing reports whether the thread has a message with this id, and fills in its sequence number.
-func existing(t *txn.Tx, h *txn.Head, m *store.Message) (bool, error) {
+// hasMessage reports whether the thread has a message with this id, and fills in its sequence number.
+func hasMessage(t *txn.Tx, h *txn.Head, m *store.Message) (bool, error) {
 	if h.Base == 0 {
 		return t.Exists(queries.MessageSeq, []any{h.Key, m.ID}, &m.Seq)
 	}

@@ -46,19 +46,19 @@ const (
 	RetainedBefore = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.retained_at <> 0 AND (t.retained_at < ? OR t.object_uid = ?) ORDER BY t.retained_at LIMIT ?`
 )
 
-// Foreign returns the condition that a row of thread is retained data of a namespace with none of the UIDs, and the
+// ForeignCondition returns the condition that a row of thread is retained data of a namespace with none of the UIDs, and the
 // arguments of the condition. alias is the row's name in the query.
-func Foreign(alias string, namespaceUIDs []string) (cond string, args []any) {
+func ForeignCondition(alias string, namespaceUIDs []string) (cond string, args []any) {
 	cond = alias + `.retained_at <> 0 AND ` + alias + `.namespace_uid <> ''`
 	if len(namespaceUIDs) == 0 {
 		return cond, nil
 	}
-	among, args := Among(namespaceUIDs)
+	among, args := Placeholders(namespaceUIDs)
 	return cond + ` AND ` + alias + `.namespace_uid NOT IN ` + among, args
 }
 
-// Among returns a list of placeholders for IN, and their arguments. There must be at least one value.
-func Among(values []string) (list string, args []any) {
+// Placeholders returns a list of placeholders for IN, and their arguments. There must be at least one value.
+func Placeholders(values []string) (list string, args []any) {
 	for _, v := range values {
 		args = append(args, v)
 	}

@@ -159,8 +159,8 @@ type runEvent struct {
 	DurationMs int64           `json:"durationMs,omitempty"`
 }
 
-// UnderWay reports whether a run of the thread is in progress or parked.
-func UnderWay(t *txn.Tx, h *txn.Head) (bool, error) {
+// HasRunUnderWay reports whether a run of the thread is in progress or parked.
+func HasRunUnderWay(t *txn.Tx, h *txn.Head) (bool, error) {
 	var one int
 	return sqldb.Found(t.Row(t.Ctx, queries.UnderWay, []any{h.Key}, &one))
 }

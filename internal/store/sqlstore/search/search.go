@@ -84,11 +84,11 @@ func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.Se
 	query, args := s.DB.Dialect.Search(terms)
 	var where []string
 	if q.Namespaces != nil {
-		among, names := queries.Among(q.Namespaces)
+		among, names := queries.Placeholders(q.Namespaces)
 		where, args = append(where, `t.namespace IN `+among), append(args, names...)
 	}
 	if q.NamespaceUIDs != nil {
-		foreign, uids := queries.Foreign("t", q.NamespaceUIDs)
+		foreign, uids := queries.ForeignCondition("t", q.NamespaceUIDs)
 		where, args = append(where, `NOT (`+foreign+`)`), append(args, uids...)
 	}
 	if q.ThreadID != "" {

@@ -37,9 +37,9 @@ func SetIdleExpiry(t *txn.Tx, h *txn.Head, expiry int64) error {
 	return err
 }
 
-// expired reports whether a thread has been idle for as long as its expiry and is not busy. If not, it sets the timer
+// hasExpired reports whether a thread has been idle for as long as its expiry and is not busy. If not, it sets the timer
 // for the next check.
-func expired(t *txn.Tx, h *txn.Head) (bool, error) {
+func hasExpired(t *txn.Tx, h *txn.Head) (bool, error) {
 	if h.Life.IdleExpiry == 0 || h.TerminatedAt != 0 || h.Life.Asleep&txn.AsleepRetained != 0 {
 		return false, t.SetExpiresAt(h, sql.NullInt64{})
 	}
@@ -48,7 +48,7 @@ func expired(t *txn.Tx, h *txn.Head) (bool, error) {
 		return false, err
 	}
 	due := active + h.Life.IdleExpiry
-	busy, err := busy(t, h)
+	busy, err := isBusy(t, h)
 	if err != nil {
 		return false, err
 	}
@@ -61,8 +61,8 @@ func expired(t *txn.Tx, h *txn.Head) (bool, error) {
 	return false, t.SetExpiresAt(h, sql.NullInt64{Int64: due, Valid: true})
 }
 
-// busy reports whether a thread has work (also work that is held), a run in progress or waiting, or a holder.
-func busy(t *txn.Tx, h *txn.Head) (bool, error) {
+// isBusy reports whether a thread has work (also work that is held), a run in progress or waiting, or a holder.
+func isBusy(t *txn.Tx, h *txn.Head) (bool, error) {
 	if h.Running > 0 || h.Waiting > 0 {
 		return true, nil
 	}

@@ -21,15 +21,15 @@ import (
 
 // Park keeps inbox items from being taken, unless a waiting item prevents it.
 func Park(t *txn.Tx, h *txn.Head, op *store.Park) error {
-	wanted, err := waits(t, h, op.Unless)
+	wanted, err := waitsFor(t, h, op.Unless)
 	if wanted || err != nil {
 		return err
 	}
 	return t.Suspend(h, txn.AsleepParked)
 }
 
-// waits reports whether an item for which is returns true waits in the inbox. Without is there is none.
-func waits(t *txn.Tx, h *txn.Head, is func(store.InboxItem) bool) (found bool, err error) {
+// waitsFor reports whether an item for which is returns true waits in the inbox. Without is there is none.
+func waitsFor(t *txn.Tx, h *txn.Head, is func(store.InboxItem) bool) (found bool, err error) {
 	if is == nil {
 		return false, nil
 	}
@@ -79,7 +79,7 @@ func Destroy(t *txn.Tx, h *txn.Head, op *store.Destroy) error {
 		return err
 	}
 	if op.IfExpired {
-		expired, err := expired(t, h)
+		expired, err := hasExpired(t, h)
 		if err != nil || !expired {
 			return err
 		}

@@ -87,7 +87,7 @@ func ListQuery(q store.ThreadQuery, by *Filter) (string, []any) {
 		cond(`a.namespace = ?`, q.Namespace)
 	}
 	if q.NamespaceUIDs != nil {
-		foreign, uids := queries.Foreign("r", q.NamespaceUIDs)
+		foreign, uids := queries.ForeignCondition("r", q.NamespaceUIDs)
 		cond(`NOT EXISTS (SELECT 1 FROM thread r WHERE r.key = a.thread AND `+foreign+`)`, uids...)
 	}
 	if q.After != nil {

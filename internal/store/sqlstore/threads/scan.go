@@ -32,7 +32,7 @@ func scanRow(scan sqldb.Scanner) (*row, error) {
 		&t.ObjectUID, &t.NamespaceUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
 		return nil, err
 	}
-	r.arguments, r.fields = emptied(&arguments), emptied(&fields)
+	r.arguments, r.fields = clearLeftOut(&arguments), clearLeftOut(&fields)
 	t.Arguments = arguments.Raw()
 	t.ScopedEnv = env.SplitNames(scoped)
 	if child.Valid {
@@ -53,8 +53,8 @@ func scanRow(scan sqldb.Scanner) (*row, error) {
 	return &r, nil
 }
 
-// emptied reports whether a query has left out a long text, and makes it NULL.
-func emptied(column *sqldb.Text) bool {
+// clearLeftOut reports whether a query has left out a long text, and makes it NULL.
+func clearLeftOut(column *sqldb.Text) bool {
 	if !column.Valid || column.String != "" {
 		return false
 	}

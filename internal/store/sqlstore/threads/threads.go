@@ -41,7 +41,7 @@ func Terminate(t *txn.Tx, h *txn.Head, op *store.Terminate) error {
 	if op.Already = h.TerminatedAt != 0; op.Already {
 		return nil
 	}
-	if left, err := waits(t, h, op.Unless); left || err != nil {
+	if left, err := waitsFor(t, h, op.Unless); left || err != nil {
 		op.Left = left
 		return err
 	}
