@@ -45,7 +45,7 @@ func (o *Options) embed(ctx context.Context, run postrun.Run) error {
 }
 
 // lastExchange returns the user's last message that a run took in and, if the run succeeded, its last answer. The last message
-// of any other run is a note about its end. lastSaid searches from the newest message back, past those of later runs.
+// of any other run is a note about its end. lastExchange searches from the newest message back, past those of later runs.
 func (o *Options) lastExchange(ctx context.Context, run *postrun.Run) (said []store.Message, err error) {
 	wanted := map[store.Role]bool{store.RoleUser: true, store.RoleAssistant: run.Run.Status == store.RunSucceeded}
 	for page := range maxPages {

@@ -46,7 +46,7 @@ type entry struct {
 	score  int
 }
 
-// build returns the conversation. If it is too long, whole returns the first message and those that have most words of the goal. It
+// build returns the conversation. If it is too long, build returns the first message and those that have most words of the goal. It
 // returns "" for a conversation without messages.
 func (e *excerpt) build(ctx context.Context) (string, error) {
 	entries, total, err := e.read(ctx)

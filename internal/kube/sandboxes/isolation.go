@@ -19,9 +19,9 @@ import (
 // isolationPoll is how often the NetworkPolicy of a new pool is looked for.
 const isolationPoll = 50 * time.Millisecond
 
-// checkIsolated waits until the pool's pods are isolated: until the NetworkPolicy that the pool's controller makes is there. No code
+// awaitIsolation waits until the pool's pods are isolated: until the NetworkPolicy that the pool's controller makes is there. No code
 // of a thread runs in a pod before.
-func (s *Pods) checkIsolated(ctx context.Context, pool *skeinv1.SandboxPool) error {
+func (s *Pods) awaitIsolation(ctx context.Context, pool *skeinv1.SandboxPool) error {
 	var missing error
 	err := wait.PollUntilContextTimeout(ctx, isolationPoll, s.StartTimeout, true, func(ctx context.Context) (bool, error) {
 		var err error

@@ -234,7 +234,7 @@ func (s *Pods) connect(ctx context.Context, h *heldPod, thread *store.Thread, po
 	if err := objects.CheckDecoded(pool); err != nil {
 		return nil, objects.Within("SandboxPool", poolName, err)
 	}
-	if err := s.checkIsolated(ctx, pool); err != nil {
+	if err := s.awaitIsolation(ctx, pool); err != nil {
 		return nil, err
 	}
 	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.failures.isRecent(thread.ID)}
