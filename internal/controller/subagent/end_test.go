@@ -63,7 +63,7 @@ var _ = Describe("The subagent controller", func() {
 	It("removes a child that is to go as soon as it ends without a write of its status, and says why it cannot", Label("SUB-02", "K8S-07"), func(ctx SpecContext) {
 		e.Create(ctx, parent)
 		storeThread(ctx, e, parent)
-		for _, refused := range []error{nil, errors.New("a webhook says no")} {
+		for _, refused := range []error{nil, apierrors.NewInternalError(errors.New("a webhook says no"))} {
 			s := declareSubagent(ctx, e, func(s *skeinv1.Subagent) {
 				s.Name, s.Spec.TTLAfterFinished = "s-"+strconv.FormatBool(refused == nil), &metav1.Duration{}
 			})
