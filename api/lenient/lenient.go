@@ -24,7 +24,7 @@ const maxProblems = 5
 // fields were decoded.
 type Problem []string
 
-// String returns the fields as one line, and "" when there are none.
+// String returns the fields as one line: at most maxProblems of them and how many more there are, and "" when there are none.
 func (p Problem) String() string {
 	shown := p
 	if len(shown) > maxProblems {

@@ -172,7 +172,7 @@ func (s *Server) setUp() error {
 	cfg.ReadyzChecks = append(cfg.ReadyzChecks, healthz.NamedCheck("store", func(r *http.Request) error {
 		return s.opts.Threads.Store().Ping(r.Context())
 	}))
-	if err := s.authenticate(cfg); err != nil {
+	if err := s.configureAuth(cfg); err != nil {
 		return err
 	}
 	s.authorizer = cfg.Authorization.Authorizer
@@ -260,8 +260,8 @@ func (s *Server) loadCertificate() error {
 	return nil
 }
 
-// authenticate sets the authenticator and the authorizer.
-func (s *Server) authenticate(cfg *genericapiserver.Config) error {
+// configureAuth sets the authenticator and the authorizer of cfg.
+func (s *Server) configureAuth(cfg *genericapiserver.Config) error {
 	if s.opts.Kubeconfig == nil {
 		cfg.Authentication.Authenticator, cfg.Authorization.Authorizer = s.opts.Authenticator, s.opts.Authorizer
 		return nil

@@ -75,7 +75,7 @@ func (a *audible) withLogValues(ctx context.Context) context.Context {
 	return logr.NewContext(ctx, log.WithValues(a.kind, a.name))
 }
 
-// withLog is logged of an audible, where there is one.
+// withLog returns ctx with a logger whose lines name the request that w answers, or ctx itself when w is not an *audible.
 func withLog(ctx context.Context, w http.ResponseWriter) context.Context {
 	if a, ok := w.(*audible); ok {
 		return a.withLogValues(ctx)

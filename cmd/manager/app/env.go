@@ -52,7 +52,7 @@ type envWork struct {
 
 // serveEnv provides what variables of threads need, and keeps it up to date.
 func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, resolver *definitions.Resolver) (*envWork, error) {
-	labelled, err := o.labelledCache(ctx, cfg, mgr)
+	labelled, err := o.newLabelledCache(ctx, cfg, mgr)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,9 @@ type labelledCache struct{ cache.Cache }
 // GetCache makes the manager start it with its own caches.
 func (c *labelledCache) GetCache() cache.Cache { return c.Cache }
 
-func (o *Options) labelledCache(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (cache.Cache, error) {
+// newLabelledCache returns a cache of the Secrets and ConfigMaps that hold variables of users and instances, and adds it to mgr, which
+// starts it.
+func (o *Options) newLabelledCache(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (cache.Cache, error) {
 	scoped, err := labels.NewRequirement(skeinv1.LabelEnvScope, selection.In, []string{skeinv1.EnvScopeUser, skeinv1.EnvScopeInstance})
 	if err != nil {
 		return nil, err

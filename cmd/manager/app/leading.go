@@ -246,7 +246,7 @@ type termInformer struct {
 	of *termCache
 }
 
-// AddEventHandlerWithOptions implements cache.Informer.
+// AddEventHandlerWithOptions implements cache.Informer. When the term ends, termCache.leave removes the handler.
 func (i *termInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	registration, err := i.Informer.AddEventHandlerWithOptions(h, o)
 	if err == nil {

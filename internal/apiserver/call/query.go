@@ -56,7 +56,8 @@ func (q *Query) Bad(field, format string, args ...any) {
 	})
 }
 
-// Get returns a parameter, and whether the request sets it.
+// Get returns a parameter, and whether the request sets it. Check refuses a parameter that the handler has not asked for, with Get or
+// another method.
 func (q *Query) Get(key string) (string, bool) {
 	q.known = append(q.known, key)
 	v, ok := q.values[key]

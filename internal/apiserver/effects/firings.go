@@ -53,7 +53,7 @@ func (h *Handler) Firings(c *call.Call) error {
 	shown, more := call.Cut(firings, limit, 0)
 	list := runtimev1.FiringList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFiringList), Firings: make([]runtimev1.Firing, len(shown)), Skipped: []runtimev1.SkippedFirings{}, HasMore: more}
 	for i := range shown {
-		f, err := h.whole(c.Context(), &shown[i])
+		f, err := h.withLog(c.Context(), &shown[i])
 		if err != nil {
 			return err
 		}
@@ -74,17 +74,18 @@ func (h *Handler) Firings(c *call.Call) error {
 	return c.WriteJSON(http.StatusOK, list)
 }
 
-// whole reads the log and the target of a firing of a list. The target says whether the firing made a Thread. Firings with a thread have
-// neither. It reads one firing at a time, because the arguments of a page of firings may have a gigabyte.
-func (h *Handler) whole(ctx context.Context, f *store.Firing) (*store.Firing, error) {
+// withLog returns a firing of a list with its log and its target, which lists leave out. The target says whether the firing made a Thread. A
+// firing in a thread has neither, and is returned as it is. withLog reads one firing at a time, because the arguments of a page of firings
+// may have a gigabyte.
+func (h *Handler) withLog(ctx context.Context, f *store.Firing) (*store.Firing, error) {
 	if f.ThreadID != "" {
 		return f, nil
 	}
-	whole, err := h.Threads.Store().Firing(ctx, f.Key())
+	found, err := h.Threads.Store().Firing(ctx, f.Key())
 	if errors.Is(err, store.ErrNotFound) { // the history was pruned meanwhile
 		return f, nil
 	}
-	return whole, err
+	return found, err
 }
 
 // tokenOf returns the token of the page that follows a firing. A due time may have many firings, one for each thread.

@@ -82,6 +82,8 @@ func (l *Finder) Object(ctx context.Context, namespace, name string) (*skeinv1.T
 	return nil, nil
 }
 
+// byID returns the thread that a spelling of an id means in a namespace. It returns store.ErrNotFound also for a thread that was retained
+// from an earlier namespace of the same name.
 func (l *Finder) byID(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
 	rows, err := l.Stored(ctx, store.FindQuery{Namespace: namespace}, name)
 	switch {
@@ -127,8 +129,8 @@ func (l *Finder) Stored(ctx context.Context, q store.FindQuery, name string) ([]
 	return l.Threads.Store().FindThreads(ctx, q)
 }
 
-// stored returns the stored thread of an object, or store.ErrNotFound. A thread that belongs to another object is not found.
-func (l *Finder) stored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
+// rowOf returns the stored thread of an object, or store.ErrNotFound. A thread that belongs to another object is not found.
+func (l *Finder) rowOf(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
 	row, err := l.Threads.Store().Thread(ctx, obj.ThreadID())
 	if err == nil && !row.BelongsTo(string(obj.UID)) {
 		return nil, store.ErrNotFound
@@ -141,7 +143,7 @@ func (l *Finder) stored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread
 // for an object of that name must get no other thread.
 func (l *Finder) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
 	id := obj.ThreadID()
-	read := func() (*store.Thread, error) { return l.stored(ctx, obj) }
+	read := func() (*store.Thread, error) { return l.rowOf(ctx, obj) }
 	row, err := read()
 	if !errors.Is(err, store.ErrNotFound) {
 		return row, err

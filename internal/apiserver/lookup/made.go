@@ -69,7 +69,7 @@ func (l *Finder) OpenMade(
 			return nil, nil, ErrDeleted
 		}
 		// Room may have appeared since. Then the controller has stored the thread, and the object says so a little later.
-		row, readErr := l.stored(ctx, now)
+		row, readErr := l.rowOf(ctx, now)
 		switch {
 		case readErr == nil:
 			st, err := l.Threads.Open(ctx, row.ID)

@@ -171,6 +171,8 @@ type hashed struct {
 	err     error
 }
 
+// newHashed returns the body of a request as one that hashes what is read of it, so that a repeat under the same Idempotency-Key can be
+// compared.
 func newHashed(c *call.Call, r Route) *hashed {
 	body := &hashed{ReadCloser: c.Request.Body, sum: sha256.New(), limit: runtimev1.MaxBodyBytes + 1, secret: r.Secret}
 	if r.LongRunning { // files and other bodies that only their handler limits

@@ -199,7 +199,8 @@ func (r *registrar) trySecret(ctx context.Context) error {
 	return nil
 }
 
-// ensureAPIService creates the registration. Where an installation declares it, this only sets the authority.
+// ensureAPIService creates the registration. Where an installation declares it, ensureAPIService sets only the certificate authority and,
+// with Options.External, the Service.
 func (r *registrar) ensureAPIService(ctx context.Context) error {
 	want := apiregistrationv1.APIServiceSpec{
 		Service: &apiregistrationv1.ServiceReference{Namespace: r.opts.Namespace, Name: r.opts.Service, Port: ptr.To(r.servicePort())},

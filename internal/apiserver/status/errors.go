@@ -244,7 +244,8 @@ func NoSuchPath(r *http.Request) error {
 	return e
 }
 
-// Ambiguous returns a 409: a short form of an id means several threads.
+// Ambiguous returns a 409: a short form of an id means several threads. which ends the message, such as ": shop/a, shop/b"; it may be
+// empty.
 func Ambiguous(name, which string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,

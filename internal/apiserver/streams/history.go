@@ -64,7 +64,7 @@ func (h *Handler) WatchHistory(c *call.Call) error {
 	w := h.changes.Watch(ctx, c.Namespace) // before the head of the answer, so that a client that has seen it misses nothing
 	defer w.Close()
 	out := h.startSSE(c)
-	if out.retry() != nil {
+	if out.sendRetry() != nil {
 		return nil
 	}
 	openStreams.Inc()

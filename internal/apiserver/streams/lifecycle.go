@@ -83,7 +83,7 @@ func (h *Handler) WatchLifecycle(c *call.Call) error {
 		return err
 	}
 	out := h.startSSE(c)
-	if out.retry() != nil {
+	if out.sendRetry() != nil {
 		return nil
 	}
 	openStreams.Inc()

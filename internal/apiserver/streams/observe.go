@@ -49,7 +49,7 @@ func (h *Handler) Observe(c *call.Call) error {
 	}
 	if !c.IsWebSocket() {
 		out := h.startSSE(c)
-		if out.retry() == nil {
+		if out.sendRetry() == nil {
 			h.observe(c.Context(), c.Row.ID, parts, follow, out)
 		}
 		return nil

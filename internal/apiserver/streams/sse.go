@@ -16,9 +16,10 @@ import (
 // reconnectAfter is how long a browser waits before it reconnects, in milliseconds.
 const reconnectAfter = 1000
 
+// serveSSE sends what f follows as server-sent events, until the client or the server ends the stream.
 func (h *Handler) serveSSE(c *call.Call, f *follower) error {
 	out := h.startSSE(c)
-	if out.retry() == nil {
+	if out.sendRetry() == nil {
 		f.run(c.Context(), out)
 	}
 	return nil
@@ -34,8 +35,10 @@ func (h *Handler) startSSE(c *call.Call) *sseSink {
 	return &sseSink{w: c.Response, control: http.NewResponseController(c.Response), timeout: h.TransferTimeout, clean: c.Clean}
 }
 
-// retry sends the browser its reconnection time, and with it the head of the answer.
-func (s *sseSink) retry() error { return s.write(fmt.Appendf(nil, "retry: %d\n\n", reconnectAfter)) }
+// sendRetry sends the browser its reconnection time, and with it the head of the answer.
+func (s *sseSink) sendRetry() error {
+	return s.write(fmt.Appendf(nil, "retry: %d\n\n", reconnectAfter))
+}
 
 // sseSink writes server-sent events (WHATWG HTML, 9.2).
 type sseSink struct {

@@ -61,11 +61,12 @@ func (h *Handler) Redeliver(c *call.Call) error {
 func deliveryOf(d *store.Delivery) runtimev1.WebhookDelivery {
 	return runtimev1.WebhookDelivery{
 		ID: d.ID, Webhook: d.Webhook, Event: d.Event, ThreadID: d.ThreadID, ThreadName: d.ThreadName, AgentID: d.Agent, Data: d.Data,
-		Status: string(d.Status), Attempts: d.Attempts, Error: d.Error, Code: d.Code, CreatedAt: d.CreatedAt, NextAt: nextOf(d), EndedAt: d.EndedAt,
+		Status: string(d.Status), Attempts: d.Attempts, Error: d.Error, Code: d.Code, CreatedAt: d.CreatedAt, NextAt: nextAttempt(d), EndedAt: d.EndedAt,
 	}
 }
 
-func nextOf(d *store.Delivery) int64 {
+// nextAttempt returns when a pending delivery is sent next, or 0 when it has ended.
+func nextAttempt(d *store.Delivery) int64 {
 	if d.Status == store.DeliveryPending {
 		return d.AvailableAt
 	}

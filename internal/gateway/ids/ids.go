@@ -39,7 +39,7 @@ func Check(id string) error {
 // New returns a random id.
 func New() string { return Prefix + randomHex() }
 
-// NewSession returns the id of a request. No two requests have the same.
+// NewSession returns a random id of a session. Each request gets a new one (IDS-05).
 func NewSession() string { return sessionPrefix + randomHex() }
 
 func randomHex() string {

@@ -30,7 +30,8 @@ type Config struct {
 	Minify bool `json:"minify,omitempty"`
 }
 
-// readConfig returns the settings of a folder.
+// readConfig returns the settings in the ConfigFile of a folder, with defaults for what the file leaves out, and when there is none. It
+// checks that the folders which the file names exist.
 func readConfig(dir string) (Config, error) {
 	c := Config{}
 	text, err := os.ReadFile(filepath.Join(dir, ConfigFile))
