@@ -42,11 +42,12 @@ type Step struct {
 	Fault func(point string)
 }
 
+// fault marks a point around a call, for crash tests.
 func (how *Step) fault(point string) { how.Fault(point) }
 
-// AtOnce makes calls concurrently, at most limit of them at a time. It passes their outcomes to prompted, which executes the prompts
+// Concurrently makes calls concurrently, at most limit of them at a time. It passes their outcomes to prompted, which executes the prompts
 // that they ask for, and then to record, in the order of the calls.
-func (how *Step) AtOnce(ctx context.Context, calls []store.ToolCall, limit int, prompted func(store.ToolCall, Outcome) (Outcome, error), record func(store.ToolCall, Outcome) error) error {
+func (how *Step) Concurrently(ctx context.Context, calls []store.ToolCall, limit int, prompted func(store.ToolCall, Outcome) (Outcome, error), record func(store.ToolCall, Outcome) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()

@@ -44,8 +44,9 @@ func TooDeep(limit int) string {
 // once a minute do not exhaust anything, and may be intended.
 const anewAfter = time.Minute
 
-// OfEffect returns the hook depth of an effect that is scheduled with a delay by code with causation t.
-func OfEffect(t Chain, delay time.Duration) int {
+// DepthOfEffect returns the hook depth of an effect that is scheduled with a delay by code with causation t. It is 0 if the delay is so long
+// (anewAfter) that the effect begins a new chain.
+func DepthOfEffect(t Chain, delay time.Duration) int {
 	if delay >= anewAfter {
 		return 0
 	}

@@ -137,7 +137,7 @@ func (x *Execution) ActWithin(within *definition.Side, path []string) {
 // Close ends the code of the execution and releases its sandbox.
 func (x *Execution) Close() { x.Code.Close() }
 
-// TakeEdited reports whether code has changed messages since the last call of takeEdited.
+// TakeEdited reports whether code has changed messages since the last call of TakeEdited.
 func (x *Execution) TakeEdited() bool { return x.edited.Swap(false) }
 
 // callerOf calls tools of the execution's agent for code.

@@ -59,7 +59,7 @@ func (n *Store) Has(threadID string) bool {
 // Inbox implements store.Store.
 func (n *Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
 	items, err := n.Store.Inbox(ctx, threadID)
-	return n.knownItems(threadID, items), err
+	return n.keepKnown(threadID, items), err
 }
 
 // Work implements store.Store.
@@ -68,12 +68,13 @@ func (n *Store) Work(ctx context.Context, threadID string) (*store.Work, error) 
 	if err != nil {
 		return nil, err
 	}
-	w.Inbox = n.knownItems(threadID, w.Inbox)
+	w.Inbox = n.keepKnown(threadID, w.Inbox)
 	return w, nil
 }
 
-// knownItems returns the items that this release can handle.
-func (n *Store) knownItems(threadID string, items []store.InboxItem) []store.InboxItem {
+// keepKnown returns the items that this release can handle. It logs and counts each other item once, and notes for Has whether there are
+// any.
+func (n *Store) keepKnown(threadID string, items []store.InboxItem) []store.InboxItem {
 	left := false
 	known := slices.DeleteFunc(items, func(item store.InboxItem) bool {
 		err := readable(item)

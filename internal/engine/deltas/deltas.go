@@ -66,6 +66,7 @@ func New(ctx context.Context, o Options, msgID string, known int64) *Stream {
 	return &Stream{ctx: ctx, opts: o, msgID: msgID, known: known}
 }
 
+// fault marks a point around a write, for crash tests.
 func (d *Stream) fault(point string) { d.opts.Fault(point) }
 
 // Emit adds one piece.

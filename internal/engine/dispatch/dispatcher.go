@@ -77,4 +77,5 @@ func (d *Dispatcher) Wake(threadID string) {
 
 func (d *Dispatcher) now() int64 { return d.opts.Clock.Now().UnixMicro() }
 
+// fault marks a point around a durable write or an outside call, for crash tests.
 func (d *Dispatcher) fault(point string) { d.opts.Fault(point) }

@@ -48,6 +48,7 @@ type Runner struct{ opts Options }
 // New returns a runner.
 func New(o Options) *Runner { return &Runner{opts: o} }
 
+// fault marks a point around an outside call, for crash tests.
 func (c *Runner) fault(point string) { c.opts.Fault(point) }
 
 // RunEffect runs the effect's code in an isolate of its own in the thread's sandbox.

@@ -28,7 +28,7 @@ type childrenOf struct {
 	runID   string
 }
 
-// Kinds leaves out those that a variable of the thread does not switch on (SUB-07).
+// Kinds returns the subagents that the agent declares, without the optional ones that no variable of the thread switches on (SUB-07).
 func (c *childrenOf) Kinds(ctx context.Context) ([]skeinv1.AgentSubagent, error) {
 	if c.agent == nil {
 		return nil, nil

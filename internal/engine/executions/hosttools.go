@@ -38,7 +38,7 @@ type effectsOf struct {
 }
 
 func (f *effectsOf) Schedule(ctx context.Context, cause, name string, args json.RawMessage, delay time.Duration) (string, error) {
-	depth := causation.OfEffect(causation.FromContext(ctx), delay)
+	depth := causation.DepthOfEffect(causation.FromContext(ctx), delay)
 	if limit := f.service.opts.Limits.HookDepth; depth >= limit {
 		return "", errors.New(causation.EffectTooDeep(limit))
 	}

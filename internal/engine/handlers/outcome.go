@@ -62,8 +62,8 @@ func FailureOf(ctx context.Context, call *Call, err error, redact func(string) s
 	return failure.New(reason, "%s", message)
 }
 
-// Completes registers the handler of a side to be called once when the session has ended and is saved (STA-06).
-func Completes(x *codeexec.Execution, side *definition.Side, runID string) {
+// CallWhenCompleted registers the handler of a side to be called once when the session has ended and is saved (STA-06).
+func CallWhenCompleted(x *codeexec.Execution, side *definition.Side, runID string) {
 	if x.Completing[side.Name] {
 		return
 	}

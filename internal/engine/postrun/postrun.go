@@ -230,8 +230,9 @@ func (w *Worker) Sweep(ctx context.Context) {
 	}
 }
 
-// takeLeft takes as many such runs as this replica can soon follow: the namespaces share twice as many places as there are workers, also with
-// the runs that are here already. The others are left to replicas that have time.
+// takeLeft takes runs whose tasks another replica has left undone or handed over: as many as this replica can soon follow. The namespaces
+// share twice as many places as there are workers, also with the runs that are here already. takeLeft leaves the others to replicas that
+// have time.
 func (w *Worker) takeLeft(ctx context.Context) {
 	places := 2*w.opts.Workers - w.queue.Len()
 	if places <= 0 {
@@ -364,6 +365,7 @@ func (w *Worker) reportFailure(ctx context.Context, t *store.Thread, run *store.
 	}
 }
 
+// fault marks a point around a durable write or an outside call, for crash tests.
 func (w *Worker) fault(point string) { w.opts.Fault(point) }
 
 // maxFailure bounds what the log of a thread says of a failed task, in bytes.

@@ -61,6 +61,7 @@ func New(o Options) *Service {
 	return &Service{opts: o, store: o.Threads.Store(), undeclared: make(chan struct{}, 1)}
 }
 
+// fault marks a point around a durable write or an outside call, for crash tests.
 func (s *Service) fault(point string) { s.opts.Fault(point) }
 
 func invalid(field, message string) error {

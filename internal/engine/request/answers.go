@@ -47,8 +47,9 @@ func stripFence(text string) string {
 	return text
 }
 
-// Repair returns the message that tells the model what is wrong with its answer, so that it can answer again. The caller
-// writes it in the same step as the answer. The second time in a turn Repair returns a *failure.Error.
+// Repair returns the message that tells the model what is wrong with its answer m, so that it can answer again. The caller writes it in the
+// same step as the answer. Repair counts the message in the checkpoint. The second time in a turn it marks m as failed, and returns a
+// *failure.Error.
 func (k *Maker) Repair(m *store.Message, wrong, runID string, now int64) (repair *store.Message, err error) {
 	if k.role.Checkpoint.Turn.Repairs > 0 {
 		m.Status = store.MessageFailed

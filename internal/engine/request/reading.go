@@ -89,8 +89,9 @@ func WithoutReasoning(emit func(model.Delta)) func(model.Delta) {
 	}
 }
 
-// Read returns the request of the next step, made of the messages that were chosen for it. conv is the conversation of the run.
-func (k *Maker) Read(ctx context.Context, conv *transcript.Conversation, messages []model.Message, tools *tool.Set) (req model.Request, err error) {
+// Compose returns the request of the next step: the messages that were chosen for it, with the pictures of conv, the conversation of the run,
+// and what the prompt and the model set besides, such as the tools.
+func (k *Maker) Compose(ctx context.Context, conv *transcript.Conversation, messages []model.Message, tools *tool.Set) (req model.Request, err error) {
 	req = model.Request{Messages: messages, Arguments: k.role.Arguments()}
 	if req.Messages, err = k.attachPictures(ctx, conv, req.Messages); err != nil {
 		return req, err

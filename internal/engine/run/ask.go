@@ -109,7 +109,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 		if err := r.code.BuildTools(ctx); err != nil {
 			return req, err
 		}
-		if req, err = r.requests.Read(ctx, r.conv, messages, r.code.Tools); err != nil || n == compaction.Most {
+		if req, err = r.requests.Compose(ctx, r.conv, messages, r.code.Tools); err != nil || n == compaction.Most {
 			return req, err
 		}
 		if more, err := r.compactor.Compact(ctx, conv, req); err != nil || !more {

@@ -75,7 +75,7 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 	invocation := fmt.Sprintf("%s%d", handlers.Prefix(r.record.ID), r.record.Steps)
 	x.Code.Handle(invocation, call)
 	r.handlers = append(r.handlers, models)
-	handlers.Completes(x, side, r.record.ID)
+	handlers.CallWhenCompleted(x, side, r.record.ID)
 	r.code.BeginTurn(r.conv)
 	r.service.fault("handler.before")
 	args := map[string]any{"event": "call", "text": "", "message": nil, "first": r.Checkpoint.First}

@@ -69,7 +69,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 		}
 		return nil
 	}
-	return how.AtOnce(ctx, made, r.service.opts.Limits.ParallelCalls, func(call store.ToolCall, o calls.Outcome) (calls.Outcome, error) {
+	return how.Concurrently(ctx, made, r.service.opts.Limits.ParallelCalls, func(call store.ToolCall, o calls.Outcome) (calls.Outcome, error) {
 		return r.executePrompt(ctx, call, o, how.Repeat)
 	}, func(call store.ToolCall, o calls.Outcome) error { return r.recordResult(ctx, call, o, nil) })
 }

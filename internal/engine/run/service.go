@@ -174,6 +174,7 @@ func (r *run) setLogValues(span telemetry.Run) {
 
 func (s *Service) now() int64 { return s.opts.Now() }
 
+// fault marks a point around a durable write or an outside call, for crash tests.
 func (s *Service) fault(point string) { s.opts.Fault(point) }
 
 // checkInterrupted returns the error with which the run ends here when the replica prepares to end, and nil when it may begin its next step.

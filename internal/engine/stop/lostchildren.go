@@ -13,7 +13,8 @@ import (
 
 // OpenReplies returns the calls of a parent that wait for a child: those that the child's run replies to, those of messages
 // in its inbox and, before its first run, the call that created it. If no call waits for a child that works, it returns one
-// empty id, so that a message tells the parent of the child's end.
+// empty id, so that a message tells the parent of the child's end. A child with explicit
+// communication gets none: its parent is told only what the child sends with notifyParent.
 func (s *Service) OpenReplies(ctx context.Context, child *store.Thread) ([]string, error) {
 	last, err := s.opts.Store.Run(ctx, child.ID, "")
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -63,4 +63,5 @@ type Service struct{ opts Options }
 // New returns a service.
 func New(o Options) *Service { return &Service{opts: o} }
 
+// fault marks a point around a durable write or an outside call, for crash tests.
 func (s *Service) fault(point string) { s.opts.Fault(point) }

@@ -112,9 +112,7 @@ func (s *Service) terminateOne(ctx context.Context, t *store.Thread, reason stri
 	return nil
 }
 
-// openReplies returns the parent's calls that wait for a thread: those that its run replies to, those of messages in its
-// inbox and, before its first run, the call that created it. If no call waits for a child that works, it returns one empty
-// id, so that a message tells the parent of the child's end.
+// openReplies is OpenReplies for a child whose newest run was read already. last is nil when there is none.
 func (s *Service) openReplies(ctx context.Context, t *store.Thread, last *store.Run) ([]string, error) {
 	if t.Child == nil {
 		return nil, nil
