@@ -145,6 +145,7 @@ func (e *Env) interceptor() interceptor.Funcs {
 	}
 }
 
+// note counts a write, and returns the error with which the test makes it fail, or nil.
 func (e *Env) note(verb string, o client.Object) error {
 	e.mu.Lock()
 	fail := e.fail

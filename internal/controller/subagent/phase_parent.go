@@ -58,7 +58,7 @@ func (r *Reconciler) ensureOwner(ctx context.Context, s *scope) error {
 	if goes, err := r.parentGoes(ctx, s.parent); goes || err != nil {
 		return err
 	}
-	if another, err := r.worksForAnother(ctx, s); another || err != nil {
+	if another, err := r.belongsToEarlier(ctx, s); another || err != nil {
 		s.problem = earlierParent(s.parent)
 		return err
 	}
@@ -81,10 +81,11 @@ func earlierParent(parent *skeinv1.Thread) *problem {
 		"it belongs to an earlier Thread %q, which was deleted, and not to the one of that name now: delete this Subagent, or leave it, and its child works by itself", parent.Name)}
 }
 
-// worksForAnother reports whether the child of a Subagent that has no owner belongs to another stored thread than the parent: to an
+// belongsToEarlier reports whether the child of a Subagent that has no owner belongs to another stored thread than the parent: to an
 // earlier one of that name, which was deleted with --cascade=orphan. A new Thread of the same name must not get its children, nor what they
-// were told. Data that the parent has adopted keeps its children.
-func (r *Reconciler) worksForAnother(ctx context.Context, s *scope) (bool, error) {
+// were told. Data that the parent has adopted keeps its children. It goes by the parent of the task, or else by that of the stored child. Where
+// these are purged, it goes by the label with the id of the parent's thread.
+func (r *Reconciler) belongsToEarlier(ctx context.Context, s *scope) (bool, error) {
 	another := s.object.Labels[skeinv1.LabelThreadID] != s.parent.ThreadID() // what is left to go by once all else is purged
 	if ref := s.object.Spec.TaskRef; ref != "" {
 		task, _, err := r.Store.ChildTask(ctx, ref)

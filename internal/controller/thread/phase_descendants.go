@@ -72,7 +72,7 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 	first := rand.IntN(max(len(rows), 1))
 	for i := range rows {
 		child := &rows[(first+i)%len(rows)]
-		goes, err := r.goes(ctx, s.object, child)
+		goes, err := r.ensureChildDeleted(ctx, s.object, child)
 		if err != nil {
 			return false, err
 		}
@@ -265,9 +265,8 @@ func (r *Reconciler) deleteAsRead(ctx context.Context, parent *skeinv1.Thread, k
 	return fmt.Errorf("delete %s %q of a subagent: %w", kind, o.GetName(), err)
 }
 
-// goes reports whether a child's data is about to be purged because the child is being deleted. It starts that
-// deletion if necessary.
-func (r *Reconciler) goes(ctx context.Context, parent *skeinv1.Thread, row *store.Thread) (bool, error) {
+// ensureChildDeleted starts the deletion of a child if necessary. It reports whether the child's data is about to be purged.
+func (r *Reconciler) ensureChildDeleted(ctx context.Context, parent *skeinv1.Thread, row *store.Thread) (bool, error) {
 	if row.RetainedAt != 0 {
 		return false, nil
 	}

@@ -73,7 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var q skeinv1.ThreadQuota
 	if err := r.Client.Get(ctx, req.NamespacedName, &q); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			r.measure(req.Namespace, req.Name, nil, nil)
+			r.setGauges(req.Namespace, req.Name, nil, nil)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -125,7 +125,7 @@ func (r *Reconciler) compute(ctx context.Context, q *skeinv1.ThreadQuota) error 
 	slices.Sort(summary)
 	slices.Sort(full)
 	q.Status.Hard, q.Status.Used, q.Status.Summary = kube.QuotaAmounts(limits), kube.QuotaAmounts(used), strings.Join(summary, ", ")
-	r.measure(q.Namespace, q.Name, limits, used)
+	r.setGauges(q.Namespace, q.Name, limits, used)
 	w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 	if len(full) == 0 {
 		w.Set(skeinv1.ConditionFull, metav1.ConditionFalse, skeinv1.ReasonQuotaHasRoom, "")

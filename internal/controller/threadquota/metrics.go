@@ -20,8 +20,8 @@ var (
 
 func init() { metrics.Registry.MustRegister(hardGauge, usedGauge) }
 
-// measure shows the amounts of a ThreadQuota. It forgets one without amounts.
-func (r *Reconciler) measure(namespace, name string, hard, used map[store.QuotaResource]int64) {
+// setGauges sets the gauges of a ThreadQuota to its amounts. It removes those of a ThreadQuota without amounts.
+func (r *Reconciler) setGauges(namespace, name string, hard, used map[store.QuotaResource]int64) {
 	for _, gauge := range []*prometheus.GaugeVec{hardGauge, usedGauge} {
 		gauge.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "quota": name})
 	}

@@ -83,7 +83,8 @@ func newSharedQueue(name string, workers int, limiter workqueue.TypedRateLimiter
 	return q
 }
 
-// GetWithPriority implements priorityqueue.PriorityQueue.
+// GetWithPriority implements priorityqueue.PriorityQueue. It sets aside requests of namespaces that have their share of the workers. Done
+// adds them again.
 func (q *sharedQueue) GetWithPriority() (request ctrl.Request, priority int, shutdown bool) {
 	for {
 		request, priority, shutdown = q.PriorityQueue.GetWithPriority()

@@ -29,7 +29,7 @@ func MemoryModelRef(a *skeinv1.Agent) *skeinv1.LocalRef {
 	return &a.Spec.Memory.EmbeddingModelRef
 }
 
-// modelsAfterRun returns the names of the Models that an Agent itself refers to.
+// modelsAfterRun returns the names of the Models that an Agent uses after its runs, for memory and titles. Each name is there once.
 func modelsAfterRun(a *skeinv1.Agent) (names []string) {
 	for _, ref := range []*skeinv1.LocalRef{MemoryModelRef(a), a.Spec.TitleModelRef} {
 		if ref != nil && !slices.Contains(names, ref.Name) {
