@@ -30,7 +30,7 @@ func (m *module) evaluate(list []js.IStmt) {
 	}
 }
 
-// reads follows an expression that is certainly evaluated.
+// reads records the undeclared variables that evaluating x certainly reads.
 func (m *module) reads(x js.IExpr) {
 	switch x := x.(type) {
 	case *js.Var:
@@ -44,11 +44,11 @@ func (m *module) reads(x js.IExpr) {
 	case *js.CallExpr:
 		m.reads(x.X)
 		if !optional(x) {
-			m.readArgs(&x.Args)
+			m.readsOfArgs(&x.Args)
 		}
 	case *js.NewExpr:
 		m.reads(x.X)
-		m.readArgs(x.Args)
+		m.readsOfArgs(x.Args)
 	case *js.DotExpr:
 		m.reads(x.X)
 	case *js.IndexExpr:
@@ -108,7 +108,8 @@ func (m *module) readBinary(x *js.BinaryExpr) {
 	}
 }
 
-func (m *module) readArgs(args *js.Args) {
+// readsOfArgs is reads for each argument of a call. args may be nil.
+func (m *module) readsOfArgs(args *js.Args) {
 	if args == nil {
 		return
 	}

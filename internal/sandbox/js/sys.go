@@ -42,7 +42,7 @@ func (i *isolate) hostSide() []hostFunc {
 	}
 }
 
-// callHost is call(invocation, method, args, functions); functions says whether args may contain functions.
+// callHost implements sys.call(invocation, method, args, functions). functions says whether args may contain functions.
 func (i *isolate) callHost(a []qjs.Value) (qjs.Value, bool) {
 	invocation, ok1 := i.vm.Text(a[0], protocol.MaxName)
 	method, ok2 := i.vm.Text(a[1], protocol.MaxName)
@@ -93,10 +93,11 @@ func (i *isolate) elements(array qjs.Value) []qjs.Value {
 	return out
 }
 
-// encodeText is encodeText(text). It returns bytes.
+// encodeText implements sys.encodeText(text), which returns the text's bytes in UTF-8.
 func (i *isolate) encodeText(a []qjs.Value) (qjs.Value, bool) { return i.vm.Borrow(a[0], i.vm.Bytes) }
 
-// decodeText is decodeText(bytes, fatal, stream). It returns [text, bytes used].
+// decodeText implements sys.decodeText(bytes, fatal, stream), which returns [text, bytes used]. It fails for bytes that are not UTF-8 if fatal
+// is true, and leaves an incomplete character at the end for the next call if stream is true.
 func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
 	b, ok := i.vm.BytesOf(a[0])
 	if !ok {
@@ -137,7 +138,7 @@ func unfinished(b []byte) int {
 	return 0
 }
 
-// clone is structuredClone for values that can cross the sandbox.
+// clone implements sys.clone(value), which is structuredClone for values that can cross the sandbox.
 func (i *isolate) clone(a []qjs.Value) (qjs.Value, bool) {
 	b, err := i.vm.Encode(a[0], nil)
 	if errors.Is(err, qjs.ErrThrown) {

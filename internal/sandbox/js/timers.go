@@ -26,7 +26,7 @@ const (
 	maxTimeout  = 24 * time.Hour
 )
 
-// setTimer is setTimer(f, ms, repeat, args).
+// setTimer implements sys.setTimer(f, ms, repeat, args).
 func (i *isolate) setTimer(a []qjs.Value) (qjs.Value, bool) {
 	if !i.vm.IsFunction(a[0]) {
 		return i.vm.ThrowError("TypeError", "a timer takes a function")
@@ -80,7 +80,7 @@ func (i *isolate) first(id int32) int32 {
 	return id
 }
 
-// clearTimer is clearTimer(id).
+// clearTimer implements sys.clearTimer(id).
 func (i *isolate) clearTimer(a []qjs.Value) (qjs.Value, bool) {
 	if n, ok := qjs.ToNumber(a[0]); ok {
 		i.endTimer(int32(n))

@@ -32,7 +32,7 @@ func (i *isolate) urlClasses([]qjs.Value) (qjs.Value, bool) {
 // defaultPorts are omitted from a URL.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
-// parseURL is parseURL(url, base). It returns the parts of the absolute URL. An empty base means none.
+// parseURL implements parseURL(url, base), which returns the parts of the absolute URL. An empty base means none.
 func (i *isolate) parseURL(a []qjs.Value) (qjs.Value, bool) {
 	text, ok1 := i.vm.Text(a[0], -1)
 	base, ok2 := i.vm.Text(a[1], -1)

@@ -77,7 +77,8 @@ func openPoller() error {
 	return r.Close()
 }
 
-func unlimited(n uint64) uint64 {
+// limitOf returns n as a resource limit. 0 means no limit.
+func limitOf(n uint64) uint64 {
 	if n == 0 {
 		return unix.RLIM_INFINITY
 	}
@@ -94,8 +95,8 @@ func ApplyLimits(l Limits) error {
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_FSIZE, 0},
 		{unix.RLIMIT_MEMLOCK, 0},
-		{unix.RLIMIT_AS, unlimited(l.AddressSpace)},
-		{unix.RLIMIT_DATA, unlimited(l.Data)},
+		{unix.RLIMIT_AS, limitOf(l.AddressSpace)},
+		{unix.RLIMIT_DATA, limitOf(l.Data)},
 	} {
 		if err := unix.Setrlimit(r.what, &unix.Rlimit{Cur: r.most, Max: r.most}); err != nil {
 			return fmt.Errorf("setting resource limit %d: %w", r.what, err)

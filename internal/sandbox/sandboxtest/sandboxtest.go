@@ -101,6 +101,7 @@ const (
 	DenoEnv   = "SKEIN_TEST_DENO"
 )
 
+// engine returns the engine of the children, and the program of Deno, which V8 needs.
 func engine() (sandbox.Engine, string) { return Engine(), os.Getenv(DenoEnv) }
 
 // Engine returns the engine of the children.

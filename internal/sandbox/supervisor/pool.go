@@ -54,7 +54,7 @@ func newPool(s *Server, kind protocol.Kind, small *program, size func() int) *po
 // retry is the pause after a child that did not start.
 const retry = 200 * time.Millisecond
 
-// keep fills the pool whenever it is told to.
+// keep keeps the pool full until it is closed. Once the libraries are compiled, it replaces the children that started without them.
 func (p *pool) keep() {
 	defer close(p.ended)
 	compiled := p.compiled

@@ -248,6 +248,7 @@ func (d *decoder) collection(width int, class, add Value, depth int) (Value, err
 	return v, nil
 }
 
+// member decodes one member of a Map or a Set, which consists of width values, and adds it to v by calling add.
 func (d *decoder) member(v Value, width int, add Value, depth int) error {
 	args := make([]Value, 0, 2)
 	defer func() {
