@@ -28,9 +28,9 @@ func (a *asking) Acquire(ctx context.Context, id, owner string, ttl time.Duratio
 	return a.Store.Acquire(ctx, id, owner, ttl)
 }
 
-func (a *asking) Free(ctx context.Context, ids []string) (free, held []string, err error) {
+func (a *asking) WithWork(ctx context.Context, ids []string) (free, held []string, err error) {
 	a.looked.Add(1)
-	return a.Store.Free(ctx, ids)
+	return a.Store.WithWork(ctx, ids)
 }
 
 func (a *asking) Thread(ctx context.Context, id string) (*store.Thread, error) {

@@ -212,9 +212,8 @@ type Store interface {
 	Renew(ctx context.Context, f *Fence, ttl time.Duration) error
 	// Release releases the lease, and is idempotent. It sends ChangedInbox to subscribers when work is left.
 	Release(ctx context.Context, f *Fence) error
-	// Free looks at the leases of threads. free are those that have work and no live lease, held those that have work and a
-	// holder. Other threads have nothing to do.
-	Free(ctx context.Context, ids []string) (free, held []string, err error)
+	// WithWork returns those of the threads that have work: free are those without a live lease, held those with one.
+	WithWork(ctx context.Context, ids []string) (free, held []string, err error)
 	// Runnable lists threads that have work and no live lease, oldest work first, spread over namespaces. Work is a
 	// waiting inbox item, or a run that was in progress when its holder was lost.
 	Runnable(ctx context.Context, limit int) ([]string, error)

@@ -110,8 +110,8 @@ func (t *Thread) Bytes() int64 {
 	return int64(n)
 }
 
-// EnvTree returns the id of the root that the variables of the thread, and of all below it, are sealed under. It stays what it was when the
-// thread was adopted alone, and is a root since.
+// EnvTree returns the id of the root under which the variables of the thread, and of all below it, are sealed. A thread that was adopted
+// without its parent has become a root, but keeps the one from before.
 func (t *Thread) EnvTree() string { return cmp.Or(t.EnvRoot, t.RootID) }
 
 // BelongsTo reports whether the thread belongs to the Thread object with this UID.

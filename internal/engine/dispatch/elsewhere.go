@@ -54,7 +54,7 @@ func (d *Dispatcher) TakeUp(ctx context.Context) {
 		if len(ids) == 0 {
 			continue
 		}
-		free, held, err := d.opts.Store.Free(ctx, ids)
+		free, held, err := d.opts.Store.WithWork(ctx, ids)
 		if err != nil {
 			if ctx.Err() == nil {
 				d.opts.Log.Error(err, "cannot look for threads whose holder is lost; the next look tries again")

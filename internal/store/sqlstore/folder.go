@@ -27,7 +27,7 @@ func lockFolder(dir string) (io.Closer, error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		holder, _ := io.ReadAll(io.LimitReader(f, 100))
 		return nil, errors.Join(fmt.Errorf("the data folder %s is in use by another manager%s: the SQLite store serves "+
-			"one replica only; use PostgreSQL for more than one replica, or stop the other manager first", dir, named(holder)), f.Close())
+			"one replica only; use PostgreSQL for more than one replica, or stop the other manager first", dir, inParentheses(holder)), f.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the data folder %s: %w", dir, err), f.Close())
@@ -39,7 +39,8 @@ func lockFolder(dir string) (io.Closer, error) {
 	return f, nil
 }
 
-func named(holder []byte) string {
+// inParentheses returns the holder as the end of a message, such as " (process 7 on web-0)", or "" when it is not known.
+func inParentheses(holder []byte) string {
 	if s := strings.TrimSpace(string(holder)); s != "" {
 		return " (" + s + ")"
 	}

@@ -33,8 +33,9 @@ func (t *table) rows(d *sqldb.Dialect) string {
 
 func keptArgs(r store.Restore, t *table) []any { return []any{r.ID, r.Namespace, t.name} }
 
-// from returns the kept rows of the table as x. Where the table has effects, these are only the rows of effects in a map, which is the
-// first argument.
+// from returns the FROM clause, with the alias x, for the rows of the table that are kept until the restore is finished. For a table of effects,
+// the query takes one more argument before keptArgs: a JSON object with the ids of effects as keys. The clause then leaves out the rows of
+// other effects, and x.mapped is the value of the key.
 func (t *table) from(d *sqldb.Dialect) string {
 	rows := t.rows(d)
 	if t.scope == ofEffects {

@@ -71,7 +71,8 @@ func (w *writer) isFinished() (bool, error) {
 	return restored > 0, err
 }
 
-// repeated reports whether the restore was finished before, and nothing has arrived since. Only this tells of a backup without threads.
+// repeated reports whether the restore was finished before, and nothing has arrived since. A finished restore of a backup without threads
+// has left no rows to tell it by, but finishedMark, which is removed when something arrives.
 func (w *writer) repeated() (bool, error) {
 	if finished, err := w.isFinished(); err != nil || finished {
 		return finished, err

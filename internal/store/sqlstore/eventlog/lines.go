@@ -45,7 +45,7 @@ func scanLine(scan sqldb.Scanner) (*store.Event, error) {
 	return &e, nil
 }
 
-// TrimLines drops the oldest log lines above keep.
+// TrimLines drops the oldest log lines, so that at most keep remain. The oldest line that remains says how many were dropped.
 func TrimLines(t *txn.Tx, h *txn.Head, keep int) error {
 	if h.LastSeq <= int64(keep) {
 		return nil // the thread cannot have that many lines

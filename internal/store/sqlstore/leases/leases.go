@@ -104,8 +104,8 @@ func (s Store) Release(ctx context.Context, f *store.Fence) error {
 	}, f.ThreadID)
 }
 
-// Free implements store.Store.
-func (s Store) Free(ctx context.Context, ids []string) (free, held []string, err error) {
+// WithWork implements store.Store.
+func (s Store) WithWork(ctx context.Context, ids []string) (free, held []string, err error) {
 	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
 		free, held = nil, nil
 		for some := range slices.Chunk(ids, queries.LeasesAtOnce) {

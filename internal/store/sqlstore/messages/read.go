@@ -276,7 +276,8 @@ func (p *pager) cut(messages []store.Message, total int64) *store.MessagePage {
 	return &store.MessagePage{Messages: messages, Total: total, HasMore: more}
 }
 
-// filter returns the query's conditions on messages.
+// filter returns the query's conditions on messages, for the WHERE of a query: each follows an AND. With a depth other than 0, they have a
+// placeholder, whose value filterArgs adds.
 func filter(q store.MessageQuery, table string) (cond string) {
 	if !q.IncludeSilent {
 		cond += ` AND ` + table + `.silent = 0`

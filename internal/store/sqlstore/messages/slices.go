@@ -260,7 +260,8 @@ func (r *removal) log(t *txn.Tx, h *txn.Head, source, from, to, n int64) error {
 	return t.Write(t.Ctx, queries.LogDeletions, h.Key, r.logged, r.began, source, from, to)
 }
 
-// sliceInherited logs that inherited messages are removed, and lets go of their rows.
+// sliceInherited removes the newest slice of the inherited messages that the view of r has: it logs their deletion, and takes their rows out
+// of the view. If the view has none, sliceInherited deletes the view.
 func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head) error {
 	s, err := scanSegment(t.One(t.Ctx, queries.LastSegment, r.view))
 	if errors.Is(err, store.ErrNotFound) {

@@ -8,7 +8,7 @@ const WaitingItems = `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM inbox W
 // GrowingTables are the tables that grow with use.
 var GrowingTables = []string{"thread", "message", "log", "run", "inbox", "inbox_key", "file", "contents", "kv", "effect_firing", "idempotency", "embedding"}
 
-// CountTables counts the rows of those tables.
+// CountTables returns the query for the name and the number of rows of each of GrowingTables.
 func CountTables() string {
 	selects := make([]string, 0, len(GrowingTables))
 	for _, name := range GrowingTables {
@@ -17,7 +17,7 @@ func CountTables() string {
 	return strings.Join(selects, " UNION ALL ")
 }
 
-// EstimateTables has PostgreSQL's estimate of them.
+// EstimateTables returns the query for the name of each of GrowingTables and PostgreSQL's estimate of the number of its rows.
 func EstimateTables() string {
 	return `SELECT relname::text, GREATEST(reltuples, 0)::bigint FROM pg_class
 		WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname IN ('` + strings.Join(GrowingTables, `', '`) + `')`

@@ -90,7 +90,8 @@ func runBefore(t *txn.Tx, h *txn.Head, id string) (txn.LastRun, error) {
 	return r, nil
 }
 
-// recordRun adds a run's start and end to the lifecycle feed, and its usage to the sums.
+// recordRun records what follows from the start and the end of a run: entries of the lifecycle feed, its usage in the sums, deliveries of
+// webhooks, and the end of a warning about the state of its session.
 func recordRun(t *txn.Tx, h *txn.Head, r *store.Run, before store.RunStatus, made bool) error {
 	if made {
 		if err := Feed(t, h, store.LifecycleSessionStarted, r.Agent, r.ID, ""); err != nil {
