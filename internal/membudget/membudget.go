@@ -31,7 +31,7 @@ type BusyError struct {
 // Error implements error.
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("the namespace %q already takes %s of the manager's memory, and there was no room for %s more: do less at once, or try again later",
-		e.Namespace, mebibytes(e.InUse), mebibytes(e.Bytes))
+		e.Namespace, binarySize(e.InUse), binarySize(e.Bytes))
 }
 
 // TooLargeError means that one draw is more than a namespace can ever hold. To try again is of no use.
@@ -41,7 +41,7 @@ type TooLargeError struct {
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("this takes %s of the manager's memory, more than the %s that a namespace can have: send or ask for less at once", mebibytes(e.Bytes), mebibytes(e.Most))
+	return fmt.Sprintf("this takes %s of the manager's memory, more than the %s that a namespace can have: send or ask for less at once", binarySize(e.Bytes), binarySize(e.Most))
 }
 
 // Refused reports whether an error means that there is no memory for something.
@@ -51,7 +51,8 @@ func Refused(err error) bool {
 	return errors.As(err, &busy) || errors.As(err, &large)
 }
 
-func mebibytes(n int64) string {
+// binarySize returns n bytes as text: in MiB or, below one MiB, in KiB, rounded up.
+func binarySize(n int64) string {
 	if n > 0 && n < 1<<20 {
 		return fmt.Sprintf("%d KiB", (n+1023)>>10)
 	}

@@ -65,21 +65,47 @@ func (p *Plan) Next(after time.Time) time.Time {
 	if !p.Start.IsZero() && after.Before(p.Start) {
 		after = p.Start.Add(-time.Nanosecond)
 	}
-	next, other := p.next(after, true), p.next(after, false)
+	next, other := p.nextCron(after), p.nextOther(after)
 	if next.IsZero() || !other.IsZero() && other.Before(next) {
 		return other
 	}
 	return next
 }
 
-// next is Next for the cron expressions among the schedules, or for the others. The former may pass whole days.
-func (p *Plan) next(after time.Time, cron bool) time.Time {
-	begin, looks := after, len(p.Schedules)+len(p.Exclusions)
+// nextCron is Next for the cron expressions among the schedules. It passes whole days on which each due time is excluded.
+func (p *Plan) nextCron(after time.Time) time.Time {
 	var day time.Time // until when emptyUntil need not be asked again
+	return p.nextAmong(after, isCron, func(due time.Time) (end time.Time) {
+		if due.Before(day) {
+			return end
+		}
+		if end = p.emptyUntil(due); end.IsZero() {
+			day = due.Add(24 * time.Hour)
+		} else {
+			day = end
+		}
+		return end
+	})
+}
+
+// nextOther is Next for the schedules that are no cron expressions.
+func (p *Plan) nextOther(after time.Time) time.Time {
+	return p.nextAmong(after, func(s Schedule) bool { return !isCron(s) }, func(time.Time) (end time.Time) { return end })
+}
+
+func isCron(s Schedule) bool {
+	_, is := s.(*expression)
+	return is
+}
+
+// nextAmong is Next for the schedules that among selects. emptyUntil returns the time before which all that is due after an excluded due
+// time is excluded too, or the zero time.
+func (p *Plan) nextAmong(after time.Time, among func(Schedule) bool, emptyUntil func(due time.Time) time.Time) time.Time {
+	begin, looks := after, len(p.Schedules)+len(p.Exclusions)
 	for n := range min(maxExcluded, maxWork/max(looks, 1)) {
 		var next time.Time
 		for _, s := range p.Schedules {
-			if _, is := s.(*expression); is != cron {
+			if !among(s) {
 				continue
 			}
 			if t := s.Next(after); !t.IsZero() && (next.IsZero() || t.Before(next)) {
@@ -93,14 +119,7 @@ func (p *Plan) next(after time.Time, cron bool) time.Time {
 		if !covered {
 			return next.UTC()
 		}
-		if cron && !next.Before(day) {
-			if day = p.emptyUntil(next); day.IsZero() {
-				day = next.Add(24 * time.Hour)
-			} else {
-				until = later(until, day)
-			}
-		}
-		after = until.Add(-time.Nanosecond)
+		after = later(until, emptyUntil(next)).Add(-time.Nanosecond)
 	}
 	return time.Time{}
 }
@@ -215,8 +234,8 @@ func (p *Plan) Since(after, until time.Time, keep int) Passed {
 	return out
 }
 
-// skip counts the due times that Since need not enumerate: those of a plan that is a single @every without exclusions.
-// It returns the last that it counted, how many there are, and the first.
+// skip counts by arithmetic, for a plan that is a single @every without exclusions, the due times of Since that are older than the newest
+// keep. It returns the last of them, how many they are, and the first. n is 0 when Since must enumerate all.
 func (p *Plan) skip(after, until time.Time, keep int) (last time.Time, n int, first time.Time) {
 	if len(p.Schedules) != 1 || len(p.Exclusions) > 0 {
 		return last, 0, first

@@ -18,17 +18,19 @@ func (s *Store) Unwrap() store.Store { return s.Store }
 
 // CreateThread implements store.Store.
 func (s *Store) CreateThread(ctx context.Context, t store.Thread, ops ...store.Op) (*store.Thread, bool, error) {
-	mark(ctx, ops)
+	addOrigins(ctx, ops)
 	return s.Store.CreateThread(ctx, t, ops...)
 }
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
-	mark(ctx, ops)
+	addOrigins(ctx, ops)
 	return s.Store.Apply(ctx, threadID, fence, ops...)
 }
 
-func mark(ctx context.Context, ops []store.Op) {
+// addOrigins puts into the payload of each item that ops enqueue where the item comes from: the Origin of the operation, or else that of
+// ctx.
+func addOrigins(ctx context.Context, ops []store.Op) {
 	var o Origin
 	asked := false
 	for _, op := range ops {

@@ -77,7 +77,7 @@ func planCopies(ctx context.Context, src *State, paths []string, taken func(path
 		if err != nil {
 			return nil, err
 		}
-		to, err := freePath(baseName(f.Path), f.Digest, planned, taken)
+		to, err := pathFor(baseName(f.Path), f.Digest, planned, taken)
 		if err != nil {
 			return nil, err
 		}
@@ -104,8 +104,9 @@ func (st *State) file(ctx context.Context, p string) (*store.File, error) {
 	return f, nil
 }
 
-// freePath returns a path at which a file fits: its own name, or the name with a number.
-func freePath(name, digest string, planned map[string]string, taken func(string) (*store.File, error)) (string, error) {
+// pathFor returns the path at which to put a file with a digest: its own name, or the name with a number. Nothing is there, or a file with
+// the same contents.
+func pathFor(name, digest string, planned map[string]string, taken func(string) (*store.File, error)) (string, error) {
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	for n := 1; ; n++ {

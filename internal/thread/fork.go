@@ -59,7 +59,7 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index, Newest: of.Newest, Seq: of.Seq}
 	t, created, err = s.Create(ctx, n)
 	if errors.Is(err, store.ErrForkPoint) {
-		return nil, false, forkPoint(origin, of.MessageID, of.Index, err)
+		return nil, false, forkPointError(origin, of.MessageID, of.Index, err)
 	}
 	return t, created, err
 }
@@ -76,7 +76,7 @@ func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (p Point,
 	case of.MessageID != "":
 		p.Index, err = s.store.MessageIndex(ctx, id, of.MessageID)
 		if errors.Is(err, store.ErrNotFound) {
-			return p, forkPoint(t, of.MessageID, 0, err)
+			return p, forkPointError(t, of.MessageID, 0, err)
 		}
 		if err != nil {
 			return p, err
@@ -92,7 +92,7 @@ func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (p Point,
 	}
 	p.Seq, err = s.seqAt(ctx, id, p.Index)
 	if errors.Is(err, store.ErrForkPoint) {
-		return p, forkPoint(t, "", p.Index, err)
+		return p, forkPointError(t, "", p.Index, err)
 	}
 	return p, err
 }
@@ -112,8 +112,8 @@ func (s *Service) seqAt(ctx context.Context, id string, index int64) (int64, err
 	return page.Messages[0].Seq, nil
 }
 
-// forkPoint returns the error that says at which messages a thread can be forked or truncated.
-func forkPoint(t *store.Thread, messageID string, index int64, cause error) error {
+// forkPointError returns the error that says at which messages a thread can be forked or truncated.
+func forkPointError(t *store.Thread, messageID string, index int64, cause error) error {
 	e := invalid("messageIndex", "the thread %s has %d messages: give an index from 0 to %d, not %d", t.Name, t.Messages, t.Messages-1, index)
 	switch {
 	case messageID != "":
@@ -163,7 +163,7 @@ func (st *State) Truncate(ctx context.Context, at Truncation) (index, removed in
 		if gone != nil {
 			return 0, 0, gone
 		}
-		return 0, 0, forkPoint(info, at.MessageID, at.Index, err)
+		return 0, 0, forkPointError(info, at.MessageID, at.Index, err)
 	}
 	return op.Index, op.Removed, err
 }
@@ -189,7 +189,7 @@ func (st *State) Relate(ctx context.Context, r store.Relationship) (kept *store.
 		if gone != nil {
 			return nil, false, gone
 		}
-		return nil, false, forkPoint(info, "", r.MessageIndex, err)
+		return nil, false, forkPointError(info, "", r.MessageIndex, err)
 	}
 	if err != nil {
 		return nil, false, err

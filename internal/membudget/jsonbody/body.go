@@ -103,7 +103,8 @@ func (b *Body) take(n int64) error {
 // Largest returns how many bytes of memory the largest event or line has taken so far.
 func (b *Body) Largest() int64 { return b.largest }
 
-// upToEnd returns the text up to the end of the present event, which is an empty line, and whether it has one.
+// upToEnd returns the text up to the end of the present event or, with Lines, of the present line, and whether the text has that end. An
+// event ends with an empty line.
 func (b *Body) upToEnd(text []byte) (piece []byte, ends bool) {
 	for i, c := range text {
 		switch c {

@@ -28,7 +28,7 @@ func (s *Scale) Learn(estimated int, counted int64) {
 	s.ratio = learned(s.ratio, estimated, counted)
 }
 
-// Factor returns the factor for estimates.
+// Factor returns what to multiply an estimate with to get the tokens that the provider will count: the learned ratio, with a margin.
 func (s *Scale) Factor() float64 { return s.FactorWith(0, 0) }
 
 // FactorWith returns what Factor would be after Learn, without learning.

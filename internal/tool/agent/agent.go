@@ -74,7 +74,7 @@ func (t *agentTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	}
 }
 
-// ask starts a child that works on the message and ends with its result.
+// ask starts a child that works on the message, and returns a result for which the run waits until the child has ended.
 func (t *agentTool) ask(ctx context.Context, call tool.Call) tool.Result {
 	var args struct {
 		Message     string          `json:"message"`

@@ -226,6 +226,7 @@ func (s *Servers) Tools(ctx context.Context, config *Server) ([]Remote, error) {
 	return list, err
 }
 
+// listed is Tools, but returns errForgotten when the server is forgotten meanwhile.
 func (s *Servers) listed(ctx context.Context, config *Server) ([]Remote, error) {
 	v, err := s.of(config)
 	if err != nil {

@@ -43,7 +43,7 @@ func (a *answer) add(e event, emit func(model.Delta)) error {
 	case "message_start":
 		a.count(e.Message.Value.Usage.Value)
 	case "content_block_start":
-		return a.begin(e, emit)
+		return a.beginBlock(e, emit)
 	case "content_block_delta":
 		a.extend(e, emit)
 	case "message_delta":
@@ -80,7 +80,8 @@ func (a *answer) count(t tokens) {
 	a.usage.OutputTokens = max(a.usage.OutputTokens, u.OutputTokens)
 }
 
-func (a *answer) begin(e event, emit func(model.Delta)) error {
+// beginBlock adds the block of content that e starts. It returns an error for more tool calls than maxToolCalls.
+func (a *answer) beginBlock(e event, emit func(model.Delta)) error {
 	start := e.ContentBlock.Value
 	b := &block{
 		kind: string(start.Type), id: string(start.ID), name: string(start.Name), signature: string(start.Signature), redacted: string(start.Data),
