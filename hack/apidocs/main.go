@@ -1,5 +1,5 @@
 // Command apidocs writes the API reference from what is served: the schemas of the custom resources with their rules,
-// the conditions and reasons that the code declares, and the wire types of the runtime API.
+// the conditions, reasons and labels that the code declares, and the wire types of the runtime API.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 
 func main() {
 	crds := flag.String("crds", "config/crd/bases", "folder of the CustomResourceDefinitions")
-	reasons := flag.String("reasons", "api/v1alpha1/conditions.go", "files that declare conditions and reasons, comma-separated")
+	reasons := flag.String("reasons", "api/v1alpha1/conditions.go,api/v1alpha1/labels.go", "files that declare conditions, reasons and labels, comma-separated")
 	wire := flag.String("wire", "api/runtime/v1alpha1", "folder of the runtime API's wire types")
 	flag.Parse()
 	var out bytes.Buffer
