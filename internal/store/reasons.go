@@ -1,10 +1,11 @@
 package store
 
-// Reasons that the store itself writes into Run.Reason and Thread.TerminatedReason. They are declared in api/v1alpha1, which the store
+// Reasons that the store itself writes into Run.Reason, Thread.TerminatedReason and StateSkipped.Reason. They are declared in api/v1alpha1, which the store
 // does not import; a test in hack/doctest compares the two.
 const (
 	ReasonParentTerminated = "ParentTerminated" // of a thread whose parent was terminated before it was created
 	ReasonPurged           = "Purged"           // of a thread that is being purged
 	ReasonDestroyed        = "Destroyed"        // of the run of a conversation that is destroyed
 	ReasonThreadDeleted    = "ThreadDeleted"    // of the run of a thread whose object is deleted, and that is retained
+	ReasonStateTooLarge    = "StateTooLarge"    // of state that was not saved
 )

@@ -134,9 +134,8 @@ const (
 	ScopeSession StateScope = "session"
 )
 
-// Reasons of StateSkipped.
+// Reasons of StateSkipped, beside ReasonStateTooLarge.
 const (
-	StateTooLarge        = "StateTooLarge"
 	StateNotArray        = "NotAnArray"
 	StateNotSerializable = "NotSerializable"
 )

@@ -184,7 +184,7 @@ func (b *backups) everything(ctx context.Context) []string {
 		putFile("/a/one.txt", 1), putFile("/two.txt", 2), &store.SetFileQuota{Bytes: ptrTo(int64(1 << 30))},
 		&store.PutValue{Key: "v0", Value: json.RawMessage(`{"deep":[1,2]}`)},
 		&store.MergeState{Changes: []store.StateChange{{Verb: store.StateSet, Key: "b", Value: json.RawMessage(`1`)}, {Verb: store.StatePush, Key: "a", Value: json.RawMessage(`"x"`)}}},
-		&store.SkipState{RunID: "r1", Skipped: store.StateSkipped{Scope: store.ScopeThread, Reason: store.StateTooLarge, Message: "too large"}},
+		&store.SkipState{RunID: "r1", Skipped: store.StateSkipped{Scope: store.ScopeThread, Reason: store.ReasonStateTooLarge, Message: "too large"}},
 		&store.SetEnv{Vars: []store.EnvVar{{Name: "TOKEN", Type: store.EnvSecret, Value: []byte{0, 255, 1}, KeyID: 4242, Origin: store.EnvSet}}},
 		&store.PutEmbedding{MessageID: m.ID, Content: "remember me", Agent: "helper", Space: "s", Vector: []float32{1, 2}},
 		&store.SetIdleExpiry{Expiry: time.Hour.Microseconds()},

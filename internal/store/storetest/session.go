@@ -82,7 +82,7 @@ func describeState(e *env) {
 			Expect(op.Bytes).To(BeEquivalentTo(24))
 			Expect(state(ctx, id)).To(Equal(`{"k":"0123456789"}`))
 			Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"kept"}), "the rest of the transaction counts")
-			Expect(e.store.StateWarnings(ctx, id)).To(ConsistOf(And(HaveField("Scope", store.ScopeThread), HaveField("Reason", store.StateTooLarge), HaveField("At", e.now()))))
+			Expect(e.store.StateWarnings(ctx, id)).To(ConsistOf(And(HaveField("Scope", store.ScopeThread), HaveField("Reason", store.ReasonStateTooLarge), HaveField("At", e.now()))))
 			Expect(e.eventTypes(ctx, id)).To(ContainElement(store.EventStateSkipped))
 			e.apply(ctx, id, &store.MergeState{MaxBytes: 20, Changes: []store.StateChange{set("k", `1`), set("l", `1`)}})
 			Expect(e.store.StateWarnings(ctx, id)).To(BeEmpty())
@@ -92,7 +92,7 @@ func describeState(e *env) {
 		It("of a session is stored with its run", Label("STA-01"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "a", Status: store.RunRunning}})
-			e.apply(ctx, id, &store.SkipState{RunID: "sess_1", Skipped: store.StateSkipped{Scope: store.ScopeSession, Reason: store.StateTooLarge}})
+			e.apply(ctx, id, &store.SkipState{RunID: "sess_1", Skipped: store.StateSkipped{Scope: store.ScopeSession, Reason: store.ReasonStateTooLarge}})
 			Expect(e.store.StateWarnings(ctx, id)).To(HaveLen(1))
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "a", Status: store.RunSucceeded, SessionState: json.RawMessage(`{"k":1}`)}})
 			Expect(e.store.StateWarnings(ctx, id)).To(BeEmpty())

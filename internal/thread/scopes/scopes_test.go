@@ -199,7 +199,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(save(ctx, s, true).State).To(BeNil())
 		Expect(stored(ctx)).To(MatchJSON(`{}`))
 		large := func(scope store.StateScope) OmegaMatcher {
-			return And(HaveField("Scope", scope), HaveField("Reason", store.StateTooLarge), HaveField("Bytes", BeNumerically(">", thread.MaxStateBytes)), HaveField("Limit", BeEquivalentTo(thread.MaxStateBytes)))
+			return And(HaveField("Scope", scope), HaveField("Reason", store.ReasonStateTooLarge), HaveField("Bytes", BeNumerically(">", thread.MaxStateBytes)), HaveField("Limit", BeEquivalentTo(thread.MaxStateBytes)))
 		}
 		Expect(skipped(ctx)).To(ConsistOf(large(store.ScopeThread), large(store.ScopeSession)))
 	})

@@ -250,7 +250,7 @@ func (s *Session) Save(final bool) *Save {
 	if len(data) > thread.MaxStateBytes {
 		if final {
 			save.Ops = append(save.Ops, &store.SkipState{RunID: s.ID, Skipped: store.StateSkipped{
-				Scope: store.ScopeSession, Reason: store.StateTooLarge, Bytes: int64(len(data)), Limit: thread.MaxStateBytes,
+				Scope: store.ScopeSession, Reason: store.ReasonStateTooLarge, Bytes: int64(len(data)), Limit: thread.MaxStateBytes,
 				Message: fmt.Sprintf("session state has %d bytes of JSON, more than the limit of %d, so it was not saved: keep large data in files or the key-value store", len(data), thread.MaxStateBytes),
 			}})
 		}

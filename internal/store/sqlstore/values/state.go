@@ -62,7 +62,7 @@ func MergeState(t *txn.Tx, h *txn.Head, op *store.MergeState) error {
 			return nil
 		}
 		return SkipState(t, h, &store.SkipState{RunID: op.RunID, Skipped: store.StateSkipped{
-			Scope: store.ScopeThread, Reason: store.StateTooLarge, Bytes: op.Bytes, Limit: op.MaxBytes,
+			Scope: store.ScopeThread, Reason: store.ReasonStateTooLarge, Bytes: op.Bytes, Limit: op.MaxBytes,
 			Message: fmt.Sprintf("thread state has %d bytes of JSON, more than the limit of %d, so its changes were not saved: keep large data in files or the key-value store", op.Bytes, op.MaxBytes),
 		}})
 	}
@@ -216,7 +216,7 @@ func SkipState(t *txn.Tx, h *txn.Head, op *store.SkipState) error {
 	if _, err := t.Log(h, store.Event{Type: store.EventStateSkipped, RunID: op.RunID, Data: data}); err != nil {
 		return err
 	}
-	if op.Skipped.Reason != store.StateTooLarge {
+	if op.Skipped.Reason != store.ReasonStateTooLarge {
 		return nil
 	}
 	_, err = t.Exec(t.Ctx, queries.WarnState, h.Key, string(op.Skipped.Scope), op.Skipped.Reason, op.Skipped.Message, t.Now)
