@@ -279,7 +279,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		for key := range actions {
 			decided = append(decided, key)
 		}
-		Expect(decided).To(ConsistOf(routed), "decide in lifeactions.go what a new route does to a thread")
+		Expect(decided).To(ConsistOf(routed), "decide in routeactions.go what a new route does to a thread")
 	})
 
 	It("agrees with the table of lifecycle states", Label("THR-05"), func() {
