@@ -51,7 +51,7 @@ var _ = Describe("Firings that call a Tool over HTTP", Label("EFF-04"), func() {
 		request, err := httptool.Compile(&skeinv1.HTTPTool{Method: "POST", URL: server.URL}, httptool.Secrets{})
 		Expect(err).NotTo(HaveOccurred())
 		w.Definitions.PutTool("hook", definition.Tool{ObjectName: "hook", Name: "hook", HTTP: request})
-		start(w, func(o *engine.Options) { o.EffectRetry = effects.Retry{Attempts: 3, First: time.Millisecond} })
+		start(w, func(o *engine.Options) { o.DefaultRetry = effects.Retry{Attempts: 3, First: time.Millisecond} })
 		fired := store.Firing{
 			EffectID: uuid.NewString(), Due: 1, Namespace: enginetest.Namespace, Name: "se", Origin: store.OriginSchedule,
 			Target: effects.Target{Tool: &effects.ToolCall{Name: "hook"}, Retry: retry}.Encode(),

@@ -48,10 +48,10 @@ type Options struct {
 	Memory *membudget.Budget
 	// EffectWorkers is how many effects may be under way at once. The default is 64.
 	EffectWorkers int
-	// EffectRetry is how a firing is retried whose handler could not run, or whose service failed. A handler that throws is not
+	// DefaultRetry is how a firing is retried whose handler could not run, or whose service failed. A handler that throws is not
 	// retried. The default is effects.DefaultAttempts, the second one after effects.DefaultBackoff.
-	EffectRetry effects.Retry
-	Logger      logr.Logger
+	DefaultRetry effects.Retry
+	Logger       logr.Logger
 	// Redact removes the secrets of a namespace from a text. It is called before a text is cut, since it would not find a part
 	// of a secret. The default returns the text unchanged.
 	Redact func(namespace, text string) string
@@ -119,8 +119,8 @@ func (o *Options) setDefaults() {
 	}
 	orDefault(&o.Workers, 1250)
 	orDefault(&o.EffectWorkers, 64)
-	orDefault(&o.EffectRetry.Attempts, effects.DefaultAttempts)
-	orDefault(&o.EffectRetry.First, effects.DefaultBackoff)
+	orDefault(&o.DefaultRetry.Attempts, effects.DefaultAttempts)
+	orDefault(&o.DefaultRetry.First, effects.DefaultBackoff)
 	orDefault(&o.PostRunWorkers, 64)
 	orDefault(&o.PostRunTimeout, time.Minute)
 	orDefault(&o.CompactionTimeout, 2*time.Minute)

@@ -46,7 +46,7 @@ func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, acti
 	case under && e.compat.LeavesRun(id, last):
 		return false, nil
 	}
-	items, delayed, done, err := e.beforeRun(ctx, work, fence, active)
+	items, delayed, done, err := e.prepareRun(ctx, work, fence, active)
 	if done {
 		return true, err
 	}
@@ -83,10 +83,10 @@ func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, acti
 	return e.runs.Execute(ctx, run.Work{Work: work, Fence: fence, Active: active, Agent: agent, Going: going, Items: items, Delayed: delayed})
 }
 
-// beforeRun does what precedes a run: it applies stop requests, calls the hooks of a thread at rest, or compacts. done reports whether
+// prepareRun does what precedes a run: it applies stop requests, calls the hooks of a thread at rest, or compacts. done reports whether
 // there was something of that, and err how it went. Otherwise items are the inbox items that are left for a run, and delayed the calls of
 // hooks that it makes later.
-func (e *Engine) beforeRun(ctx context.Context, work *store.Work, fence *store.Fence, active *activethreads.Active) (items, delayed []store.InboxItem, done bool, err error) {
+func (e *Engine) prepareRun(ctx context.Context, work *store.Work, fence *store.Fence, active *activethreads.Active) (items, delayed []store.InboxItem, done bool, err error) {
 	t, last := work.Thread, work.Run
 	atRest := !isUnderWay(last) || last.Status == store.RunWaiting
 	stops, calls, items := stop.Split(work.Inbox)

@@ -40,7 +40,7 @@ type Limiter struct {
 
 	mu         sync.Mutex
 	namespaces *lru.Cache // namespace → *rate.Limiter
-	reasons    *lru.Cache // reason → *rate.Limiter
+	reasons    *lru.Cache // eventKey → *rate.Limiter
 }
 
 // New returns a Limiter.
@@ -48,8 +48,8 @@ func New(c clock.PassiveClock) *Limiter {
 	return &Limiter{clock: c, namespaces: lru.New(remembered), reasons: lru.New(remembered)}
 }
 
-// reason is a reason of the Events about a namespace.
-type reason struct{ namespace, reason string }
+// eventKey is what Events are counted by, beside the namespace alone.
+type eventKey struct{ namespace, reason string }
 
 // Recorder returns a recorder that drops the Events beyond the limits.
 func (l *Limiter) Recorder(inner events.EventRecorder) events.EventRecorder {
@@ -66,7 +66,7 @@ type recorder struct {
 
 // Eventf implements events.EventRecorder.
 func (r *recorder) Eventf(regarding, related runtime.Object, kind, why, action, note string, args ...any) {
-	if !r.limiter.allow(reason{namespaceOf(regarding), why}) {
+	if !r.limiter.allow(eventKey{namespaceOf(regarding), why}) {
 		dropped.Inc()
 		return
 	}
@@ -85,12 +85,12 @@ func namespaceOf(o runtime.Object) string {
 }
 
 // allow takes an Event from both buckets. The one of the reason comes first, so that what is dropped there is not taken from other reasons.
-func (l *Limiter) allow(why reason) bool {
+func (l *Limiter) allow(key eventKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	return bucket(l.reasons, why, reasonRate, reasonBurst).AllowN(now, 1) &&
-		bucket(l.namespaces, why.namespace, namespaceRate, namespaceBurst).AllowN(now, 1)
+	return bucket(l.reasons, key, reasonRate, reasonBurst).AllowN(now, 1) &&
+		bucket(l.namespaces, key.namespace, namespaceRate, namespaceBurst).AllowN(now, 1)
 }
 
 func bucket(in *lru.Cache, key any, each rate.Limit, burst int) *rate.Limiter {
