@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // hookNames returns the names of the hooks that api/v1alpha1/hook_types.go has constants for, sorted.
@@ -22,12 +24,50 @@ func hookNames(t *testing.T) (names []string) {
 	return names
 }
 
-// Agents and Prompts take each hook that has a constant, and no other.
+// Agents and Prompts take each hook that has a constant, and no other. Their lists have room for all of them.
 func TestObjectsTakeEachHook(t *testing.T) {
 	names := hookNames(t)
-	for _, property := range []string{"Agent.spec.hooks[].hook", "Prompt.spec.hooks[].hook"} {
+	for _, list := range []string{"Agent.spec.hooks", "Prompt.spec.hooks"} {
+		property := list + "[].hook"
 		if taken := enumOf(t, property); !slices.Equal(taken, names) {
 			t.Errorf("%s takes the hooks %q, but hook_types.go has constants for %q", property, taken, names)
+		}
+		if most := maxItemsOf(t, list); most != int64(len(names)) {
+			t.Errorf("%s takes %d hooks, but hook_types.go has constants for %d", list, most, len(names))
+		}
+	}
+}
+
+// maxItemsOf returns how many items a list of the CRDs takes at most.
+func maxItemsOf(t *testing.T, property string) (most int64) {
+	t.Helper()
+	eachSchema(t, func(path string, schema apiextensionsv1.JSONSchemaProps) {
+		if path == property && schema.MaxItems != nil {
+			most = *schema.MaxItems
+		}
+	})
+	if most == 0 {
+		t.Fatalf("the CRDs bound no list %s", property)
+	}
+	return most
+}
+
+// The heading of the page on hooks and HOK-01 of the specification say how many hooks there are. HOK-01 names each.
+func TestNumberOfHooksIsTheSameEverywhere(t *testing.T) {
+	names := hookNames(t)
+	number := map[int]string{12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen", 16: "sixteen"}[len(names)]
+	row := regexp.MustCompile(`(?m)^\| HOK-01 \| .*`).FindString(read(t, root, "docs/specification.md"))
+	for _, want := range []struct{ where, text, says string }{
+		{"docs/hooks.md", read(t, root, "docs/hooks.md"), "\n## The " + number + " hooks\n"},
+		{"HOK-01 of docs/specification.md", row, "There are " + number + " hooks: "},
+	} {
+		if number == "" || !strings.Contains(want.text, want.says) {
+			t.Errorf("%s does not say %q, but hook_types.go has constants for %d hooks", want.where, want.says, len(names))
+		}
+	}
+	for _, name := range names {
+		if !strings.Contains(row, "`"+name+"`") {
+			t.Errorf("HOK-01 of docs/specification.md does not name the hook %s", name)
 		}
 	}
 }
@@ -68,11 +108,15 @@ func TestEachFileThatCallsHooksIsNamed(t *testing.T) {
 		t.Fatal(`docs/architecture.md has no section "A hook"`)
 	}
 	section, _, _ = strings.Cut(section, "\n**")
+	_, section, found = strings.Cut(section, "Where a run calls its hooks") // before it is hooks/run.go
+	if !found {
+		t.Fatal(`the section "A hook" of docs/architecture.md does not say "Where a run calls its hooks"`)
+	}
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := regexp.MustCompile(`\.hooks\.(BeforeCreate|AfterCreate|BeforeResult|AfterResult|FilterMessages|PrefilterHistory|CallDue|CallFinal)\(`)
+	calls := regexp.MustCompile(`\.hooks\.(BeforeCreate|AfterCreate|BeforeResult|AfterResult|FilterMessages|PrefilterHistory|Announce|CallDue|CallFinal)\(`)
 	calling := 0
 	for _, file := range files {
 		if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && calls.MatchString(read(t, file)) {
