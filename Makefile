@@ -245,9 +245,11 @@ fuzz: ## Fuzz each target for a while, one after the other [TARGET=FuzzImport TI
 	@hack/fuzz.sh '$(TARGET)' '$(TIME)' $(JOBS)
 
 .PHONY: bench
-bench: $(NEEDS) ## Print the figures of the budget.
+bench: $(NEEDS) ## Print the figures of the budget [FILTER=idle SKEIN_BENCH_IDLE=100000].
+ifndef FILTER
 	@go test ./internal/engine ./internal/sandbox/js ./internal/sandbox/client -run '^$$' -bench 'Turns|FirstCall|FirstResult' -benchtime 2s
-	@$(TESTRUN) tier -reports $(REPORTS) -v -p 1 -timeout 30m bench $(PKG)
+endif
+	@$(TESTRUN) tier -reports $(REPORTS) -v $(if $(FILTER),-label-filter '$(FILTER)') -p 1 -timeout 90m bench $(PKG)
 
 # On the cluster of your KUBECONFIG, where the peer is installed. Without PEER it says how.
 .PHONY: bench-peers

@@ -52,7 +52,7 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		return t
 	}
 	// What code costs at each stage of a sandbox; every figure of pods stands in one run beside its floor.
-	Describe("sandboxes", Ordered, func() {
+	Describe("sandboxes", Ordered, Label("sandboxes"), func() {
 		var b *sandboxBench
 		BeforeAll(func() {
 			b = &sandboxBench{cluster: cluster, ns: ns, thread: thread}
@@ -65,7 +65,9 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		It("answer from a warm pod", func(ctx SpecContext) { b.warmClaims(ctx, 40) }, SpecTimeout(10*time.Minute))
 		It("answer a burst", func(ctx SpecContext) { b.bursts(ctx, 12, 5) }, SpecTimeout(10*time.Minute))
 		It("start cold", func(ctx SpecContext) { b.cold(ctx, 40) }, SpecTimeout(20*time.Minute))
-		It("are claimed as fast as pods start", func(ctx SpecContext) { b.sustained(ctx, 3, 20) }, SpecTimeout(20*time.Minute))
+		It("answer back to back", func(ctx SpecContext) { b.paces(ctx, 6, 50) }, SpecTimeout(10*time.Minute))
+		It("are claimed as fast as pods start", func(ctx SpecContext) { b.sustained(ctx, 10, 3, 20) }, SpecTimeout(20*time.Minute))
+		It("are claimed as fast as pods start, from a large pool", func(ctx SpecContext) { b.sustained(ctx, 50, 1, 50) }, SpecTimeout(20*time.Minute))
 	})
 
 	It("writes little", func(ctx SpecContext) {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +36,17 @@ func (b *sandboxBench) histogram(ctx SpecContext, name, found string) histogram 
 	address, stop, err := b.cluster.Forward(ctx, harness.SystemNamespace, pods.Items[0].Name, 8080)
 	Expect(err).NotTo(HaveOccurred())
 	defer stop()
+	for _, m := range scrape(ctx, address)["skein_sandbox_"+name+"_seconds"].GetMetric() {
+		if m.GetLabel()[0].GetValue() == found {
+			return readHistogram(m.GetHistogram())
+		}
+	}
+	return histogram{}
+}
+
+// scrape reads the metrics that are served at an address, by name.
+func scrape(ctx context.Context, address string) map[string]*dto.MetricFamily {
+	GinkgoHelper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	Expect(err).NotTo(HaveOccurred())
 	format := expfmt.NewFormat(expfmt.TypeProtoDelim)
@@ -42,22 +54,15 @@ func (b *sandboxBench) histogram(ctx SpecContext, name, found string) histogram 
 	r, err := http.DefaultClient.Do(req)
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = r.Body.Close() }()
-	families := expfmt.NewDecoder(r.Body, format)
-	for {
+	all := map[string]*dto.MetricFamily{}
+	for families := expfmt.NewDecoder(r.Body, format); ; {
 		var f dto.MetricFamily
 		err := families.Decode(&f)
 		if errors.Is(err, io.EOF) {
-			return histogram{}
+			return all
 		}
 		Expect(err).NotTo(HaveOccurred())
-		if f.GetName() != "skein_sandbox_"+name+"_seconds" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == found {
-				return readHistogram(m.GetHistogram())
-			}
-		}
+		all[f.GetName()] = &f
 	}
 }
 

@@ -13,24 +13,24 @@ import (
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
 )
 
 // plantedAt is how many objects one transaction plants. etcd refuses more than 128 operations.
 const plantedAt = 100
 
-// plant makes n objects by writing them where the API server keeps them. To create 100,000 through the API server takes it half an hour of two
-// processors, of which nothing is ours. The first is created, and the others are copies of what was stored of it, each with its own name, UID
-// and number. The API server and its watchers see them as they see all others.
-func (b *effectBench) plant(ctx context.Context, n int, object func(i int) *skeinv1.ScheduledEffect) {
+// plantLike makes n objects by writing them where the API server keeps them. To create 100,000 through the API server takes it half an hour of
+// two processors, of which nothing is ours. They are copies of what is stored of an object, each with its own UID and number; edit changes
+// the i-th copy and returns its name. The API server and its watchers see them as they see all others.
+func plantLike(ctx context.Context, c *harness.Cluster, resource string, like client.Object, n int, edit func(i int, meta, stored map[string]any) (name string)) {
 	GinkgoHelper()
-	etcd := b.etcd()
+	etcd := etcdOf(c)
 	defer func() { _ = etcd.Close() }()
-	first := object(0)
-	create(ctx, b.cluster, first)
-	const folder = "/registry/skein.dev/scheduledeffects/"
-	r, err := etcd.Get(ctx, folder+b.ns+"/"+first.Name)
+	folder := "/registry/skein.dev/" + resource + "/" + like.GetNamespace() + "/"
+	r, err := etcd.Get(ctx, folder+like.GetName())
 	Expect(err).NotTo(HaveOccurred())
 	Expect(r.Kvs).To(HaveLen(1))
 	var puts []clientv3.Op
@@ -39,16 +39,16 @@ func (b *effectBench) plant(ctx context.Context, n int, object func(i int) *skei
 		Expect(err).NotTo(HaveOccurred())
 		puts = nil
 	}
-	for i := 1; i < n; i++ {
-		o := object(i)
+	for i := range n {
 		var stored map[string]any
 		Expect(json.Unmarshal(r.Kvs[0].Value, &stored)).To(Succeed())
-		meta, spec := stored["metadata"].(map[string]any), stored["spec"].(map[string]any)
-		meta["name"], meta["uid"], meta["labels"], meta["annotations"], meta["ownerReferences"] = o.Name, uuid.NewString(), o.Labels, o.Annotations, o.OwnerReferences
-		spec["threadRef"], spec["args"] = o.Spec.ThreadRef, o.Spec.Args
+		meta := stored["metadata"].(map[string]any)
+		meta["uid"] = uuid.NewString()
+		name := edit(i, meta, stored)
+		meta["name"] = name
 		data, err := json.Marshal(stored)
 		Expect(err).NotTo(HaveOccurred())
-		if puts = append(puts, clientv3.OpPut(folder+b.ns+"/"+o.Name, string(data))); len(puts) == plantedAt {
+		if puts = append(puts, clientv3.OpPut(folder+name, string(data))); len(puts) == plantedAt {
 			flush()
 		}
 	}
@@ -57,10 +57,24 @@ func (b *effectBench) plant(ctx context.Context, n int, object func(i int) *skei
 	}
 }
 
-// etcd returns a client of the cluster's etcd.
-func (b *effectBench) etcd() *clientv3.Client {
+// plant makes n effects. The first is created, and the others are planted like it.
+func (b *effectBench) plant(ctx context.Context, n int, object func(i int) *skeinv1.ScheduledEffect) {
 	GinkgoHelper()
-	dir := filepath.Dir(b.cluster.Kubeconfig)
+	first := object(0)
+	create(ctx, b.cluster, first)
+	plantLike(ctx, b.cluster, "scheduledeffects", first, n-1, func(i int, meta, stored map[string]any) string {
+		o := object(i + 1)
+		meta["labels"], meta["annotations"], meta["ownerReferences"] = o.Labels, o.Annotations, o.OwnerReferences
+		spec := stored["spec"].(map[string]any)
+		spec["threadRef"], spec["args"] = o.Spec.ThreadRef, o.Spec.Args
+		return o.Name
+	})
+}
+
+// etcdOf returns a client of the cluster's etcd.
+func etcdOf(cluster *harness.Cluster) *clientv3.Client {
+	GinkgoHelper()
+	dir := filepath.Dir(cluster.Kubeconfig)
 	data, err := os.ReadFile(filepath.Join(dir, "state.json"))
 	Expect(err).NotTo(HaveOccurred())
 	var state struct{ EtcdPort int }

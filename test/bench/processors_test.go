@@ -114,15 +114,27 @@ func (t processorTimes) since(before processorTimes, n int) string {
 // residentSet is what a process has in memory, in MiB.
 func residentSet(id int) float64 {
 	GinkgoHelper()
+	return memoryOf(id, "VmRSS:")
+}
+
+// largestSet is the most that a process has had in memory, in MiB.
+func largestSet(id int) float64 {
+	GinkgoHelper()
+	return memoryOf(id, "VmHWM:")
+}
+
+// memoryOf reads a line of /proc/PID/status, in MiB.
+func memoryOf(id int, key string) float64 {
+	GinkgoHelper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
 	Expect(err).NotTo(HaveOccurred())
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); f[0] == "VmRSS:" {
+		if f := strings.Fields(line); f[0] == key {
 			kib, err := strconv.ParseFloat(f[1], 64)
 			Expect(err).NotTo(HaveOccurred())
 			return kib / 1024
 		}
 	}
-	Fail("the process has no resident set")
+	Fail("the process has no " + key)
 	return 0
 }

@@ -14,17 +14,18 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// sustained measures how many threads a second get a sandbox when a pool of 10 is never given rest, beside how many
+// sustained measures how many threads a second get a sandbox when a pool is never given rest, beside how many
 // plain pods a second the node brings up, and ends, when 10 at a time are wanted. The two take turns, since a machine
 // is busier at one time than at another.
-func (b *sandboxBench) sustained(ctx SpecContext, rounds, each int) {
-	const warm, workers = 10, 10
+func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
+	const workers = 10
 	var plain, claims paced
+	var work time.Duration
 	for round := range rounds {
 		b.pool(ctx, 0)
 		names := make([]string, each)
 		for i := range names {
-			names[i] = fmt.Sprintf("beside-%d-%d", round, i)
+			names[i] = fmt.Sprintf("beside-%d-%d-%d", warm, round, i)
 		}
 		plain.add(0, atOnce(workers, names, func(name string) time.Time {
 			seen, stop := b.follow(ctx, client.MatchingFields{"metadata.name": name})
@@ -35,19 +36,30 @@ func (b *sandboxBench) sustained(ctx SpecContext, rounds, each int) {
 			return s.runs
 		}))
 		b.gone(ctx, "beside-")
-		b.pool(ctx, warm)
+		b.pool(ctx, int32(warm))
+		ts := b.threads(ctx, fmt.Sprintf("sustained-%d-%d", warm, round), warm+each)
+		before := b.managerTime(ctx)
 		// What waited before it began costs nothing here, and is no part of what can be sustained.
-		claims.add(warm, atOnce(workers, b.threads(ctx, fmt.Sprintf("sustained-%d", round), warm+each), func(t *harness.Thread) time.Time {
+		claims.add(warm, atOnce(workers, ts, func(t *harness.Thread) time.Time {
 			b.run(ctx, t)
 			end := time.Now()
 			Expect(t.Delete(ctx)).To(Succeed())
 			return end
 		}))
+		work += b.managerTime(ctx) - before
 	}
 	figure("plain pods a second, 10 at once (the floor)", "%.2f; each %s", plain.rate(), spread(plain.each))
-	figure("claims a second, pool of 10, 10 at once", "%.2f after the first %d, which is %.2f times the floor; each %s",
+	figure(fmt.Sprintf("claims a second, pool of %d, 10 at once", warm), "%.2f after the first %d, which is %.2f times the floor; each %s",
 		claims.rate(), warm, claims.rate()/plain.rate(), spread(claims.each))
+	figure("  processor time of the manager for each", "%s, with those of the first %d, the deletion of its thread and the refill",
+		round(work/time.Duration(rounds*(warm+each))), warm)
 	b.pool(ctx, 0)
+}
+
+// managerTime is the processor time of the manager until now.
+func (b *sandboxBench) managerTime(ctx SpecContext) time.Duration {
+	GinkgoHelper()
+	return processes()[(&effectBench{cluster: b.cluster}).process(ctx, Default)].used
 }
 
 // served is when an item was, and how long it took.

@@ -147,10 +147,17 @@ func newEngineBench(ctx context.Context, agent ...func(*definition.Agent)) *engi
 	GinkgoHelper()
 	w, err := enginetest.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	w.Logger = logr.Discard()
 	w.Definitions.Put("agent", agent...)
-	b := &engineBench{world: w, watched: map[string]*watched{}}
-	stop := w.Store.Subscribe(func(h store.Notification) {
+	b, _ := startEngine(ctx, w, func(*engine.Options) {})
+	return b
+}
+
+// startEngine runs an engine in a world until stop is called, or the spec ends. The world is closed with it.
+func startEngine(ctx context.Context, w *enginetest.World, edit func(*engine.Options)) (b *engineBench, stop func()) {
+	GinkgoHelper()
+	w.Logger = logr.Discard()
+	b = &engineBench{world: w, watched: map[string]*watched{}}
+	unsubscribe := w.Store.Subscribe(func(h store.Notification) {
 		if h.Changed&store.ChangedThread == 0 {
 			return
 		}
@@ -164,18 +171,21 @@ func newEngineBench(ctx context.Context, agent ...func(*definition.Agent)) *engi
 	})
 	o := w.Options()
 	o.LeaseTTL, o.SweepInterval = 30*time.Second, 30*time.Second
+	edit(&o)
+	var err error
 	b.engine, err = engine.New(o)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- b.engine.Start(ctx) }()
-	DeferCleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		Eventually(done).Should(Receive(BeNil()))
-		stop()
+		unsubscribe()
 		Expect(w.Close()).To(Succeed())
 	})
-	return b
+	DeferCleanup(stop)
+	return b, stop
 }
 
 func (b *engineBench) watch(id string) *watched {

@@ -57,6 +57,11 @@ func New(dir string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
+	return NewOn(s, dir)
+}
+
+// NewOn returns a world on a store, with the contents of files in a folder. Close closes the store, too.
+func NewOn(s store.Store, dir string) (*World, error) {
 	bucket, err := thread.OpenBucket(context.Background(), "file://"+filepath.Join(dir, "blobs"))
 	if err != nil {
 		return nil, err
