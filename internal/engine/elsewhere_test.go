@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,18 +20,39 @@ import (
 type asking struct {
 	store.Store
 	acquired atomic.Int64
+	refused  atomic.Int64
 	looked   atomic.Int64
+	lookedAt sync.Map             // ids of threads
+	remote   bool                 // all changes are told as those of another replica
+	hold     chan struct{}        // Free waits for it, unless it is nil
 	heldUp   func(id string) bool // nil for none
 	entered  chan string
 }
 
 func (a *asking) Acquire(ctx context.Context, id, owner string, ttl time.Duration) (*store.Fence, error) {
 	a.acquired.Add(1)
-	return a.Store.Acquire(ctx, id, owner, ttl)
+	f, err := a.Store.Acquire(ctx, id, owner, ttl)
+	if errors.Is(err, store.ErrLeaseHeld) {
+		a.refused.Add(1)
+	}
+	return f, err
+}
+
+func (a *asking) Subscribe(fn func(store.Notification)) (stop func()) {
+	return a.Store.Subscribe(func(n store.Notification) {
+		n.Remote = n.Remote || a.remote
+		fn(n)
+	})
 }
 
 func (a *asking) WithWork(ctx context.Context, ids []string) (free, held []string, err error) {
 	a.looked.Add(1)
+	if a.hold != nil {
+		<-a.hold
+	}
+	for _, id := range ids {
+		a.lookedAt.Store(id, true)
+	}
 	return a.Store.WithWork(ctx, ids)
 }
 
@@ -64,6 +87,37 @@ var _ = Describe("Many threads on several replicas", Label("K8S-05", "THR-12"), 
 		}
 		Expect(a.looked.Load()).To(BeNumerically(">", 0))
 		Expect(a.acquired.Load()).To(BeNumerically("<=", 2*threads), "one that is told of the message, and one that gets it")
+	})
+
+	It("are not asked for by a replica that is told of work which another has taken up", func(ctx SpecContext) {
+		const threads = 30
+		w := newWorld()
+		w.Definitions.Put("works", enginetest.Script(skeinv1.ScriptStep{Content: "well"}))
+		a := &asking{Store: w.Store, remote: true, hold: make(chan struct{})}
+		start(w, func(o *engine.Options) { o.Threads, o.SweepInterval, o.LeaseTTL = w.Over(a), hour, hour })
+		fences := map[string]*store.Fence{}
+		for range threads {
+			id := makeThread(ctx, w, "works")
+			fence, err := w.Store.Acquire(ctx, id, "another", hour)
+			Expect(err).NotTo(HaveOccurred())
+			fences[id] = fence
+			send(ctx, w, id, "hello")
+		}
+		close(a.hold)
+		for id := range fences {
+			Eventually(func() bool {
+				_, looked := a.lookedAt.Load(id)
+				return looked
+			}).Should(BeTrue())
+		}
+		Expect(a.looked.Load()).To(BeNumerically("<", threads), "one question for many")
+		for _, fence := range fences { // their holder gives up, and tells that work is left
+			Expect(w.Store.Release(ctx, fence)).To(Succeed())
+		}
+		for id := range fences {
+			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		}
+		Expect(a.refused.Load()).To(BeZero(), "leases that were asked for in vain")
 	})
 
 	It("do not delay a stop", Label("RUN-04"), func(ctx SpecContext) {

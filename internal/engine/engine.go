@@ -180,7 +180,7 @@ func (e *Engine) Start(ctx context.Context) error {
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.leases.Run, e.dispatch.Sweep, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.dispatch.Observe, e.dispatch.TakeUp,
+		e.leases.Run, e.dispatch.Sweep, e.effects.Run, e.timers.Run, e.quotas.Run, e.postRun.Sweep, e.dispatch.Observe, e.dispatch.TakeUp, e.dispatch.Hear,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}

@@ -52,6 +52,8 @@ func (d *Dispatcher) Notify(h store.Notification) {
 	switch {
 	case a != nil:
 		a.MarkDirty()
+	case h.Remote:
+		d.elsewhere.hear(h.ThreadID)
 	case !d.opts.Queue.IsDelayed(h.ThreadID):
 		d.opts.Queue.AddNotified(h.ThreadID)
 	}

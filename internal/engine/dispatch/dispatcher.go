@@ -63,7 +63,7 @@ type Dispatcher struct {
 // New returns a dispatcher.
 func New(o Options) *Dispatcher {
 	return &Dispatcher{
-		opts: o, refused: schedule.NewRefused(o.Clock, refusedSweeps*o.SweepInterval), stopped: workqueue.NewTyped[string](), observed: workqueue.NewTyped[string](), sweepNow: make(chan struct{}, 1),
+		opts: o, elsewhere: newElsewhere(), refused: schedule.NewRefused(o.Clock, refusedSweeps*o.SweepInterval), stopped: workqueue.NewTyped[string](), observed: workqueue.NewTyped[string](), sweepNow: make(chan struct{}, 1),
 	}
 }
 
