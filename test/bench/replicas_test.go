@@ -43,8 +43,8 @@ var _ = Describe("Replicas on PostgreSQL", Ordered, Label("replicas"), func() {
 
 	// What limits a replica here is how many runs it may have under way, so three may do three times as much.
 	It("make more turns than one when neither the database nor the processors are the limit", func(ctx SpecContext) {
-		const workers, latency = 50, 500 * time.Millisecond
-		one, three := alternately(ctx, server, 12*time.Second, latency, 180, func(o *engine.Options) { o.Workers = workers })
+		const workers, latency = 50, time.Second
+		one, three := alternately(ctx, server, 15*time.Second, latency, 180, func(o *engine.Options) { o.Workers = workers })
 		figure("turns a second of three replicas, PostgreSQL", "%.0f, %.2f times the %.0f of one (goal 2.5; models of %s, %d workers each)",
 			three.rate(), three.rate()/one.rate(), one.rate(), latency, workers)
 		three.beside(one)
