@@ -9,3 +9,10 @@ func (r *Reconciler) ByDueTime() handler.EventHandler { return r.byDueTime() }
 func (r *Reconciler) ByThread(enqueue handler.EventHandler) handler.EventHandler {
 	return r.byThread(enqueue)
 }
+
+// Unowned returns how many effects it remembers the Threads of.
+func (r *Reconciler) Unowned() int {
+	r.unowned.mu.Lock()
+	defer r.unowned.mu.Unlock()
+	return len(r.unowned.all)
+}

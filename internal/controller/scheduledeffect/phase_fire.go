@@ -45,6 +45,8 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	if s.object.Status.FiredAt == 0 && s.at.Before(s.due) {
 		return false, nil
 	}
+	// It is tracked before it is read, so that no end of the handler is missed.
+	r.notifications.Track(string(s.object.UID), s.req)
 	// It has one firing, whatever has become of its thread meanwhile.
 	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.object.UID), Limit: 1, Brief: true})
 	if err != nil {
@@ -53,28 +55,16 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	if len(all) == 0 {
 		return false, nil
 	}
-	f := &all[0]
-	s.firing, s.due = f, time.UnixMicro(f.Due)
-	if f.Status == store.FiringPending {
-		return true, r.trackFiring(ctx, s)
-	}
-	s.next = ttl(s.object)
+	s.sawFiring(&all[0])
 	return true, nil
 }
 
-// trackFiring makes the end of the handler cause a reconcile. It reads the firing again, because the handler may have
-// ended before notifications were tracked.
-func (r *Reconciler) trackFiring(ctx context.Context, s *scope) error {
-	r.notifications.Track(s.firing.EffectID, s.req)
-	f, err := r.Store.Firing(ctx, s.firing.Key())
-	if err != nil {
-		return fmt.Errorf("read the firing: %w", err)
-	}
-	s.firing = f
+// sawFiring notes the firing as it is stored.
+func (s *scope) sawFiring(f *store.Firing) {
+	s.firing, s.due = f, time.UnixMicro(f.Due)
 	if f.Status != store.FiringPending {
 		s.next = ttl(s.object)
 	}
-	return nil
 }
 
 // isPlanned reports whether the due time is fixed. A restart must not move it, because the effect might then fire
@@ -140,9 +130,15 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	if recorded {
 		r.Engine.WakeEffects()
 		lateness.Observe(r.Clock.Since(s.due).Seconds())
+		s.sawFiring(&f)
+		return true, nil
 	}
-	s.firing = &f
-	return true, r.trackFiring(ctx, s)
+	was, err := r.Store.Firing(ctx, f.Key())
+	if err != nil {
+		return true, fmt.Errorf("read the firing: %w", err)
+	}
+	s.sawFiring(was)
+	return true, nil
 }
 
 // notItsArgs is the problem of an effect that names arguments of another one.

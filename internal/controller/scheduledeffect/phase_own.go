@@ -74,7 +74,11 @@ func leavesDependents(t *skeinv1.Thread) bool {
 // ownLasting makes the Thread the owner of an effect that was to be over soon, and is not: its status was written before its end.
 func (r *Reconciler) ownLasting(ctx context.Context, s *scope) error {
 	o := s.object
-	if s.firing == nil && s.thread == nil || !s.told || o.Status.CompletionTime != nil || metav1.GetControllerOf(o) != nil {
+	if s.told && o.Status.CompletionTime != nil {
+		r.unowned.forget(s.req) // it stays for its time to live, whatever becomes of its Thread
+		return nil
+	}
+	if s.firing == nil && s.thread == nil || !s.told || metav1.GetControllerOf(o) != nil {
 		return nil
 	}
 	if s.thread == nil { // one that has fired is only observed

@@ -17,6 +17,7 @@ import (
 type unowned struct {
 	mu  sync.Mutex
 	all map[ctrl.Request]lent
+	of  map[types.UID]map[ctrl.Request]struct{} // the effects by Thread, so that an event of one looks at no other's
 }
 
 // lent is an effect and its Thread.
@@ -30,13 +31,31 @@ func (u *unowned) add(req ctrl.Request, of lent) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.all == nil {
-		u.all = map[ctrl.Request]lent{}
+		u.all, u.of = map[ctrl.Request]lent{}, map[types.UID]map[ctrl.Request]struct{}{}
 	}
 	if u.all[req].effect == of.effect {
 		return false
 	}
+	u.drop(req) // an earlier effect of the name
 	u.all[req] = of
+	if u.of[of.thread] == nil {
+		u.of[of.thread] = map[ctrl.Request]struct{}{}
+	}
+	u.of[of.thread][req] = struct{}{}
 	return true
+}
+
+// drop removes an effect. The caller holds mu.
+func (u *unowned) drop(req ctrl.Request) {
+	of, ok := u.all[req]
+	if !ok {
+		return
+	}
+	delete(u.all, req)
+	delete(u.of[of.thread], req)
+	if len(u.of[of.thread]) == 0 {
+		delete(u.of, of.thread)
+	}
 }
 
 // hasLostThread reports whether an effect had another Thread than the one that has the name now, which has no UID if there is none, and whether
@@ -52,7 +71,7 @@ func (u *unowned) hasLostThread(req ctrl.Request, now lent) (lost, handled bool)
 func (u *unowned) forget(req ctrl.Request) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.all, req)
+	u.drop(req)
 }
 
 // noteThread notes what an event says of a Thread. The effects of one that is deleted without what it owns are not its effects any more.
@@ -63,15 +82,14 @@ func (u *unowned) noteThread(t *skeinv1.Thread, deleted bool) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for req, of := range u.all {
-		switch {
-		case of.thread != t.UID:
-		case leaves:
-			delete(u.all, req)
-		default:
-			of.deleted = true
-			u.all[req] = of
+	for req := range u.of[t.UID] {
+		if leaves {
+			u.drop(req)
+			continue
 		}
+		of := u.all[req]
+		of.deleted = true
+		u.all[req] = of
 	}
 }
 

@@ -53,8 +53,10 @@ var _ = Describe("What a declared effect of one time writes", Label("EFF-03", "K
 	DescribeTable("is how it ended, and its deletion, when it is due soon", func(ctx SpecContext, due time.Duration) {
 		once(ctx, due)
 		w.pass(ctx, due+time.Second)
+		Expect(w.r.Unowned()).To(Equal(1))
 		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
 		w.settle(ctx)
+		Expect(w.r.Unowned()).To(BeZero(), "it stays, whatever becomes of its Thread")
 		Expect(w.s.Status).To(And(HaveField("Phase", "Succeeded"), HaveField("ScheduledAt", after(due)), HaveField("FiredAt", BeNumerically(">=", after(due)))))
 		Expect(meta.IsStatusConditionTrue(w.s.Status.Conditions, skeinv1.ConditionReady)).To(BeTrue())
 		w.pass(ctx, time.Minute+time.Second)
