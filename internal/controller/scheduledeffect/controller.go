@@ -88,7 +88,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	effects := func() client.ObjectList { return &skeinv1.ScheduledEffectList{} }
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("scheduledeffect").
-		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
+		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), predicate.Predicate(predicate.AnnotationChangedPredicate{}), ownerLeft()))).
 		Watches(&skeinv1.Thread{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.ScheduledEffect{}, handler.OnlyControllerOwner()), builder.WithPredicates(runEnded())).
 		Watches(&skeinv1.Thread{}, r.byThread(watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread)), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
@@ -233,6 +233,18 @@ func threadTurned() predicate.Predicate {
 		return ok1 && ok2 && (before.UID != after.UID || before.Status.ThreadID != after.Status.ThreadID ||
 			before.Status.TerminatedAt != after.Status.TerminatedAt || leavesDependents(before) != leavesDependents(after))
 	}}
+}
+
+// ownerLeft passes updates that take an owner reference away, as --cascade=orphan does. The effect may be another Thread's from then on.
+func ownerLeft() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return len(e.ObjectOld.GetOwnerReferences()) > len(e.ObjectNew.GetOwnerReferences())
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 }
 
 // runEnded passes updates of a Thread whose run ended, and its deletion.

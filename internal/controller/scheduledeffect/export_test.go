@@ -2,6 +2,9 @@ package scheduledeffect
 
 import "sigs.k8s.io/controller-runtime/pkg/handler"
 
+// OwnerLeft is the predicate of updates that take an owner reference away.
+var OwnerLeft = ownerLeft
+
 // ByDueTime returns what enqueues ScheduledEffects.
 func (r *Reconciler) ByDueTime() handler.EventHandler { return r.byDueTime() }
 

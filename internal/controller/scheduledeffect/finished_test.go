@@ -176,11 +176,12 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 
 	It("has no next time when its thread is terminated", Label("EFF-06"), func(ctx SpecContext) {
 		w.declare(ctx, forThread)
-		w.pass(ctx, 2*time.Second)
-		Expect(w.s.Status.NextTime).NotTo(BeNil())
+		w.pass(ctx, 75*time.Second)
+		Expect(w.s.Status).To(And(HaveField("NextTime", Not(BeNil())), HaveField("FiredAt", BeNumerically(">", 0))))
 		Expect(w.Store.Apply(ctx, w.s.Labels[skeinv1.LabelThreadID], nil, &store.Terminate{})).To(Succeed())
 		w.pass(ctx, 2*time.Second)
 		Expect(w.s.Status).To(And(HaveField("Phase", "Canceled"), HaveField("NextTime", BeNil())))
+		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(HaveField("Message", ContainSubstring("the thread was terminated"))))
 	})
 
 	It("with schedules stays while what an edit says is wrong, and says so", Label("EFF-03"), func(ctx SpecContext) {

@@ -52,10 +52,14 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return true, fmt.Errorf("read the firing: %w", err)
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) > 0:
+		s.sawFiring(&all[0])
+	case s.object.Status.FiredAt != 0: // the firing was purged with the thread that it was for
+		s.canceled, s.next = true, ttl(s.object)
+	default:
 		return false, nil
 	}
-	s.sawFiring(&all[0])
 	return true, nil
 }
 

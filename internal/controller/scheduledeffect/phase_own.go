@@ -24,16 +24,24 @@ func (s *scope) isBrief() bool {
 	return oneTime(o) && o.Spec.At != nil && scheduledBy(o) == "" && !s.told && kube.DueTime(o).Sub(s.at) < underWayFor
 }
 
-// ensureOwner makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03).
+// ensureOwner makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03). An effect that has fired belongs to the
+// Thread that it fired for.
 func (r *Reconciler) ensureOwner(ctx context.Context, s *scope) (bool, error) {
-	if s.thread == nil || metav1.GetControllerOf(s.object) != nil {
+	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	if !s.thread.DeletionTimestamp.IsZero() {
+	if s.firing != nil && s.firing.ThreadID != s.thread.ThreadID() {
 		return false, nil
 	}
-	if s.isBrief() {
-		return false, r.remember(ctx, s)
+	brief := s.isBrief()
+	if brief || !s.owned() {
+		// Until the owner reference stands, this says to which Thread of the name the effect belongs.
+		if err := r.remember(ctx, s); err != nil {
+			return false, err
+		}
+	}
+	if brief {
+		return false, nil
 	}
 	if goes, err := r.threadGoes(ctx, s.thread); goes || err != nil {
 		return false, err
@@ -52,7 +60,13 @@ func (r *Reconciler) ensureOwner(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// remember notes the Thread of an effect that gets no owner reference now. An event of that Thread may have been handled since the Thread
+// owned reports whether the Thread was the owner of the effect before: its label says so. The reference was taken away, as --cascade=orphan
+// does, and then the effect does not go with the Thread.
+func (s *scope) owned() bool {
+	return s.object.Labels[skeinv1.LabelThreadID] == s.thread.ThreadID()
+}
+
+// remember notes the Thread of an effect that has no owner reference yet. An event of that Thread may have been handled since the Thread
 // was read. The cache has a change before its event is handled, so that of a Thread that is unchanged there the events are still to come.
 func (r *Reconciler) remember(ctx context.Context, s *scope) error {
 	if !r.unowned.add(s.req, lent{effect: s.object.UID, thread: s.thread.UID}) {

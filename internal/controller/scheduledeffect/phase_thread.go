@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -50,6 +51,14 @@ func scheduledBy(o *skeinv1.ScheduledEffect) string {
 	return o.Labels[skeinv1.LabelThreadID]
 }
 
+// threadOf returns the UID of the Thread that owns an effect; "" if none does.
+func threadOf(o *skeinv1.ScheduledEffect) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == "Thread" {
+		return owner.UID
+	}
+	return ""
+}
+
 // findThread finds the thread for which the effect fires, and its row.
 func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	name := s.object.Spec.ThreadRef.Name // one-time effects without a thread do not come here
@@ -75,6 +84,12 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	if id := scheduledBy(s.object); id != "" && id != t.ThreadID() {
 		s.problem = &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
 			"thread %s, which scheduled this, has no Thread object any more, and Thread %q is another one: delete this ScheduledEffect, or give the data of that thread a Thread of this name", id, name)}
+		return false, nil
+	}
+	// The garbage collector deletes the effects of a Thread a while after it. What is due meanwhile is not the younger Thread's.
+	if owner := threadOf(s.object); owner != "" && owner != t.UID {
+		s.problem = &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+			"the Thread of this ScheduledEffect was deleted, and Thread %q is another one: wait until the garbage collector has deleted this ScheduledEffect", name)}
 		return false, nil
 	}
 	s.thread = &t

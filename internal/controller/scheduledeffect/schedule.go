@@ -89,7 +89,7 @@ func (r *Reconciler) reconcileSchedule(ctx context.Context, s *scope) (ctrl.Resu
 			break
 		}
 	}
-	if s.gone {
+	if s.gone || s.waits {
 		return ctrl.Result{}, failed
 	}
 	if failed == nil && d.canceled && wasAsked(d.object) {

@@ -143,6 +143,10 @@ func (s *scope) computeState(w conditions.Writer) {
 		status.FiredAt = f.FiredAt
 		w.Set(skeinv1.ConditionFired, metav1.ConditionTrue, skeinv1.ReasonFired, "")
 		s.computeEnd(w, f)
+	case s.canceled && s.schedule == nil && status.FiredAt != 0:
+		status.Phase = kube.EffectCanceled
+		status.CompletionTime = ptrTime(s.at)
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the Thread that it fired for was deleted, and with it the record of how the firing ended")
 	case s.canceled:
 		status.Phase = kube.EffectCanceled
 		status.CompletionTime = ptrTime(s.at)

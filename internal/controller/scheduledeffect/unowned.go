@@ -13,7 +13,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// unowned holds the Threads of effects that have no owner reference, because they are likely to be over soon.
+// unowned holds the Threads of effects that have no owner reference, because they are likely to be over soon, or until it is written.
 type unowned struct {
 	mu  sync.Mutex
 	all map[ctrl.Request]lent
