@@ -342,7 +342,7 @@ type EffectRequestResult struct {
 // +kubebuilder:resource:shortName=sef,categories=skein
 // +kubebuilder:printcolumn:name="Thread",type=string,JSONPath=`.spec.threadRef.name`
 // +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.effect`
-// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedules`
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec['schedules','at','after']`
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextTime`
 // +kubebuilder:printcolumn:name="Last",type=date,JSONPath=`.status.lastTime`
 // +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`

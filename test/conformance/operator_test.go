@@ -25,7 +25,8 @@ var _ = Describe("The operator", func() {
 			gatewayKeys(ns), gatewayOf(ns, "chat", "parent"),
 			&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}},
 			&skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "far"}, Spec: skeinv1.ScheduledEffectSpec{
-				ThreadRef: &skeinv1.LocalRef{Name: "thread"}, Effect: "later", After: &metav1.Duration{Duration: time.Hour}}})
+				ThreadRef: &skeinv1.LocalRef{Name: "thread"}, Effect: "later", After: &metav1.Duration{Duration: time.Hour}}},
+			scheduled(ns, "once", skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: "thread"}, Effect: "later", At: new(skeinv1.NewTimestamp(time.Date(2090, 1, 31, 9, 0, 0, 0, time.UTC)))}))
 		t := family(ctx, ns,
 			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hi"})), harness.After("subagent_create", harness.Answer("ok"))},
 			[]skeinv1.ScriptStep{harness.Echo()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
@@ -59,7 +60,11 @@ var _ = Describe("The operator", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(strings.Split(out, "\n")[0]).To(MatchRegexp(`NAME.*READY.*AGE`), short)
 		}
-		out, err := cluster.Kubectl(ctx, "-n", ns, "get", "skein", "-o", "name")
+		out, err := cluster.Kubectl(ctx, "-n", ns, "get", "sef")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(MatchRegexp(`(?m)^NAME +THREAD +EFFECT +SCHEDULE +NEXT `), MatchRegexp(`(?m)^far +thread +later +1h0m0s +20\d\d-\d\d-\d\dT[0-9:]+Z `),
+			MatchRegexp(`(?m)^once +thread +later +2090-01-31T09:00:00\S*Z +2090-01-31T09:00:00Z `)))
+		out, err = cluster.Kubectl(ctx, "-n", ns, "get", "skein", "-o", "name")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("thread.skein.dev/thread"), ContainSubstring("agent.skein.dev/parent"), ContainSubstring("subagent.skein.dev/"), ContainSubstring("scheduledeffect.skein.dev/far")))
 		_, err = cluster.Kubectl(ctx, "-n", ns, "wait", "--for=jsonpath={.status.lastRun.outcome}=Succeeded", "thread/thread", "--timeout=60s")

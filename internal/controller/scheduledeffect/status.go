@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -140,11 +141,11 @@ func (s *scope) computeState(w conditions.Writer) {
 	status := &s.object.Status
 	switch f := s.firing; {
 	case f != nil:
-		status.FiredAt = f.FiredAt
+		status.FiredAt, status.NextTime, status.LastTime = f.FiredAt, nil, ptr.To(seconds(f.Due))
 		w.Set(skeinv1.ConditionFired, metav1.ConditionTrue, skeinv1.ReasonFired, "")
 		s.computeEnd(w, f)
 	case s.canceled && s.schedule == nil && status.FiredAt != 0:
-		status.Phase = kube.EffectCanceled
+		status.Phase, status.Active, status.LastOutcome = kube.EffectCanceled, 0, outcomes[store.FiringCanceled]
 		status.CompletionTime = ptrTime(s.at)
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the Thread that it fired for was deleted, and with it the record of how the firing ended")
 	case s.canceled:
@@ -154,6 +155,9 @@ func (s *scope) computeState(w conditions.Writer) {
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the thread was terminated before the effect was due")
 	default:
 		status.Phase = kube.EffectPending
+		if !s.due.IsZero() {
+			status.NextTime = ptrTime(s.due)
+		}
 		w.Set(skeinv1.ConditionFired, metav1.ConditionFalse, skeinv1.ReasonPending, "")
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonPending, "")
 	}
@@ -162,6 +166,7 @@ func (s *scope) computeState(w conditions.Writer) {
 // computeEnd sets how the firing ended. Its error may have text that code or a model wrote, so the store has it alone (K8S-07).
 func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 	status := &s.object.Status
+	status.Active, status.LastOutcome = 0, outcomes[f.Status]
 	switch f.Status {
 	case store.FiringSucceeded:
 		status.Phase = kube.EffectSucceeded
@@ -173,7 +178,7 @@ func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
 		status.Phase = kube.EffectCanceled
 		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the firing was canceled before it had ended: kubectl skein effect history "+s.object.Name+" says why")
 	default:
-		status.Phase = kube.EffectFired
+		status.Phase, status.Active = kube.EffectFired, 1
 		message := ""
 		if f.Error != "" {
 			message = "an attempt failed, and there will be another: kubectl skein effect history " + s.object.Name + " says why"

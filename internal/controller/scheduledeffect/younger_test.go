@@ -115,7 +115,7 @@ var _ = Describe("An effect whose Thread was deleted, when another Thread has th
 		Expect(w.Store.PurgeThread(ctx, string(first.UID))).Error().NotTo(HaveOccurred())
 		w.pass(ctx, 2*time.Second)
 		Expect(w.firings(ctx)).To(BeEmpty())
-		Expect(w.s.Status).To(And(HaveField("Phase", "Canceled"), HaveField("CompletionTime", Not(BeNil()))))
+		Expect(w.s.Status).To(And(HaveField("Phase", "Canceled"), HaveField("LastOutcome", "Canceled"), HaveField("Active", BeZero()), HaveField("CompletionTime", Not(BeNil()))))
 		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonCanceled),
 			HaveField("Message", ContainSubstring("the Thread that it fired for was deleted")))))
 		Expect(meta.IsStatusConditionTrue(w.s.Status.Conditions, skeinv1.ConditionFired)).To(BeTrue())
