@@ -1,6 +1,9 @@
 package scheduledeffect
 
-import "sigs.k8s.io/controller-runtime/pkg/handler"
+import (
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
 
 // OwnerLeft is the predicate of updates that take an owner reference away.
 var OwnerLeft = ownerLeft
@@ -12,6 +15,9 @@ func (r *Reconciler) ByDueTime() handler.EventHandler { return r.byDueTime() }
 func (r *Reconciler) ByThread(enqueue handler.EventHandler) handler.EventHandler {
 	return r.byThread(enqueue)
 }
+
+// Notifications returns the source of what changes in the store.
+func (r *Reconciler) Notifications() source.Source { return r.notifications }
 
 // Unowned returns how many effects it remembers the Threads of.
 func (r *Reconciler) Unowned() int {

@@ -60,7 +60,17 @@ func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed err
 			result.Priority = ptr.To(duePriority)
 		}
 	}
+	if failed == nil && err == nil && d.crowded() {
+		r.notifications.Suppress(d.req)
+		result.RequeueAfter = earlier(result.RequeueAfter, gatherFor)
+	}
 	return watches.Outcome(result, failed, err)
+}
+
+// crowded reports whether many firings are under way, and none waits for another one's end. Each reconcile reads all of them, so one for the end
+// of each would read them as often as there are any: ends are gathered.
+func (d *schedule) crowded() bool {
+	return len(d.active) > manyUnderWay && !slices.ContainsFunc(d.active, func(f store.Firing) bool { return f.Status == store.FiringQueued })
 }
 
 // compute sets the status of an object with a schedule.
