@@ -41,6 +41,20 @@ func describeFirings(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
+		It("have not begun before they were recorded, when the clock of the replica that found them due is ahead of the store's", func(ctx SpecContext) {
+			ahead := e.now() + 5000
+			record(ctx, store.Firing{EffectID: "e", Due: 1, FiredAt: ahead})
+			Expect(claim(ctx, "a")).To(HaveLen(1))
+			Expect(e.store.Firing(ctx, firingKey(1))).To(HaveField("StartedAt", ahead))
+			record(ctx, store.Firing{EffectID: "e", Due: 2, FiredAt: ahead, Status: store.FiringRunning})
+			Expect(e.store.StartRunning(ctx, firingKey(2))).To(Succeed())
+			Expect(e.store.Firing(ctx, firingKey(2))).To(HaveField("StartedAt", ahead))
+			e.clock.Step(time.Second)
+			record(ctx, store.Firing{EffectID: "e", Due: 3, FiredAt: ahead, Status: store.FiringRunning})
+			Expect(e.store.StartRunning(ctx, firingKey(3))).To(Succeed())
+			Expect(e.store.Firing(ctx, firingKey(3))).To(HaveField("StartedAt", e.now()))
+		})
+
 		It("are claimed by one caller, and by another when the claim expires", func(ctx SpecContext) {
 			record(ctx, store.Firing{EffectID: "e", Due: 1})
 			Expect(claim(ctx, "a")).To(HaveLen(1))

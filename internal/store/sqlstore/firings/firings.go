@@ -180,7 +180,8 @@ func (s Store) claim(t *txn.Tx, owner string, ttl time.Duration, namespace strin
 		}
 	}
 	for _, f := range claimed {
-		if err := t.Write(t.Ctx, queries.ClaimFiring, owner, until, t.Now, f.EffectID, f.Due, f.ThreadID); err != nil {
+		// The clock that found it due may be a little ahead of the store's. It did not begin before that.
+		if err := t.Write(t.Ctx, queries.ClaimFiring, owner, until, max(t.Now, f.FiredAt), f.EffectID, f.Due, f.ThreadID); err != nil {
 			return nil, err
 		}
 	}
@@ -283,7 +284,7 @@ func (s Store) WaitRunning(ctx context.Context, k store.FiringKey, _, waiting st
 // StartRunning implements store.FiringStore.
 func (s Store) StartRunning(ctx context.Context, k store.FiringKey) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		return t.Write(t.Ctx, queries.StartRunning, t.Now, k.EffectID, k.Due, k.ThreadID)
+		return t.Write(t.Ctx, queries.StartRunning, t.Now, t.Now, k.EffectID, k.Due, k.ThreadID)
 	})
 }
 
