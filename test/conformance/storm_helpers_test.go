@@ -293,8 +293,8 @@ func (s *storm) check(ctx context.Context) {
 	}
 	said := ticks(ctx, s.thread)
 	for n, o := range s.once {
-		Expect(o.Status.Phase).To(Equal("Succeeded"), "%s: %+v", o.Name, o.Status)
 		list := s.firings(ctx, o, false)
+		Expect(o.Status.Phase).To(Equal("Succeeded"), "%s: %+v: %+v", o.Name, o.Status, list.Firings)
 		Expect(list.Firings).To(HaveLen(1), o.Name)
 		f := list.Firings[0]
 		Expect(f.Due).To(Equal(o.Status.ScheduledAt), o.Name)
