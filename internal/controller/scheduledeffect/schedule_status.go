@@ -62,7 +62,7 @@ func (r *Reconciler) finishSchedule(ctx context.Context, d *schedule, failed err
 	}
 	if failed == nil && err == nil && d.crowded() {
 		r.notifications.Suppress(d.req)
-		result.RequeueAfter = earlier(result.RequeueAfter, gatherFor)
+		result.RequeueAfter = shorter(result.RequeueAfter, gatherFor)
 	}
 	return watches.Outcome(result, failed, err)
 }

@@ -31,9 +31,9 @@ func TestAnEventOfAThreadLooksAtItsEffectsOnly(t *testing.T) {
 		t.Errorf("the Thread has %d effects, want 2", n)
 	}
 
-	u.saw(thread(1), true)
+	u.noteThread(thread(1), true)
 	for n := range 6 {
-		lost, handled := u.lost(req(n), lent{effect: of(n).effect, thread: "other"})
+		lost, handled := u.hasLostThread(req(n), lent{effect: of(n).effect, thread: "other"})
 		if !lost || handled != (n/2 == 1) {
 			t.Errorf("effect %d: lost %v, handled %v", n, lost, handled)
 		}
@@ -42,7 +42,7 @@ func TestAnEventOfAThreadLooksAtItsEffectsOnly(t *testing.T) {
 	leaving := thread(2)
 	now := metav1.Now()
 	leaving.DeletionTimestamp, leaving.Finalizers = &now, []string{metav1.FinalizerOrphanDependents}
-	u.saw(leaving, false)
+	u.noteThread(leaving, false)
 	u.forget(req(0))
 	u.add(req(1), lent{effect: "another", thread: "t-0"})
 	u.forget(req(1))

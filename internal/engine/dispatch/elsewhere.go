@@ -130,13 +130,13 @@ func (d *Dispatcher) Hear(ctx context.Context) {
 		if len(ids) == 0 {
 			continue
 		}
-		free, held, err := d.opts.Store.Free(ctx, ids)
+		free, held, err := d.opts.Store.WithWork(ctx, ids)
 		if err != nil { // TakeUp asks again
 			free, held = nil, ids
 		}
 		d.elsewhere.add(held...)
 		for _, id := range free {
-			if !d.opts.Queue.Delayed(id) {
+			if !d.opts.Queue.IsDelayed(id) {
 				d.opts.Queue.AddNotified(id)
 			}
 		}
