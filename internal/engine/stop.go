@@ -10,6 +10,11 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// CheckMessageRoom returns a *store.NamespaceQuotaError when a namespace takes no more messages from outside.
+func (e *Engine) CheckMessageRoom(ctx context.Context, namespace string) error {
+	return e.quotas.CheckMessageRoom(ctx, namespace)
+}
+
 // Queue queues a message on a thread that may have a run under way. policy says what then happens (RUN-09). When
 // policy is empty, the policy of the thread applies, else that of its agent, else enqueue. It returns the errors of
 // State.Queue, and store.ErrRunning under the policy reject.

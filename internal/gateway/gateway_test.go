@@ -84,7 +84,7 @@ func serverOf(edit func(*definitions.Gateway), proxies ...string) *Server {
 	scheme := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 	s := &Server{
-		opts: Options{Gateways: declared{"ns/chat": g}}, limits: newLimiters(), hooks: newHookRates(), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
+		opts: Options{Gateways: declared{"ns/chat": g}, Engine: room{}}, limits: newLimiters(), hooks: newHookRates(), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
 		finder: &lookup.Finder{Reader: fake.NewClientBuilder().WithScheme(scheme).Build()},
 	}
 	for _, p := range proxies {
@@ -324,3 +324,11 @@ func listening(ctx context.Context, s *Server) (address string) {
 	})
 	return s.Addr().String()
 }
+
+// room is an engine that takes messages, or says why it takes none.
+type room struct {
+	Engine
+	full error
+}
+
+func (r room) CheckMessageRoom(context.Context, string) error { return r.full }

@@ -308,6 +308,9 @@ func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
 	if !q.limiter.begun.Allow() {
 		return nil, nil, tooMany("new conversations of everybody together")
 	}
+	if err := s.opts.Engine.CheckMessageRoom(q.Context(), q.gateway.Namespace); err != nil {
+		return nil, nil, err // before a Thread is made for a message that is then refused
+	}
 	// What is begun for a client who then leaves has an end all the same.
 	ctx, cancel := s.finder.DetachedContext(q.Context())
 	defer cancel()

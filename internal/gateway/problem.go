@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/gateway/openai"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/membudget"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 // problem is an error that people outside may see. It names no object and nothing of other conversations.
@@ -98,6 +99,11 @@ func problemOf(ctx context.Context, err error) *problem {
 	var unmade *kube.UnmadeError
 	if errors.As(err, &unmade) {
 		// The person who runs the cluster may raise the quota or change the policy.
+		logr.FromContextOrDiscard(ctx).Info("A request of the gateway cannot be answered at present", "cause", err.Error())
+		return errUnavailable
+	}
+	var full *store.NamespaceQuotaError
+	if errors.As(err, &full) {
 		logr.FromContextOrDiscard(ctx).Info("A request of the gateway cannot be answered at present", "cause", err.Error())
 		return errUnavailable
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/google/uuid"
@@ -157,6 +158,15 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 			_, err = kube.NewThreads(full, c).CreateReceivedThread(ctx, &definitions.Receiver{Namespace: "ns", Name: "orders", UID: "1"}, "d-1")
 			Expect(deliveryProblem(ctx, err)).To(Equal(errHookWaits))
 		}
+		Expect(left(ctx)).To(BeEmpty())
+
+		By("having no room for messages, before a Thread is made")
+		full := &store.NamespaceQuotaError{Namespace: "ns", Resource: store.QuotaMessageBytes}
+		s.opts.Engine, s.opts.Objects = room{full: full}, kube.NewThreads(c, c)
+		_, err := ensure(ctx, "thrd_b")
+		Expect(problemOf(ctx, err)).To(Equal(errUnavailable))
+		_, err = s.store(ctx, httptest.NewRecorder(), &definitions.Receiver{Namespace: "ns", Name: "orders", UID: "1"}, "d-2", "event", []byte("{}"))
+		Expect(deliveryProblem(ctx, err)).To(Equal(errHookWaits))
 		Expect(left(ctx)).To(BeEmpty())
 	})
 

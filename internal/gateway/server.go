@@ -32,6 +32,8 @@ import (
 type Engine interface {
 	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
 	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
+	// CheckMessageRoom returns an error when a namespace takes no more messages from outside.
+	CheckMessageRoom(ctx context.Context, namespace string) error
 	// ServeEndpoint answers a request with the code of a ThreadEndpoint.
 	ServeEndpoint(ctx context.Context, threadID string, req endpoints.Request, to endpoints.Answer) error
 	// ThreadID asks the code of a ThreadGateway which conversation a request means. Its answer must be checked.

@@ -211,6 +211,9 @@ func (s *Server) store(ctx context.Context, w http.ResponseWriter, to *definitio
 	}
 	target := to.Thread
 	if target == "" {
+		if err := s.opts.Engine.CheckMessageRoom(ctx, to.Namespace); err != nil {
+			return nil, err // before a Thread is made for a message that is then refused
+		}
 		if target, err = s.opts.Received.CreateReceivedThread(ctx, to, id); err != nil {
 			return nil, err
 		}

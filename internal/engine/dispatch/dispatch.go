@@ -88,7 +88,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 		// The thread keeps its inbox. The quotas wake it when there is room.
 		d.refused.Add(id)
 		d.opts.Queue.Forget(id)
-		d.opts.Quotas.AddWaiting(wait.Namespace, id)
+		d.opts.Quotas.AddWaiting(wait, id)
 	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
 		metrics.LeaseLosses.Inc()
 		d.opts.Log.Info("thread was lost to another holder", of...)

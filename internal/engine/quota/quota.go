@@ -5,7 +5,6 @@ package quota
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -42,12 +41,18 @@ type Quotas struct {
 	Options
 
 	mu      sync.Mutex
-	waiting map[string]*line // by namespace
+	waiting map[lineKey]*line
 	spent   map[string]reading
 	look    chan struct{}
 }
 
-// line are the threads of a namespace that wait, in the order in which they came.
+// lineKey names a line. Those who wait for one of the running threads to end go on whatever else is used up: their runs may have begun.
+type lineKey struct {
+	namespace  string
+	forRunning bool
+}
+
+// line are threads of a namespace that wait, in the order in which they came.
 type line struct {
 	ids   []string
 	known map[string]bool
@@ -67,7 +72,7 @@ func (e *WaitError) Unwrap() error { return e.NamespaceQuotaError }
 
 // New returns Quotas without waiting threads.
 func New(o Options) *Quotas {
-	return &Quotas{Options: o, waiting: map[string]*line{}, spent: map[string]reading{}, look: make(chan struct{}, 1)}
+	return &Quotas{Options: o, waiting: map[lineKey]*line{}, spent: map[string]reading{}, look: make(chan struct{}, 1)}
 }
 
 func (q *Quotas) limits(namespace string) store.Quotas {
@@ -120,6 +125,12 @@ func (q *Quotas) CheckSpent(ctx context.Context, namespace string, of []store.Qu
 	return overSpent(namespace, limits, use, of)
 }
 
+// CheckMessageRoom returns a *store.NamespaceQuotaError when the namespace takes no more messages from outside. The store asks again when one
+// comes; this spares what would be made for it before.
+func (q *Quotas) CheckMessageRoom(ctx context.Context, namespace string) error {
+	return q.CheckSpent(ctx, namespace, []store.QuotaResource{store.QuotaMessageBytes})
+}
+
 func overSpent(namespace string, limits store.Quotas, use map[store.QuotaResource]int64, of []store.QuotaResource) error {
 	for _, r := range of {
 		if limit, ok := limits[r]; ok && use[r] >= limit.Hard {
@@ -163,13 +174,14 @@ func (q *Quotas) CountUsed(namespace string, tokens, cost int64) {
 }
 
 // AddWaiting notes that a thread waits for room in its namespace. It does not block. Run wakes the thread when there may be room.
-func (q *Quotas) AddWaiting(namespace, threadID string) {
+func (q *Quotas) AddWaiting(wait *WaitError, threadID string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.waiting[namespace]
+	key := lineKey{wait.Namespace, wait.Resource == store.QuotaRunningThreads}
+	l := q.waiting[key]
 	if l == nil {
 		l = &line{known: map[string]bool{}}
-		q.waiting[namespace] = l
+		q.waiting[key] = l
 	}
 	if !l.known[threadID] {
 		l.known[threadID] = true
@@ -180,7 +192,7 @@ func (q *Quotas) AddWaiting(namespace, threadID string) {
 // End says that a thread of this replica does not run any more.
 func (q *Quotas) End(namespace string) {
 	q.mu.Lock()
-	waits := q.waiting[namespace] != nil
+	waits := q.waiting[lineKey{namespace, true}] != nil || q.waiting[lineKey{namespace, false}] != nil
 	q.mu.Unlock()
 	if waits {
 		select {
@@ -202,20 +214,17 @@ func (q *Quotas) Run(ctx context.Context) {
 		case <-q.look:
 		}
 		q.mu.Lock()
-		namespaces := make([]string, 0, len(q.waiting))
-		for ns := range q.waiting {
-			namespaces = append(namespaces, ns)
-		}
+		keys := slices.Collect(maps.Keys(q.waiting))
 		q.mu.Unlock()
-		for _, ns := range namespaces {
-			room, err := q.room(ctx, ns)
+		for _, key := range keys {
+			room, err := q.room(ctx, key)
 			if err != nil {
 				if ctx.Err() == nil {
-					q.Log.Error(err, "cannot look for room for threads that wait", "namespace", ns)
+					q.Log.Error(err, "cannot look for room for threads that wait", "namespace", key.namespace)
 				}
 				continue
 			}
-			for _, id := range q.take(ns, room) {
+			for _, id := range q.take(key, room) {
 				q.Wake(id)
 			}
 		}
@@ -225,18 +234,17 @@ func (q *Quotas) Run(ctx context.Context) {
 // many is more threads than wait at once.
 const many = int64(1) << 40
 
-// room returns how many threads of a namespace may begin to run.
-func (q *Quotas) room(ctx context.Context, namespace string) (int64, error) {
-	limits := q.limits(namespace)
+// room returns how many threads of a line may run. Whether a run may begin is asked again when one of them does.
+func (q *Quotas) room(ctx context.Context, key lineKey) (int64, error) {
+	limits := q.limits(key.namespace)
 	if len(limits) == 0 {
 		return many, nil
 	}
-	use, err := q.Store.QuotaUse(ctx, namespace)
+	use, err := q.Store.QuotaUse(ctx, key.namespace)
 	if err != nil {
 		return 0, err
 	}
-	var full *store.NamespaceQuotaError
-	if errors.As(overSpent(namespace, limits, use, toBegin), &full) {
+	if !key.forRunning && overSpent(key.namespace, limits, use, toBegin) != nil {
 		return 0, nil
 	}
 	if limit, ok := limits[store.QuotaRunningThreads]; ok {
@@ -245,11 +253,11 @@ func (q *Quotas) room(ctx context.Context, namespace string) (int64, error) {
 	return many, nil
 }
 
-// take removes the first n waiting threads of a namespace.
-func (q *Quotas) take(namespace string, n int64) []string {
+// take removes the first n threads of a line.
+func (q *Quotas) take(key lineKey, n int64) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.waiting[namespace]
+	l := q.waiting[key]
 	n = min(n, int64(len(l.ids)))
 	out := l.ids[:n:n]
 	l.ids = l.ids[n:]
@@ -257,7 +265,7 @@ func (q *Quotas) take(namespace string, n int64) []string {
 		delete(l.known, id)
 	}
 	if len(l.ids) == 0 {
-		delete(q.waiting, namespace)
+		delete(q.waiting, key)
 	}
 	return out
 }

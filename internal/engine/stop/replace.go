@@ -153,7 +153,7 @@ func (s *Service) takeOver(ctx context.Context, st *thread.State, threadID strin
 			continue // it has ended in the meantime
 		}
 		with := *op
-		with.IfNoRun = false
+		with.IfNoRun, with.Bounded = false, false // there was room for it, and the run that gives way ends either way
 		ended, err := s.endRun(ctx, threadID, &cancelcause.Stop{Kind: kind, Reason: "a new message took its place", RunID: last.ID, With: &with})
 		if err != nil {
 			return err

@@ -134,6 +134,15 @@ func describeMessageBytes(e *env) {
 			}
 			Expect(change("0123456789+")).To(MatchError(over))
 			Expect(change("9876543210")).To(Succeed(), "it does not grow")
+			reader := fork(ctx, threads[0])
+			Expect(change("0")).To(MatchError(over), "the fork would have a copy")
+			_, err := e.store.PurgeThread(ctx, reader)
+			Expect(err).NotTo(HaveOccurred())
+			busy := e.threadIn(ctx, namespace)
+			e.apply(ctx, busy, &store.PutRun{Run: store.Run{ID: "r", ThreadID: busy, Agent: "a", Status: store.RunRunning, StartedAt: 1}})
+			late := queued("", "hello")
+			late.Bounded, late.IfNoRun = true, true
+			Expect(e.store.Apply(ctx, busy, nil, late)).To(MatchError(over), "before the run is asked to give way")
 			Expect(e.store.Apply(ctx, e.threadIn(ctx, namespace), nil, &store.ImportConversation{Lines: func(yield func(store.ImportLine, error) bool) {
 				yield(store.ImportLine{Message: message("x")}, nil)
 			}})).To(MatchError(over))

@@ -32,10 +32,11 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 			return err
 		}
 	}
-	if err := checkBusy(t, h, op); err != nil {
+	// What has no room is refused whether a run is under way or not: a run must not give way to it.
+	if err := checkRoom(t, h, op); err != nil {
 		return err
 	}
-	if err := checkRoom(t, h, op); err != nil {
+	if err := checkBusy(t, h, op); err != nil {
 		return err
 	}
 	limited := op.MaxUserMessages > 0 && op.Item.Kind == store.InboxMessage

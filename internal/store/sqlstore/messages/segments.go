@@ -107,24 +107,24 @@ func copyOut(t *txn.Tx, s Segment, m *store.Message) error {
 	return t.Write(t.Ctx, queries.CopyMessage, s.Thread, s.Source, m.Seq)
 }
 
-// release copies a message to all forks that read it from the thread, so that the message may be changed.
-func release(t *txn.Tx, h *txn.Head, m *store.Message) error {
+// release copies a message to all forks that read it from the thread, so that the message may be changed. It returns how many they are.
+func release(t *txn.Tx, h *txn.Head, m *store.Message) (copies int, err error) {
 	readers, err := Segments(t.Ctx, t, queries.ReadersAt, h.Key, m.Seq, m.Seq)
 	if err != nil || len(readers) == 0 {
-		return err
+		return 0, err
 	}
 	if err := t.WriteBlocks(h); err != nil {
-		return err
+		return 0, err
 	}
 	for _, s := range readers {
 		if err := lockSegments(t, s.Thread); err != nil {
-			return err
+			return 0, err
 		}
 		if err := copyOut(t, s, m); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return len(readers), nil
 }
 
 // lockSegments locks a thread whose segments are about to change against other writers.
@@ -142,24 +142,32 @@ func lockSegments(t *txn.Tx, key int64) error {
 
 // find returns a message of the thread that may be changed: it is the thread's own, and no other thread reads it.
 func find(t *txn.Tx, h *txn.Head, id string) (*store.Message, error) {
+	m, _, err := findCounting(t, h, id)
+	return m, err
+}
+
+// findCounting is find. It also returns how many copies of the message it has made for that: one of an inherited message, or one for each fork
+// that reads it.
+func findCounting(t *txn.Tx, h *txn.Head, id string) (m *store.Message, copies int, err error) {
 	if err := h.Whole(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	m, err := Scan(t.One(t.Ctx, queries.MessageByKey, h.Key, id))
+	m, err = Scan(t.One(t.Ctx, queries.MessageByKey, h.Key, id))
 	if err == nil {
-		return m, release(t, h, m)
+		copies, err = release(t, h, m)
+		return m, copies, err
 	}
 	if h.Base == 0 || !errors.Is(err, store.ErrNotFound) {
-		return nil, err
+		return nil, 0, err
 	}
 	if m, err = Scan(t.One(t.Ctx, queries.InheritedByKey, id, h.Key)); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	s, err := scanSegment(t.One(t.Ctx, queries.SegmentFloor, h.Key, m.Seq))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return m, copyOut(t, *s, m)
+	return m, 1, copyOut(t, *s, m)
 }
 
 // has returns the sequence number of a message of the thread by its id.
