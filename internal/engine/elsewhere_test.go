@@ -24,7 +24,7 @@ type asking struct {
 	looked   atomic.Int64
 	lookedAt sync.Map             // ids of threads
 	remote   bool                 // all changes are told as those of another replica
-	hold     chan struct{}        // Free waits for it, unless it is nil
+	hold     chan struct{}        // WithWork waits for it, unless it is nil
 	heldUp   func(id string) bool // nil for none
 	entered  chan string
 }

@@ -17,7 +17,7 @@ const headStart = 100 * time.Millisecond
 type elsewhere struct {
 	mu sync.Mutex
 	// held are threads whose lease another replica held. heard are threads of whose work another replica has told, and which it
-	// most likely takes up itself. ripe are those that were heard of at least a head start ago.
+	// most likely takes up itself. ripe are those that were heard of before the last look: at the next one they have had a head start.
 	held, heard, ripe map[string]struct{}
 	wake              chan struct{} // there are some in heard or ripe
 }
@@ -35,20 +35,13 @@ func (s *elsewhere) add(ids ...string) {
 	}
 }
 
-// all returns the threads, in no order.
-func (s *elsewhere) all() []string {
+// takeHeld removes the held threads and returns them, unordered. Those that are added meanwhile stay.
+func (s *elsewhere) takeHeld() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.held))
-}
-
-// drop removes threads.
-func (s *elsewhere) drop(ids []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		delete(s.held, id)
-	}
+	ids := slices.Collect(maps.Keys(s.held))
+	s.held = map[string]struct{}{}
+	return ids
 }
 
 // hear notes that another replica has told of work.
@@ -88,30 +81,34 @@ func (d *Dispatcher) TakeUp(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		ids := d.elsewhere.all()
-		if len(ids) == 0 {
-			continue
-		}
-		free, held, err := d.opts.Store.WithWork(ctx, ids)
-		if err != nil {
-			if ctx.Err() == nil {
-				d.opts.Log.Error(err, "cannot look for threads whose holder is lost; the next look tries again")
-			}
-			continue
-		}
-		stay := map[string]bool{}
-		for _, id := range held {
-			stay[id] = true
-		}
-		d.elsewhere.drop(slices.DeleteFunc(ids, func(id string) bool { return stay[id] }))
-		for _, id := range free {
+		for _, id := range d.freeOf(ctx, d.elsewhere.takeHeld()) {
 			d.opts.Queue.Add(id)
 		}
 	}
 }
 
+// freeOf returns those of some threads that have work and whose lease is free, and keeps those whose lease somebody holds for TakeUp. When there is no
+// answer, it keeps all. One question that hangs must not hold up the next ones for long.
+func (d *Dispatcher) freeOf(ctx context.Context, ids []string) []string {
+	if len(ids) == 0 {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, d.opts.LeaseTTL/3)
+	defer cancel()
+	free, held, err := d.opts.Store.WithWork(bounded, ids)
+	if err != nil {
+		d.elsewhere.add(ids...)
+		if ctx.Err() == nil {
+			d.opts.Log.Error(err, "cannot look for threads whose holder is lost; the next look tries again")
+		}
+		return nil
+	}
+	d.elsewhere.add(held...)
+	return free
+}
+
 // Hear looks at the threads of whose work other replicas tell, until ctx ends. It takes up those whose lease is free: their replica has
-// no worker for them, or has ended. The others it leaves to TakeUp. To ask for the lease of each would lock what its holder is about to write.
+// no worker for them, cannot run their agent, drains, or has ended. The others it leaves to TakeUp. To ask for the lease of each would lock what its holder is about to write.
 func (d *Dispatcher) Hear(ctx context.Context) {
 	for {
 		select {
@@ -126,16 +123,7 @@ func (d *Dispatcher) Hear(ctx context.Context) {
 			return
 		case <-timer.C():
 		}
-		ids := d.elsewhere.takeRipe()
-		if len(ids) == 0 {
-			continue
-		}
-		free, held, err := d.opts.Store.WithWork(ctx, ids)
-		if err != nil { // TakeUp asks again
-			free, held = nil, ids
-		}
-		d.elsewhere.add(held...)
-		for _, id := range free {
+		for _, id := range d.freeOf(ctx, d.elsewhere.takeRipe()) {
 			if !d.opts.Queue.IsDelayed(id) {
 				d.opts.Queue.AddNotified(id)
 			}
