@@ -3,6 +3,8 @@ package conditions
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -11,7 +13,8 @@ import (
 
 // Failure returns the message of a condition for an error that is no mistake in the object: what fails, and that it is tried again. Texts of
 // databases, buckets and networks stay in the manager's log, because they name hosts, users and folders of the installation, and those
-// who may read the object need not know these. Answers of the API server are about objects, and are repeated.
+// who may read the object need not know these. What the API server refuses is about objects, and is repeated, except a right that the manager lacks:
+// that text names its account. When it fails, its text may name the address of a webhook.
 func Failure(err error) string {
 	var answer apierrors.APIStatus
 	switch {
@@ -19,6 +22,10 @@ func Failure(err error) string {
 		return "the disk of file contents is full; this is tried again"
 	case errors.Is(err, store.ErrUnavailable):
 		return "the store cannot be reached or cannot write; this is tried again"
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `: User "`): // so the API server's authorizer says it
+		return "the manager lacks a right, which its log names; this is tried again"
+	case errors.As(err, &answer) && answer.Status().Code >= http.StatusInternalServerError:
+		return "the API server could not do its part; this is tried again"
 	case errors.As(err, &answer) && answer.Status().Message != "":
 		return answer.Status().Message + "; this is tried again"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -297,6 +298,7 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 	case errors.As(err, &unusable):
 		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionFalse, unusable.Reason, "threads of this agent get no titles: "+unusable.Message)
 	default:
+		ctrl.LoggerFrom(ctx).Error(err, "cannot check what is beside Ready; this is tried again")
 		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, conditions.Failure(err))
 	}
 }

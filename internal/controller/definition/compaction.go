@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
@@ -39,6 +40,7 @@ func (c *checker) compaction(ctx context.Context, p *skeinv1.Prompt, w condition
 	case errors.As(err, &unusable):
 		w.Set(skeinv1.ConditionCompactionReady, metav1.ConditionFalse, unusable.Reason, "older turns are left out at the end of the window, and not summed up: "+unusable.Message)
 	default:
+		ctrl.LoggerFrom(ctx).Error(err, "cannot check what is beside Ready; this is tried again")
 		w.Set(skeinv1.ConditionCompactionReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, conditions.Failure(err))
 	}
 }

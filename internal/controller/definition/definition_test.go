@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/definitions"
@@ -71,6 +72,18 @@ var _ = Describe("The definition controllers", func() {
 			Expect(Reconcile(ctx, r, t).RequeueAfter).To(Equal(15 * time.Second))
 		}
 		Expect(ready(Get(ctx, e, t).Status.Conditions)).To(HaveValue(HaveField("Reason", skeinv1.ReasonInternalError)))
+	})
+
+	It("try again when what is beside Ready could not be found out", func(ctx SpecContext) {
+		t := &skeinv1.Tool{ObjectMeta: Meta("t")}
+		e.Create(ctx, t)
+		r := of(e, func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status }, func(context.Context, *skeinv1.Tool) error { return nil })
+		r.more = func(_ context.Context, _ *skeinv1.Tool, w conditions.Writer) {
+			w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, "there was no answer in time")
+		}
+		for range 2 { // whether or not the status changes
+			Expect(Reconcile(ctx, r, t).RequeueAfter).To(Equal(15 * time.Second))
+		}
 	})
 
 	It("judge what an object refers to by its own condition", Label("K8S-02"), func(ctx SpecContext) {

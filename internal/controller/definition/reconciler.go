@@ -7,6 +7,7 @@ package definition
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -77,6 +78,9 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	before := obj.DeepCopyObject().(P)
 	r.computeStatus(ctx, obj, mistake)
+	if slices.ContainsFunc(r.status(obj).Conditions, isUnchecked) {
+		result.RequeueAfter = retryAfter
+	}
 	if cmp.Equal(*r.status(before), *r.status(obj)) {
 		return result, nil
 	}
@@ -89,6 +93,11 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	r.recordEvent(before, obj)
 	return result, nil
+}
+
+// isUnchecked reports whether a condition beside Ready could not be found out.
+func isUnchecked(c metav1.Condition) bool {
+	return c.Status == metav1.ConditionUnknown && c.Reason == skeinv1.ReasonInternalError
 }
 
 // computeStatus computes the whole status.
