@@ -187,6 +187,18 @@ func TestEveryTierIsInALane(t *testing.T) {
 	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(tierOrder))) {
 		t.Errorf("lanes of %v, a sum of %v", names, tierOrder)
 	}
+	for i, lane := range testLanes {
+		for _, tier := range lane {
+			if tier.after == "" {
+				continue
+			}
+			// A first tier waits for none, so there is no cycle.
+			others := slices.Concat(slices.Delete(slices.Clone(testLanes), i, i+1)...)
+			if !slices.ContainsFunc(others, func(t laneTier) bool { return t.name == tier.after && t.after == "" }) {
+				t.Errorf("%s comes after %q, which is no tier of another lane, or waits itself", tier.name, tier.after)
+			}
+		}
+	}
 	if want := "=== one after the other: outages, cluster; beside them: conformance, v8, verify, lint; beside them: e2e, unit, integration"; announcement(testLanes) != want {
 		t.Errorf("it says %q", announcement(testLanes))
 	}

@@ -357,3 +357,15 @@ func TestOneProgramForAControlPlaneWithAndWithoutANode(t *testing.T) {
 		t.Errorf("the newest is %q", got)
 	}
 }
+
+func TestCompilersCollectGarbageWhereMemoryIsShort(t *testing.T) {
+	for _, c := range []struct {
+		available int64
+		jobs      int
+		want      int64
+	}{{23 << 30, 2, 2 << 30}, {6 << 30, 2, (6 << 30) / 5}, {4 << 30, 2, 0}, {9 << 30, 8, 0}} {
+		if got := compilerMemory(c.available, c.jobs); got != c.want {
+			t.Errorf("%d bytes, %d jobs: %d, want %d", c.available, c.jobs, got, c.want)
+		}
+	}
+}

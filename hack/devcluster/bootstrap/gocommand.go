@@ -100,13 +100,22 @@ func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exe
 		enabled = "1"
 	}
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false "+noPaths+" "+noDebugInformation, "GOWORK="+work, "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
-	if os.Getenv("GOGC") == "" && availableMemory() > 8<<30 {
-		// The compiler is a Go program that spends a sixth of its time on garbage collection, and most packages need less than
-		// this memory without any.
-		cmd.Env = append(cmd.Env, "GOGC=off", "GOMEMLIMIT=2GiB")
+	if limit := compilerMemory(availableMemory(), jobs()); limit != 0 && os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		cmd.Env = append(cmd.Env, "GOGC=off", fmt.Sprint("GOMEMLIMIT=", limit))
 	}
 	tie(cmd)
 	return cmd
+}
+
+// compilerMemory returns up to how many bytes a compiler may use before it collects garbage, or 0 when it is to collect as usual. The
+// compiler is a Go program that spends a sixth of its time on that, and most packages need less than 2 GiB without any. Two builds may run at
+// once, with a go tool and a linker.
+func compilerMemory(available int64, jobs int) int64 {
+	limit := min(available/int64(2*jobs+1), 2<<30)
+	if limit < 1<<30 {
+		return 0
+	}
+	return limit
 }
 
 // jobs returns how many packages are compiled at the same time: $JOBS, or two.

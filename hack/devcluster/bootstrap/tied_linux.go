@@ -1,8 +1,10 @@
 package main
 
 import (
+	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -28,8 +30,32 @@ func outputTied(cmd *exec.Cmd) ([]byte, error) {
 	return cmd.Output()
 }
 
-// availableMemory returns how many bytes programs can still use.
+// availableMemory returns how many bytes programs can still use: those of the machine, or of the cgroup when it has fewer.
 func availableMemory() int64 {
+	return min(machineMemory(), cgroupMemory("/sys/fs/cgroup"))
+}
+
+// cgroupMemory returns how many bytes the cgroup in a folder leaves, or the largest number when it has no limit.
+func cgroupMemory(dir string) int64 {
+	read := func(name string) (int64, error) {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64) // "max" is no number
+	}
+	limit, err := read("memory.max")
+	if err != nil {
+		return math.MaxInt64
+	}
+	used, err := read("memory.current")
+	if err != nil {
+		return math.MaxInt64
+	}
+	return max(limit-used, 0)
+}
+
+func machineMemory() int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0

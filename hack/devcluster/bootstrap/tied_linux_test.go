@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -112,4 +113,25 @@ func (p *pipe) next(t *testing.T, what string) string {
 		t.Fatalf("waited in vain for %s: %v", what, err)
 	}
 	return strings.TrimSpace(line)
+}
+
+func TestMemoryOfACgroup(t *testing.T) {
+	dir := t.TempDir()
+	if got := cgroupMemory(dir); got != math.MaxInt64 {
+		t.Errorf("without a cgroup: %d", got)
+	}
+	for name, text := range map[string]string{"memory.max": "1000\n", "memory.current": "400\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := cgroupMemory(dir); got != 600 {
+		t.Errorf("%d, want 600", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte("max\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := cgroupMemory(dir); got != math.MaxInt64 {
+		t.Errorf("without a limit: %d", got)
+	}
 }
