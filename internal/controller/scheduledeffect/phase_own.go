@@ -27,7 +27,11 @@ func (s *scope) isBrief() bool {
 // ensureOwner makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03). An effect that has fired belongs to the
 // Thread that it fired for.
 func (r *Reconciler) ensureOwner(ctx context.Context, s *scope) (bool, error) {
-	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
+	if metav1.GetControllerOf(s.object) != nil {
+		r.unowned.forget(s.req) // also when the answer to the write of the owner reference was lost
+		return false, nil
+	}
+	if s.thread == nil || !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
 	if s.firing != nil && s.firing.ThreadID != s.thread.ThreadID() {

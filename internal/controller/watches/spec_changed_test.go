@@ -36,7 +36,7 @@ func TestChangesOfTheSpecPass(t *testing.T) {
 		g := NewWithT(t)
 		for _, c := range []client.Client{nil, doubting{name: "doubtful"}} {
 			p := watches.SpecChanged(c)
-			time.Sleep(time.Minute)
+			time.Sleep(3 * time.Minute)
 			g.Expect(p.Create(event.CreateEvent{Object: &skeinv1.Thread{}})).To(BeTrue())
 			g.Expect(p.Delete(event.DeleteEvent{Object: &skeinv1.Thread{}})).To(BeTrue())
 			g.Expect(p.Update(update("t", 2))).To(BeTrue())
@@ -51,7 +51,7 @@ func TestChangesOfTheStatusPassWhenTheControllerMayHaveReadAnEarlierOne(t *testi
 		g := NewWithT(t)
 		p := watches.SpecChanged(doubting{name: "doubtful"})
 		g.Expect(p.Update(update("other", 1))).To(BeTrue(), "the leader before may have made it")
-		time.Sleep(time.Minute)
+		time.Sleep(3 * time.Minute)
 		g.Expect(p.Update(update("other", 1))).To(BeFalse())
 		g.Expect(p.Update(update("doubtful", 1))).To(BeTrue())
 	})

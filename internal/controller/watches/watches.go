@@ -167,8 +167,9 @@ type doubter interface {
 	Doubtful(o client.Object) bool
 }
 
-// handover is how long a new leader takes changes of the status for those of the leader before it. Its cache may show them late.
-const handover = 30 * time.Second
+// handover is how long a new leader takes changes of the status for those of the leader before it. Its cache may show them late: by more than
+// this only while its watch is broken, and then most of its own reads go without what it writes, too.
+const handover = 2 * time.Minute
 
 // SpecChanged passes creations, deletions and changes of the spec of the objects that a controller reconciles. It drops changes of the
 // status, which the controller makes itself. It passes them when the controller may have decided by an earlier state that there is nothing

@@ -16,7 +16,7 @@ import (
 const doubting = 10 * time.Minute
 
 // doubts are the objects of which the client may have read a state that its own writes had changed already, by type and key. They are
-// forgotten after one to two periods.
+// forgotten after one to two periods in which doubts are added or asked for, and later when there are none.
 type doubts struct {
 	period time.Duration
 
@@ -75,6 +75,8 @@ func (c *Client) note(o client.Object, err error) error {
 	}
 	return err
 }
+
+// Writes of other kinds, by Apply and to other subresources, are not noted. Controllers make none of objects that they reconcile.
 
 // mayBeStored reports whether a write may have been stored although it ended with an error: no answer came, or one of a server that could not
 // finish.

@@ -17,7 +17,7 @@ import (
 // that has never seen foreign code.
 type Libraries struct {
 	Modules    map[string][]byte // by name of the modules in lib.Modules
-	Definition []byte            // the script that makes state
+	Definition []byte            // the script that makes the environment: globals, state and what begins an isolate
 
 	made   [][]byte     // images, in the process that made them
 	packed []span       // where the images are in the packed file

@@ -46,8 +46,7 @@ const (
 )
 
 // spawner starts processes on one thread that never ends, because a child's parent-death signal is bound to the
-// thread that started it. Children inherit that thread's timer slack
-// and no_new_privs.
+// thread that started it. Children inherit that thread's timer slack and no_new_privs.
 type spawner struct {
 	jobs chan func()
 }
@@ -56,7 +55,7 @@ func newSpawner(slack uintptr) *spawner {
 	s := &spawner{jobs: make(chan func())}
 	go func() {
 		runtime.LockOSThread()
-		// Without these two children work as well. Those that have no_new_privs from the beginning need a thread less to confine themselves.
+		// Children work without either setting. Those that have no_new_privs from the beginning need a thread less to confine themselves.
 		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
 		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 		for job := range s.jobs {

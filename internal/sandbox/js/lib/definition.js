@@ -6,7 +6,7 @@
   'use strict';
   const kindKey = Symbol.for('skein.kind');
   // endpoint is the invocation that handles the request of a thread endpoint, if the isolate was opened for one. The
-  // names of invocations of the handlers of the agent's sides begin with handlers.
+  // names of invocations of the handlers of the agent's sides begin with the text in handlers.
   // ids is the invocation that a gateway asks for the id of a request's thread; code sets who answers with
   // setThreadIDProvider of "@agentuity/runtime".
   let scopes, endpoint, handlers, ids;

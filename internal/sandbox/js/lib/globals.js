@@ -1,4 +1,4 @@
-// The globals of definition code, apart from those of the language and of abort.js. The value of this script is a
+// The globals of definition code, apart from those of the language and of abort.js, and from console. The value of this script is a
 // function that takes the host's side (sys), and returns a function that returns what http.js makes.
 (function (sys) {
   'use strict';
