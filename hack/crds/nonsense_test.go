@@ -21,7 +21,7 @@ var (
 		".idleExpiry", ".threadIdleExpiry", // never
 		".ttlAfterFinished", ".after", ".jitter", // at once, or none
 		".latency", ".chunkDelay", ".retryAfter", // of a script
-		".fileQuota.bytes", ".hard.bytes", ".hard.costPerDay", // no bound, or nothing at all
+		".fileQuota.bytes", ".hard.bytes", ".hard.messageBytes", ".hard.costPerDay", // no bound, or nothing at all
 		".resources.limits{}", ".resources.requests{}", // of any resource; rules of SandboxPool bound memory and cpu
 	}
 	longMeans     = []string{".after", ".latency", ".chunkDelay", ".retryAfter"}

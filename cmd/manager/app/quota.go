@@ -47,7 +47,10 @@ func (o *Options) watchQuotas(ctx context.Context, mgr ctrl.Manager, data *data)
 
 // quotaSweepEvery is the interval of the sweeps of what quotas no longer count. The first one is at the start: it also counts what an update
 // has left to be counted.
-const quotaSweepEvery = time.Hour
+const (
+	quotaSweepEvery = time.Hour
+	quotaSweepAgain = 10 * time.Second // after an error
+)
 
 // quotaSweeper removes what quotas no longer count.
 type quotaSweeper struct {
@@ -56,15 +59,21 @@ type quotaSweeper struct {
 	log   logr.Logger
 }
 
-// Start sweeps until ctx ends.
+// Start sweeps until ctx ends. A sweep that fails is soon repeated: what an update has left to be counted is not held to a quota until then.
 func (s *quotaSweeper) Start(ctx context.Context) error {
-	s.sweep(ctx)
-	return every(ctx, s.clock, quotaSweepEvery, s.sweep)
-}
-
-func (s *quotaSweeper) sweep(ctx context.Context) {
-	if err := s.store.SweepQuotas(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error(err, "remove what quotas no longer count; the next sweep tries again")
+	for {
+		pause := quotaSweepEvery
+		if err := s.store.SweepQuotas(ctx); err != nil {
+			if ctx.Err() == nil {
+				s.log.Error(err, "cannot bring up to date what quotas count; a sweep in a few seconds tries again")
+			}
+			pause = quotaSweepAgain
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.clock.After(pause):
+		}
 	}
 }
 

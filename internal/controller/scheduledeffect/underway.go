@@ -7,7 +7,7 @@ import (
 )
 
 // manyUnderWay is the number of one-time effects under way beyond which the end of one is not shown at once. The API server then has time
-// for its status when there are fewer handlers to run. The same holds for the firings of one schedule.
+// for its status when there are fewer handlers to run. The ends of the firings of one schedule are gathered for a second, too.
 const manyUnderWay = 100
 
 // underWay holds the one-time effects whose firings are under way, as far as this controller knows.
