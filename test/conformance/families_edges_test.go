@@ -367,8 +367,10 @@ var _ = Describe("A fork of a thread that is not as others", Label("REL-02"), fu
 		}).Should(Succeed())
 
 		By("forking it when it is gone")
-		Expect(origin.Fork(ctx, runtimev1.NewFork{})).Error().To(Satisfy(apierrors.IsNotFound))
-		Expect(api().Thread(ns, id).Fork(ctx, runtimev1.NewFork{})).Error().To(Satisfy(apierrors.IsNotFound))
+		// The manager may see the deletion of the object later than this client.
+		for _, of := range []*runtimeclient.Thread{origin, api().Thread(ns, id)} {
+			Eventually(ctx, func() error { _, err := of.Fork(ctx, runtimev1.NewFork{}); return err }).Should(Satisfy(apierrors.IsNotFound))
+		}
 		create(ctx, forkOf(ns, "late", "thread"))
 		unforked(ctx, cluster.Thread(ns, "late"), skeinv1.ReasonReferenceNotFound, `Thread "thread", which spec.forkFrom names, does not exist`)
 	}, SpecTimeout(3*time.Minute))

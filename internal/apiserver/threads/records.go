@@ -55,7 +55,7 @@ func (h *Records) Record(ctx context.Context, row *store.Thread) (*runtimev1.Thr
 	return record, h.addRelated(ctx, row, record)
 }
 
-// addRelated adds to a record what is not in the thread's row.
+// addRelated adds the first queued messages and the relationships to a record. They are not in the thread's row.
 func (h *Records) addRelated(ctx context.Context, row *store.Thread, r *runtimev1.ThreadRecord) error {
 	if row.Queued > 0 {
 		st, err := h.Threads.Open(ctx, row.ID)

@@ -208,6 +208,7 @@ func Existence() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
+// conditionsOf returns the conditions of a kind that others depend on, and nil for other kinds.
 func conditionsOf(o client.Object) []metav1.Condition {
 	switch o := o.(type) {
 	case *skeinv1.Agent:

@@ -69,7 +69,7 @@ func reasonText(waiting string) string {
 	return ": " + waiting
 }
 
-// thread returns the thread of a firing; nil if it has none.
+// thread returns the thread of a firing; nil if it has none. A *CanceledError says that the thread is gone, or has ended.
 func (w *Worker) thread(ctx context.Context, f *store.Firing) (*store.Thread, error) {
 	if f.ThreadID == "" {
 		return nil, nil

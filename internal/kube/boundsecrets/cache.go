@@ -295,7 +295,7 @@ func (c *Cache) keepLooking(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		for _, name := range c.names() {
+		for _, name := range c.namespaceNames() {
 			err := c.opts.Namespaces.Get(ctx, client.ObjectKey{Name: name}, objects.MetadataOf("Namespace"))
 			if apierrors.IsNotFound(err) {
 				c.forget(name)
@@ -306,7 +306,7 @@ func (c *Cache) keepLooking(ctx context.Context) {
 	}
 }
 
-func (c *Cache) names() (names []string) {
+func (c *Cache) namespaceNames() (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name := range c.namespaces {

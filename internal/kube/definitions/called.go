@@ -59,13 +59,13 @@ func (d *Resolver) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skein
 }
 
 // CalledAgent implements ports.Definitions.
-func (d *Resolver) CalledAgent(ctx context.Context, namespace, name string) (*definition.CalledAgent, error) {
+func (d *Resolver) CalledAgent(ctx context.Context, namespace, toolName string) (*definition.CalledAgent, error) {
 	var list skeinv1.AgentList
 	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Agents: %w", err)
 	}
 	for i := range list.Items {
-		if a := &list.Items[i]; a.Spec.ExposeAsTool && tool.Name(a.Name) == name {
+		if a := &list.Items[i]; a.Spec.ExposeAsTool && tool.Name(a.Name) == toolName {
 			return d.calledAgent(ctx, a, "")
 		}
 	}

@@ -92,6 +92,7 @@ func (a *Authority) load(ctx context.Context) error {
 	return fmt.Errorf("the authority of the sandboxes in Secret %s/%s keeps changing: check whether another manager writes it", a.namespace, SecretName)
 }
 
+// loadOnce is one attempt of Load. A conflict means that another replica wrote first.
 func (a *Authority) loadOnce(ctx context.Context) error {
 	s := &corev1.Secret{}
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: SecretName}, s)

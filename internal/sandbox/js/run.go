@@ -88,7 +88,8 @@ const (
 	hostModule  = internal + "host"
 )
 
-// globals defines the globals of the code: console, report, and what the request provides.
+// globals defines the globals of the code: console, report, and what the request provides. It also makes the modules that the request provides,
+// and sets the loader.
 func (r *runner) globals() error {
 	vm := r.vm
 	global := vm.Global()

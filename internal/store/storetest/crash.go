@@ -40,7 +40,7 @@ func WriteUntilKilled(ctx context.Context, s store.Store, round uint64, out io.W
 		writer := &playWriter{play: play, told: told, script: &scriptWriter{
 			name: fmt.Sprintf("r%d.%d", round, i), threads: threads, choose: random.IntN,
 		}}
-		return writer.write(ctx)
+		return writer.run(ctx)
 	})
 }
 

@@ -32,7 +32,7 @@ func describeScript(e *env) {
 						steps:  rapid.IntRange(1, 12).Draw(t, "steps"),
 					})
 				}
-				if err := together(len(writers), func(i int) error { return writers[i].write(ctx) }); err != nil {
+				if err := together(len(writers), func(i int) error { return writers[i].run(ctx) }); err != nil {
 					t.Fatal(err)
 				}
 				if err := checkScript(ctx, e.store, threads, play.acknowledged); err != nil {
@@ -88,7 +88,8 @@ type playWriter struct {
 var refusals = []error{store.ErrNotFound, store.ErrTerminated, store.ErrFolder, store.ErrNotFolder, store.ErrFenced,
 	store.ErrNotArray, store.ErrRunning, store.ErrForkPoint}
 
-func (w *playWriter) write(ctx context.Context) error {
+// run commits the steps of the script, or goes on until one fails when there is no number of them.
+func (w *playWriter) run(ctx context.Context) error {
 	for n := 0; w.steps == 0 || n < w.steps; n++ {
 		if err := w.hold(ctx); err != nil {
 			return err
