@@ -101,10 +101,10 @@ func (k *Cache) remove(e *list.Element) *cached {
 	return r
 }
 
-// size returns approximately how many bytes a conversation takes.
-func (c *Conversation) size() (n int) {
-	for i := range c.Messages {
-		n += int(c.Messages[i].Bytes())
+// size returns approximately how many bytes a conversation takes. It measures each message once, since it is called for each run.
+func (c *Conversation) size() int {
+	for ; c.measured < len(c.Messages); c.measured++ {
+		c.bytes += int(c.Messages[c.measured].Bytes())
 	}
-	return n
+	return c.bytes
 }

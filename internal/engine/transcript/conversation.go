@@ -30,6 +30,9 @@ type Conversation struct {
 
 	memory  account
 	bounded bool // it is being read for the first time
+
+	measured int // how many of Messages bytes has
+	bytes    int
 }
 
 // New returns an empty conversation.
@@ -128,8 +131,10 @@ func (c *Conversation) Forget() *Conversation {
 	return gone
 }
 
+// sort puts the messages into order after a change other than a message more at the end.
 func (c *Conversation) sort() {
 	slices.SortStableFunc(c.Messages, func(a, b store.Message) int { return cmp.Compare(a.Seq, b.Seq) })
+	c.measured, c.bytes = 0, 0
 	clear(c.byID)
 	clear(c.calls)
 	clear(c.results)
