@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh: runs all tiers in three parallel lanes, announces each, and runs all of them even when one fails. At the end
+# test.sh: runs all tiers in four parallel lanes, announces each, and runs all of them even when one fails. At the end
 # it prints one line per tier and the total. hack/testrun/lanes.go says what runs beside what. With CI set, a failed
 # test runs once more at the end, alone.
 set -uo pipefail
@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 make=${MAKE:-make}
 hack/prerequisites.sh test || exit 1
 cat <<TEXT
-This builds all programs, runs all tests in three lanes beside each other, and sums them up at the end. Tests start and remove
+This builds all programs, runs all tests in four lanes beside each other, and sums them up at the end. Tests start and remove
 Kubernetes clusters of their own. As root on Debian they also install missing packages.
 
 The first run fetches and compiles Kubernetes, Skein and all tests: about an hour on two processors, 18 GB of disk. Later runs take

@@ -170,7 +170,7 @@ func TestTheFirstTestRunSaysWhatItDoes(t *testing.T) {
 	if code != 1 || !built {
 		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
-	for _, words := range []string{"runs all tests in three lanes", "The first run", "on two processors", "GB"} {
+	for _, words := range []string{"runs all tests in four lanes", "The first run", "on two processors", "GB"} {
 		if !strings.Contains(said, words) {
 			t.Errorf("it does not say %q before it builds:\n%s", words, stdout)
 		}

@@ -21,27 +21,28 @@ type laneTier struct {
 	name, what string
 	target     string // a target of make
 	check      bool   // a command that counts as one test, rather than one that runs testrun itself
-	after      string // a tier of another lane that must have ended before
 }
 
 // testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. Each lane has
 // tiers that keep the processors busy and others that wait, for pods and nodes, and for what was stopped to be noticed.
 // Those that wait come first, because a lane that waits at the end has nothing beside it. The lanes take about the same time.
-// v8 and conformance use the same cluster, so they have one lane. cluster looks for what clusters leave behind, of which e2e
-// has some while it runs.
+// With three of them the processors are idle for almost half of it. v8 and conformance use the same cluster, and cluster looks for what
+// clusters leave behind, of which e2e has some while it runs: so each pair has one lane.
 var testLanes = [][]laneTier{
 	{
 		{name: "outages", what: "rows that hold while managers, databases and networks fail", target: "test-outages"},
-		{name: "cluster", what: "the dev cluster itself", target: "test-cluster", after: "e2e"},
 	},
 	{
 		{name: "conformance", what: "the rows of the specification, through the public API", target: "test-conformance"},
 		{name: "v8", what: "the sandbox's suites on its other engine", target: "test-v8"},
+	},
+	{
+		{name: "e2e", what: "real pods on a real node", target: "test-e2e"},
+		{name: "cluster", what: "the dev cluster itself", target: "test-cluster"},
 		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
 		{name: "lint", what: "golangci-lint", target: "lint", check: true},
 	},
 	{
-		{name: "e2e", what: "real pods on a real node", target: "test-e2e"},
 		{name: "unit", what: "packages that need nothing around them", target: "test-unit"},
 		{name: "integration", what: "packages that need a control plane", target: "test-integration"},
 	},
@@ -120,21 +121,11 @@ func runLanes(ctx context.Context, out io.Writer, lanes [][]laneTier, command fu
 	r := &laneRun{command: command, screen: screen{out: out}}
 	over := make(chan struct{})
 	go r.interrupt(ctx, over)
-	ended := map[string]chan struct{}{}
-	for _, t := range slices.Concat(lanes...) {
-		ended[t.name] = make(chan struct{})
-	}
 	var all sync.WaitGroup
 	for _, lane := range lanes {
 		v := r.screen.begin(lane[0].name, lane[0].what) // in the order of the lanes, so that the first one is live first
 		all.Go(func() {
 			for i, t := range lane {
-				if before := ended[t.after]; before != nil {
-					select {
-					case <-before:
-					case <-ctx.Done():
-					}
-				}
 				if i > 0 {
 					if ctx.Err() != nil {
 						return
@@ -142,7 +133,6 @@ func runLanes(ctx context.Context, out io.Writer, lanes [][]laneTier, command fu
 					v = r.screen.begin(t.name, t.what)
 				}
 				r.run(ctx, t, v, i == len(lane)-1)
-				close(ended[t.name])
 			}
 		})
 	}

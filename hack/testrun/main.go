@@ -3,7 +3,7 @@
 //
 //	testrun tier [flags] NAME            run a tier: unit, integration, v8, conformance, e2e, cluster, bench
 //	testrun check [flags] NAME -- CMD    run a command that counts as one test, such as a linter
-//	testrun all [flags]                  run all tiers, in three lanes, and sum them up; with CI set, what failed gets a second try
+//	testrun all [flags]                  run all tiers, in four lanes, and sum them up; with CI set, what failed gets a second try
 //	testrun rows [flags] [ROW...]        one line for each row of the specification
 //	testrun sum [flags]                  one line for each tier and the sum over them
 //
