@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	hintChannel = "skein_hints"
+	channel = "skein_hints" // the name that all releases listen to
 	// maxNotice limits the size of a notification in bytes; PostgreSQL's limit is 8000.
 	maxNotice = 7500
 	// noticeGap is how long notifications are gathered after some were sent.
@@ -104,7 +104,7 @@ func (n *Notices) keepConnected(ctx context.Context, use func(ctx context.Contex
 // listen receives the notifications of other replicas. It first reports missedNotification, because earlier ones may have been
 // missed.
 func (n *Notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
-	if _, err := c.Exec(ctx, "LISTEN "+hintChannel); err != nil {
+	if _, err := c.Exec(ctx, "LISTEN "+channel); err != nil {
 		return false
 	}
 	n.hear([]store.Notification{missedNotification})
@@ -145,7 +145,7 @@ func (n *Notices) Send(ctx context.Context, c *pgx.Conn) (worked bool) {
 		taken := n.take()
 		for _, payload := range payloads(n.origin, taken) {
 			sending, cancel := context.WithTimeout(ctx, sqldb.AnswerTimeout)
-			_, err := c.Exec(sending, "SELECT pg_notify($1, $2)", hintChannel, payload)
+			_, err := c.Exec(sending, "SELECT pg_notify($1, $2)", channel, payload)
 			cancel()
 			if err != nil {
 				n.Add(taken) // send them over the next connection
