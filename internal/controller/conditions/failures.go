@@ -24,7 +24,7 @@ func Failure(err error) string {
 		return "the store cannot be reached or cannot write; this is tried again"
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `: User "`): // so the API server's authorizer says it
 		return "the manager lacks a right, which its log names; this is tried again"
-	case errors.As(err, &answer) && answer.Status().Code >= http.StatusInternalServerError:
+	case errors.As(err, &answer) && answer.Status().Code >= http.StatusInternalServerError && !strings.Contains(answer.Status().Message, "denied the request"):
 		return "the API server could not do its part; this is tried again"
 	case errors.As(err, &answer) && answer.Status().Message != "":
 		return answer.Status().Message + "; this is tried again"

@@ -24,6 +24,7 @@ func TestAFailureNamesNothingOfTheInstallation(t *testing.T) {
 		fmt.Errorf("create: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "t", errors.New(`User "system:serviceaccount:skein-system:skein-manager" cannot create resource`))): "the manager lacks a right, which its log names; this is tried again",
 		fmt.Errorf("create: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, "t", errors.New("exceeded quota: team"))):                                                           `threads "t" is forbidden: exceeded quota: team; this is tried again`,
 		fmt.Errorf("create: %w", apierrors.NewInternalError(errors.New(`failed calling webhook "w": Post "https://10.96.0.7:443": connection refused`))):                                               "the API server could not do its part; this is tried again",
+		fmt.Errorf("create: %w", apierrors.NewInternalError(errors.New(`admission webhook "w" denied the request: not on Sundays`))):                                                                   `Internal error occurred: admission webhook "w" denied the request: not on Sundays; this is tried again`,
 		fmt.Errorf("create the child: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "agents"}, "a")):                                                                                       `agents "a" not found; this is tried again`,
 	} {
 		if got := conditions.Failure(err); got != want {

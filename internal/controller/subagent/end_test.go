@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,7 +64,7 @@ var _ = Describe("The subagent controller", func() {
 	It("removes a child that is to go as soon as it ends without a write of its status, and says why it cannot", Label("SUB-02", "K8S-07"), func(ctx SpecContext) {
 		e.Create(ctx, parent)
 		storeThread(ctx, e, parent)
-		for _, refused := range []error{nil, apierrors.NewInternalError(errors.New("a webhook says no"))} {
+		for _, refused := range []error{nil, apierrors.NewForbidden(schema.GroupResource{Resource: "subagents"}, "s-false", errors.New("a webhook says no"))} {
 			s := declareSubagent(ctx, e, func(s *skeinv1.Subagent) {
 				s.Name, s.Spec.TTLAfterFinished = "s-"+strconv.FormatBool(refused == nil), &metav1.Duration{}
 			})
