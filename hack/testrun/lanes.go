@@ -26,8 +26,8 @@ type laneTier struct {
 // testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. Each lane has
 // tiers that keep the processors busy and others that wait, for pods and nodes, and for what was stopped to be noticed.
 // Those that wait come first, because a lane that waits at the end has nothing beside it. The lanes take about the same time.
-// With three of them the processors are idle for almost half of it. v8 and conformance use the same cluster, and cluster looks for what
-// clusters leave behind, of which e2e has some while it runs: so each pair has one lane.
+// v8 and conformance use the same cluster, and cluster looks for what clusters leave behind, of which e2e has some while it runs: so each
+// pair has one lane.
 var testLanes = [][]laneTier{
 	{
 		{name: "outages", what: "rows that hold while managers, databases and networks fail", target: "test-outages"},
