@@ -163,7 +163,7 @@ var _ = Describe("The thread controller", func() {
 			Expect(e.Store.Thread(ctx, foreign)).To(Equal(before), "nothing is said to it either")
 		}
 
-		// An owner that nobody has checked.
+		// No admission policy checks this owner reference.
 		claimed := &skeinv1.Thread{ObjectMeta: Meta("theirs")}
 		claimed.UID = foreign
 		s, t := newChild(ctx, e, claimed, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/secret"} })

@@ -152,7 +152,7 @@ var _ = Describe("The thread controller", func() {
 		return apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(o), o))
 	}
 
-	It("purges the data of descendants before that of the thread, whoever reconciles", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+	It("purges the data of descendants before that of the thread, in whatever order they are reconciled", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
 		all, subs := generations(ctx)
 		root, child, grandchild := all[0], all[1], all[2]
 		Expect(e.Client.Delete(ctx, root)).To(Succeed())
@@ -171,7 +171,7 @@ var _ = Describe("The thread controller", func() {
 		}
 		_, told, err := e.Store.CreateThread(ctx, store.Thread{ID: "late", Namespace: root.Namespace, Name: "late", Agent: "a", ParentID: string(root.UID)})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(told).To(BeTrue(), "a child that was being made is born terminated, and holds nobody up")
+		Expect(told).To(BeTrue(), "a child that was being made is stored as terminated, and its parent does not wait for it")
 
 		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock}) // of another manager
 		Reconcile(ctx, r, root)
@@ -199,7 +199,7 @@ var _ = Describe("The thread controller", func() {
 		Expect(e.Client.Update(ctx, root)).To(Succeed())
 		Expect(e.Client.Delete(ctx, root)).To(Succeed())
 		Reconcile(ctx, r, root)
-		Expect(stored(ctx, root)).To(BeFalse(), "there is nobody to wait for")
+		Expect(stored(ctx, root)).To(BeFalse(), "there is no descendant to wait for")
 		Expect(gone(ctx, subs[0])).To(BeFalse())
 		Expect(Get(ctx, e, child).DeletionTimestamp).To(BeNil())
 

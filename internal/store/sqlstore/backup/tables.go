@@ -16,7 +16,7 @@ type scope int
 
 const (
 	ofThreads   scope = iota // by the thread's key in column thread; written as they arrive
-	threadRows               // the threads themselves; written first, under a namespace that nobody can have
+	threadRows               // the threads themselves; written first, under a name that no namespace can have
 	heads                    // as ofThreads, but written last, because a thread without a head is not visible
 	ofNamespace              // by a namespace in column namespace; written with the heads
 	ofEffects                // of ScheduledEffects; written once their new objects are known
