@@ -148,7 +148,7 @@ clean: ## Remove what the build made (caches outside the repository stay); not w
 ##@ Test
 
 .PHONY: test
-test: ## Everything, in three lanes: outages, unit; conformance, v8; e2e, cluster, integration, verify, lint. Sums it up.
+test: ## Everything, in four lanes: outages; conformance; e2e, cluster, v8, verify, lint; unit, integration. Sums it up.
 	@hack/test.sh
 
 # How many tests ran and failed is told by testrun, so it is built afresh each time; but not anew under tiers that run it.

@@ -26,19 +26,18 @@ type laneTier struct {
 // testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. Each lane has
 // tiers that keep the processors busy and others that wait, for pods and nodes, and for what was stopped to be noticed.
 // Those that wait come first, because a lane that waits at the end has nothing beside it. The lanes take about the same time.
-// v8 and conformance use the same cluster, and cluster looks for what clusters leave behind, of which e2e has some while it runs: so each
-// pair has one lane.
+// cluster looks for what clusters leave behind, of which e2e has some while it runs, so both have one lane.
 var testLanes = [][]laneTier{
 	{
 		{name: "outages", what: "rows that hold while managers, databases and networks fail", target: "test-outages"},
 	},
 	{
 		{name: "conformance", what: "the rows of the specification, through the public API", target: "test-conformance"},
-		{name: "v8", what: "the sandbox's suites on its other engine", target: "test-v8"},
 	},
 	{
 		{name: "e2e", what: "real pods on a real node", target: "test-e2e"},
 		{name: "cluster", what: "the dev cluster itself", target: "test-cluster"},
+		{name: "v8", what: "the sandbox's suites on its other engine", target: "test-v8"},
 		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
 		{name: "lint", what: "golangci-lint", target: "lint", check: true},
 	},

@@ -167,7 +167,7 @@ func TestEveryTierIsInALane(t *testing.T) {
 	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(tierOrder))) {
 		t.Errorf("lanes of %v, a sum of %v", names, tierOrder)
 	}
-	if want := "=== one after the other: outages; beside them: conformance, v8; beside them: e2e, cluster, verify, lint; beside them: unit, integration"; announcement(testLanes) != want {
+	if want := "=== one after the other: outages; beside them: conformance; beside them: e2e, cluster, v8, verify, lint; beside them: unit, integration"; announcement(testLanes) != want {
 		t.Errorf("it says %q", announcement(testLanes))
 	}
 }

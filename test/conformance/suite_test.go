@@ -98,12 +98,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}).Should(Succeed(), "the aggregation layer reaches the manager")
 }, NodeTimeout(30*time.Minute))
 
-// clusterName returns the name of the suite's cluster. The specs of outages run beside the others, in one of their own.
+// clusterName returns the name of the suite's cluster. The specs of outages, and those on the engine v8, run beside the
+// others, each in a cluster of their own.
 func clusterName() string {
-	if suite, _ := GinkgoConfiguration(); suite.LabelFilter == "outages" {
+	suite, _ := GinkgoConfiguration()
+	switch {
+	case suite.LabelFilter == "outages":
 		return "outages"
+	case onV8:
+		return "conformance-v8"
+	default:
+		return "conformance"
 	}
-	return "conformance"
 }
 
 // Without the manager that they share, all later specs would wait in vain, one after the other.
