@@ -45,7 +45,7 @@ start() {
 	while IFS= read -r name; do
 		case $name in
 		GOPROXY | GOSUMDB | GONOSUMDB | GONOSUMCHECK | GOPRIVATE | GONOPROXY | GOINSECURE) ;;
-		GO* | SKEIN_* | MODEL* | NODE | MAKE* | MFLAGS | JOBS | CGO_* | KUBE* | XDG_* | npm_config_cache | PREBUILT | CI) unset+=(-u "$name") ;;
+		GO* | SKEIN_* | MODEL* | NODE | MAKE* | MFLAGS | WHAT | AS | JOBS | CGO_* | KUBE* | XDG_* | npm_config_cache | PREBUILT | CI) unset+=(-u "$name") ;;
 		esac
 	done < <(compgen -e)
 	(
