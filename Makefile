@@ -84,7 +84,7 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: ## Run golangci-lint (built once from hack/tools).
-	@"$$(hack/tool.sh golangci-lint)" run --concurrency $(JOBS) --allow-serial-runners
+	@linter="$$(hack/tool.sh golangci-lint)" && GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-4GiB} "$$linter" run --concurrency $(JOBS) --allow-serial-runners
 
 .PHONY: verify
 verify: ## Fail when a generated file, a go.mod or the formatting has drifted.

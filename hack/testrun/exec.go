@@ -33,7 +33,7 @@ func execTest(args []string) error {
 			args = append(args, strings.Split(extra, "\n")...)
 		}
 	}
-	if err := syscall.Exec(args[0], args, os.Environ()); err != nil {
+	if err := syscall.Exec(args[0], args, withoutCompilerEnv(os.Environ())); err != nil {
 		return fmt.Errorf("run %s: %w", args[0], err)
 	}
 	return nil

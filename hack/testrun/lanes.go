@@ -72,6 +72,7 @@ func allCommand(ctx context.Context, args []string) error {
 		}
 		return words
 	}
+	compileTests(ctx)
 	fmt.Println(announcement(testLanes))
 	if err := runLanes(ctx, os.Stdout, testLanes, command); err != nil {
 		return err

@@ -53,16 +53,24 @@ func roomInMemory() bool {
 	if err := syscall.Statfs(shm, &fs); err != nil || uint64(fs.Bavail)*uint64(fs.Bsize) < shmFree {
 		return false
 	}
+	return availableMemory() >= memoryFree
+}
+
+// availableMemory returns how many bytes programs can still use, or 0 where that is unknown.
+func availableMemory() uint64 {
 	info, err := os.Open("/proc/meminfo")
 	if err != nil {
-		return false
+		return 0
 	}
 	defer info.Close()
 	for lines := bufio.NewScanner(info); lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
 			kib, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-			return err == nil && kib<<10 >= memoryFree
+			if err != nil {
+				return 0
+			}
+			return kib << 10
 		}
 	}
-	return false
+	return 0
 }

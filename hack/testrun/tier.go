@@ -170,6 +170,7 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 3 * time.Minute
 	cmd.Env = append(os.Environ(), envSuites+"="+strings.Join(folders, "\n"), envReports+"="+suites, envFlags+"="+strings.Join(flags, "\n"))
+	cmd.Env = append(cmd.Env, compilerEnv(availableMemory())...)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
