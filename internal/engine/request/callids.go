@@ -44,12 +44,14 @@ func restoreCallIDs(messages []model.Message) {
 	used, now := keptIDs(messages), map[string]string{}
 	for i := range messages {
 		m := &messages[i]
-		if id, ok := now[m.ToolCallID]; ok && m.Role == model.RoleTool {
-			m.ToolCallID = id
-			continue
+		if m.Role == model.RoleTool {
+			if id, ok := now[m.ToolCallID]; ok {
+				m.ToolCallID = id
+				continue
+			}
 		}
-		theirs, _ := m.Metadata[metadataCallIDs].(map[string]any)
-		if len(theirs) == 0 || len(m.ToolCalls) == 0 {
+		theirs := providerCallIDs(m)
+		if len(theirs) == 0 {
 			continue
 		}
 		m.ToolCalls = slices.Clone(m.ToolCalls)
@@ -68,7 +70,7 @@ func keptIDs(messages []model.Message) map[string]bool {
 	kept := map[string]bool{}
 	for i := range messages {
 		m := &messages[i]
-		theirs, _ := m.Metadata[metadataCallIDs].(map[string]any)
+		theirs := providerCallIDs(m)
 		for _, call := range m.ToolCalls {
 			if id, _ := theirs[call.ID].(string); id == "" {
 				kept[call.ID] = true
@@ -76,4 +78,13 @@ func keptIDs(messages []model.Message) map[string]bool {
 		}
 	}
 	return kept
+}
+
+// providerCallIDs returns the provider's ids of a message's calls, by the ids of the log. Most messages of a conversation call nothing.
+func providerCallIDs(m *model.Message) map[string]any {
+	if len(m.ToolCalls) == 0 {
+		return nil
+	}
+	theirs, _ := m.Metadata[metadataCallIDs].(map[string]any)
+	return theirs
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -37,20 +36,20 @@ const (
 // Continue makes a request continue the provider's conversation when that conversation knows exactly what the log
 // says. With another model, agent or thread, or after a message was changed or removed, a new conversation begins.
 func (k *Maker) Continue(req *model.Request, m *definition.Model, conv *transcript.Conversation) {
+	answers := conv.AnswersInSessions()
+	if len(answers) == 0 {
+		return
+	}
 	of := k.sessionOf(m)
-	for i := len(conv.Messages) - 1; i >= 0; i-- {
-		msg := &conv.Messages[i]
-		if msg.Role != store.RoleAssistant {
-			continue
-		}
-		s, ok := msg.Metadata[metadataSession].(map[string]any)
-		if ok && k.mayContinueImported(m) {
+	for _, i := range slices.Backward(answers) {
+		s, _ := conv.Messages[i].Metadata[metadataSession].(map[string]any)
+		if k.mayContinueImported(m) {
 			if id, agent := thread.ImportedSession(conv.Messages[:i+1]); id != "" && agent == k.role.Agent.Name {
 				continueImported(req, id)
 				return
 			}
 		}
-		if !ok || s["of"] != of {
+		if s["of"] != of {
 			continue
 		}
 		id, _ := s["id"].(string)

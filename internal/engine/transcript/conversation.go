@@ -26,6 +26,7 @@ type Conversation struct {
 	byID     map[string]int // message id → index
 	calls    map[string]int // tool call id → index of the assistant message that made it
 	results  map[string]int // tool call id → index of its result
+	sessions []int          // indexes of the answers that belong to a provider's conversation, in order
 	readSeq  int64          // all messages up to here have been read
 
 	memory  account
@@ -138,6 +139,7 @@ func (c *Conversation) sort() {
 	clear(c.byID)
 	clear(c.calls)
 	clear(c.results)
+	c.sessions = c.sessions[:0]
 	for i := range c.Messages {
 		c.index(i)
 	}
@@ -150,6 +152,9 @@ func (c *Conversation) index(i int) {
 		for _, call := range m.ToolCalls {
 			c.calls[call.ID] = i
 		}
+		if _, ok := m.Metadata[thread.MetadataSession].(map[string]any); ok {
+			c.sessions = append(c.sessions, i)
+		}
 	}
 	if m.Role == store.RoleTool && m.ToolCallID != "" {
 		if _, has := c.results[m.ToolCallID]; !has {
@@ -158,11 +163,15 @@ func (c *Conversation) index(i int) {
 	}
 }
 
+// AnswersInSessions returns the indexes of the answers that belong to a conversation that a provider keeps, in order. Most conversations
+// have none, and then a step need not look at each message.
+func (c *Conversation) AnswersInSessions() []int { return c.sessions }
+
 // OutstandingCalls returns the calls of a run's messages that have no result, in order.
 func (c *Conversation) OutstandingCalls(runID string) []store.ToolCall {
 	var out []store.ToolCall
 	for i := range c.Messages {
-		if m := &c.Messages[i]; isModelMessage(m, runID) {
+		if m := &c.Messages[i]; len(m.ToolCalls) > 0 && isModelMessage(m, runID) {
 			for _, call := range m.ToolCalls {
 				if _, done := c.results[call.ID]; !done {
 					out = append(out, call)
