@@ -81,9 +81,7 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 	if err := t.Write(t.Ctx, queries.InsertHead, h.Key, h.Namespace, t.Now, second); err != nil {
 		return err
 	}
-	if err := quotas.Threads(t, h.Namespace); err != nil {
-		return err
-	}
+	quotas.Threads(t, h.Namespace)
 	t.Heads = append(t.Heads, h)
 	h.Touch(store.ChangedThread)
 	if err := runs.Feed(t, h, store.LifecycleThreadCreated, "", "", ""); err != nil {

@@ -36,7 +36,7 @@ func account(t *txn.Tx, h *txn.Head, d usage, quota store.FileQuota) error {
 		return &store.QuotaError{Resource: "files", Limit: quota.Files, Wanted: n}
 	}
 	if d.bytes > 0 {
-		return quotas.Bytes(t, h.Namespace)
+		quotas.Bytes(t, h.Namespace)
 	}
 	return nil
 }

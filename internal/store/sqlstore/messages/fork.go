@@ -61,9 +61,7 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 			return err
 		}
 	}
-	if err := quotas.Bytes(t, h.Namespace); err != nil {
-		return err
-	}
+	quotas.Bytes(t, h.Namespace)
 	op.Index, op.Messages = index, counted.Total(true, 0, true)
 	h.Appended = op.Messages
 	return relations.Relate(t, h, o, store.Relationship{Type: store.RelationFork, Role: store.RelationChild, MessageIndex: index})

@@ -78,7 +78,7 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 	}
 	h.Touch(store.ChangedLog)
 	if op.Bounded {
-		return quotas.Messages(t, h.Namespace)
+		quotas.Messages(t, h.Namespace)
 	}
 	return nil
 }
@@ -143,9 +143,7 @@ func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
 		return err
 	}
 	if op.Bounded && (copies > 0 || sizeOf(m, more) > size) {
-		if err := quotas.Messages(t, h.Namespace); err != nil {
-			return err
-		}
+		quotas.Messages(t, h.Namespace)
 	}
 	if op.Content != nil || op.Silent != nil {
 		if err := t.Write(t.Ctx, queries.Forget, h.Key, m.Seq); err != nil {

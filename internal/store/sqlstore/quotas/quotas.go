@@ -1,5 +1,5 @@
-// Package quotas counts what namespaces use, and holds them to their quotas over all replicas (K8S-11). A row of the
-// namespace is locked while something is counted, so that transactions at the same time cannot exceed a quota together.
+// Package quotas counts what namespaces use, and holds them to their quotas over all replicas (K8S-11). A transaction counts at its end, while
+// it has locked the row of the namespace, so that transactions at the same time cannot exceed a quota together.
 package quotas
 
 import (
@@ -22,39 +22,38 @@ type Store struct{ DB *txn.DB }
 // LimitNamespaces implements store.QuotaStore.
 func (s Store) LimitNamespaces(of func(namespace string) store.Quotas) { s.DB.LimitNamespaces(of) }
 
-// within returns a *store.NamespaceQuotaError when a query that counts, with what this transaction has written, returns
-// more than a namespace may have.
-func within(t *txn.Tx, namespace string, r store.QuotaResource, query string, args ...any) error {
+// hold makes the transaction end with a *store.NamespaceQuotaError when a query that counts, with what the transaction has written,
+// returns more than a namespace may have.
+func hold(t *txn.Tx, namespace string, r store.QuotaResource, query string, args ...any) {
 	limit, ok := t.Quotas(namespace)[r]
 	if !ok {
+		return
+	}
+	t.AtEnd(namespace, string(r), func() error {
+		var n int64
+		if err := t.Row(t.Ctx, query, args, &n); err != nil {
+			return err
+		}
+		if n > limit.Hard {
+			return &store.NamespaceQuotaError{Namespace: namespace, Resource: r, QuotaLimit: limit}
+		}
 		return nil
-	}
-	if err := t.Write(t.Ctx, queries.LockQuota, namespace); err != nil {
-		return err
-	}
-	var n int64
-	if err := t.Row(t.Ctx, query, args, &n); err != nil {
-		return err
-	}
-	if n > limit.Hard {
-		return &store.NamespaceQuotaError{Namespace: namespace, Resource: r, QuotaLimit: limit}
-	}
-	return nil
+	})
 }
 
-// Threads checks the number of threads, after one was inserted.
-func Threads(t *txn.Tx, namespace string) error {
-	return within(t, namespace, store.QuotaThreads, queries.CountThreads, namespace)
+// Threads holds the namespace to its number of threads. It is for a transaction that inserts one.
+func Threads(t *txn.Tx, namespace string) {
+	hold(t, namespace, store.QuotaThreads, queries.CountThreads, namespace)
 }
 
-// Bytes checks the bytes of files, after some were added.
-func Bytes(t *txn.Tx, namespace string) error {
-	return within(t, namespace, store.QuotaBytes, queries.SumBytes, namespace)
+// Bytes holds the namespace to its bytes of files. It is for a transaction that adds some.
+func Bytes(t *txn.Tx, namespace string) {
+	hold(t, namespace, store.QuotaBytes, queries.SumBytes, namespace)
 }
 
-// Messages checks the bytes of messages, after some were added.
-func Messages(t *txn.Tx, namespace string) error {
-	return within(t, namespace, store.QuotaMessageBytes, queries.SumMessages, namespace)
+// Messages holds the namespace to its bytes of messages. It is for a transaction that adds some.
+func Messages(t *txn.Tx, namespace string) {
+	hold(t, namespace, store.QuotaMessageBytes, queries.SumMessages, namespace)
 }
 
 // MessagesUsedUp returns a *store.NamespaceQuotaError when the namespace has used up its bytes of messages. It locks nothing: what is to
@@ -87,7 +86,8 @@ func (s Store) CountRunning(ctx context.Context, f *store.Fence) error {
 		if err := t.Write(t.Ctx, queries.MarkRunning, h.Namespace, h.Key); err != nil {
 			return err
 		}
-		return within(t, h.Namespace, store.QuotaRunningThreads, queries.CountRunning, h.Namespace, t.Now)
+		hold(t, h.Namespace, store.QuotaRunningThreads, queries.CountRunning, h.Namespace, t.Now)
+		return nil
 	}, f.ThreadID)
 }
 
@@ -153,24 +153,28 @@ func (s Store) QuotaUse(ctx context.Context, namespace string) (map[store.QuotaR
 // ClaimQuota implements store.QuotaStore.
 func (s Store) ClaimQuota(ctx context.Context, c store.QuotaClaim) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		if err := t.Write(t.Ctx, queries.LockQuota, c.Namespace); err != nil {
-			return err
-		}
-		claimed, err := sqldb.Column[string](t.Ctx, t, queries.ClaimNames, c.Namespace, string(c.Resource), t.Now)
-		if err != nil || slices.Contains(claimed, c.Name) {
-			return err
-		}
-		if c.Count(claimed) >= c.Limit.Hard {
-			return &store.NamespaceQuotaError{Namespace: c.Namespace, Resource: c.Resource, QuotaLimit: c.Limit}
-		}
-		return t.Write(t.Ctx, queries.PutClaim, c.Namespace, string(c.Resource), c.Name, t.Now+c.TTL.Microseconds())
+		t.AtEnd(c.Namespace, "", func() error { return claim(t, c) })
+		return nil
 	}, "quota/"+c.Namespace)
+}
+
+// claim puts a claim while the namespace is locked.
+func claim(t *txn.Tx, c store.QuotaClaim) error {
+	claimed, err := sqldb.Column[string](t.Ctx, t, queries.ClaimNames, c.Namespace, string(c.Resource), t.Now)
+	if err != nil || slices.Contains(claimed, c.Name) {
+		return err
+	}
+	if c.Count(claimed) >= c.Limit.Hard {
+		return &store.NamespaceQuotaError{Namespace: c.Namespace, Resource: c.Resource, QuotaLimit: c.Limit}
+	}
+	return t.Write(t.Ctx, queries.PutClaim, c.Namespace, string(c.Resource), c.Name, t.Now+c.TTL.Microseconds())
 }
 
 // ReleaseQuota implements store.QuotaStore.
 func (s Store) ReleaseQuota(ctx context.Context, namespace string, resource store.QuotaResource, name string) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		return t.Write(t.Ctx, queries.DropClaim, namespace, string(resource), name)
+		t.AtEnd(namespace, "", func() error { return t.Write(t.Ctx, queries.DropClaim, namespace, string(resource), name) })
+		return nil
 	}, "quota/"+namespace)
 }
 

@@ -119,7 +119,7 @@ func (p *pipeline) commitOptimistically(jobs []*job) (done bool, err error) {
 	var all []statement
 	for _, j := range jobs {
 		t := ps.run(context.Background(), j)
-		if ps.asked || j.err != nil || !ps.guarded(t) {
+		if ps.asked || j.err != nil || len(t.endings) > 0 || !ps.guarded(t) {
 			j.err = nil
 			return false, nil // decided on state that may be out of date
 		}
@@ -196,8 +196,9 @@ func (p *pipeline) lock(jobs []*job, pessimistic bool) error {
 func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone bool) error {
 	c := ps.conn
 	wrote := false
+	var endings []ending
 	for _, j := range jobs {
-		ps.run(ctx, j)
+		t := ps.run(ctx, j)
 		switch {
 		case c.Failed:
 			return cmp.Or(j.err, store.ErrUnavailable)
@@ -215,11 +216,16 @@ func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone b
 			return errAlone // some of it is already written and cannot be undone by itself
 		case j.err == nil:
 			wrote = wrote || ps.sent || len(ps.writes) > 0
-			for _, s := range ps.writes {
-				if err := c.Write(ctx, s.query, s.args...); err != nil {
-					return err
-				}
+			endings = append(endings, t.endings...)
+			if err := ps.flush(ctx); err != nil {
+				return err
 			}
+		}
+	}
+	if len(endings) > 0 {
+		wrote = true
+		if refused, err := p.end(ctx, ps, jobs, endings); refused || err != nil {
+			return err
 		}
 	}
 	if !wrote {
@@ -287,8 +293,7 @@ var errAsked = errors.New("the transaction must be run with locks")
 
 // run runs a job. Its unsent writes are left in guards, fences and writes.
 func (ps *pipe) run(ctx context.Context, j *job) *Tx {
-	ps.guards, ps.fences, ps.writes = nil, nil, nil
-	ps.sent, ps.asked, ps.failed, ps.assumed = false, false, false, false
+	ps.reset()
 	t := &Tx{session: ps, Ctx: ctx, Now: ps.p.now(), Quotas: ps.p.quotas, lock: ps.p.dialect.Lock}
 	j.err = t.run(j.fn)
 	if j.err != nil {
@@ -300,6 +305,12 @@ func (ps *pipe) run(ctx context.Context, j *job) *Tx {
 		ps.heads[h.ID] = h.forNext()
 	}
 	return t
+}
+
+// reset forgets the transaction that ran last.
+func (ps *pipe) reset() {
+	ps.guards, ps.fences, ps.writes = nil, nil, nil
+	ps.sent, ps.asked, ps.failed, ps.assumed = false, false, false, false
 }
 
 // flush sends the transaction's writes so far, ahead of the next statement.

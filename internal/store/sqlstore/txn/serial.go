@@ -104,7 +104,9 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	}
 	ss.wrote, ss.assumed = false, false
 	t := &Tx{session: ss, Ctx: ctx, Now: s.now(), Quotas: s.quotas, lock: s.dialect.Lock}
-	j.err = t.run(j.fn)
+	if j.err = t.run(j.fn); j.err == nil {
+		j.err = end(ctx, ss, s.dialect, t.endings)
+	}
 	switch {
 	case c.Failed:
 		return false, false, j.err // the database has aborted the transaction

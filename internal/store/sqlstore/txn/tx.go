@@ -43,20 +43,28 @@ type Tx struct {
 	// Quotas returns the quotas of a namespace (K8S-11).
 	Quotas func(namespace string) store.Quotas
 	// lock is the dialect's query that locks a name.
-	lock string
+	lock    string
+	endings []ending
 }
 
-// run runs fn and flushes. A panic of fn becomes its error, so that it does not end the other callers' transactions.
-func (t *Tx) run(fn func(*Tx) error) (err error) {
+// run runs fn and flushes. What the transaction does last is left in endings.
+func (t *Tx) run(fn func(*Tx) error) error {
+	return recovered(func() error {
+		if err := fn(t); err != nil {
+			return err
+		}
+		return t.flush()
+	})
+}
+
+// recovered calls a caller's function. A panic becomes its error, so that it does not end the other callers' transactions.
+func recovered(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a store transaction: %v\n%s", p, debug.Stack())
 		}
 	}()
-	if err := fn(t); err != nil {
-		return err
-	}
-	return t.flush()
+	return fn()
 }
 
 // Lock waits until no other transaction has locked the name, and keeps others from locking it until this one ends. It orders
