@@ -61,11 +61,11 @@ func describeMessageBytes(e *env) {
 			e.apply(ctx, two, written("own"))
 			has(ctx, 23)
 
-			By("changing a message, which each fork then has for itself")
+			By("changing a message, which the forks then have for themselves")
 			page, err := e.store.Messages(ctx, origin, store.MessageQuery{Order: "asc"})
 			Expect(err).NotTo(HaveOccurred())
 			e.apply(ctx, origin, &store.UpdateMessage{ID: page.Messages[0].ID, Content: ptr("0")})
-			has(ctx, 23-9+2*10)
+			has(ctx, 23-9+10)
 
 			By("removing the threads, the origin first")
 			for _, id := range []string{origin, one} {
@@ -79,6 +79,31 @@ func describeMessageBytes(e *env) {
 			var rows int
 			Expect(e.beside.QueryRowContext(ctx, `SELECT count(*) FROM message_usage`).Scan(&rows)).To(Succeed())
 			Expect(rows).To(BeZero())
+		})
+
+		It("do not grow when messages are deleted that several forks read", func(ctx SpecContext) {
+			origin := e.threadIn(ctx, namespace)
+			ask := &store.Message{ID: "ask", Role: store.RoleAssistant, Content: ptr("what is it?"), ToolCalls: []store.ToolCall{{ID: "call"}}}
+			result := &store.Message{Role: store.RoleTool, Content: ptr("it is this"), ToolCallID: "call"}
+			summary := message("a question")
+			summary.Summary = &store.Summary{From: "ask", To: "ask"}
+			e.apply(ctx, origin, written("first"), &store.AppendMessage{Message: ask}, &store.AppendMessage{Message: result}, written("last"), &store.AppendMessage{Message: summary})
+			var forks []string
+			for range 3 {
+				forks = append(forks, fork(ctx, origin))
+			}
+			sum, _, err := e.sums(ctx, namespace)
+			Expect(err).NotTo(HaveOccurred())
+			all := []string{"first", "what is it?", "it is this", "last", "a question"}
+			for i, id := range append([]string{origin}, forks...) {
+				has(ctx, int(sum))
+				for _, later := range forks[i:] {
+					Expect(e.texts(ctx, later, store.MessageQuery{Order: "asc"})).To(Equal(all))
+				}
+				e.apply(ctx, id, &store.DeleteMessage{ID: "ask"})
+				Expect(e.texts(ctx, id, store.MessageQuery{Order: "asc"})).To(Equal([]string{"first", "last"}))
+			}
+			has(ctx, len("first"+"last"))
 		})
 
 		It("are counted of many messages, in one transaction and in several, and of retained data", func(ctx SpecContext) {

@@ -81,7 +81,7 @@ func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
 		if s.Lo >= cut {
 			break
 		}
-		if err := lockSegments(t, s.Source); err != nil {
+		if _, err := lockSegments(t, s.Source); err != nil {
 			return err
 		}
 		if err := t.Write(t.Ctx, queries.PutSegment, h.Key, s.Lo, min(s.Hi, cut), s.Source); err != nil {

@@ -68,7 +68,7 @@ func lockedReaders(t *txn.Tx, h *txn.Head, after int64) ([]Segment, error) {
 			continue
 		}
 		last = s.Thread
-		if err := lockSegments(t, s.Thread); err != nil {
+		if _, err := lockSegments(t, s.Thread); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package messages
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -14,7 +15,7 @@ import (
 // segments up to its base, where its own messages begin. They are in order and do not overlap. Messages between two of
 // them were removed.
 //
-// The rows that a segment covers never change. A writer that changes one first copies it for each reader (see release).
+// The rows that a segment covers never change. A writer that changes one first copies it for the readers (see release).
 // A writer that removes many leaves them to the readers (see leave).
 //
 // There is a row of message_block at the edge lo of each segment, both of the thread and of the source.
@@ -68,19 +69,27 @@ func countsWithin(ctx context.Context, q sqldb.Querier, s Segment, seq int64) (t
 
 // copyOut copies a message of a segment to the segment's thread. From then on it is the thread's own message.
 func copyOut(t *txn.Tx, s Segment, m *store.Message) error {
+	if err := cutOut(t, s, m, s.Thread); err != nil {
+		return err
+	}
+	return t.Write(t.Ctx, queries.CopyMessage, s.Thread, s.Source, m.Seq)
+}
+
+// cutOut divides a segment, so that a message in it is read from another thread.
+func cutOut(t *txn.Tx, s Segment, m *store.Message, from int64) error {
 	before, err := countTo(t.Ctx, t, s.Thread, s.Lo)
 	if err != nil {
 		return err
 	}
-	from, err := countTo(t.Ctx, t, s.Source, s.Lo)
+	begin, err := countTo(t.Ctx, t, s.Source, s.Lo)
 	if err != nil {
 		return err
 	}
-	to, err := countTo(t.Ctx, t, s.Source, m.Seq)
+	end, err := countTo(t.Ctx, t, s.Source, m.Seq)
 	if err != nil {
 		return err
 	}
-	upTo := before.Plus(to).Minus(from)
+	upTo := before.Plus(end).Minus(begin)
 	if err := t.PutBlock(s.Thread, txn.Block{At: m.Seq - 1, Counts: upTo.Minus(ofOne(m))}); err != nil {
 		return err
 	}
@@ -90,7 +99,7 @@ func copyOut(t *txn.Tx, s Segment, m *store.Message) error {
 	if err := t.Write(t.Ctx, queries.DeleteSegment, s.Thread, s.Lo); err != nil {
 		return err
 	}
-	parts := []Segment{{s.Thread, s.Lo, m.Seq - 1, s.Source}, {s.Thread, m.Seq - 1, m.Seq, s.Thread}, {s.Thread, m.Seq, s.Hi, s.Source}}
+	parts := []Segment{{s.Thread, s.Lo, m.Seq - 1, s.Source}, {s.Thread, m.Seq - 1, m.Seq, from}, {s.Thread, m.Seq, s.Hi, s.Source}}
 	for _, p := range parts {
 		if p.Lo >= p.Hi {
 			continue
@@ -99,75 +108,87 @@ func copyOut(t *txn.Tx, s Segment, m *store.Message) error {
 			return err
 		}
 	}
-	if m.Seq < s.Hi {
-		if err := t.PutBlock(s.Source, txn.Block{At: m.Seq, Counts: to}); err != nil {
-			return err
-		}
+	if m.Seq == s.Hi {
+		return nil
 	}
-	return t.Write(t.Ctx, queries.CopyMessage, s.Thread, s.Source, m.Seq)
+	return t.PutBlock(s.Source, txn.Block{At: m.Seq, Counts: end})
 }
 
-// release copies a message to all forks that read it from the thread, so that the message may be changed. It returns how many they are.
-func release(t *txn.Tx, h *txn.Head, m *store.Message) (copies int, err error) {
+// release makes a message of the thread one that no fork reads, so that it may be changed or removed. copied reports whether forks read it:
+// then the first of them has a copy, and the others read that one. Else each of them would add to what is stored.
+func release(t *txn.Tx, h *txn.Head, m *store.Message) (copied bool, err error) {
 	readers, err := Segments(t.Ctx, t, queries.ReadersAt, h.Key, m.Seq, m.Seq)
 	if err != nil || len(readers) == 0 {
-		return 0, err
+		return false, err
+	}
+	threads := map[int64]bool{} // not remnants, which may be on their way out
+	for _, s := range readers {
+		if threads[s.Thread], err = lockSegments(t, s.Thread); err != nil {
+			return false, err
+		}
+	}
+	readers, err = Segments(t.Ctx, t, queries.ReadersAt, h.Key, m.Seq, m.Seq) // as they are now that nobody changes them
+	if err != nil || len(readers) == 0 {
+		return false, err
+	}
+	var owner int64
+	if i := slices.IndexFunc(readers, func(s Segment) bool { return threads[s.Thread] }); i >= 0 {
+		owner = readers[i].Thread
 	}
 	if err := t.WriteBlocks(h); err != nil {
-		return 0, err
+		return false, err
 	}
 	for _, s := range readers {
-		if err := lockSegments(t, s.Thread); err != nil {
-			return 0, err
+		if owner == 0 || s.Thread == owner {
+			err = copyOut(t, s, m)
+		} else {
+			err = cutOut(t, s, m, owner)
 		}
-		if err := copyOut(t, s, m); err != nil {
-			return 0, err
+		if err != nil {
+			return false, err
 		}
 	}
-	return len(readers), nil
+	return true, nil
 }
 
-// lockSegments locks a thread whose segments are about to change against other writers.
-func lockSegments(t *txn.Tx, key int64) error {
+// lockSegments locks a thread whose segments are about to change against other writers. It reports whether there is such a thread: nobody
+// writes to a remnant.
+func lockSegments(t *txn.Tx, key int64) (found bool, err error) {
 	var id string
 	if err := t.Row(t.Ctx, queries.ThreadIDByKey, []any{key}, &id); err != nil {
-		return err
+		return false, err
 	}
-	_, err := t.Head(id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // nobody writes to the remnant of a thread
-	}
-	return err
+	_, err = t.Head(id)
+	return sqldb.Found(err)
 }
 
 // find returns a message of the thread that may be changed: it is the thread's own, and no other thread reads it.
 func find(t *txn.Tx, h *txn.Head, id string) (*store.Message, error) {
-	m, _, err := findCounting(t, h, id)
+	m, _, err := findToChange(t, h, id)
 	return m, err
 }
 
-// findCounting is find. It also returns how many copies of the message it has made for that: one of an inherited message, or one for each fork
-// that reads it.
-func findCounting(t *txn.Tx, h *txn.Head, id string) (m *store.Message, copies int, err error) {
+// findToChange is find. It also reports whether it has made a copy of the message for that, because the thread has inherited it or forks read it.
+func findToChange(t *txn.Tx, h *txn.Head, id string) (m *store.Message, copied bool, err error) {
 	if err := h.Whole(); err != nil {
-		return nil, 0, err
+		return nil, false, err
 	}
 	m, err = Scan(t.One(t.Ctx, queries.MessageByKey, h.Key, id))
 	if err == nil {
-		copies, err = release(t, h, m)
-		return m, copies, err
+		copied, err = release(t, h, m)
+		return m, copied, err
 	}
 	if h.Base == 0 || !errors.Is(err, store.ErrNotFound) {
-		return nil, 0, err
+		return nil, false, err
 	}
 	if m, err = Scan(t.One(t.Ctx, queries.InheritedByKey, id, h.Key)); err != nil {
-		return nil, 0, err
+		return nil, false, err
 	}
 	s, err := scanSegment(t.One(t.Ctx, queries.SegmentFloor, h.Key, m.Seq))
 	if err != nil {
-		return nil, 0, err
+		return nil, false, err
 	}
-	return m, 1, copyOut(t, *s, m)
+	return m, true, copyOut(t, *s, m)
 }
 
 // has returns the sequence number of a message of the thread by its id.

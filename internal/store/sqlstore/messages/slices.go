@@ -129,7 +129,7 @@ func handOver(t *txn.Tx, h *txn.Head, cut int64) (view int64, err error) {
 				return 0, err
 			}
 		}
-		if err := lockSegments(t, s.Source); err != nil {
+		if _, err := lockSegments(t, s.Source); err != nil {
 			return 0, err
 		}
 		if s.Lo >= cut {
@@ -272,7 +272,7 @@ func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head) error {
 	if err != nil {
 		return err
 	}
-	if err := lockSegments(t, s.Source); err != nil {
+	if _, err := lockSegments(t, s.Source); err != nil {
 		return err
 	}
 	from, n, err := newest(t, s.Source, s.Lo, s.Hi)

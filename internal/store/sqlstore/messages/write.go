@@ -85,7 +85,7 @@ func Append(t *txn.Tx, h *txn.Head, op *store.AppendMessage) error {
 
 // Update changes a message.
 func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
-	m, copies, err := findCounting(t, h, op.ID)
+	m, copied, err := findToChange(t, h, op.ID)
 	if err != nil {
 		return fmt.Errorf("message %s: %w", op.ID, err)
 	}
@@ -142,7 +142,7 @@ func Update(t *txn.Tx, h *txn.Head, op *store.UpdateMessage) error {
 	if err := t.Write(t.Ctx, queries.UpdateMessage, m.Silent, string(m.Status), content, more, h.Key, m.Seq); err != nil {
 		return err
 	}
-	if op.Bounded && (copies > 0 || sizeOf(m, more) > size) {
+	if op.Bounded && (copied || sizeOf(m, more) > size) {
 		quotas.Messages(t, h.Namespace)
 	}
 	if op.Content != nil || op.Silent != nil {
