@@ -92,7 +92,7 @@ type QuotaStore interface {
 	// ReleaseQuota gives up the room for an object that was not created.
 	ReleaseQuota(ctx context.Context, namespace string, resource QuotaResource, name string) error
 	// SweepQuotas removes claims that have expired, and usage of days before the day before. It counts the messages that are not counted
-	// yet because they are older than the counting.
+	// yet because they are older than the counting, or because an earlier release has restored them.
 	SweepQuotas(ctx context.Context) error
 }
 

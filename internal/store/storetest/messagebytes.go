@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -183,75 +181,5 @@ func describeMessageBytes(e *env) {
 			Expect(inject(threads[1], strings.Repeat("x", 41))).To(MatchError(over))
 			Expect(enqueue(threads[1])).To(Succeed(), "it counts when a run takes it in")
 		})
-	})
-}
-
-// describeOldMessages checks that messages of an earlier release are counted, in the database itself.
-func describeOldMessages(fresh func(ctx context.Context) Migrating) {
-	It("counts the bytes of messages that an earlier release has written, and of those that it writes and removes meanwhile", Label("K8S-11", "K8S-10"), func(ctx SpecContext) {
-		m := fresh(ctx)
-		_, err := provider(m).UpTo(ctx, 45)
-		Expect(err).NotTo(HaveOccurred())
-		exec := func(format string, args ...any) {
-			GinkgoHelper()
-			_, err := m.DB.ExecContext(ctx, fmt.Sprintf(format, args...))
-			Expect(err).NotTo(HaveOccurred(), format)
-		}
-		// The namespace of a remnant, which a fork reads, is empty.
-		thread := func(key int, namespace string) {
-			exec(`INSERT INTO thread (key, id, namespace, name, agent, user_id, task_id, title, created_at, parent_id, reference, root_id, depth, terminated_at, terminated_reason, registry_status)
-				VALUES (%d, 'old-%d', '%s', 'n', 'a', '', '', '', 5, '', '', '', 0, 0, '', '')`, key, key, namespace)
-		}
-		message := func(key, seq int, content string) {
-			exec(`INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, content, rest)
-				VALUES (%d, %d, 'm-%d-%d', 'user', 0, 0, 'completed', 5, '', '%s', '{"name":"ä"}')`, key, seq, key, seq, content)
-		}
-		const threads = 70 // more than one transaction counts
-		for key := 1; key <= threads; key++ {
-			thread(key, "team")
-			for _, seq := range []int{1, 511, 512, 3000} {
-				message(key, seq, "text")
-			}
-		}
-		thread(threads+1, "")
-		message(threads+1, 7, "left")
-		exec(`INSERT INTO message_segment (thread, lo, hi, source) VALUES (1, 0, 7, %d)`, threads+1)
-		_, err = provider(m).Up(ctx)
-		Expect(err).NotTo(HaveOccurred())
-
-		By("writing as an earlier release does, which knows nothing of the count")
-		message(1, 3001, "later")
-		exec(`UPDATE message SET content = 'longer text' WHERE thread = 1 AND seq = 1`)
-		exec(`UPDATE message SET content = NULL WHERE thread = 2 AND seq = 511`)
-		exec(`DELETE FROM message WHERE thread = 3 AND seq > 511`)
-		thread(threads+2, "team")
-		message(threads+2, 1, "new")
-		thread(threads+3, "")
-		exec(`UPDATE message SET thread = %d WHERE thread = 6 AND seq > 1`, threads+3)
-		exec(`DELETE FROM message WHERE thread IN (8, 9)`)
-		exec(`DELETE FROM thread WHERE key = 8`)
-		s, err := m.Open()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
-		check := func() {
-			GinkgoHelper()
-			var stored int64
-			Expect(m.DB.QueryRowContext(ctx, storedBytes).Scan(&stored)).To(Succeed())
-			use, err := s.QuotaUse(ctx, "team")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(use[store.QuotaMessageBytes]).To(Equal(stored))
-		}
-		use, err := s.QuotaUse(ctx, "team")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(use[store.QuotaMessageBytes]).To(BeNumerically(">=", 0), "most are not counted yet")
-		Expect(s.SweepQuotas(ctx)).To(Succeed())
-		check()
-		exec(`DELETE FROM message WHERE thread = %d`, threads+1)
-		exec(`UPDATE message SET content = 'x' WHERE thread < 20`)
-		check()
-		Expect(s.SweepQuotas(ctx)).To(Succeed())
-		check()
-		Expect(m.DB.QueryRowContext(ctx, `SELECT thread FROM message_usage_fill`).Scan(new(int64))).To(MatchError(sql.ErrNoRows), "nothing is left to count")
-		Expect(m.DB.Close()).To(Succeed())
 	})
 }

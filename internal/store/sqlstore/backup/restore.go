@@ -17,9 +17,11 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// stagingNamespace returns the namespace that threads have while they are restored. No namespace of a cluster can have a slash. A thread without
-// a head is not visible in any case; with this one it also has no owner.
-func stagingNamespace(r store.Restore) string { return "restore/" + r.ID + "/" + r.Namespace }
+// stagingNamespace returns the namespace that threads have while they are restored. A thread without a head is not visible in any case; with
+// this one it also has no owner.
+func stagingNamespace(r store.Restore) string {
+	return queries.StagingPrefix + r.ID + "/" + r.Namespace
+}
 
 // keptMark returns what the column restored has for threads that were retained when the backup was made. They are adopted as any others that
 // are retained, but are the restore's.

@@ -1,5 +1,8 @@
 package queries
 
+// StagingPrefix begins the namespace of threads that are being restored. No namespace of a cluster can have a slash.
+const StagingPrefix = "restore/"
+
 // RestoredKept begins the column restored of a thread that was retained when its backup was made.
 const RestoredKept = "kept/"
 

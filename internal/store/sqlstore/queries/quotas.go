@@ -34,6 +34,11 @@ const (
 	DropMessageUses = `DELETE FROM message_usage WHERE thread = ?`
 	// DropLostUses removes what a release that knows nothing of it has left of a thread that is gone.
 	DropLostUses = `DELETE FROM message_usage WHERE thread = ? AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.key = message_usage.thread)`
+	// StagedUses finds the namespaces of restores for which messages count, and ShowUses lets those of a finished one count for the namespace
+	// of its threads. Finishing it does that, too, but in a release that knows nothing of it. The last argument is how many rows it may change.
+	StagedUses = `SELECT DISTINCT namespace FROM message_usage WHERE namespace >= '` + StagingPrefix + `' AND namespace < 'restore0'` // 0 follows the slash
+	ShowUses   = `UPDATE message_usage SET namespace = ? WHERE (thread, part) IN (SELECT u.thread, u.part FROM message_usage u
+		WHERE u.namespace = ? AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.key = u.thread AND t.namespace = u.namespace) LIMIT ?)`
 	// PartToCount finds the next part by a message that is there, or by what the triggers have counted of messages that are gone.
 	PartToCount = `SELECT c.thread, c.seq FROM (SELECT m.thread, m.seq FROM message m WHERE (m.thread, m.seq) > (?, ?) AND m.thread <= ? ORDER BY m.thread, m.seq LIMIT 1) c
 		UNION ALL SELECT c.thread, c.part * 512 FROM (SELECT u.thread, u.part FROM message_usage u WHERE (u.thread, u.part) > (?, ?) AND u.part >= 0 AND u.thread <= ?

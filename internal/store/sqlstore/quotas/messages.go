@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
+	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -56,4 +58,28 @@ func countSome(t *txn.Tx) (more bool, err error) {
 		seq = end - 1
 	}
 	return true, t.Write(t.Ctx, queries.SetMessageFill, thread, seq)
+}
+
+// rowsAtOnce is how many rows of message_usage one transaction moves to another namespace.
+const rowsAtOnce = 1000
+
+// countRestored lets the messages of restores count that a replica of an earlier release has finished: it shows the threads, and leaves
+// their bytes under the name that they had until then.
+func (s Store) countRestored(ctx context.Context) error {
+	staged, err := sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.StagedUses)
+	if err != nil {
+		return fmt.Errorf("look for the bytes of restored messages: %w", err)
+	}
+	for _, name := range staged {
+		namespace := name[strings.LastIndexByte(name, '/')+1:]
+		for n := int64(rowsAtOnce); n == rowsAtOnce; {
+			if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
+				n, err = t.Exec(t.Ctx, queries.ShowUses, namespace, name, rowsAtOnce)
+				return err
+			}); err != nil {
+				return fmt.Errorf("count the bytes of restored messages: %w", err)
+			}
+		}
+	}
+	return nil
 }

@@ -188,6 +188,9 @@ func (s Store) SweepQuotas(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.countRestored(ctx); err != nil {
+		return err
+	}
 	return s.countOldMessages(ctx)
 }
 
