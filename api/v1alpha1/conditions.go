@@ -150,6 +150,8 @@ const (
 	ReasonFailed = "Failed"
 	// ReasonCanceled: the thread ended before the effect was due.
 	ReasonCanceled = "Canceled"
+	// ReasonUnknown: the effect fired, and the record of how that ended was deleted with its Thread.
+	ReasonUnknown = "Unknown"
 	// ReasonPaused: too many firings of a schedule failed in a row.
 	ReasonPaused = "Paused"
 	// ReasonWaiting: a firing waits for a sandbox or a definition.

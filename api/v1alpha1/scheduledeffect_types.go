@@ -217,7 +217,7 @@ type ScheduledEffectStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Phase in one word: Pending, Fired, Succeeded, Failed, Canceled; for schedules Active, Suspended, Paused,
+	// Phase in one word: Pending, Fired, Succeeded, Failed, Canceled, Unknown; for schedules Active, Suspended, Paused,
 	// LimitReached, Finished.
 	// +optional
 	Phase string `json:"phase,omitempty"`

@@ -33,6 +33,7 @@ const (
 	EffectSucceeded = "Succeeded"
 	EffectFailed    = "Failed"
 	EffectCanceled  = "Canceled"
+	EffectUnknown   = "Unknown"
 )
 
 // maxHookDepth is the maximum of spec.hookDepth.

@@ -116,6 +116,7 @@ type scope struct {
 	row      *store.Thread // the stored thread
 	firing   *store.Firing // nil until it is recorded
 	canceled bool
+	lost     bool          // whether it has fired, and the record of that is gone
 	problem  *problem      // what keeps it from firing
 	note     problem       // what it says of itself without a problem
 	next     time.Duration // until the next reconcile; 0 means only on an event

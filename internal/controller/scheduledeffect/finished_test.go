@@ -67,9 +67,10 @@ func (w *world) endThreads(ctx context.Context) {
 var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() {
 	keep := func(s *skeinv1.ScheduledEffect) { s.Spec.TTLSecondsAfterFinished = ptr.To(int32(5)) }
 	var w *world
+	var thread *skeinv1.Thread
 	BeforeEach(func(ctx SpecContext) {
 		w = newWorld(ctx)
-		w.thread(ctx)
+		thread = w.thread(ctx)
 	})
 
 	DescribeTable("is deleted when its time is over, although nothing else happens", func(ctx SpecContext, edits ...func(*skeinv1.ScheduledEffect)) {
@@ -151,6 +152,29 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 			s.Spec.StartingDeadlineSeconds, s.Spec.FailedHistoryLimit = ptr.To(int64(5)), ptr.To(int32(0))
 		}),
 		Entry("suspended", skeinv1.ReasonSuspended, once(time.Second), func(s *skeinv1.ScheduledEffect) { s.Spec.Suspend = true }),
+	)
+
+	DescribeTable("says how that was when the record has gone with its thread, as far as it is known", Label("EFF-07"), func(ctx SpecContext, told bool, reason string) {
+		thread.Status.ThreadID = string(thread.UID)
+		Expect(w.Client.Status().Update(ctx, thread)).To(Succeed())
+		w.declare(ctx, once(0), func(s *skeinv1.ScheduledEffect) { s.Spec.ThreadSelector = &metav1.LabelSelector{} })
+		w.settle(ctx)
+		Finish(ctx, w.Env, w.s, store.FiringFailed, "broken")
+		if told {
+			w.pass(ctx, 2*time.Second)
+		}
+		Expect(w.Store.PurgeThread(ctx, string(thread.UID))).Error().NotTo(HaveOccurred())
+		Expect(w.firings(ctx)).To(BeEmpty())
+		w.r = scheduledeffect.New(w.r.Options)
+		w.s.Generation++ // an edit that gives it nothing to do
+		w.s.Labels = map[string]string{"x": "edited"}
+		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, 2*time.Second)
+		Expect(w.s.Status.Phase).To(Equal("Finished"))
+		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+	},
+		Entry("the status had said it", true, skeinv1.ReasonFailed),
+		Entry("the status had not said it yet", false, skeinv1.ReasonUnknown),
 	)
 
 	It("has finished when it did not fire, although it had run by hand before", Label("EFF-07", "EFF-08"), func(ctx SpecContext) {

@@ -56,7 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	case len(all) > 0:
 		s.sawFiring(&all[0])
 	case s.object.Status.FiredAt != 0: // the firing was purged with the thread that it was for
-		s.canceled, s.next = true, ttl(s.object)
+		s.lost, s.next = true, ttl(s.object)
 	default:
 		return false, nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -204,7 +205,8 @@ func (d *schedule) completionTime(before *metav1.Time, ended *store.Firing) *met
 }
 
 // computeComplete sets how it ended. A schedule has done what it says when no due time is left; an effect of one time when that firing
-// succeeded, for each of its threads. If its due time did not fire, the reason is that of the skip. A run by hand, before or after it, changes nothing about that.
+// succeeded, for each of its threads. If its due time did not fire, the reason is that of the skip. A run by hand, before or after it, changes nothing
+// about that, and neither does a purge of its thread, with which the record of the firing goes.
 func (d *schedule) computeComplete(w conditions.Writer) {
 	reason, message := skeinv1.ReasonSucceeded, "no due time is left"
 	if d.outcome != nil {
@@ -220,6 +222,11 @@ func (d *schedule) computeComplete(w conditions.Writer) {
 		}
 	} else if k := d.ownSkip(); k != nil {
 		reason, message = k.Reason, describe(*k)
+	} else if len(d.object.Spec.Schedules) == 0 && d.now.Fired > 0 {
+		if meta.IsStatusConditionTrue(d.object.Status.Conditions, skeinv1.ConditionComplete) {
+			return // the status has said it
+		}
+		reason, message = skeinv1.ReasonUnknown, endLost
 	}
 	w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, reason, message)
 }

@@ -114,7 +114,7 @@ func (s *scope) compute(failed error) {
 		status.ScheduledAt = s.due.UnixMicro()
 	}
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
-	if s.canceled {
+	if s.canceled || s.lost {
 		status.NextTime = nil
 	}
 	switch {
@@ -136,6 +136,9 @@ func (s *scope) compute(failed error) {
 	}
 }
 
+// endLost says what is known of a firing whose record is gone.
+const endLost = "it fired, and how that ended is not known: the record of it was deleted with the Thread that it fired for"
+
 // computeState sets how far the effect has come.
 func (s *scope) computeState(w conditions.Writer) {
 	status := &s.object.Status
@@ -144,10 +147,10 @@ func (s *scope) computeState(w conditions.Writer) {
 		status.FiredAt, status.NextTime, status.LastTime = f.FiredAt, nil, ptr.To(seconds(f.Due))
 		w.Set(skeinv1.ConditionFired, metav1.ConditionTrue, skeinv1.ReasonFired, "")
 		s.computeEnd(w, f)
-	case s.canceled && s.schedule == nil && status.FiredAt != 0:
-		status.Phase, status.Active, status.LastOutcome = kube.EffectCanceled, 0, outcomes[store.FiringCanceled]
+	case s.lost:
+		status.Phase, status.Active, status.LastOutcome = kube.EffectUnknown, 0, ""
 		status.CompletionTime = ptrTime(s.at)
-		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the Thread that it fired for was deleted, and with it the record of how the firing ended")
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonUnknown, endLost)
 	case s.canceled:
 		status.Phase = kube.EffectCanceled
 		status.CompletionTime = ptrTime(s.at)
