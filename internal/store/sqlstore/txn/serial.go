@@ -13,8 +13,8 @@ import (
 // serial commits a batch on the only connection that writes, in one transaction of the database. Because nobody else
 // writes, it remembers the state of the threads that it wrote last, with their leases, and does not read them again.
 //
-//   - Hoping: the callers' transactions run one after the other. One that fails before it has written anything leaves the
-//     others as they are. One that fails later, or that assumed an existing row to be new, undoes the batch.
+//   - Hoping: the callers' transactions run one after the other, and then what they do last. One that fails before it has written
+//     anything leaves the others as they are. One that fails later, or that assumed an existing row to be new, undoes the batch.
 //   - Careful: then all run again, each under a savepoint, and check rows instead of assuming that they are new.
 //
 // Only the goroutine that leads the writer's batch uses a serial, so its fields need no lock.
@@ -78,6 +78,16 @@ func (s *serial) pass(ctx context.Context, batch []*job, pessimistic bool) (done
 		}
 		wrote = wrote || ok && ss.wrote
 	}
+	if len(ss.endings) > 0 {
+		wrote = true
+		if err := end(ctx, ss, s.dialect, ss.endings); err != nil {
+			s.rollback(c)
+			if !c.Failed {
+				err = nil // of one of the transactions
+			}
+			return false, err
+		}
+	}
 	if !wrote {
 		s.rollback(c)
 		return true, nil
@@ -104,7 +114,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	}
 	ss.wrote, ss.assumed = false, false
 	t := &Tx{session: ss, Ctx: ctx, Now: s.now(), Quotas: s.quotas, lock: s.dialect.Lock}
-	if j.err = t.run(j.fn); j.err == nil {
+	if j.err = t.run(j.fn); j.err == nil && ss.pessimistic {
 		j.err = end(ctx, ss, s.dialect, t.endings)
 	}
 	switch {
@@ -113,6 +123,9 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	case j.err == nil:
 		j.notifications = t.Notifications
 		ss.remember(j, t)
+		if !ss.pessimistic {
+			ss.endings = append(ss.endings, t.endings...)
+		}
 	case !ss.pessimistic:
 		again = ss.wrote || ss.assumed
 	case saved:
@@ -149,6 +162,7 @@ type serialSession struct {
 	// heads holds the heads of threads as the transactions of the batch so far have left them.
 	heads       map[string]*Head
 	pessimistic bool
+	endings     []ending // what is done once all transactions of the batch have run
 
 	// The fields below belong to the transaction that runs now.
 	wrote   bool
