@@ -81,8 +81,8 @@ type QuotaStore interface {
 	// would exceed one of bytes of messages (see AppendMessage, UpdateMessage, Enqueue and ImportConversation). Usage counts against the
 	// quotas of tokens and cost while there are any.
 	LimitNamespaces(of func(namespace string) Quotas)
-	// QuotaUse returns how much a namespace uses of the resources that the store knows: all but effects.
-	QuotaUse(ctx context.Context, namespace string) (map[QuotaResource]int64, error)
+	// QuotaUse returns how much a namespace uses of some resources; without any, of all that the store knows, which are all but effects.
+	QuotaUse(ctx context.Context, namespace string, of ...QuotaResource) (map[QuotaResource]int64, error)
 	// CountRunning counts the holder of a lease as a running thread, until the lease ends. It fails with a
 	// *NamespaceQuotaError when the namespace has as many already, and with ErrFenced when the lease was lost.
 	CountRunning(ctx context.Context, f *Fence) error

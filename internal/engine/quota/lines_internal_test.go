@@ -15,10 +15,14 @@ import (
 // used is a store that says what a namespace uses.
 type used struct {
 	store.Store
-	use map[store.QuotaResource]int64
+	use   map[store.QuotaResource]int64
+	asked *[][]store.QuotaResource // when it is not nil, the resources of each call
 }
 
-func (u used) QuotaUse(context.Context, string) (map[store.QuotaResource]int64, error) {
+func (u used) QuotaUse(_ context.Context, _ string, of ...store.QuotaResource) (map[store.QuotaResource]int64, error) {
+	if u.asked != nil {
+		*u.asked = append(*u.asked, of)
+	}
 	return u.use, nil
 }
 
@@ -52,5 +56,30 @@ func TestUsedUpMessagesHoldUpOnlyThoseThatBegin(t *testing.T) {
 	limits[store.QuotaMessageBytes] = store.QuotaLimit{Hard: 11}
 	if got := woken(); !slices.Equal(got, []string{"begins"}) {
 		t.Errorf("with room for messages %v", got)
+	}
+}
+
+// The sums of what has no quota would be read in vain.
+func TestOnlyResourcesWithAQuotaAreCounted(t *testing.T) {
+	var asked [][]store.QuotaResource
+	limits := store.Quotas{store.QuotaMessageBytes: {Hard: 10}, store.QuotaThreads: {Hard: 10}}
+	q := New(Options{
+		Store:  used{use: map[store.QuotaResource]int64{store.QuotaMessageBytes: 9}, asked: &asked},
+		Limits: func(string) store.Quotas { return limits }, Clock: testingclock.NewFakeClock(time.Now()), Log: logr.Discard(),
+	})
+	check := func(of []store.QuotaResource) {
+		t.Helper()
+		if err := q.CheckSpent(t.Context(), "n", of); err != nil {
+			t.Error(err)
+		}
+	}
+	check(toBegin)
+	check(toGoOn)
+	limits[store.QuotaCost] = store.QuotaLimit{Hard: 1}
+	check(toBegin)
+	check(toGoOn)
+	want := [][]store.QuotaResource{{store.QuotaMessageBytes}, {store.QuotaCost, store.QuotaMessageBytes}, toGoOn}
+	if !slices.EqualFunc(asked, want, slices.Equal) {
+		t.Errorf("asked for %v, not for %v", asked, want)
 	}
 }

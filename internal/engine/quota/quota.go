@@ -112,13 +112,17 @@ var (
 // CheckSpent returns a *store.NamespaceQuotaError when the namespace has used up one of some resources.
 func (q *Quotas) CheckSpent(ctx context.Context, namespace string, of []store.QuotaResource) error {
 	limits := q.limits(namespace)
-	limited := func(r store.QuotaResource) bool { _, ok := limits[r]; return ok }
-	if !slices.ContainsFunc(of, limited) {
+	of = slices.DeleteFunc(slices.Clone(of), func(r store.QuotaResource) bool { _, ok := limits[r]; return !ok })
+	if len(of) == 0 {
 		return nil
 	}
-	// Used does not count messages.
-	current := slices.Contains(of, store.QuotaMessageBytes) && limited(store.QuotaMessageBytes)
-	use, err := q.read(ctx, namespace, current)
+	var use map[store.QuotaResource]int64
+	var err error
+	if slices.Contains(of, store.QuotaMessageBytes) { // CountUsed does not count messages
+		use, err = q.Store.QuotaUse(ctx, namespace, of...)
+	} else {
+		use, err = q.read(ctx, namespace)
+	}
 	if err != nil {
 		return err
 	}
@@ -140,16 +144,16 @@ func overSpent(namespace string, limits store.Quotas, use map[store.QuotaResourc
 	return nil
 }
 
-// read returns what the namespace uses, as it was within the last second, or as it is now.
-func (q *Quotas) read(ctx context.Context, namespace string, current bool) (map[store.QuotaResource]int64, error) {
+// read returns what the namespace uses, as it was within the last second.
+func (q *Quotas) read(ctx context.Context, namespace string) (map[store.QuotaResource]int64, error) {
 	now := q.Clock.Now()
 	q.mu.Lock()
 	last, ok := q.spent[namespace]
 	q.mu.Unlock()
-	if age := now.Sub(last.at); ok && !current && age >= 0 && age < spentFor {
+	if age := now.Sub(last.at); ok && age >= 0 && age < spentFor {
 		return last.use, nil
 	}
-	use, err := q.Store.QuotaUse(ctx, namespace)
+	use, err := q.Store.QuotaUse(ctx, namespace, toGoOn...)
 	if err != nil {
 		return nil, err
 	}

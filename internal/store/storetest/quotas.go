@@ -32,6 +32,10 @@ func describeQuotas(e *env) {
 			GinkgoHelper()
 			use, err := e.store.QuotaUse(ctx, "small")
 			Expect(err).NotTo(HaveOccurred())
+			alone, err := e.store.QuotaUse(ctx, "small", resource)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(alone).To(HaveKeyWithValue(resource, use[resource]))
+			Expect(len(alone)).To(BeNumerically("<=", 2), "nothing else is read, but what is in the same row")
 			return use[resource]
 		}
 		create := func(ctx SpecContext, namespace string, n int) error {

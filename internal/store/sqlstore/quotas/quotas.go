@@ -124,30 +124,43 @@ func spent(usage json.RawMessage) use {
 func day(micros int64) int64 { return micros / (24 * time.Hour).Microseconds() }
 
 // QuotaUse implements store.QuotaStore.
-func (s Store) QuotaUse(ctx context.Context, namespace string) (map[store.QuotaResource]int64, error) {
-	var threads, running, bytes, messages, tokens, cost int64
+func (s Store) QuotaUse(ctx context.Context, namespace string, of ...store.QuotaResource) (map[store.QuotaResource]int64, error) {
+	use := map[store.QuotaResource]int64{}
 	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
+		clear(use)
 		now := s.DB.Now()
-		if err := c.Row(ctx, queries.CountThreads, []any{namespace}, &threads); err != nil {
-			return err
+		for _, read := range []struct {
+			of    []store.QuotaResource
+			query string
+			args  []any
+		}{
+			{[]store.QuotaResource{store.QuotaThreads}, queries.CountThreads, []any{namespace}},
+			{[]store.QuotaResource{store.QuotaRunningThreads}, queries.CountRunning, []any{namespace, now}},
+			{[]store.QuotaResource{store.QuotaBytes}, queries.SumBytes, []any{namespace}},
+			{[]store.QuotaResource{store.QuotaMessageBytes}, queries.SumMessages, []any{namespace}},
+			{[]store.QuotaResource{store.QuotaTokens, store.QuotaCost}, queries.SumDay, []any{namespace, day(now)}},
+		} {
+			if len(of) > 0 && !slices.ContainsFunc(read.of, func(r store.QuotaResource) bool { return slices.Contains(of, r) }) {
+				continue
+			}
+			n := make([]int64, len(read.of))
+			into := make([]any, len(read.of))
+			for i := range n {
+				into[i] = &n[i]
+			}
+			if err := c.Row(ctx, read.query, read.args, into...); err != nil {
+				return err
+			}
+			for i, r := range read.of {
+				use[r] = n[i]
+			}
 		}
-		if err := c.Row(ctx, queries.CountRunning, []any{namespace, now}, &running); err != nil {
-			return err
-		}
-		if err := c.Row(ctx, queries.SumBytes, []any{namespace}, &bytes); err != nil {
-			return err
-		}
-		if err := c.Row(ctx, queries.SumMessages, []any{namespace}, &messages); err != nil {
-			return err
-		}
-		return c.Row(ctx, queries.SumDay, []any{namespace, day(now)}, &tokens, &cost)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count what namespace %s uses: %w", namespace, err)
 	}
-	return map[store.QuotaResource]int64{
-		store.QuotaThreads: threads, store.QuotaRunningThreads: running, store.QuotaBytes: bytes, store.QuotaMessageBytes: messages, store.QuotaTokens: tokens, store.QuotaCost: cost,
-	}, nil
+	return use, nil
 }
 
 // ClaimQuota implements store.QuotaStore.
