@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest"
 )
 
 func check(tb testing.TB, err error) {
@@ -59,4 +60,10 @@ func BenchmarkRunnable(b *testing.B) {
 			}
 		})
 	}
+}
+
+func BenchmarkFirings(b *testing.B) {
+	storetest.BenchmarkFirings(b, func() (store.Store, error) {
+		return sqlstore.OpenSQLite(b.Context(), sqlstore.SQLiteOptions{Dir: b.TempDir()})
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -236,6 +237,37 @@ func describeFiringClaims(e *env) {
 			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: claimed[1].Key(), Epoch: 1, Status: store.FiringSucceeded})).To(Succeed())
 			Expect(e.store.PendingFirings(ctx)).To(Equal(map[string]int64{"many": 9, "later": 1}))
 			Expect(e.store.ClaimFirings(ctx, "a", time.Minute, nil)).To(BeEmpty())
+		})
+
+		It("are found in each of many namespaces, the oldest first", func(ctx SpecContext) {
+			const namespaces = 30
+			var want []store.DueFirings
+			due := int64(0)
+			in := func(namespace string, n int, change func(*store.Firing)) {
+				GinkgoHelper()
+				for range n {
+					due++
+					e.fires(ctx, due, func(f *store.Firing) { f.Namespace = namespace; change(f) })
+				}
+			}
+			for i := range namespaces {
+				name := fmt.Sprint("n-", i*7%namespaces) // in another order than that of the names
+				in(name, i%4+1, func(*store.Firing) {})
+				want = append(want, store.DueFirings{Namespace: name, Count: min(i%4+1, 3), Oldest: e.now()})
+				e.clock.Step(time.Second)
+			}
+			in("later", 2, func(f *store.Firing) { f.AvailableAt = e.now() + time.Hour.Microseconds() })
+			in("queued", 2, func(f *store.Firing) { f.Status = store.FiringQueued })
+			Expect(e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{want[4].Namespace: 1, want[5].Namespace: 1})).To(HaveLen(2))
+			want[5].Count = 1
+			want = slices.Delete(want, 4, 5)
+			Expect(e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{want[0].Namespace: 1})).To(HaveLen(1))
+			in(want[0].Namespace, 1, func(*store.Firing) {})
+			want = append(want[1:], store.DueFirings{Namespace: want[0].Namespace, Count: 1, Oldest: e.now()})
+			got, next, err := e.store.DueFirings(ctx, 3)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(got).To(Equal(want))
+			Expect(next).To(Equal(time.Minute))
 		})
 
 		It("wait for the time that a firing was recorded with", func(ctx SpecContext) {

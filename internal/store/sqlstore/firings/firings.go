@@ -89,20 +89,14 @@ func (s Store) DueFirings(ctx context.Context, limit int) (due []store.DueFiring
 		if err != nil || !ready { // the most frequent case looks at one row
 			return err
 		}
-		namespaces, err := sqldb.Column[string](ctx, c, queries.FiringNamespaces)
-		if err != nil {
+		return c.Rows(ctx, queries.DueFirings, []any{now, sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
+			var d store.DueFirings
+			err := scan(&d.Namespace, &d.Count, &d.Oldest)
+			if err == nil && d.Count > 0 {
+				due = append(due, d)
+			}
 			return err
-		}
-		for _, ns := range namespaces {
-			times, err := sqldb.Column[int64](ctx, c, queries.DueFirings, ns, now, sqldb.PageSize(limit))
-			if err != nil {
-				return err
-			}
-			if len(times) > 0 {
-				due = append(due, store.DueFirings{Namespace: ns, Count: len(times), Oldest: times[0]})
-			}
-		}
-		return nil
+		})
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("look for firings that are due: %w", err)
@@ -114,19 +108,14 @@ func (s Store) DueFirings(ctx context.Context, limit int) (due []store.DueFiring
 // PendingFirings implements store.FiringStore.
 func (s Store) PendingFirings(ctx context.Context) (map[string]int64, error) {
 	counts := map[string]int64{}
-	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
-		namespaces, err := sqldb.Column[string](ctx, c, queries.FiringNamespaces)
-		if err != nil {
-			return err
-		}
-		for _, ns := range namespaces {
+	err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		return c.Rows(ctx, queries.PendingFirings, nil, func(scan sqldb.Scanner) error {
+			var namespace string
 			var n int64
-			if err := c.Row(ctx, queries.CountFirings, []any{ns}, &n); err != nil {
-				return err
-			}
-			counts[ns] = n
-		}
-		return nil
+			err := scan(&namespace, &n)
+			counts[namespace] = n
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count firings: %w", err)

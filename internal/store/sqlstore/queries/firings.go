@@ -16,17 +16,23 @@ const (
 		WHERE NOT EXISTS (SELECT 1 FROM effect_schedule WHERE effect_id = ? AND removed = 1)
 			AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = ? AND t.namespace <> ?)
 		ON CONFLICT (effect_id, due, thread_id) DO NOTHING`
-	FiringsReady     = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
-	NextFiring       = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND available_at > ? ORDER BY available_at LIMIT 1`
-	FiringNamespaces = `WITH RECURSIVE n (namespace) AS (
+	FiringsReady = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
+	NextFiring   = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND available_at > ? ORDER BY available_at LIMIT 1`
+	// firingNamespaces lists the namespaces that have pending firings by jumping through the index from one to the next. A query that begins with it
+	// does something for each of them, so that many namespaces take no more statements than one.
+	firingNamespaces = `WITH RECURSIVE n (namespace) AS (
 			SELECT min(namespace) FROM effect_firing WHERE status = 'pending'
 			UNION ALL
 			SELECT (SELECT min(namespace) FROM effect_firing WHERE status = 'pending' AND namespace > n.namespace)
 			FROM n WHERE n.namespace IS NOT NULL)
-		SELECT namespace FROM n WHERE namespace IS NOT NULL`
-	DueFirings   = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ? ORDER BY available_at LIMIT ?`
-	CountFirings = `SELECT count(*) FROM effect_firing WHERE status = 'pending' AND namespace = ?`
-	Claimable    = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
+		SELECT n.namespace, `
+	// DueFirings takes the time, and how many firings of a namespace it counts at most.
+	DueFirings = firingNamespaces + `(SELECT count(*) FROM (SELECT 1 FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace AND f.available_at <= ? LIMIT ?) c),
+			(SELECT min(f.available_at) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
+		FROM n WHERE n.namespace IS NOT NULL`
+	PendingFirings = firingNamespaces + `(SELECT count(*) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
+		FROM n WHERE n.namespace IS NOT NULL`
+	Claimable = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
 		ORDER BY available_at, due, effect_id, thread_id LIMIT ?`
 	ClaimFiring = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
 		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`

@@ -1,0 +1,61 @@
+package pgsuite
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest"
+	"github.com/skein-dev/skein/internal/store/storetest/pgtest"
+)
+
+var _ = Describe("Firings", Label("EFF-02"), func() {
+	It("are found and counted with a fixed number of statements, however many namespaces have any", func(ctx SpecContext) {
+		way := through(newDatabase(ctx))
+		s, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: way.url, Readers: 1, Writers: 1, Clock: clocktesting.NewFakePassiveClock(time.Now())})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+		took := func(from, to int) map[string]int {
+			GinkgoHelper()
+			for i := from; i < to; i++ {
+				Expect(s.RecordFiring(ctx, store.Firing{EffectID: "e", Due: int64(i), Namespace: fmt.Sprint("n-", i)})).To(BeTrue())
+			}
+			took := map[string]int{}
+			took["statements to find"], took["trips to find"] = way.during(func() {
+				due, _, err := s.DueFirings(ctx, 10)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(due).To(HaveLen(to))
+			})
+			took["statements to count"], took["trips to count"] = way.during(func() { Expect(s.PendingFirings(ctx)).To(HaveLen(to)) })
+			return took
+		}
+		took(0, 2) // the connection has prepared its statements then
+		few := took(2, 4)
+		Expect(took(4, 40)).To(Equal(few))
+		for what, n := range few {
+			Expect(n).To(BeNumerically(">", 0), what)
+		}
+	})
+})
+
+func BenchmarkFirings(b *testing.B) {
+	server, err := pgtest.Start(context.Background(), pgtest.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = server.Stop() }()
+	storetest.BenchmarkFirings(b, func() (store.Store, error) {
+		name, err := server.NewDatabase(b.Context(), "")
+		if err != nil {
+			return nil, err
+		}
+		return sqlstore.OpenPostgres(b.Context(), sqlstore.PostgresOptions{URL: server.URL(name)})
+	})
+}
