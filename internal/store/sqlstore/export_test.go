@@ -114,6 +114,7 @@ var Queries = map[string]struct {
 	"firings ready":      {queries.FiringsReady, 1},
 	"next firing":        {queries.NextFiring, 1},
 	"claimable":          {queries.Claimable, 3},
+	"claimable keys":     {queries.ClaimableKeys, 3},
 	"unended effects":    {queries.UnendedEffects, 2},
 	"pending firings":    {queries.PendingFirings, 0},
 	"due firings":        {queries.DueFirings, 2},

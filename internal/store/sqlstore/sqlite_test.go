@@ -219,6 +219,17 @@ var _ = Describe("SQLite's plans", func() {
 		Expect(plan).To(ContainElement("SEARCH f USING PRIMARY KEY (thread=? AND parent=?)"))
 	})
 
+	It("find the firings to claim without sorting those that were recorded together, and their keys in the index alone", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		for name, want := range map[string]string{
+			"claimable": "SEARCH effect_firing USING INDEX effect_firing_space ", "claimable keys": "SEARCH effect_firing USING COVERING INDEX effect_firing_space ",
+		} {
+			plan, err := s.Plan(ctx, sqlstore.Queries[name].Text, nil, nil, nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(plan).To(ConsistOf(HavePrefix(want)), name)
+		}
+	})
+
 	It("find a page of messages by an index alone, without sorting skipped rows", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		for query, args := range sqlstore.PageQueries() {

@@ -145,15 +145,18 @@ func (s Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration
 
 // claim claims firings of one namespace.
 func (s Store) claim(t *txn.Tx, owner string, ttl time.Duration, namespace string, limit int, running []store.FiringKey) (claimed []store.Firing, err error) {
-	var lapsed []store.FiringKey
-	if err := t.Rows(t.Ctx, s.DB.Dialect.Claimable, []any{namespace, t.Now, limit + len(running)}, func(sc sqldb.Scanner) error {
+	until := t.Now + ttl.Microseconds()
+	lapsed, err := extendLapsed(t, owner, until, namespace, limit, running)
+	if err != nil {
+		return nil, err
+	}
+	// Where there are many writers this locks what it reads, so it reads no more than is likely to be claimed.
+	if err := t.Rows(t.Ctx, s.DB.Dialect.Claimable, []any{namespace, t.Now, limit + lapsed}, func(sc sqldb.Scanner) error {
 		f, err := scan(sc)
 		if err != nil {
 			return err
 		}
-		if slices.Contains(running, f.Key()) {
-			lapsed = append(lapsed, f.Key())
-		} else if len(claimed) < limit {
+		if len(claimed) < limit && !slices.Contains(running, f.Key()) { // another may have claimed one after the caller, and not renewed it
 			f.Attempts++
 			f.Epoch++
 			claimed = append(claimed, *f)
@@ -162,12 +165,6 @@ func (s Store) claim(t *txn.Tx, owner string, ttl time.Duration, namespace strin
 	}); err != nil {
 		return nil, err
 	}
-	until := t.Now + ttl.Microseconds()
-	for _, k := range lapsed {
-		if err := t.Write(t.Ctx, queries.ExtendFiring, until, k.EffectID, k.Due, k.ThreadID, owner); err != nil {
-			return nil, err
-		}
-	}
 	for _, f := range claimed {
 		// The clock that found it due may be a little ahead of the store's. It did not begin before that.
 		if err := t.Write(t.Ctx, queries.ClaimFiring, owner, until, max(t.Now, f.FiredAt), f.EffectID, f.Due, f.ThreadID); err != nil {
@@ -175,6 +172,30 @@ func (s Store) claim(t *txn.Tx, owner string, ttl time.Duration, namespace strin
 		}
 	}
 	return claimed, nil
+}
+
+// extendLapsed extends the claims of firings that run in the caller and have expired, and returns how many have.
+func extendLapsed(t *txn.Tx, owner string, until int64, namespace string, limit int, running []store.FiringKey) (lapsed int, err error) {
+	if len(running) == 0 {
+		return 0, nil
+	}
+	var keys []store.FiringKey
+	if err := t.Rows(t.Ctx, queries.ClaimableKeys, []any{namespace, t.Now, limit + len(running)}, func(sc sqldb.Scanner) error {
+		var k store.FiringKey
+		err := sc(&k.EffectID, &k.Due, &k.ThreadID)
+		if slices.Contains(running, k) {
+			keys = append(keys, k)
+		}
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	for _, k := range keys {
+		if err := t.Write(t.Ctx, queries.ExtendFiring, until, k.EffectID, k.Due, k.ThreadID, owner); err != nil {
+			return 0, err
+		}
+	}
+	return len(keys), nil
 }
 
 // RenewFirings implements store.FiringStore.

@@ -43,6 +43,33 @@ var _ = Describe("Firings", Label("EFF-02"), func() {
 			Expect(n).To(BeNumerically(">", 0), what)
 		}
 	})
+
+	It("are locked by a claim only if it takes them, so that another replica can claim the others at the same time", func(ctx SpecContext) {
+		d := newDatabase(ctx)
+		s, err := d.Open(nil)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+		for due := range int64(10) {
+			Expect(s.RecordFiring(ctx, store.Firing{EffectID: "e", Due: due, Namespace: "n"})).To(BeTrue())
+		}
+		claim := func(n int, running ...store.FiringKey) (keys []store.FiringKey) {
+			GinkgoHelper()
+			claimed, err := s.ClaimFirings(ctx, "a", time.Hour, map[string]int{"n": n}, running...)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(claimed).To(HaveLen(n))
+			for i := range claimed {
+				keys = append(keys, claimed[i].Key())
+			}
+			return keys
+		}
+		claim(1, claim(4)...)
+		db, err := d.SQL()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(db.Close)
+		var locked int // a row says which transaction locked it last
+		Expect(db.QueryRowContext(ctx, "SELECT count(*) FROM effect_firing WHERE epoch = 0 AND xmax::text <> '0'").Scan(&locked)).To(Succeed())
+		Expect(locked).To(BeZero())
+	})
 })
 
 func BenchmarkFirings(b *testing.B) {

@@ -32,9 +32,13 @@ const (
 		FROM n WHERE n.namespace IS NOT NULL`
 	PendingFirings = firingNamespaces + `(SELECT count(*) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
 		FROM n WHERE n.namespace IS NOT NULL`
+	// Claimable has the oldest firings first. Those that were recorded together belong to one effect, so the one that was due first comes first. The
+	// index of SQLite has this order, too.
 	Claimable = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
-		ORDER BY available_at, due, effect_id, thread_id LIMIT ?`
-	ClaimFiring = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
+		ORDER BY available_at, effect_id, due, thread_id LIMIT ?`
+	// ClaimableKeys are the keys of what Claimable reads. They are in the index, and are not locked.
+	ClaimableKeys = `SELECT effect_id, due, thread_id FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ? ORDER BY available_at LIMIT ?`
+	ClaimFiring   = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
 		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`
 	ExtendFiring = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND owner = ?`
 	RenewFiring  = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ?
