@@ -197,6 +197,17 @@ var _ = Describe("POST fork", Label("REL-02"), func() {
 		Expect(err).To(HaveOccurred())
 	})
 
+	It("says that the thread is being deleted, also when its messages are purged already", func(ctx SpecContext) {
+		e := newEnv()
+		st := origin(ctx, e, 3)
+		Expect(e.svc.Store().MarkDeleted(ctx, st.ID(), st.ID())).To(Succeed())
+		Expect(e.svc.Store().Apply(ctx, st.ID(), nil, &store.Destroy{})).To(Succeed()) // so it is until its rows are removed
+		for _, n := range []runtimev1.NewFork{{}, {MessageIndex: ptr.To(int64(1))}, {MessageID: "m1"}} {
+			_, err := e.client().Thread("ns", "origin").Fork(ctx, n)
+			Expect(err).To(And(Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("the Thread object is being deleted, so the thread cannot be forked"))))
+		}
+	})
+
 	It("needs the rights to create Threads and to read the messages and files of the origin", Label("K8S-04"), func(ctx SpecContext) {
 		e := newEnv()
 		origin(ctx, e, 3)

@@ -32,7 +32,7 @@ type Point struct {
 // Fork creates a thread that begins with the messages of another up to one of them (REL-02). It has the origin's files
 // and workspace, and none of its mode, caps, skills, queue, values, state and variables. Empty fields of n are taken
 // from the origin: the namespace, the agent, the user, the arguments and, with "Forked: " before it, the title. Fork is idempotent by
-// n.ID like Create. It returns store.ErrNotFound when the origin does not exist. The origin only gets a relationship.
+// n.ID like Create. It returns store.ErrNotFound when the origin does not exist or is being purged. The origin only gets a relationship.
 func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Thread, created bool, err error) {
 	origin, err := s.store.Thread(ctx, of.ThreadID)
 	if err != nil {
@@ -58,14 +58,18 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	}
 	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index, Newest: of.Newest, Seq: of.Seq}
 	t, created, err = s.Create(ctx, n)
-	if errors.Is(err, store.ErrForkPoint) {
-		return nil, false, forkPointError(origin, of.MessageID, of.Index, err)
+	if !errors.Is(err, store.ErrForkPoint) {
+		return t, created, err
 	}
-	return t, created, err
+	err = s.noForkPoint(ctx, of.ThreadID, of.MessageID, of.Index, err)
+	if errors.Is(err, store.ErrObjectDeleted) { // that of the origin: a caller must not take it for the new thread's own
+		return nil, false, fmt.Errorf("origin of the fork is being deleted: %w", store.ErrNotFound)
+	}
+	return nil, false, err
 }
 
 // ForkPoint returns the message at which a thread would be forked, or an *InvalidError when it has no such message. Of of,
-// ThreadID does not count.
+// ThreadID does not count. A thread that is being purged has no messages any more: then it returns store.ErrObjectDeleted.
 func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (p Point, err error) {
 	t, err := s.store.Thread(ctx, id)
 	if err != nil {
@@ -76,7 +80,7 @@ func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (p Point,
 	case of.MessageID != "":
 		p.Index, err = s.store.MessageIndex(ctx, id, of.MessageID)
 		if errors.Is(err, store.ErrNotFound) {
-			return p, forkPointError(t, of.MessageID, 0, err)
+			return p, s.noForkPoint(ctx, id, of.MessageID, 0, err)
 		}
 		if err != nil {
 			return p, err
@@ -92,9 +96,19 @@ func (s *Service) ForkPoint(ctx context.Context, id string, of ForkOf) (p Point,
 	}
 	p.Seq, err = s.seqAt(ctx, id, p.Index)
 	if errors.Is(err, store.ErrForkPoint) {
-		return p, forkPointError(t, "", p.Index, err)
+		return p, s.noForkPoint(ctx, id, "", p.Index, err)
 	}
 	return p, err
+}
+
+// noForkPoint returns the error for a message that a thread did not have a moment ago. It reads the thread again, which may have been cut,
+// or purged in part, since it was read.
+func (s *Service) noForkPoint(ctx context.Context, id, messageID string, index int64, cause error) error {
+	t, err := s.store.Thread(ctx, id)
+	if err != nil {
+		return err
+	}
+	return forkPointError(t, messageID, index, cause)
 }
 
 // seqAt returns the sequence number of the message with an index, or store.ErrForkPoint.
@@ -112,8 +126,12 @@ func (s *Service) seqAt(ctx context.Context, id string, index int64) (int64, err
 	return page.Messages[0].Seq, nil
 }
 
-// forkPointError returns the error that says at which messages a thread can be forked or truncated.
+// forkPointError returns the error that says at which messages a thread can be forked or truncated. It wraps store.ErrObjectDeleted
+// when the thread is being deleted, because then it will never have the message.
 func forkPointError(t *store.Thread, messageID string, index int64, cause error) error {
+	if t.Deleting {
+		return fmt.Errorf("thread %s: %w", t.Name, store.ErrObjectDeleted)
+	}
 	e := invalid("messageIndex", "the thread %s has %d messages: give an index from 0 to %d, not %d", t.Name, t.Messages, t.Messages-1, index)
 	switch {
 	case messageID != "":
@@ -185,11 +203,7 @@ func (st *State) Relate(ctx context.Context, r store.Relationship) (kept *store.
 		if r.Role == store.RelationParent {
 			parent = st.id
 		}
-		info, gone := st.svc.store.Thread(ctx, parent)
-		if gone != nil {
-			return nil, false, gone
-		}
-		return nil, false, forkPointError(info, "", r.MessageIndex, err)
+		return nil, false, st.svc.noForkPoint(ctx, parent, "", r.MessageIndex, err)
 	}
 	if err != nil {
 		return nil, false, err

@@ -80,6 +80,24 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		Expect(err).To(beInvalid("messageIndex", "from 0 to 0"))
 	})
 
+	It("is refused while the origin is being purged, and the error does not ask for messages", func(ctx SpecContext) {
+		e := newEnv(ctx)
+		st := e.create(ctx, "origin")
+		_, err := st.Inject(ctx, thread.NewMessage{ID: "m", Content: ptr("one")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(e.Store().MarkDeleted(ctx, "origin", "origin")).To(Succeed())
+		Expect(e.Store().Apply(ctx, "origin", nil, &store.Destroy{})).To(Succeed()) // so it is until its rows are removed
+		for _, of := range []thread.ForkOf{{Newest: true}, {Index: 0}, {MessageID: "m"}} {
+			_, err := e.ForkPoint(ctx, "origin", of)
+			Expect(err).To(MatchError(store.ErrObjectDeleted))
+			of.ThreadID = "origin"
+			_, _, err = e.Fork(ctx, thread.NewThread{Thread: store.Thread{ID: "fork", Name: "fork"}}, of)
+			Expect(err).To(And(MatchError(store.ErrNotFound), Not(MatchError(store.ErrObjectDeleted))), "it is not the object of the fork")
+		}
+		_, _, err = st.Truncate(ctx, thread.Truncation{Index: 0})
+		Expect(err).To(MatchError(store.ErrObjectDeleted))
+	})
+
 	DescribeTable("has a title", func(title, want string) { Expect(thread.ForkTitle(title)).To(Equal(want)) },
 		Entry("from its origin", "Plan", "Forked: Plan"),
 		Entry("with a count for the fork of a fork", "Forked: Plan", "Forked(2): Plan"),

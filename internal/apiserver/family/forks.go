@@ -54,6 +54,9 @@ func (h *Forks) Fork(c *call.Call) error {
 	at, err := h.Threads.ForkPoint(c.Context(), c.Row.ID, thread.ForkOf{
 		MessageID: n.MessageID, Index: deref(n.MessageIndex), Newest: n.MessageID == "" && n.MessageIndex == nil,
 	})
+	if errors.Is(err, store.ErrObjectDeleted) {
+		return deleted(c)
+	}
 	if err != nil {
 		return err
 	}
@@ -96,6 +99,11 @@ func deref(n *int64) int64 {
 	return *n
 }
 
+// deleted returns the error for a thread whose object is being deleted, or gone.
+func deleted(c *call.Call) error {
+	return status.Conflict(c.Name, "the Thread object is being deleted, so the thread cannot be forked")
+}
+
 // checkAllowed refuses callers who could not create the fork's Thread object themselves, or not read what the fork has of its
 // origin. A user who may fork a thread sees nothing new.
 func (h *Forks) checkAllowed(c *call.Call, name string) error {
@@ -115,7 +123,7 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 		return nil, nil, err
 	}
 	if origin == nil || !origin.DeletionTimestamp.IsZero() || !c.Row.BelongsTo(string(origin.UID)) {
-		return nil, nil, status.Conflict(c.Name, "the Thread object is being deleted, so the thread cannot be forked")
+		return nil, nil, deleted(c)
 	}
 	cause := "api:" + uuid.NewString()
 	if key := c.IdempotencyKey(n.IdempotencyKey); key != "" {
