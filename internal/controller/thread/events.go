@@ -16,7 +16,7 @@ const maxEventNote = 1000
 
 // recordEvents records Events for changes in a thread's life. Of runs it reports only failed ones, and of those only the
 // newest when a status is written: an Event is a write to the API server, and a busy thread would flood it. That a child
-// ended with its result is no news either, because each delegation ends so.
+// ended with its result is no news either, because each delegation ends so, nor that it ended with its parent, whose Event says so for all.
 func (r *Reconciler) recordEvents(before, after *skeinv1.Thread) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
@@ -38,7 +38,7 @@ func (r *Reconciler) recordEvents(before, after *skeinv1.Thread) {
 	}
 	if meta.IsStatusConditionTrue(after.Status.Conditions, skeinv1.ConditionTerminated) &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, skeinv1.ConditionTerminated) {
-		if reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason; reason != skeinv1.ReasonSessionEnded {
+		if reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason; reason != skeinv1.ReasonSessionEnded && reason != skeinv1.ReasonParentTerminated {
 			r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonTerminated, "Terminate", "the thread was terminated (%s) and takes no new work", reason)
 		}
 	}

@@ -133,16 +133,21 @@ var _ = Describe("The thread controller", func() {
 			Expect(Get(ctx, e, t).Status.Messages).To(BeEquivalentTo(5))
 		})
 
-		It("that a thread was terminated at once", Label("THR-05"), func(ctx SpecContext) {
-			Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Terminate{Reason: skeinv1.ReasonParentTerminated})).To(Succeed())
-			Reconcile(ctx, r, t)
-			Get(ctx, e, t)
-			Expect(t.Status.Phase).To(Equal("Terminated"))
-			Expect(t.Status.TerminatedAt).To(Equal(e.Clock.Now().UnixMicro()))
-			Expect(meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(
-				And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonParentTerminated))))
-			Expect(e.Recorder.Events).To(Receive(ContainSubstring("Terminated")))
-		})
+		for reason, told := range map[string]OmegaMatcher{
+			skeinv1.ReasonTerminatedByRequest: Receive(ContainSubstring("Terminated")),
+			skeinv1.ReasonParentTerminated:    BeEmpty(), // the Event of the parent speaks for all below it
+		} {
+			It("that a thread was terminated at once: "+reason, Label("THR-05", "K8S-06"), func(ctx SpecContext) {
+				Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Terminate{Reason: reason})).To(Succeed())
+				Reconcile(ctx, r, t)
+				Get(ctx, e, t)
+				Expect(t.Status.Phase).To(Equal("Terminated"))
+				Expect(t.Status.TerminatedAt).To(Equal(e.Clock.Now().UnixMicro()))
+				Expect(meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(
+					And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+				Expect(e.Recorder.Events).To(told)
+			})
+		}
 	})
 
 	It("tells of a run that failed by one Event, and of no other", Label("K8S-06"), func(ctx SpecContext) {
