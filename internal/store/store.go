@@ -278,11 +278,21 @@ type Change uint8
 
 // The kinds of change.
 const (
-	ChangedThread Change = 1 << iota // the thread record, or the start or end of a run
+	// ChangedAtWork: a thread was stored, a run has begun, waits or goes on, or a child has another status in the registry of its parent. More
+	// is about to change, so a reader that only shows the thread may wait for that.
+	ChangedAtWork Change = 1 << iota
 	ChangedInbox
 	ChangedLog
 	ChangedFiring
 	ChangedStop     // an InboxStop came, or the thread's object was deleted, which the holder of the thread's lease must see at once
 	ChangedTasks    // the tasks after a run were handed over
 	ChangedDelivery // there may be deliveries of webhooks that are due
+	changedRecord
+
+	// ChangedThread: the thread record has changed, or a run has ended. It includes ChangedAtWork, so as a mask it stands for any change of a
+	// thread. Replicas of earlier releases send the bit of ChangedAtWork alone for both.
+	ChangedThread = ChangedAtWork | changedRecord
 )
+
+// IsAtWork reports whether a thread has changed in no other way than ChangedAtWork says.
+func (c Change) IsAtWork() bool { return c&ChangedThread == ChangedAtWork }

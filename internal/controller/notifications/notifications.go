@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -17,6 +18,10 @@ import (
 type Subscriber interface {
 	Subscribe(fn func(store.Notification)) (stop func())
 }
+
+// gather is how long a request waits after the notification that a thread is at work (store.ChangedAtWork). What ends sooner, as most short runs
+// do, costs one reconcile. No status shows before, either, that a thread is at work (docs/adr/0003-thread-status-writes.md).
+const gather = 100 * time.Millisecond
 
 // Source is an event source of one controller: a notification about a thread, or about a ScheduledEffect in a source of
 // NewEffectSource, enqueues every request that Track bound to its id. While a request waits in the workqueue, further notifications for it are dropped, so that a burst
@@ -30,8 +35,16 @@ type Source struct {
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	tracked map[string][]reconcile.Request // by id; usually one request
 	ids     map[reconcile.Request]string   // the inverse of tracked
-	pending map[reconcile.Request]struct{}
+	pending map[reconcile.Request]waiting
 }
+
+// waiting says how a request waits in the workqueue.
+type waiting int
+
+const (
+	gathers waiting = iota + 1 // for a moment: a notification of more than work makes it due
+	due
+)
 
 // NewSource returns a source for notifications of the kinds in mask.
 func NewSource(s Subscriber, mask store.Change) *Source {
@@ -41,7 +54,7 @@ func NewSource(s Subscriber, mask store.Change) *Source {
 		subject:    func(h store.Notification) string { return h.ThreadID },
 		tracked:    map[string][]reconcile.Request{},
 		ids:        map[reconcile.Request]string{},
-		pending:    map[reconcile.Request]struct{}{},
+		pending:    map[reconcile.Request]waiting{},
 	}
 }
 
@@ -107,7 +120,7 @@ func (s *Source) Begin(req reconcile.Request) {
 func (s *Source) Suppress(req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[req] = struct{}{}
+	s.pending[req] = due
 }
 
 // notify handles a notification. The store calls it after a commit, so it must not block.
@@ -119,19 +132,28 @@ func (s *Source) notify(h store.Notification) {
 	defer s.mu.Unlock()
 	if h.Everything() {
 		for _, reqs := range s.tracked {
-			s.enqueue(reqs)
+			s.enqueue(reqs, due)
 		}
 		return
 	}
-	s.enqueue(s.tracked[s.subject(h)])
+	how := due
+	if (h.Changed & s.mask).IsAtWork() {
+		how = gathers
+	}
+	s.enqueue(s.tracked[s.subject(h)], how)
 }
 
-func (s *Source) enqueue(reqs []reconcile.Request) {
+// enqueue enqueues requests that do not wait, or wait longer.
+func (s *Source) enqueue(reqs []reconcile.Request, how waiting) {
 	for _, req := range reqs {
-		if _, waits := s.pending[req]; waits {
+		if s.pending[req] >= how {
 			continue
 		}
-		s.pending[req] = struct{}{}
-		s.queue.Add(req)
+		s.pending[req] = how
+		if how == gathers {
+			s.queue.AddAfter(req, gather)
+		} else {
+			s.queue.Add(req)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package notifications_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/util/workqueue"
@@ -73,6 +74,59 @@ func TestSource(t *testing.T) {
 	g.Expect(drain()).To(Equal(0))
 	cancel()
 	g.Eventually(sub.stopped).Should(BeClosed())
+}
+
+// later is a queue that records what is to be added later.
+type later struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	requests []reconcile.Request
+}
+
+func (l *later) AddAfter(r reconcile.Request, _ time.Duration) { l.requests = append(l.requests, r) }
+
+// A short run ends before its request is due, and costs one reconcile.
+func TestWorkIsGatheredWithItsEnd(t *testing.T) {
+	g := NewWithT(t)
+	sub := &subscriber{stopped: make(chan struct{})}
+	s := notifications.NewSource(sub, store.ChangedThread)
+	queue := &later{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	defer queue.ShutDown()
+	g.Expect(s.Start(t.Context(), queue)).To(Succeed())
+	a := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "n", Name: "a"}}
+	s.Track("t", a)
+	// after returns how many requests are enqueued at once, and how many for later.
+	after := func(changes ...store.Change) [2]int {
+		for _, c := range changes {
+			sub.fn(store.Notification{ThreadID: "t", Changed: c})
+		}
+		atOnce := 0
+		for ; queue.Len() > 0; atOnce++ {
+			r, _ := queue.Get()
+			queue.Done(r)
+		}
+		afterwards := len(queue.requests)
+		queue.requests = nil
+		return [2]int{atOnce, afterwards}
+	}
+	const work, end = store.ChangedAtWork | store.ChangedInbox | store.ChangedLog, store.ChangedThread | store.ChangedLog
+	for _, c := range []struct {
+		changes []store.Change
+		want    [2]int
+	}{
+		{[]store.Change{work, work}, [2]int{0, 1}},
+		{[]store.Change{end, work}, [2]int{1, 0}},
+		{[]store.Change{work, work, end, work, end}, [2]int{1, 1}},
+		{[]store.Change{store.ChangedInbox}, [2]int{0, 0}},
+	} {
+		s.Begin(a)
+		g.Expect(after(c.changes...)).To(Equal(c.want), "%v", c.changes)
+	}
+	s.Begin(a)
+	g.Expect(after(work)).To(Equal([2]int{0, 1}))
+	g.Expect(after(end)).To(Equal([2]int{1, 0}), "what has ended does not wait")
+	s.Begin(a)
+	s.Suppress(a)
+	g.Expect(after(work, end)).To(Equal([2]int{0, 0}), "held")
 }
 
 func TestEffectSource(t *testing.T) {

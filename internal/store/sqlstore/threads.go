@@ -83,7 +83,7 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 	}
 	quotas.Threads(t, h.Namespace)
 	t.Heads = append(t.Heads, h)
-	h.Touch(store.ChangedThread)
+	h.Touch(store.ChangedAtWork)
 	if err := runs.Feed(t, h, store.LifecycleThreadCreated, "", "", ""); err != nil {
 		return err
 	}
@@ -102,6 +102,7 @@ func createThread(t *txn.Tx, n store.Thread, ops []store.Op) error {
 		return err
 	}
 	if n.TerminatedAt != 0 {
+		h.Touch(store.ChangedThread)
 		if err := threads.LogTerminated(t, h, n.TerminatedReason); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func describeNotifications(e *env) {
 				var got store.Change
 				Eventually(func() store.Change { got |= l.take(of); return got & want }).Should(Equal(want))
 			}
-			heard(id, store.ChangedThread)
+			heard(id, store.ChangedAtWork)
 			e.say(ctx, id, "m")
 			heard(id, store.ChangedLog)
 			to := queued("q", "go")
@@ -57,12 +57,36 @@ func describeNotifications(e *env) {
 			e.apply(ctx, id, &store.Enqueue{To: other, Item: store.InboxItem{Kind: store.InboxStop}})
 			heard(other, store.ChangedInbox|store.ChangedStop)
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})
-			heard(id, store.ChangedThread)
+			heard(id, store.ChangedAtWork)
 			e.apply(ctx, id, &store.Terminate{Reason: "x"})
 			heard(id, store.ChangedThread)
 			_, err := e.store.RecordFiring(ctx, store.Firing{EffectID: "e", Due: 1, ThreadID: id, Namespace: "default"})
 			Expect(err).NotTo(HaveOccurred())
 			heard(id, store.ChangedFiring)
+		})
+
+		It("tell what a thread does at work from what ends, and from changes of its record", Label("K8S-07"), func(ctx SpecContext) {
+			l, stop := listen(e.store)
+			DeferCleanup(stop)
+			id := e.thread(ctx)
+			heard := func(want store.Change) {
+				GinkgoHelper()
+				Eventually(func() store.Change { return l.take(id) & store.ChangedThread }).Should(Equal(want))
+			}
+			heard(store.ChangedAtWork)
+			for _, status := range []store.RunStatus{store.RunRunning, store.RunWaiting, store.RunRunning} {
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: status}})
+				heard(store.ChangedAtWork)
+			}
+			thinks, title := "thinks", "Plan"
+			e.apply(ctx, id, &store.UpdateThread{RegistryStatus: &thinks})
+			heard(store.ChangedAtWork)
+			e.apply(ctx, id, &store.UpdateThread{RegistryStatus: &title, Title: &title})
+			heard(store.ChangedThread)
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunSucceeded}})
+			heard(store.ChangedThread)
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "s", Status: store.RunRunning}}, &store.Terminate{Reason: "x"})
+			heard(store.ChangedThread)
 		})
 
 		It("name the effect whose firings have changed, and do not speak of everything", Label("EFF-04"), func(ctx SpecContext) {

@@ -12,7 +12,12 @@ import (
 
 // Feed writes an entry of the lifecycle feed (STA-06). An empty agent stands for the thread's own.
 func Feed(t *txn.Tx, h *txn.Head, kind, agent, runID, reason string) error {
-	h.Touch(store.ChangedThread)
+	switch kind {
+	case store.LifecycleThreadCreated, store.LifecycleSessionStarted:
+		h.Touch(store.ChangedAtWork)
+	default:
+		h.Touch(store.ChangedThread)
+	}
 	return t.Write(t.Ctx, queries.LogLifecycle, kind, agent, agent, runID, reason, t.Now, h.Key)
 }
 

@@ -124,13 +124,14 @@ func logRun(t *txn.Tx, h *txn.Head, r *store.Run, before store.RunStatus, made b
 		types = append(types, store.EventRunStarted)
 	}
 	if before != r.Status {
+		change := store.ChangedAtWork
 		switch {
 		case r.Status.Ended():
-			types = append(types, store.EventRunEnded)
+			types, change = append(types, store.EventRunEnded), store.ChangedThread
 		case r.Status == store.RunWaiting:
 			types = append(types, store.EventRunWaiting)
 		}
-		h.Touch(store.ChangedThread)
+		h.Touch(change)
 	}
 	for _, kind := range types {
 		e := runEvent{Agent: r.Agent, Status: r.Status, Reason: r.Reason, Message: r.Message, Steps: r.Steps}

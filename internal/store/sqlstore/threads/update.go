@@ -100,7 +100,11 @@ func writeThread(t *txn.Tx, h *txn.Head, before, after threadFields) error {
 			return err
 		}
 	}
-	h.Touch(store.ChangedThread)
+	change := store.ChangedThread
+	if before.status = after.status; reflect.DeepEqual(before, after) { // its final status comes with the end of a run
+		change = store.ChangedAtWork
+	}
+	h.Touch(change)
 	return logUpdated(t, h, before, after)
 }
 
