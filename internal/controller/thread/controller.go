@@ -102,7 +102,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(objects.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Thread{}, handler.EnqueueRequestsFromMapFunc(waitingForks(mgr.GetCache())), builder.WithPredicates(mayBeForked())).
-		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(r.entryChanged())).
+		Watches(&skeinv1.Subagent{}, parents(), builder.WithPredicates(r.entryChanged())).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(childOf), builder.WithPredicates(ownerChanged())).
 		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
@@ -193,15 +193,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return watches.Outcome(result, failed, err)
 }
 
-// parentOf maps a Subagent to its parent, whose status mirrors it.
-func parentOf(_ context.Context, o client.Object) []ctrl.Request {
-	s, ok := o.(*skeinv1.Subagent)
-	if !ok {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.ParentRef.Name}}}
-}
-
 // childOf maps a Subagent to its child, which may wait for a parent.
 func childOf(_ context.Context, o client.Object) []ctrl.Request {
 	s, ok := o.(*skeinv1.Subagent)
@@ -221,46 +212,6 @@ func ownerChanged() predicate.Predicate {
 			return (metav1.GetControllerOf(e.ObjectOld) == nil) != (metav1.GetControllerOf(e.ObjectNew) == nil)
 		},
 	}
-}
-
-// entryChanged passes updates that change the mirror of a Subagent, and records which parents may have lost a child.
-func (r *Reconciler) entryChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool {
-			r.recordFamily(e.Object, false)
-			return true
-		},
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok1 := e.ObjectOld.(*skeinv1.Subagent)
-			after, ok2 := e.ObjectNew.(*skeinv1.Subagent)
-			if !ok1 || !ok2 {
-				return false
-			}
-			deleted := before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
-			moved := (metav1.GetControllerOfNoCopy(before) == nil) != (metav1.GetControllerOfNoCopy(after) == nil)
-			if before.UID == after.UID && !deleted && !moved && kube.Entry(before) == kube.Entry(after) {
-				return false
-			}
-			parents := r.recordFamily(after, false)
-			if before.UID != after.UID || deleted || kube.ChildEnded(kube.Entry(after).Status) && !kube.ChildEnded(kube.Entry(before).Status) {
-				r.lost.uncheck(parents...)
-			}
-			return true
-		},
-		DeleteFunc: func(e event.DeleteEvent) bool {
-			r.lost.uncheck(r.recordFamily(e.Object, true)...)
-			return true
-		},
-	}
-}
-
-// recordFamily records that a Subagent has changed, and returns its parent.
-func (r *Reconciler) recordFamily(o client.Object, gone bool) (parents []ctrl.Request) {
-	parents = parentOf(context.Background(), o)
-	if s, ok := o.(*skeinv1.Subagent); ok {
-		r.families.record(change{s, gone}, parents...)
-	}
-	return parents
 }
 
 // finalizersChanged passes updates that may have removed our finalizer.
