@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
@@ -78,7 +77,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("subagent").
 		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), ownersChanged(), watches.RestoreEnded()))).
-		Owns(&skeinv1.Thread{}, builder.WithPredicates(threadTurned())).
+		Owns(&skeinv1.Thread{}, builder.WithPredicates(childTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, objects.IndexAdopted), builder.WithPredicates(threadTurned())).
 		WatchesRawSource(r.notifications).
@@ -167,17 +166,6 @@ func (r *Reconciler) checkDecoded(_ context.Context, s *scope) error {
 		s.problem = &problem{err.Reason, err.Message}
 	}
 	return nil
-}
-
-// threadTurned passes updates of a Thread, parent or child, that a Subagent depends on.
-func threadTurned() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok1 := e.ObjectOld.(*skeinv1.Thread)
-		after, ok2 := e.ObjectNew.(*skeinv1.Thread)
-		return ok1 && ok2 && (before.Status.ThreadID != after.Status.ThreadID ||
-			before.Status.TerminatedAt != after.Status.TerminatedAt ||
-			conditions.ReadyChanged(before.Status.Conditions, after.Status.Conditions))
-	}}
 }
 
 // ownersChanged passes updates that may have removed our owner reference.
