@@ -229,22 +229,15 @@ var _ = Describe("A family", Ordered, func() {
 		figure("1,000 children of one parent", "%s until all are shown as completed (goal 8 s); the same writes alone %s, %.1f times that",
 			took.Round(10*time.Millisecond), floor.Round(10*time.Millisecond), float64(took)/float64(floor))
 		figure("  processor time of each", "%s", used)
+		before = timesWith(filepath.Dir(cluster.Kubeconfig))
 		took = timed(func() {
 			_, err := cluster.Thread(ns, t.Name).Request(http.MethodPost, "terminate").DoRaw(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Eventually(ctx, func(g Gomega) {
-				var l skeinv1.ThreadList
-				g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
-				ended := 0
-				for i := range l.Items {
-					if l.Items[i].Status.TerminatedAt != 0 {
-						ended++
-					}
-				}
-				g.Expect(ended).To(Equal(1001))
-			}).WithPolling(100 * time.Millisecond).Should(Succeed())
+			shown(ctx, cluster, 1001, func(s *skeinv1.ThreadStatus) bool { return s.TerminatedAt != 0 }, client.InNamespace(ns))
 		})
+		used = timesWith(filepath.Dir(cluster.Kubeconfig)).since(before, 1000)
 		figure("termination of a parent with 1,000 children", "%s until all are shown as terminated (goal 10 s)", took.Round(10*time.Millisecond))
+		figure("  processor time of each", "%s", used)
 		took = timed(func() {
 			Expect(cluster.Kubectl(ctx, "-n", ns, "delete", "thread", t.Name)).Error().NotTo(HaveOccurred())
 		})
