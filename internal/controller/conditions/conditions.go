@@ -2,6 +2,7 @@
 package conditions
 
 import (
+	"context"
 	"time"
 	"unicode/utf8"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
@@ -77,8 +79,18 @@ func RecordInvalid(recorder events.EventRecorder, o runtime.Object, before, afte
 
 // undecodable is an object whose fields may have failed to decode.
 type undecodable interface {
-	runtime.Object
+	client.Object
 	DecodingProblem() string
+}
+
+// WriteStatus patches the status of an object, and reports whether it has written it. It writes nothing, and returns no error, if the object
+// is gone or if the API server accepts no status for it: see Unwritable. recorder may be nil.
+func WriteStatus(ctx context.Context, c client.StatusClient, recorder events.EventRecorder, o undecodable, patch client.Patch) (written bool, err error) {
+	err = c.Status().Patch(ctx, o, patch)
+	if err != nil && Unwritable(recorder, o, err) {
+		return false, nil
+	}
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 // Unwritable reports whether the API server refused a status because the spec beside it cannot be decoded. It then

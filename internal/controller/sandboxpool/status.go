@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// countsAfter gathers changes of the counts. Nobody waits for the changes that a claim and its refill make, so a
+	// countsAfter gathers changes of the counts. No client waits for the changes that a claim and its refill make, so a
 	// claim costs two API writes in all.
 	countsAfter = 30 * time.Second
 	// scalingAfter is how long a pool may lack warm sandboxes, as after a claim, before it is not Ready.
@@ -39,11 +39,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		s.look(wait.After)
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
-	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
-		if conditions.Unwritable(r.Recorder, s.object, err) {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if written, err := conditions.WriteStatus(ctx, r.Client, r.Recorder, s.object, client.MergeFrom(before)); !written {
+		return ctrl.Result{}, err
 	}
 	r.statusLimit.Done(s.req)
 	r.recordEvent(before, s.object)

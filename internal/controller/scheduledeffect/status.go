@@ -52,11 +52,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	// The patch applies only to the object as it was read. A replica that does not lead any more, or whose cache is behind, must neither
 	// move a due time that has fired nor take back what its successor has written.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, s.object, patch); err != nil {
-		if conditions.Unwritable(r.Recorder, s.object, err) {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if written, err := conditions.WriteStatus(ctx, r.Client, r.Recorder, s.object, patch); !written {
+		return ctrl.Result{}, err
 	}
 	r.statusLimit.Done(s.req)
 	s.told = true
@@ -77,7 +74,7 @@ func (s *scope) onlyWaits() bool {
 	return s.isBrief() || s.object.Spec.At != nil && scheduledBy(s.object) != "" && len(s.object.Status.Conditions) == 0
 }
 
-// isUrgent reports whether somebody may wait for the change, whether the due time must be written before the effect
+// isUrgent reports whether a person may wait for the change, whether the due time must be written before the effect
 // fires, or whether the next change is too far away to wait for.
 func (s *scope) isUrgent() bool {
 	status := &s.object.Status

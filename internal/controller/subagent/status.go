@@ -51,18 +51,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{RequeueAfter: wait.After}, nil
 	}
-	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
-		if conditions.Unwritable(r.Recorder, s.object, err) {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if written, err := conditions.WriteStatus(ctx, r.Client, r.Recorder, s.object, client.MergeFrom(before)); !written {
+		return ctrl.Result{}, err
 	}
 	r.statusLimit.Done(s.req)
 	conditions.RecordInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	return later, nil
 }
 
-// isUrgent reports whether somebody may wait for the change: a final status, an end, or a problem that appeared or
+// isUrgent reports whether a client may wait for the change: a final status, an end, or a problem that appeared or
 // disappeared. The first status of a new child without a problem is not urgent.
 func (s *scope) isUrgent(before *skeinv1.SubagentStatus) bool {
 	after := &s.object.Status

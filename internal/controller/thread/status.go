@@ -76,11 +76,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{RequeueAfter: wait.After}, nil
 	}
-	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
-		if conditions.Unwritable(r.Recorder, s.object, err) {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if ok, err := conditions.WriteStatus(ctx, r.Client, r.Recorder, s.object, client.MergeFrom(before)); !ok {
+		return ctrl.Result{}, err
 	}
 	r.statusLimit.Done(s.req)
 	written.Inc()

@@ -85,11 +85,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if equality.Semantic.DeepEqual(before.Status, q.Status) {
 		return again, nil
 	}
-	if err := r.Client.Status().Patch(ctx, &q, client.MergeFrom(before)); err != nil {
-		if conditions.Unwritable(r.Recorder, &q, err) {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if written, err := conditions.WriteStatus(ctx, r.Client, r.Recorder, &q, client.MergeFrom(before)); !written {
+		return ctrl.Result{}, err
 	}
 	conditions.RecordInvalid(r.Recorder, &q, before.Status.Conditions, q.Status.Conditions)
 	return again, nil
