@@ -109,7 +109,7 @@ func (c *checker) readyEndpoint(ctx context.Context, g *skeinv1.ThreadGateway, n
 		return err
 	}
 	if of := e.Spec.AgentRef; of != nil && of.Name != g.Spec.AgentRef.Name {
-		return notReady(skeinv1.ReasonInvalidSpec, "%s: ThreadEndpoint %q is for threads of Agent %q alone, and those of this gateway have Agent %q: leave it out here, or change its spec.agentRef",
+		return notReady(skeinv1.ReasonInvalidSpec, "%s: ThreadEndpoint %q serves only threads of Agent %q, and the threads of this gateway have Agent %q: remove it here, or change its spec.agentRef",
 			field, name, of.Name, g.Spec.AgentRef.Name)
 	}
 	return nil
@@ -291,15 +291,21 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 	}
 	var m skeinv1.Model
 	err := c.checkReady(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
+	setSecondary(ctx, w, skeinv1.ConditionTitlesReady, "threads of this agent get no titles", err)
+}
+
+// setSecondary sets a condition about a part without which an object works all the same. err is why that part cannot be used, and without
+// says what happens then.
+func setSecondary(ctx context.Context, w conditions.Writer, condition, without string, err error) {
 	var unusable *definition.NotReadyError
 	switch {
 	case err == nil:
-		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		w.Set(condition, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 	case errors.As(err, &unusable):
-		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionFalse, unusable.Reason, "threads of this agent get no titles: "+unusable.Message)
+		w.Set(condition, metav1.ConditionFalse, unusable.Reason, without+": "+unusable.Message)
 	default:
-		ctrl.LoggerFrom(ctx).Error(err, "cannot check what is beside Ready; this is tried again")
-		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, conditions.Failure(err))
+		ctrl.LoggerFrom(ctx).Error(err, "cannot check the condition "+condition+"; trying again")
+		w.Set(condition, metav1.ConditionUnknown, skeinv1.ReasonInternalError, conditions.Failure(err))
 	}
 }
 

@@ -32,7 +32,7 @@ var _ = Describe("A prompt that asks for compaction", Label("MSG-12", "K8S-02"),
 			Expect(meta.FindStatusCondition(got, skeinv1.ConditionCompactionReady)).To(HaveValue(And(
 				HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
 		}
-		check(metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, `not summed up: Model "other" does not exist`)
+		check(metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, `without a summary: Model "other" does not exist`)
 		other := &skeinv1.Model{ObjectMeta: Meta("other"), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}}
 		e.Create(ctx, other)
 		e.SetReady(ctx, other, &other.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")

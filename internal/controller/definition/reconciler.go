@@ -44,7 +44,7 @@ type reconciler[T any, P object[T]] struct {
 	// check returns what keeps an object from being used: a *definition.NotReadyError becomes the condition; another
 	// error means that the check itself failed, and is retried.
 	check func(context.Context, P) error
-	// more sets the conditions that a kind has beside Ready. It may be nil.
+	// more sets the conditions that a kind has in addition to Ready. It may be nil.
 	more func(context.Context, P, conditions.Writer)
 	// again returns after how long to check once more. It may be nil.
 	again func(P) time.Duration
@@ -95,7 +95,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return result, nil
 }
 
-// isUnchecked reports whether a condition beside Ready could not be found out.
+// isUnchecked reports whether a condition other than Ready could not be determined.
 func isUnchecked(c metav1.Condition) bool {
 	return c.Status == metav1.ConditionUnknown && c.Reason == skeinv1.ReasonInternalError
 }
