@@ -11,10 +11,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Failure returns the message of a condition for an error that is no mistake in the object: what fails, and that it is tried again. Texts of
-// databases, buckets and networks stay in the manager's log, because they name hosts, users and folders of the installation, and those
-// who may read the object need not know these. What the API server refuses is about objects, and is repeated, except a right that the manager lacks:
-// that text names its account. When it fails, its text may name the address of a webhook.
+// Failure returns the message of a condition for an error that is no mistake in the object: what fails, and that it is tried again. Texts
+// of databases, buckets and networks stay in the manager's log. They name hosts, users and folders of the installation, which readers of
+// the object need not know. Failure repeats what the API server says when it refuses an object. It does not repeat the refusal of a right,
+// which names the manager's account, nor a failure of the API server, which may name the address of a webhook.
 func Failure(err error) string {
 	var answer apierrors.APIStatus
 	switch {
@@ -25,11 +25,11 @@ func Failure(err error) string {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `: User "`): // so the API server's authorizer says it
 		return "the manager lacks a right, which its log names; this is tried again"
 	case errors.As(err, &answer) && answer.Status().Code >= http.StatusInternalServerError && !strings.Contains(answer.Status().Message, "denied the request"):
-		return "the API server could not do its part; this is tried again"
+		return "the API server failed; this is tried again"
 	case errors.As(err, &answer) && answer.Status().Message != "":
 		return answer.Status().Message + "; this is tried again"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "there was no answer in time; this is tried again"
 	}
-	return "something failed that the manager's log names; this is tried again"
+	return "an error occurred, which the manager's log shows; this is tried again"
 }

@@ -107,8 +107,8 @@ func (r *Reconciler) isolate(ctx context.Context, s *scope) error {
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err):
-		// One that exists and is not in the cache, which holds only Skein's own, may be anybody's. No pod starts before it is
-		// known to be this pool's.
+		// The cache holds only NetworkPolicies of Skein. One that exists and is not in the cache may belong to any other
+		// tool. No pod starts before it is known to be this pool's.
 		if err := r.Client.Create(ctx, want); apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("a NetworkPolicy %q exists already and is not known to be this pool's: delete or rename it if it was not made by Skein", want.Name)
 		} else if err != nil {

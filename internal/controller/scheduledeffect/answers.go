@@ -77,7 +77,7 @@ func (a *answer) encode() json.RawMessage {
 	return data
 }
 
-// repeats makes it the answer to a request that was answered before.
+// repeats marks the answer as one to a request that was answered before.
 func (a *answer) repeats(was json.RawMessage) error {
 	a.Repeated = true
 	if len(was) == 0 { // an earlier release answered it
@@ -89,7 +89,7 @@ func (a *answer) repeats(was json.RawMessage) error {
 	return nil
 }
 
-// show writes answers into the status before the requests are removed, so that who asked finds either the request or its answer.
+// show writes answers into the status before the requests are removed, so that a client always finds either the request or its answer.
 func (r *Reconciler) show(ctx context.Context, d *schedule, answers []*answer) error {
 	before := d.object.DeepCopy()
 	list := d.object.Status.Requests

@@ -81,7 +81,7 @@ type request struct {
 func parseRequest(text string) (q request, err error) {
 	at, key, keyed := strings.Cut(strings.TrimSpace(text), "/")
 	if q.at, err = time.Parse(time.RFC3339Nano, at); err != nil || (keyed && key == "") || len(key) > skeinv1.MaxRequestKey {
-		return q, fmt.Errorf("%.80q: write the present time such as 2027-01-31T09:00:00Z, and a slash and a key of at most %d bytes after it if you want one", text, skeinv1.MaxRequestKey)
+		return q, fmt.Errorf("%.80q: write the present time, such as 2027-01-31T09:00:00Z. A slash and a key of at most %d bytes may follow it", text, skeinv1.MaxRequestKey)
 	}
 	q.id = "at:" + q.at.UTC().Format(time.RFC3339Nano)
 	if keyed {
@@ -111,7 +111,7 @@ func (r *Reconciler) runNow(ctx context.Context, b *batch) (answers []*answer, e
 		case err != nil:
 			a.Refused = err.Error()
 		case q.at.Before(b.at.Add(-oldestRequest)), q.at.After(b.at.Add(newestRequest)):
-			a.Refused = fmt.Sprintf("%s is not the present time, which it must be: it fires now", q.at.UTC().Format(time.RFC3339))
+			a.Refused = fmt.Sprintf("%s is not the present time: a run by hand fires now, so write the present time", q.at.UTC().Format(time.RFC3339))
 		case len(b.threads) == 0:
 			a.Refused = noThreads
 		default:
@@ -225,7 +225,7 @@ func (r *Reconciler) backfillRange(ctx context.Context, b *batch, text string) e
 		b.answer.Refused = noThreads
 		return nil
 	case n > most-under:
-		b.answer.Refused = fmt.Sprintf("it would fire %d times, and %d firings are under way: there may be %d", n, under, most)
+		b.answer.Refused = fmt.Sprintf("it would fire %d times while %d firings are under way, and the limit is %d", n, under, most)
 		return nil
 	}
 	threads := b.threads
@@ -309,7 +309,7 @@ func (b *batch) backfill(text string) (id string, times []time.Time, err error) 
 	var due []time.Time
 	for at := b.plan.Next(first.Add(-time.Nanosecond)); !at.IsZero() && !at.After(last); at = b.plan.Next(at) {
 		if due = append(due, at); len(due) > maxBackfill {
-			return "", nil, fmt.Errorf("the range has more than %d due times: choose one with at most so many", maxBackfill)
+			return "", nil, fmt.Errorf("the range has more than %d due times: choose a shorter one", maxBackfill)
 		}
 	}
 	if len(due) == 0 {

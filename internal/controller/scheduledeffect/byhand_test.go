@@ -153,7 +153,7 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		Expect(w.s.Annotations).To(BeEmpty())
 		var event string
 		Expect(w.Recorder.Events).To(Receive(&event))
-		Expect(event).To(And(HavePrefix("Warning InvalidRequest annotation skein.dev/run-at: "), ContainSubstring("write the present time such as")))
+		Expect(event).To(And(HavePrefix("Warning InvalidRequest annotation skein.dev/run-at: "), ContainSubstring("write the present time, such as")))
 		Expect(len(event)).To(BeNumerically("<=", 1024), "the API server refuses a longer note")
 	},
 		Entry("long", strings.Repeat("tomorrow", 1000)),
@@ -199,7 +199,7 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		w.settle(ctx)
 		Expect(w.s.Annotations).To(BeEmpty())
 		Expect(w.Recorder.Events).To(Receive(Equal(
-			"Warning InvalidRequest annotation skein.dev/backfill: the range has more than 1000 due times: choose one with at most so many")))
+			"Warning InvalidRequest annotation skein.dev/backfill: the range has more than 1000 due times: choose a shorter one")))
 		Expect(w.firings(ctx)).To(BeEmpty())
 	},
 		Entry("of an interval", "@every 1m"),
@@ -213,8 +213,8 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		w.settle(ctx)
 		Expect(w.answers(at(0)+"/a", at(time.Millisecond)+"/b", at(2*time.Millisecond)+"/b", at(48*time.Hour), "soon")).To(Equal([]string{
 			"1 Fired", "1 Skipped Forbidden an earlier firing was under way", "again: 1 Skipped Forbidden an earlier firing was under way",
-			"refused: 2026-03-03T12:00:00Z is not the present time, which it must be: it fires now",
-			`refused: "soon": write the present time such as 2027-01-31T09:00:00Z, and a slash and a key of at most 128 bytes after it if you want one`,
+			"refused: 2026-03-03T12:00:00Z is not the present time: a run by hand fires now, so write the present time",
+			`refused: "soon": write the present time, such as 2027-01-31T09:00:00Z. A slash and a key of at most 128 bytes may follow it`,
 		}))
 		w.ask(ctx, skeinv1.AnnotationRunAt, at(3*time.Millisecond)+"/b")
 		w.settle(ctx)
@@ -238,7 +238,7 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		w.settle(ctx)
 		Expect(w.answers(some, none, future, many, "x")).To(Equal([]string{
 			"3 Fired; 3 FiredBefore", "refused: the range has no past due time of this schedule", "refused: the range has no past due time of this schedule",
-			"refused: the range has more than 1000 due times: choose one with at most so many",
+			"refused: the range has more than 1000 due times: choose a shorter one",
 			`refused: "x": write the first and the last time with a slash between them, such as 2027-01-01T00:00:00Z/2027-01-31T00:00:00Z`,
 		}))
 		Expect(w.s.Status.Requests[0].Results[0]).To(And(

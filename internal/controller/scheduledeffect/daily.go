@@ -24,7 +24,7 @@ func (d *schedule) limitOfDay(day string) string {
 	if limit.Cost != nil {
 		most, err := strconv.ParseFloat(*limit.Cost, 64)
 		if cost := d.spent[day]; err == nil && billionths(cost) >= billionths(most) {
-			return fmt.Sprintf("a cost of %.2f on %s, of at most %s", cost, day, *limit.Cost)
+			return fmt.Sprintf("a cost of %.2f on %s, where the limit is %s", cost, day, *limit.Cost)
 		}
 	}
 	return ""
@@ -58,7 +58,7 @@ func (d *schedule) firedOn(day string) int64 {
 	return d.now.DayFired
 }
 
-// day makes the day of a due time the one that is counted.
+// day starts to count the day of a due time.
 func (b *batch) day(due time.Time) {
 	if day := b.dayOf(due); day != b.now.Day {
 		b.now.Day, b.now.DayFired = day, 0
@@ -120,8 +120,8 @@ func (r *Reconciler) costsOfDays(ctx context.Context, d *schedule) (map[string]f
 	return spent, nil
 }
 
-// costsSince returns the time from which on the costs of firings may be asked for: that at which the day of the next due time begins, or
-// today if that is earlier.
+// costsSince returns the time from which the costs of firings may be needed: the beginning of the day of the next due time, or of today
+// if that is earlier.
 func (d *schedule) costsSince() time.Time {
 	from := d.at
 	if next := d.plan.Next(time.UnixMicro(d.now.Cursor)); !next.IsZero() && next.Before(from) {

@@ -79,9 +79,9 @@ func (d *schedule) nextRecorded() time.Time {
 	return d.plan.Next(from)
 }
 
-// recordsLater reports whether what is due up to at may stay unrecorded for now: the reason of the newest record still keeps everything from
-// firing, so a later reconcile adds the due times to that record. After an edit, or while somebody asks for a firing or a resumption, it
-// reports false.
+// recordsLater reports whether what is due up to at may stay unrecorded for now: the reason of the newest record still keeps everything
+// from firing, so a later reconcile adds the due times to that record. After an edit, or while a person asks for a firing or a resumption,
+// it reports false.
 func (d *schedule) recordsLater(at time.Time) bool {
 	if d.was == nil || d.now != *d.was || wasAsked(d.object) || asksToResume(d.object) {
 		return false

@@ -71,7 +71,7 @@ var _ = Describe("A schedule with large arguments", Label("EFF-05", "EFF-08"), f
 		asked := Start.Add(time.Second).Format(time.RFC3339) + "/" + Start.Add(129*time.Second).Format(time.RFC3339)
 		w.ask(ctx, skeinv1.AnnotationBackfill, asked)
 		w.settle(ctx)
-		Expect(w.answers(asked)).To(HaveExactElements("refused: it would fire 129 times, and 0 firings are under way: there may be 127"))
+		Expect(w.answers(asked)).To(HaveExactElements("refused: it would fire 129 times while 0 firings are under way, and the limit is 127"))
 		Expect(w.firings(ctx)).To(BeEmpty())
 	})
 })

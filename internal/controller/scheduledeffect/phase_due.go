@@ -116,7 +116,7 @@ type batch struct {
 	missed  time.Time                 // due times up to it are beyond the limit of catching up
 	left    []store.EffectSkip        // the threads for which the due time that is being worked on does not fire
 	answer  *answer                   // to the request by hand that is being worked on; nil for the schedule itself
-	under   map[string][]store.Firing // by thread what is under way, the oldest first; nil until somebody asks
+	under   map[string][]store.Firing // by thread what is under way, the oldest first; nil until it is read
 }
 
 // limit returns how many late due times All fires.

@@ -13,9 +13,9 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// isBrief reports whether a person declared an effect of one time that is due soon, and its status says nothing yet. Its end is then likely to
-// be all that is written of it. Only what lasts has an owner, and a status before its end. So has an effect that is older than its Thread: an
-// owner reference then says at once to which Thread of that name the effect belongs.
+// isBrief reports whether a person declared an effect of one time that is due soon and has no status yet. To save writes, such an effect
+// gets neither an owner reference nor a status before its end. An effect that is older than its Thread does get them: its owner reference
+// then says at once to which Thread of that name it belongs.
 func (s *scope) isBrief() bool {
 	o := s.object
 	if s.thread != nil && s.thread.CreationTimestamp.After(o.CreationTimestamp.Time) {

@@ -150,7 +150,7 @@ func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target)
 	what := targetOf(&o.Spec)
 	what.Jitter = d.jitter
 	if origin == store.OriginBackfill {
-		what.Deadline = 0 // it fires what is long past, as somebody asked
+		what.Deadline = 0 // a backfill fires what is long past
 	}
 	f.Target = what.Encode()
 	return f

@@ -73,7 +73,8 @@ func (q *dueQueue) use(queue workqueue.TypedRateLimitingInterface[ctrl.Request])
 }
 
 // wake reconciles an object after a time, or sooner if it waits for less. The workqueue has one entry of an object, with the highest
-// priority that it was added with. So what is due much later has none: the retries until then would take precedence too.
+// priority that it was added with. So an object that is due much later gets no priority, because its retries until then would take
+// precedence too.
 func (q *dueQueue) wake(req ctrl.Request, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

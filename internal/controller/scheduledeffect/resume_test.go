@@ -25,7 +25,7 @@ var _ = Describe("A schedule that is paused after failures", Label("EFF-08"), fu
 		Finish(ctx, w.Env, w.s, store.FiringFailed, "no")
 		w.pass(ctx, 69*time.Second)
 		Expect(w.s.Status.Phase).To(Equal("Paused"))
-		Expect(w.ready()).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "1 firings failed in a row: mend the cause, then kubectl skein effect resume s"))))
+		Expect(w.ready()).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "1 firings failed in a row: correct the cause, then run kubectl skein effect resume s"))))
 	})
 	resumed := func(ctx context.Context) {
 		GinkgoHelper()

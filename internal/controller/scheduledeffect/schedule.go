@@ -149,7 +149,7 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 	case errors.Is(err, store.ErrNotFound):
 		d.now = store.EffectSchedule{EffectID: id, Namespace: o.Namespace, Name: o.Name, Fingerprint: fingerprint, Cursor: firstCursor(o)}
 	case err != nil:
-		return true, fmt.Errorf("read how far the schedule has come: %w", err)
+		return true, fmt.Errorf("read the progress of the schedule: %w", err)
 	case was.Removed:
 		d.canceled, d.over = true, true
 		return true, nil

@@ -148,7 +148,7 @@ func (d *schedule) computePhase(w conditions.Writer, ended *store.Firing) {
 	}
 	w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonPending, "")
 	if d.problem == nil && status.Phase == phasePaused {
-		d.problem = &problem{skeinv1.ReasonPaused, d.pausedNow() + ": mend the cause, then kubectl skein effect resume " + d.object.Name}
+		d.problem = &problem{skeinv1.ReasonPaused, d.pausedNow() + ": correct the cause, then run kubectl skein effect resume " + d.object.Name}
 	}
 	if d.problem != nil {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// maxThreadErrors bounds how many errors with Threads of one ScheduledEffect are told of. As many firings may be under way as maxActive says.
+// maxThreadErrors bounds how many errors with Threads of one ScheduledEffect are reported. As many firings may be under way as maxActive
+// says.
 const maxThreadErrors = 5
 
 // threadErrors gathers errors with the Threads of one ScheduledEffect.
@@ -51,7 +52,7 @@ func (e *threadErrors) join() error {
 	return errors.Join(e.kept...)
 }
 
-// isConflict reports whether somebody else has changed what was read: another leader, a removal, or a request by hand.
+// isConflict reports whether another writer has changed what was read: another leader, a removal, or a request by hand.
 func isConflict(err error) bool {
 	return errors.Is(err, store.ErrConflict) || apierrors.IsConflict(err)
 }

@@ -26,7 +26,7 @@ type lent struct {
 	deleted        bool // whether the Thread was deleted, and the effect goes with it
 }
 
-// add remembers the Thread of an effect that it has first, and reports whether that is new.
+// add remembers the first Thread of an effect, and reports whether it was unknown until now.
 func (u *unowned) add(req ctrl.Request, of lent) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -58,8 +58,8 @@ func (u *unowned) drop(req ctrl.Request) {
 	}
 }
 
-// hasLostThread reports whether an effect had another Thread than the one that has the name now, which has no UID if there is none, and whether
-// the event of that Thread's deletion was handled.
+// hasLostThread reports whether the first Thread of an effect is not the one that has the name now, and whether the event of its deletion
+// was handled. The present Thread has no UID if there is none.
 func (u *unowned) hasLostThread(req ctrl.Request, now lent) (lost, handled bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

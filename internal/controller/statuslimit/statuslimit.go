@@ -1,5 +1,5 @@
 // Package statuslimit limits how often a status is written (K8S-07, docs/adr/0003-thread-status-writes.md). It gathers
-// changes that nobody waits for, and no object is written more than once a second in the long run.
+// changes that no client waits for, and no object is written more than once a second in the long run.
 package statuslimit
 
 import (
@@ -41,8 +41,9 @@ type Wait struct {
 	Throttled bool
 }
 
-// Decide reports whether a change may be written at this time, or else when to check again. gather is how long the
-// change may wait for others, counted from when it, or an earlier waiting change, was first seen. 0 means not at all.
+// Decide reports whether a change may be written at this time, and otherwise when to check again. gather is how long
+// the change may wait for others. It counts from when this change, or an earlier waiting one, was first seen. 0 means
+// that it does not wait.
 func (p *Limiter) Decide(req ctrl.Request, gather time.Duration, at time.Time) (Wait, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

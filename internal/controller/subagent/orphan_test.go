@@ -54,7 +54,7 @@ var _ = Describe("The subagent controller", func() {
 			Expect(e.Writes()).To(Equal(map[string]int{"status Subagent": 1}))
 			Expect(Get(ctx, e, s).OwnerReferences).To(BeEmpty())
 			Expect(ready(s)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message",
-				`it belongs to an earlier Thread "parent", which was deleted, and not to the one of that name now: delete this Subagent, or leave it, and its child works by itself`))))
+				`its parent was an earlier Thread "parent", which was deleted; the present Thread of that name is another one. Delete this Subagent, or leave it: its child works on without a parent`))))
 		}
 		working := func(ctx context.Context, inStatus bool) {
 			GinkgoHelper()
@@ -127,7 +127,7 @@ var _ = Describe("The subagent controller", func() {
 				s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", "11111111-2222-4333-8444-555555555555")}
 			})
 			Reconcile(ctx, r, s)
-			Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", HavePrefix(`it belongs to an earlier Thread "parent"`))))
+			Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", HavePrefix(`its parent was an earlier Thread "parent"`))))
 		})
 	})
 })

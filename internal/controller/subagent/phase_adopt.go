@@ -41,7 +41,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, child *skeinv1.Thread)
 	}
 	if row.UserID != s.parentRow.UserID {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec,
-			fmt.Sprintf("Thread %q is a conversation with another user than that of Thread %q: name one with the same spec.userID", child.Name, s.parent.Name)}
+			fmt.Sprintf("Thread %q has another user than Thread %q: name a Thread with the same spec.userID", child.Name, s.parent.Name)}
 		return nil
 	}
 	if err := r.attach(ctx, s, row); s.problem != nil || err != nil {

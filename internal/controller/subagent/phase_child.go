@@ -103,7 +103,7 @@ func parentGoing(parent *skeinv1.Thread) *problem {
 		fmt.Sprintf("Thread %q is being deleted: create it again when it is gone, or delete this Subagent", parent.Name)}
 }
 
-// byRun reports whether a run of the parent made the Subagent. Somebody may wait for its child, so a refusal is final.
+// byRun reports whether a run of the parent made the Subagent. A call may wait for its child, so a refusal is final.
 // What a person declared heals when the reason for the refusal is gone.
 func byRun(o *skeinv1.Subagent) bool { return o.Spec.ToolCallID != "" }
 

@@ -23,7 +23,7 @@ func (r *Reconciler) reportLost(ctx context.Context, s *scope) error {
 	}
 	s.refused = c.Message
 	if err := r.Store.ReleaseChild(ctx, s.parentRow.ID, s.object.Name); err != nil {
-		return fmt.Errorf("give up the place of the child: %w", err)
+		return fmt.Errorf("release the place of the child: %w", err)
 	}
 	spec := &s.object.Spec
 	child := &store.Thread{ParentID: s.parentRow.ID, Reference: s.object.Name, Child: &store.Child{

@@ -78,7 +78,7 @@ func (r *Reconciler) ensureOwner(ctx context.Context, s *scope) error {
 // earlierParent returns the problem of a Subagent whose parent was another Thread, which had the name of this one before.
 func earlierParent(parent *skeinv1.Thread) *problem {
 	return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
-		"it belongs to an earlier Thread %q, which was deleted, and not to the one of that name now: delete this Subagent, or leave it, and its child works by itself", parent.Name)}
+		"its parent was an earlier Thread %q, which was deleted; the present Thread of that name is another one. Delete this Subagent, or leave it: its child works on without a parent", parent.Name)}
 }
 
 // belongsToEarlier reports whether the child of a Subagent that has no owner belongs to another stored thread than the parent: to an

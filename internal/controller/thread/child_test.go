@@ -128,7 +128,7 @@ var _ = Describe("The thread controller", func() {
 			return meta.FindStatusCondition(Get(ctx, e, t).Status.Conditions, skeinv1.ConditionReady)
 		}
 		Expect(ready()).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound),
-			HaveField("Message", `Thread "parent", whose child this is, does not exist in namespace "demo": create it, or delete Subagent "s"`))))
+			HaveField("Message", `the parent Thread "parent" does not exist in namespace "demo": create it, or delete Subagent "s"`))))
 
 		parent := newThread(ctx, e, "parent")
 		Reconcile(ctx, r, parent)
@@ -167,8 +167,8 @@ var _ = Describe("The thread controller", func() {
 		claimed := &skeinv1.Thread{ObjectMeta: Meta("theirs")}
 		claimed.UID = foreign
 		s, t := newChild(ctx, e, claimed, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/secret"} })
-		none(t, `an owner reference of Subagent "s" names a Thread "theirs" that namespace "demo" does not have: `+
-			`delete the Subagent, and create one without owner references, whose spec.parentRef names a Thread of this namespace`)
+		none(t, `Subagent "s" has an owner reference to a Thread "theirs" that namespace "demo" does not have: delete the Subagent. `+
+			`Create one without owner references, and name a Thread of this namespace in its spec.parentRef`)
 		Expect(e.Client.Delete(ctx, s)).To(Succeed())
 		Expect(e.Client.Delete(ctx, Get(ctx, e, t), client.GracePeriodSeconds(0))).To(Succeed())
 		Reconcile(ctx, r, t)

@@ -36,13 +36,13 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 		}
 		if left {
 			return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
-				"Thread %q, whose child this is, does not exist in namespace %q: create it, or delete Subagent %q", sub.Spec.ParentRef.Name, namespace, sub.Name)}
+				"the parent Thread %q does not exist in namespace %q: create it, or delete Subagent %q", sub.Spec.ParentRef.Name, namespace, sub.Name)}
 		}
 		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
 	}
 	if name := kube.ChildThreadName(&sub); name != n.Name || parent.Name != sub.Spec.ParentRef.Name {
 		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
-			"an owner reference makes this a child of Subagent %q, which is about Thread %q and its child %q: delete this Thread, and create it without owner references", sub.Name, sub.Spec.ParentRef.Name, name)}
+			"an owner reference names Subagent %q, which belongs to Thread %q and its child %q: delete this Thread, and create it without owner references", sub.Name, sub.Spec.ParentRef.Name, name)}
 	}
 	row, known, err := r.parentRow(ctx, &sub, parent)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Reconciler) parentRow(ctx context.Context, sub *skeinv1.Subagent, owner
 		return nil, false, &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", owner.Name)}
 	}
 	return nil, false, &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
-		"an owner reference of Subagent %q names a Thread %q that namespace %q does not have: delete the Subagent, and create one without owner references, whose spec.parentRef names a Thread of this namespace",
+		"Subagent %q has an owner reference to a Thread %q that namespace %q does not have: delete the Subagent. Create one without owner references, and name a Thread of this namespace in its spec.parentRef",
 		sub.Name, owner.Name, sub.Namespace)}
 }
 
@@ -142,7 +142,7 @@ func (r *Reconciler) refuse(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err := r.Threads.Store().ReleaseChild(ctx, n.ParentID, n.Reference); err != nil {
-		return fmt.Errorf("give up the place of the child: %w", err)
+		return fmt.Errorf("release the place of the child: %w", err)
 	}
 	return r.applyToParent(ctx, n.ParentID, thread.ChildLostOps(&n.Thread, kube.ChildFailed, "the child thread could not be created: "+cmp.Or(s.why, s.problem.message), thread.FirstReplies(n.Child)))
 }

@@ -50,7 +50,7 @@ func (r *Reconciler) updateEnv(ctx context.Context, s *scope) (bool, error) {
 		return false, recordProblem(s, envProblem(err))
 	}
 	if err := r.Threads.ApplySpecEnv(ctx, s.row, spec); err != nil {
-		return false, fmt.Errorf("bring the variables up with the spec: %w", err)
+		return false, fmt.Errorf("update the variables to the spec: %w", err)
 	}
 	return false, nil
 }

@@ -75,7 +75,7 @@ func isMissing(err error) bool {
 	return errors.As(err, &p) && p.reason == skeinv1.ReasonReferenceNotFound
 }
 
-// lostForkPoint says that a fork that somebody asked the runtime API for cannot be made any more.
+// lostForkPoint says that a fork cannot be made any more that a client has requested from the runtime API.
 func lostForkPoint(from *skeinv1.ForkFrom, why string) *problem {
 	return &problem{skeinv1.ReasonForkPointLost, fmt.Sprintf(
 		"this fork of Thread %q was not made in time, because %s: delete this Thread and fork again", from.ThreadRef.Name, why)}

@@ -14,8 +14,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// takeName retains the threads that had the name of an object before it and still have no end, because somebody removed their
-// finalizer. They work no more, and who asks for the name does not find them: it is another thread's now.
+// takeName retains the threads that had the name of an object before it and were not ended, because their finalizer was
+// removed by hand. They do no more work, and a lookup of the name does not find them: the name belongs to another thread now.
 func (r *Reconciler) takeName(ctx context.Context, o *skeinv1.Thread) error {
 	rows, err := r.Threads.Store().FindThreads(ctx, store.FindQuery{Namespace: o.Namespace, Name: o.Name, Present: true})
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Reconciler) takeName(ctx context.Context, o *skeinv1.Thread) error {
 		if err != nil {
 			return fmt.Errorf("retain thread %s, which had the name before: %w", row.ID, err)
 		}
-		r.Engine.Abort(ctx, row.ID, "another Thread has its name: somebody removed the finalizer of its own")
+		r.Engine.Abort(ctx, row.ID, "another Thread has its name, because the finalizer of its own object was removed")
 		ctrl.LoggerFrom(ctx).Info("Retained a thread whose object was removed without its finalizer, because a new Thread has its name", "threadId", row.ID)
 	}
 	return nil

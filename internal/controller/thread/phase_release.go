@@ -15,8 +15,8 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// maxReleased is of how many objects it is remembered that their finalizer was removed. The purge causes notifications, and with an old
-// copy of the object each of them would try to remove the finalizer once more.
+// maxReleased is the number of objects that are remembered after their finalizer was removed. The purge causes notifications, and with
+// an old copy of the object each of them would try to remove the finalizer once more.
 const maxReleased = 10_000
 
 // idOfDeleted returns the id of the stored thread of an object that is being deleted. When spec.threadID could not be
@@ -35,9 +35,9 @@ const maxReleases = 5
 // release removes the finalizer. The patch is about metadata only, whatever the spec holds.
 //
 // The API server checks the whole object nevertheless, and refuses it while a rule of the schema cannot be evaluated
-// because a value in spec has another type. Nobody reads that value any more, so release takes it out in the same
-// write. A field that is fixed when the object is created is different: its rule reads the old value, so the API server
-// takes no correction at all while it has that rule. Then release returns its refusal.
+// because a value in spec has another type. Nothing reads that value any more, so release removes it in the same write.
+// A field that is fixed when the object is created is different: its rule reads the old value, so the API server takes
+// no correction at all while it has that rule. Then release returns its refusal.
 func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	before := s.object.DeepCopy()
 	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)

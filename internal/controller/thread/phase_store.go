@@ -132,7 +132,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec, err.Error()}
 		if n.Child != nil && n.Child.ToolCallID != "" {
 			// The error may quote what a model gave: the parent is told all of it, the object shows that it was refused.
-			s.problem = &problem{skeinv1.ReasonChildRefused, "what the parent gave to the child cannot be used: the parent's conversation says why"}
+			s.problem = &problem{skeinv1.ReasonChildRefused, "the child cannot use what its parent passed to it: the parent's conversation says why"}
 			s.refused, s.why = n, err.Error()
 		}
 		return false, nil

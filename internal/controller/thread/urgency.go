@@ -20,7 +20,7 @@ const (
 	showRunAfter = time.Second
 	// familyAfter gathers changes of the children of a thread at rest.
 	familyAfter = time.Second
-	// countsAfter gathers changes that nobody waits for: counts and times of a thread at rest, and children of a
+	// countsAfter gathers changes that no client waits for: counts and times of a thread at rest, and children of a
 	// thread whose run is shown.
 	countsAfter = 10 * time.Second
 )
@@ -34,7 +34,7 @@ const (
 	familial                // the mirrored children, the relationships, and the first status of a child
 	running                 // a run that is not shown yet
 	first                   // the first status of a thread that has something to do
-	now                     // everything that somebody may wait for
+	now                     // everything that a client may wait for
 )
 
 // classify returns how urgent the difference of two statuses is.

@@ -29,7 +29,8 @@ import (
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// afterConflict is when an object is read again that somebody else has changed. The cache needs about so long to have the change.
+	// afterConflict is the pause before an object is read again that another writer has changed. The cache has the change after about that
+	// time.
 	afterConflict = 20 * time.Millisecond
 )
 
@@ -142,7 +143,7 @@ func requests(ctx context.Context, reader client.Reader, list client.ObjectList,
 		return nil
 	})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "cannot walk a list", "options", options)
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list objects", "options", options)
 	}
 	return reqs
 }
