@@ -110,7 +110,7 @@ var _ = Describe("The thread controller", func() {
 				}
 				return c.Get(ctx, key, o, opts...)
 			}})
-			behind := thread.New(thread.Options{Client: stale, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+			behind := newReconciler(e, func(o *thread.Options) { o.Client = stale })
 			_, err := behind.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(next)})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(present(ctx, "name")).To(HaveExactElements(string(next.UID)))
@@ -296,10 +296,10 @@ var _ = Describe("The thread controller", func() {
 		states := []string{"completed", "failed", "terminated", "halfway", ""}
 		total := skeinv1.MaxStatusChildren + 30
 		for i := range total {
-			s := &skeinv1.Subagent{ObjectMeta: Meta(fmt.Sprintf("s-%03d", i)), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper", Title: strings.Repeat("t", 500), Description: strings.Repeat("d", 4096)}}
-			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
-			s.CreationTimestamp = metav1.NewTime(Start.Add(time.Duration(i) * time.Second))
-			e.Create(ctx, s)
+			s := newSubagent(ctx, e, parent, fmt.Sprintf("s-%03d", i), func(s *skeinv1.Subagent) {
+				s.Spec.Title, s.Spec.Description = strings.Repeat("t", 500), strings.Repeat("d", 4096)
+				s.CreationTimestamp = metav1.NewTime(Start.Add(time.Duration(i) * time.Second))
+			})
 			if state := states[i%5]; state != "" {
 				s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Name: "helper", Title: s.Spec.Title, Description: s.Spec.Description, Status: state}
 				Expect(e.Client.Status().Update(ctx, s)).To(Succeed())

@@ -16,7 +16,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/thread"
-	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
@@ -31,7 +30,7 @@ var _ = Describe("The status of a delegation", Label("K8S-07", "SUB-01"), func()
 		started int64
 	)
 	reconciler := func(threads *domain.Service) *thread.Reconciler {
-		return thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+		return newReconciler(e, func(o *thread.Options) { o.Threads = threads })
 	}
 	run := func(ctx context.Context, t *skeinv1.Thread, status store.RunStatus, more ...store.Op) {
 		GinkgoHelper()
@@ -53,21 +52,13 @@ var _ = Describe("The status of a delegation", Label("K8S-07", "SUB-01"), func()
 		e = New(ctx)
 		r = reconciler(e.Threads)
 		e.ReadyAgent(ctx, "a")
-		parent = &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}, Message: "go"}}
-		e.Create(ctx, parent)
+		parent = newThread(ctx, e, "parent", func(t *skeinv1.Thread) { t.Spec.Message = "go" })
 		e.Writes()
 		Reconcile(ctx, r, parent)
 		started = e.Clock.Now().UnixMicro()
 		run(ctx, parent, store.RunRunning)
 		Reconcile(ctx, r, parent)
-		sub := &skeinv1.Subagent{ObjectMeta: Meta("child"), Spec: skeinv1.SubagentSpec{
-			ParentRef: skeinv1.LocalRef{Name: "parent"}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper", Blocking: true, ToolCallID: "call_1"}}
-		sub.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
-		e.Create(ctx, sub)
-		child = &skeinv1.Thread{ObjectMeta: Meta("child"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}, Message: "do"}}
-		child.Finalizers = []string{skeinv1.Finalizer}
-		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: sub.Name, UID: sub.UID, Controller: ptr.To(true)}}
-		e.Create(ctx, child)
+		child = newOwned(ctx, e, newSubagent(ctx, e, parent, "child", blocking), "do")
 		Reconcile(ctx, r, child)
 		Reconcile(ctx, r, parent)
 		e.Clock.Step(50 * time.Millisecond)
@@ -126,10 +117,7 @@ var _ = Describe("The status of a delegation", Label("K8S-07", "SUB-01"), func()
 	})
 
 	It("shows which children have not ended first, and of how many the store knows better", func(ctx SpecContext) {
-		other := &skeinv1.Subagent{ObjectMeta: Meta("other"), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper"}}
-		other.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
-		other.CreationTimestamp = metav1.NewTime(Start.Add(-time.Hour))
-		e.Create(ctx, other)
+		newSubagent(ctx, e, parent, "other", func(s *skeinv1.Subagent) { s.CreationTimestamp = metav1.NewTime(Start.Add(-time.Hour)) })
 		ends(ctx)
 		run(ctx, parent, store.RunSucceeded)
 		Reconcile(ctx, r, parent)

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -17,7 +16,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/thread"
-	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
@@ -57,7 +55,7 @@ var _ = Describe("The thread controller", func() {
 				}
 				return c.Get(ctx, key, o, opts...)
 			}})
-			return thread.New(thread.Options{Client: old, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
+			return newReconciler(e, func(o *thread.Options) { o.Client, o.Sandboxes = old, sandboxes })
 		}
 		for _, was := range []struct {
 			text   string
@@ -102,7 +100,7 @@ var _ = Describe("The thread controller", func() {
 				Expect(err).NotTo(HaveOccurred())
 				return row.RetainedAt != 0
 			}}
-			r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: watched, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
+			r = newReconciler(e, func(o *thread.Options) { o.Engine, o.Sandboxes = watched, sandboxes })
 			Expect(e.Client.Delete(ctx, t)).To(Succeed())
 			Reconcile(ctx, r, t)
 			Expect(watched.seen).To(Equal([]bool{true}))
@@ -129,14 +127,8 @@ var _ = Describe("The thread controller", func() {
 		all = append(all, newThread(ctx, e, "root"))
 		Reconcile(ctx, r, all[0])
 		for i, name := range []string{"child", "grandchild"} {
-			parent := all[i]
-			s := &skeinv1.Subagent{ObjectMeta: Meta(name), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: parent.Name}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: name}}
-			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(parent.Name, string(parent.UID))}
-			e.Create(ctx, s)
-			t := newThread(ctx, e, name, func(t *skeinv1.Thread) {
-				t.Finalizers = []string{skeinv1.Finalizer}
-				t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: name, UID: s.UID, Controller: ptr.To(true)}}
-			})
+			s := newSubagent(ctx, e, all[i], name, func(s *skeinv1.Subagent) { s.Spec.Name = name })
+			t := newOwned(ctx, e, s, "")
 			Reconcile(ctx, r, t)
 			all, subs = append(all, t), append(subs, s)
 		}
@@ -173,7 +165,7 @@ var _ = Describe("The thread controller", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(told).To(BeTrue(), "a child that was being made is stored as terminated, and its parent does not wait for it")
 
-		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock}) // of another manager
+		r = newReconciler(e, func(o *thread.Options) { o.Sandboxes = sandboxes }) // of another manager
 		Reconcile(ctx, r, root)
 		Expect(stored(ctx, root)).To(BeTrue())
 		Reconcile(ctx, r, child)
@@ -266,8 +258,7 @@ var _ = Describe("The thread controller", func() {
 		t := newThread(ctx, e, "t")
 		Reconcile(ctx, r, t)
 		Expect(e.Client.Delete(ctx, t)).To(Succeed())
-		broken := thread.New(thread.Options{Client: e.Client, Live: e.Client, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock,
-			Threads: domain.NewService(domain.Options{Store: unpurgeable{e.Store}})})
+		broken := newReconciler(e, func(o *thread.Options) { o.Threads = domain.NewService(domain.Options{Store: unpurgeable{e.Store}}) })
 		_, err := broken.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(t)})
 		Expect(err).To(MatchError(ContainSubstring("disk full")))
 		Expect(Get(ctx, e, t).Finalizers).To(ConsistOf(skeinv1.Finalizer))

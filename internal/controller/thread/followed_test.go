@@ -11,7 +11,6 @@ import (
 	"gocloud.dev/blob/memblob"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +18,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/thread"
-	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
@@ -61,10 +59,8 @@ var _ = Describe("A Thread whose database is away for a while", Label("THR-03"),
 		DeferCleanup(bucket.Close)
 		away = &outage{Store: e.Store}
 		threads := domain.NewService(domain.Options{Store: away, Blobs: bucket, Clock: e.Clock})
-		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
-		t = &skeinv1.Thread{ObjectMeta: Meta("t"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		t.Generation = 1
-		e.Create(ctx, t)
+		r = newReconciler(e, func(o *thread.Options) { o.Threads = threads })
+		t = newThread(ctx, e, "t", func(t *skeinv1.Thread) { t.Generation = 1 })
 	})
 	fails := func(ctx context.Context) {
 		GinkgoHelper()
@@ -93,10 +89,10 @@ var _ = Describe("A Thread whose database is away for a while", Label("THR-03"),
 
 	It("gives data that it adopts later its settings", Label("THR-09", "FIL-08"), func(ctx SpecContext) {
 		Reconcile(ctx, r, t)
-		heir := &skeinv1.Thread{ObjectMeta: Meta("heir"), Spec: skeinv1.ThreadSpec{
-			AgentRef: skeinv1.LocalRef{Name: "a"}, ThreadID: string(t.UID), FileQuota: &skeinv1.FileQuota{Bytes: ptr.To(resource.MustParse("5Mi"))}}}
-		heir.Generation = 1
-		e.Create(ctx, heir)
+		heir := newThread(ctx, e, "heir", func(heir *skeinv1.Thread) {
+			heir.Spec.ThreadID, heir.Spec.FileQuota = string(t.UID), &skeinv1.FileQuota{Bytes: ptr.To(resource.MustParse("5Mi"))}
+			heir.Generation = 1
+		})
 		Reconcile(ctx, r, heir)
 		Expect(Get(ctx, e, heir).Status.ObservedGeneration).To(BeEquivalentTo(1), "it says why it has no data")
 		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Retain{})).To(Succeed())
@@ -127,15 +123,8 @@ var _ = Describe("A Thread whose database is away for a while", Label("THR-03"),
 	refused := func(ctx context.Context) *skeinv1.Thread {
 		GinkgoHelper()
 		Reconcile(ctx, r, t)
-		sub := &skeinv1.Subagent{ObjectMeta: Meta("child"), Spec: skeinv1.SubagentSpec{
-			ParentRef: skeinv1.LocalRef{Name: "t"}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper", Blocking: true, ToolCallID: "call_1", Attachments: []string{"/none.csv"}}}
-		sub.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("t", string(t.UID))}
-		e.Create(ctx, sub)
-		child := &skeinv1.Thread{ObjectMeta: Meta("child"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}, Message: "do"}}
-		child.Finalizers = []string{skeinv1.Finalizer}
-		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: sub.Name, UID: sub.UID, Controller: ptr.To(true)}}
-		e.Create(ctx, child)
-		return child
+		attached := func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/none.csv"} }
+		return newOwned(ctx, e, newSubagent(ctx, e, t, "child", blocking, attached), "do")
 	}
 	told := func(ctx context.Context) (n int) {
 		GinkgoHelper()

@@ -24,25 +24,20 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		r *thread.Reconciler
 	)
 	BeforeEach(func(ctx SpecContext) {
-		e = New(ctx)
-		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+		e, r, _ = newController(ctx)
 		e.ReadyAgent(ctx, "a")
 	})
-	newThread := func(ctx context.Context, name string, edit ...func(*skeinv1.ThreadSpec)) *skeinv1.Thread {
+	create := func(ctx context.Context, name string, edit ...func(*skeinv1.Thread)) *skeinv1.Thread {
 		GinkgoHelper()
-		t := &skeinv1.Thread{ObjectMeta: Meta(name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		for _, f := range edit {
-			f(&t.Spec)
-		}
-		e.Create(ctx, t)
+		t := newThread(ctx, e, name, edit...)
 		Reconcile(ctx, r, t)
 		return Get(ctx, e, t)
 	}
-	of := func(name string, index ...int64) func(*skeinv1.ThreadSpec) {
-		return func(s *skeinv1.ThreadSpec) {
-			s.ForkFrom = &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: name}}
+	of := func(name string, index ...int64) func(*skeinv1.Thread) {
+		return func(t *skeinv1.Thread) {
+			t.Spec.ForkFrom = &skeinv1.ForkFrom{ThreadRef: skeinv1.LocalRef{Name: name}}
 			if len(index) > 0 {
-				s.ForkFrom.MessageIndex = ptr.To(index[0])
+				t.Spec.ForkFrom.MessageIndex = ptr.To(index[0])
 			}
 		}
 	}
@@ -73,9 +68,9 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 	}
 
 	It("stores a fork, and shows it at both ends", Label("REL-01", "THR-14"), func(ctx SpecContext) {
-		origin := newThread(ctx, "origin", func(s *skeinv1.ThreadSpec) { s.Title, s.UserID = "Plan", "ada" })
+		origin := create(ctx, "origin", func(t *skeinv1.Thread) { t.Spec.Title, t.Spec.UserID = "Plan", "ada" })
 		say(ctx, origin, 5)
-		fork := newThread(ctx, "fork", of("origin", 2))
+		fork := create(ctx, "fork", of("origin", 2))
 		Expect(fork.Status).To(And(HaveField("OriginThreadID", string(origin.UID)), HaveField("ForkPointIndex", HaveValue(BeEquivalentTo(2))),
 			HaveField("Messages", int64(3)), HaveField("RelationshipCount", int64(1)),
 			HaveField("Relationships", ConsistOf(And(HaveField("ThreadID", string(origin.UID)), HaveField("ThreadName", "origin"), HaveField("Type", "fork"),
@@ -86,11 +81,11 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		Expect(again(ctx, fork).Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionReady), HaveField("Status", metav1.ConditionTrue))))
 		Expect(again(ctx, origin).Status.Relationships).To(ConsistOf(And(HaveField("ThreadName", "fork"), HaveField("Role", "parent"))))
 
-		newest := newThread(ctx, "newest", of("fork"))
+		newest := create(ctx, "newest", of("fork"))
 		Expect(newest.Status.Messages).To(Equal(int64(3)))
-		byID := newThread(ctx, "by-id", func(s *skeinv1.ThreadSpec) {
-			of("origin")(s)
-			s.ForkFrom.MessageID = "origin-3"
+		byID := create(ctx, "by-id", func(t *skeinv1.Thread) {
+			of("origin")(t)
+			t.Spec.ForkFrom.MessageID = "origin-3"
 		})
 		Expect(byID.Status.ForkPointIndex).To(HaveValue(BeEquivalentTo(3)))
 
@@ -103,11 +98,10 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 	})
 
 	It("waits for the origin and for its message", func(ctx SpecContext) {
-		fork := newThread(ctx, "fork", of("origin", 1))
+		fork := create(ctx, "fork", of("origin", 1))
 		Expect(fork).To(beNotReady(skeinv1.ReasonReferenceNotFound, `Thread "origin", which spec.forkFrom names, does not exist`))
 		Expect(fork.Status.Phase).To(Equal("Pending"))
-		origin := &skeinv1.Thread{ObjectMeta: Meta("origin"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		e.Create(ctx, origin)
+		origin := newThread(ctx, e, "origin")
 		Expect(again(ctx, fork)).To(beNotReady(skeinv1.ReasonReferenceNotReady, "it has no conversation yet"))
 		Reconcile(ctx, r, origin)
 		Expect(again(ctx, fork)).To(beNotReady(skeinv1.ReasonReferenceNotFound, "has no messages"))
@@ -119,11 +113,11 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		fork = again(ctx, fork)
 		Expect(fork).To(beNotReady(skeinv1.ReasonInvalidSpec, "was terminated and has messages with the indexes 0 to 0"))
 		Expect(stalled(fork)).To(BeTrue())
-		Expect(newThread(ctx, "ended", of("origin", 0)).Status.Messages).To(Equal(int64(1)), "a thread that has ended can be forked")
+		Expect(create(ctx, "ended", of("origin", 0)).Status.Messages).To(Equal(int64(1)), "a thread that has ended can be forked")
 	})
 
 	It("forks at the message that was asked for, whatever has been removed since, or says that it cannot", func(ctx SpecContext) {
-		origin := newThread(ctx, "origin")
+		origin := create(ctx, "origin")
 		say(ctx, origin, 5)
 		st, err := e.Threads.Open(ctx, origin.ThreadID())
 		Expect(err).NotTo(HaveOccurred())
@@ -133,12 +127,9 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 			at, err := e.Threads.ForkPoint(ctx, origin.ThreadID(), domain.ForkOf{MessageID: message})
 			Expect(err).NotTo(HaveOccurred())
 			change()
-			t := &skeinv1.Thread{ObjectMeta: Meta(name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-			t.Annotations = map[string]string{skeinv1.AnnotationForkPoint: fmt.Sprintf("%s/%d", origin.ThreadID(), at.Seq)}
-			of("origin", at.Index)(&t.Spec)
-			e.Create(ctx, t)
-			Reconcile(ctx, r, t)
-			return Get(ctx, e, t)
+			return create(ctx, name, of("origin", at.Index), func(t *skeinv1.Thread) {
+				t.Annotations = map[string]string{skeinv1.AnnotationForkPoint: fmt.Sprintf("%s/%d", origin.ThreadID(), at.Seq)}
+			})
 		}
 		fork := asked(ctx, "after-a-deletion", "origin-3", func() { Expect(st.Apply(ctx, &store.DeleteMessage{ID: "origin-1"})).To(Succeed()) })
 		Expect(fork.Status.ForkPointIndex).To(HaveValue(BeEquivalentTo(2)))
@@ -158,33 +149,29 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		fork = asked(ctx, "of-another", "other-0", func() {
 			Expect(e.Client.Delete(ctx, origin)).To(Succeed())
 			Reconcile(ctx, r, origin)
-			say(ctx, newThread(ctx, "origin"), 9) // in its place
+			say(ctx, create(ctx, "origin"), 9) // in its place
 		})
 		Expect(fork).To(beNotReady(skeinv1.ReasonForkPointLost, "the thread that was to be forked has been deleted"))
 		Expect(stalled(fork)).To(BeTrue())
 
-		wrong := &skeinv1.Thread{ObjectMeta: Meta("wrong"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		wrong.Annotations = map[string]string{skeinv1.AnnotationForkPoint: "x"}
-		of("origin", 0)(&wrong.Spec)
-		e.Create(ctx, wrong)
-		Reconcile(ctx, r, wrong)
-		Expect(Get(ctx, e, wrong)).To(beNotReady(skeinv1.ReasonInvalidSpec, "delete this Thread and create it without the annotation"))
+		wrong := create(ctx, "wrong", of("origin", 0), func(t *skeinv1.Thread) { t.Annotations = map[string]string{skeinv1.AnnotationForkPoint: "x"} })
+		Expect(wrong).To(beNotReady(skeinv1.ReasonInvalidSpec, "delete this Thread and create it without the annotation"))
 	})
 
 	It("names a circle", func(ctx SpecContext) {
-		newThread(ctx, "x", of("y"))
-		newThread(ctx, "y", of("z"))
-		z := newThread(ctx, "z", of("x"))
+		create(ctx, "x", of("y"))
+		create(ctx, "y", of("z"))
+		z := create(ctx, "z", of("x"))
 		Expect(z).To(beNotReady(skeinv1.ReasonInvalidSpec, "(z from x from y from z)"))
 		Expect(stalled(z)).To(BeTrue())
-		Expect(newThread(ctx, "w", of("z"))).To(beNotReady(skeinv1.ReasonInvalidSpec, "(z from x from y from z)"))
+		Expect(create(ctx, "w", of("z"))).To(beNotReady(skeinv1.ReasonInvalidSpec, "(z from x from y from z)"))
 	})
 
 	It("does not fork a Thread that is being deleted", func(ctx SpecContext) {
-		origin := newThread(ctx, "origin")
+		origin := create(ctx, "origin")
 		say(ctx, origin, 1)
 		Expect(e.Client.Delete(ctx, origin)).To(Succeed())
-		Expect(newThread(ctx, "fork", of("origin"))).To(beNotReady(skeinv1.ReasonReferenceNotFound, "is being deleted"))
+		Expect(create(ctx, "fork", of("origin"))).To(beNotReady(skeinv1.ReasonReferenceNotFound, "is being deleted"))
 	})
 
 	It("does not fork a Thread that is being purged, before the cache shows its deletion", func(ctx SpecContext) {
@@ -196,13 +183,13 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 	})
 
 	It("makes forks of forks a hundred deep, each at the cost of one", func(ctx SpecContext) {
-		origin := newThread(ctx, "d0")
+		origin := create(ctx, "d0")
 		say(ctx, origin, 10)
 		for i := 1; i <= 100; i++ {
-			fork := newThread(ctx, fmt.Sprint("d", i), of(fmt.Sprint("d", i-1), 4))
+			fork := create(ctx, fmt.Sprint("d", i), of(fmt.Sprint("d", i-1), 4))
 			Expect(fork.Status.Messages).To(Equal(int64(5)))
 			Expect(fork.Status.RelationshipCount).To(Equal(int64(1)))
 		}
-		Expect(e.Store.Thread(ctx, string(newThread(ctx, "end", of("d100")).UID))).To(HaveValue(HaveField("Title", "Forked(101): Untitled")))
+		Expect(e.Store.Thread(ctx, string(create(ctx, "end", of("d100")).UID))).To(HaveValue(HaveField("Title", "Forked(101): Untitled")))
 	})
 })

@@ -43,8 +43,16 @@ func (a *aborts) Abort(ctx context.Context, id, reason string) {
 // newController returns a reconciler of Threads, and what it has told of sandboxes.
 func newController(ctx context.Context) (*Env, *thread.Reconciler, *forgotten) {
 	e, sandboxes := New(ctx), &forgotten{}
-	r := thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
-	return e, r, sandboxes
+	return e, newReconciler(e, func(o *thread.Options) { o.Sandboxes = sandboxes }), sandboxes
+}
+
+// newReconciler returns a reconciler of the Threads of e.
+func newReconciler(e *Env, edit ...func(*thread.Options)) *thread.Reconciler {
+	o := thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock}
+	for _, f := range edit {
+		f(&o)
+	}
+	return thread.New(o)
 }
 
 // newThread creates a Thread of the agent a.
@@ -70,22 +78,40 @@ func putRun(ctx context.Context, e *Env, t *skeinv1.Thread, run store.Run) {
 	Expect(e.Store.Apply(ctx, run.ThreadID, nil, &store.PutRun{Run: run})).To(Succeed())
 }
 
-// newChild creates a Subagent of a parent thread and the Thread that it owns.
-func newChild(ctx context.Context, e *Env, parent *skeinv1.Thread, edit ...func(*skeinv1.Subagent)) (*skeinv1.Subagent, *skeinv1.Thread) {
+// newSubagent creates a Subagent that a parent thread owns.
+func newSubagent(ctx context.Context, e *Env, parent *skeinv1.Thread, name string, edit ...func(*skeinv1.Subagent)) *skeinv1.Subagent {
 	GinkgoHelper()
-	s := &skeinv1.Subagent{ObjectMeta: Meta("s"), Spec: skeinv1.SubagentSpec{
-		ParentRef: skeinv1.LocalRef{Name: parent.Name}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper", Blocking: true, ToolCallID: "call_1",
-		ParentCommunication: skeinv1.CommunicationImplicit, Message: "do"}}
+	s := &skeinv1.Subagent{ObjectMeta: Meta(name), Spec: skeinv1.SubagentSpec{
+		ParentRef: skeinv1.LocalRef{Name: parent.Name}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper"}}
 	s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(parent.Name, string(parent.UID))}
 	for _, f := range edit {
 		f(s)
 	}
 	e.Create(ctx, s)
-	return s, newThread(ctx, e, s.Name, func(t *skeinv1.Thread) {
+	return s
+}
+
+// blocking makes a Subagent one for which a call of its parent waits.
+func blocking(s *skeinv1.Subagent) { s.Spec.Blocking, s.Spec.ToolCallID = true, "call_1" }
+
+// newOwned creates the Thread that a Subagent owns, with its finalizer.
+func newOwned(ctx context.Context, e *Env, s *skeinv1.Subagent, message string) *skeinv1.Thread {
+	GinkgoHelper()
+	return newThread(ctx, e, s.Name, func(t *skeinv1.Thread) {
 		t.Finalizers = []string{skeinv1.Finalizer}
-		t.Spec.Message = s.Spec.Message
+		t.Spec.Message = message
 		t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: s.Name, UID: s.UID, Controller: ptr.To(true)}}
 	})
+}
+
+// newChild creates a Subagent of a parent thread, for which a call waits, and the Thread that it owns.
+func newChild(ctx context.Context, e *Env, parent *skeinv1.Thread, edit ...func(*skeinv1.Subagent)) (*skeinv1.Subagent, *skeinv1.Thread) {
+	GinkgoHelper()
+	implicit := func(s *skeinv1.Subagent) {
+		s.Spec.ParentCommunication, s.Spec.Message = skeinv1.CommunicationImplicit, "do"
+	}
+	s := newSubagent(ctx, e, parent, "s", append([]func(*skeinv1.Subagent){blocking, implicit}, edit...)...)
+	return s, newOwned(ctx, e, s, s.Spec.Message)
 }
 
 // childResults returns what waits for a parent of the ends of its children.

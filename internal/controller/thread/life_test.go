@@ -53,13 +53,11 @@ var _ = DescribeTable("The life of a Thread costs few writes, and none is refuse
 	func(ctx SpecContext, message string, finalizers []string, patches int) {
 		e := New(ctx)
 		c := watch(e)
-		r := thread.New(thread.Options{Client: c, Live: c, Threads: e.Threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+		r := newReconciler(e, func(o *thread.Options) { o.Client, o.Live = c, c })
 		e.ReadyAgent(ctx, "a")
 		e.Writes()
 
-		t := &skeinv1.Thread{ObjectMeta: Meta("t"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}, Message: message}}
-		t.Finalizers = finalizers
-		e.Create(ctx, t)
+		t := newThread(ctx, e, "t", func(t *skeinv1.Thread) { t.Spec.Message, t.Finalizers = message, finalizers })
 		Reconcile(ctx, r, t)
 		if message != "" {
 			run := store.Run{ID: "r", ThreadID: string(t.UID), Agent: "a", Status: store.RunRunning, StartedAt: e.Clock.Now().UnixMicro()}

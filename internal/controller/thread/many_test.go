@@ -6,15 +6,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/thread"
-	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
@@ -43,20 +40,14 @@ var _ = Describe("The deletion of a thread with many children", Label("SUB-08"),
 				return c.List(ctx, l, opts...)
 			},
 		})
-		r := thread.New(thread.Options{Client: reader, Live: reader, Threads: domain.NewService(domain.Options{Store: counted}),
-			Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
-		parent := &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		e.Create(ctx, parent)
+		r := newReconciler(e, func(o *thread.Options) {
+			o.Client, o.Live, o.Threads = reader, reader, domain.NewService(domain.Options{Store: counted})
+		})
+		parent := newThread(ctx, e, "parent")
 		Reconcile(ctx, r, parent)
 		var children []*skeinv1.Thread
 		for i := range many {
-			s := &skeinv1.Subagent{ObjectMeta: Meta(fmt.Sprint("child-", i)), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper"}}
-			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
-			e.Create(ctx, s)
-			t := &skeinv1.Thread{ObjectMeta: Meta(s.Name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-			t.Finalizers = []string{skeinv1.Finalizer}
-			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: s.Name, UID: s.UID, Controller: ptr.To(true)}}
-			e.Create(ctx, t)
+			t := newOwned(ctx, e, newSubagent(ctx, e, parent, fmt.Sprint("child-", i)), "")
 			Reconcile(ctx, r, t)
 			children = append(children, t)
 		}

@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,7 +21,6 @@ import (
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/thread"
 	"github.com/skein-dev/skein/internal/controller/watches"
-	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
 var _ = Describe("The only worker of the controller", Label("SUB-08"), func() {
@@ -30,9 +28,7 @@ var _ = Describe("The only worker of the controller", Label("SUB-08"), func() {
 		const many, child = 500, "child was deleted"
 		e := New(ctx)
 		e.ReadyAgent(ctx, "a")
-		parent := &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		other := &skeinv1.Thread{ObjectMeta: Meta("other"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		e.Create(ctx, parent, other)
+		parent, other := newThread(ctx, e, "parent"), newThread(ctx, e, "other")
 
 		var mu sync.Mutex
 		var order []string
@@ -53,12 +49,10 @@ var _ = Describe("The only worker of the controller", Label("SUB-08"), func() {
 				return err
 			},
 		})
-		r := thread.New(thread.Options{Client: deleted, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: &forgotten{}, Recorder: e.Recorder, Clock: e.Clock})
+		r := newReconciler(e, func(o *thread.Options) { o.Client = deleted })
 		Reconcile(ctx, r, parent)
 		for i := range many {
-			s := &skeinv1.Subagent{ObjectMeta: Meta(fmt.Sprint("child-", i)), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper"}}
-			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
-			e.Create(ctx, s)
+			newSubagent(ctx, e, parent, fmt.Sprint("child-", i))
 		}
 		Expect(e.Client.Delete(ctx, Get(ctx, e, parent))).To(Succeed())
 
