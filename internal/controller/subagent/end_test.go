@@ -33,8 +33,7 @@ var _ = Describe("The subagent controller", func() {
 	BeforeEach(func(ctx SpecContext) { e, r, parent = newController(ctx) })
 
 	It("removes a child a while after it has ended for good, and keeps its conversation where it is to", Label("SUB-02"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		for _, retain := range []skeinv1.ChildRetention{"", skeinv1.ChildPurge, skeinv1.ChildKeep} {
 			s := declareSubagent(ctx, e, func(s *skeinv1.Subagent) {
 				s.Name, s.Spec.Retain, s.Spec.TTLAfterFinished = "s-"+strings.ToLower(string(retain)+"x"), retain, &metav1.Duration{Duration: time.Hour}
@@ -62,8 +61,7 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("removes a child that is to go as soon as it ends without a write of its status, and says why it cannot", Label("SUB-02", "K8S-07"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		for _, refused := range []error{nil, apierrors.NewForbidden(schema.GroupResource{Resource: "subagents"}, "s-false", errors.New("a webhook says no"))} {
 			s := declareSubagent(ctx, e, func(s *skeinv1.Subagent) {
 				s.Name, s.Spec.TTLAfterFinished = "s-"+strconv.FormatBool(refused == nil), &metav1.Duration{}
@@ -82,7 +80,7 @@ var _ = Describe("The subagent controller", func() {
 			}
 			stays := interceptor.NewClient(e.Client, interceptor.Funcs{
 				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return refused }})
-			again := subagent.New(subagent.Options{Client: stays, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+			again := newReconciler(e, func(o *subagent.Options) { o.Client = stays })
 			_, err := again.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 			Expect(err).To(MatchError(refused))
 			status := Get(ctx, e, s).Status
@@ -92,16 +90,13 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("does not make a child again that somebody deleted", func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e)
 		Reconcile(ctx, r, s)
 		e.Clock.Step(time.Second)
 		Reconcile(ctx, r, s)
 		t := childThread(ctx, e, s)
-		t.Finalizers = nil
-		Expect(e.Client.Update(ctx, t)).To(Succeed())
-		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		removeThread(ctx, e, t)
 		e.Clock.Step(time.Minute)
 		Reconcile(ctx, r, s)
 		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(t), t)).NotTo(Succeed())
@@ -110,16 +105,11 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("does not make a child again that somebody deleted before its status says that there was one", Label("SUB-08"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
-		s := declareSubagent(ctx, e)
-		Reconcile(ctx, r, s)
-		t := childThread(ctx, e, s)
+		createThread(ctx, e, parent)
+		s, t := declareChild(ctx, e, r)
 		Expect(Get(ctx, e, s).Status.Entry).To(BeNil())
 		Expect(e.Store.MarkDeleted(ctx, string(t.UID), string(t.UID), string(s.UID))).To(Succeed()) // as the thread controller does
-		t.Finalizers = nil
-		Expect(e.Client.Update(ctx, t)).To(Succeed())
-		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		removeThread(ctx, e, t)
 		Reconcile(ctx, r, s)
 		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(t), t)).NotTo(Succeed())
 		e.Clock.Step(time.Minute)
@@ -128,11 +118,8 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("shows a deleted child as terminated, also when somebody makes a Thread of its name", Label("SUB-08"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
-		s := declareSubagent(ctx, e)
-		Reconcile(ctx, r, s)
-		t := childThread(ctx, e, s)
+		createThread(ctx, e, parent)
+		s, t := declareChild(ctx, e, r)
 		storeThread(ctx, e, t, childRow(parent, s))
 		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("running")})).To(Succeed())
 		e.Clock.Step(time.Second)
@@ -140,9 +127,7 @@ var _ = Describe("The subagent controller", func() {
 		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("running"))
 		_, err := e.Store.PurgeThread(ctx, string(t.UID))
 		Expect(err).NotTo(HaveOccurred())
-		t.Finalizers = nil
-		Expect(e.Client.Update(ctx, t)).To(Succeed())
-		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		removeThread(ctx, e, t)
 		e.Create(ctx, &skeinv1.Thread{ObjectMeta: Meta(s.Name)})
 		e.Clock.Step(time.Minute)
 		Reconcile(ctx, r, s)
@@ -152,11 +137,8 @@ var _ = Describe("The subagent controller", func() {
 
 	It("writes nothing about a child that goes, and nothing at all where the parent takes it along", Label("K8S-07"), func(ctx SpecContext) {
 		parent.Finalizers = []string{skeinv1.Finalizer}
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
-		s := declareSubagent(ctx, e)
-		Reconcile(ctx, r, s)
-		t := childThread(ctx, e, s)
+		createThread(ctx, e, parent)
+		s, t := declareChild(ctx, e, r)
 		storeThread(ctx, e, t, childRow(parent, s))
 		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("completed")}, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
 		Reconcile(ctx, r, s)
@@ -184,8 +166,7 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("terminates the child of a terminated parent, and makes none", Label("SUB-08"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s, late := declareSubagent(ctx, e), declareSubagent(ctx, e, func(s *skeinv1.Subagent) { s.Name = "late" })
 		Reconcile(ctx, r, s)
 		t := childThread(ctx, e, s)

@@ -2,6 +2,7 @@ package subagent_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,8 +28,47 @@ func TestSubagent(t *testing.T) {
 // newController returns a reconciler of Subagents, and the Thread parent, which is not created yet.
 func newController(ctx context.Context) (*Env, *subagent.Reconciler, *skeinv1.Thread) {
 	e := New(ctx)
-	r := subagent.New(subagent.Options{Client: e.Client, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
-	return e, r, &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+	return e, newReconciler(e), newParent()
+}
+
+// newReconciler returns a reconciler of the Subagents of e.
+func newReconciler(e *Env, edit ...func(*subagent.Options)) *subagent.Reconciler {
+	o := subagent.Options{Client: e.Client, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock}
+	for _, f := range edit {
+		f(&o)
+	}
+	return subagent.New(o)
+}
+
+// newParent returns the Thread parent, which is not created yet.
+func newParent() *skeinv1.Thread {
+	return &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+}
+
+// createThread creates a Thread and stores its thread.
+func createThread(ctx context.Context, e *Env, t *skeinv1.Thread) {
+	GinkgoHelper()
+	e.Create(ctx, t)
+	storeThread(ctx, e, t)
+}
+
+// removeThread removes a Thread together with its finalizer.
+func removeThread(ctx context.Context, e *Env, t *skeinv1.Thread) {
+	GinkgoHelper()
+	t.Finalizers = nil
+	Expect(e.Client.Update(ctx, t)).To(Succeed())
+	Expect(e.Client.Delete(ctx, t)).To(Succeed())
+}
+
+// refuseThreads makes the cluster refuse new Threads, because a quota is used up.
+func refuseThreads(e *Env, name string) {
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, name, errors.New("exceeded quota: few"))
+	e.Fail(func(verb string, o client.Object) error {
+		if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
+			return quota
+		}
+		return nil
+	})
 }
 
 // storeThread stores the thread of a Thread, as its controller does.
@@ -60,6 +100,14 @@ func declareSubagent(ctx context.Context, e *Env, edit ...func(*skeinv1.Subagent
 func childThread(ctx context.Context, e *Env, s *skeinv1.Subagent) *skeinv1.Thread {
 	GinkgoHelper()
 	return Get(ctx, e, &skeinv1.Thread{ObjectMeta: Meta(s.Name)})
+}
+
+// declareChild creates the Subagent s of the Thread parent, and has the controller make its Thread.
+func declareChild(ctx context.Context, e *Env, r *subagent.Reconciler) (*skeinv1.Subagent, *skeinv1.Thread) {
+	GinkgoHelper()
+	s := declareSubagent(ctx, e)
+	Reconcile(ctx, r, s)
+	return s, childThread(ctx, e, s)
 }
 
 // ready returns the Ready condition of a Subagent.

@@ -28,8 +28,7 @@ var _ = Describe("The subagent controller", func() {
 		var s *skeinv1.Subagent
 		var former string
 		BeforeEach(func(ctx SpecContext) {
-			e.Create(ctx, parent)
-			storeThread(ctx, e, parent)
+			createThread(ctx, e, parent)
 			former = string(parent.UID)
 		})
 		// left deletes the parent, and makes another Thread of its name.
@@ -39,7 +38,7 @@ var _ = Describe("The subagent controller", func() {
 			s.OwnerReferences = nil
 			Expect(e.Client.Update(ctx, s)).To(Succeed())
 			Expect(e.Client.Delete(ctx, parent)).To(Succeed())
-			next := &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+			next := newParent()
 			for _, f := range edit {
 				f(next)
 			}

@@ -7,9 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,20 +34,10 @@ var _ = Describe("A Subagent whose database is away for a while", Label("SUB-03"
 	It("still says that its child was refused, and does not make it afterwards", func(ctx SpecContext) {
 		e := New(ctx)
 		stored := &unreadable{Store: e.Store}
-		r := subagent.New(subagent.Options{Client: e.Client, Live: e.Client, Store: stored, Engine: e.Engine, Clock: e.Clock})
-		parent := &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
-		e.Create(ctx, parent)
-		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: string(parent.UID), Namespace: Namespace, Name: "parent", Agent: "a"})
-		Expect(err).NotTo(HaveOccurred())
-		s := &skeinv1.Subagent{ObjectMeta: Meta("s"), Spec: skeinv1.SubagentSpec{
-			ParentRef: skeinv1.LocalRef{Name: "parent"}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper", Blocking: true, ToolCallID: "call_1"}}
-		e.Create(ctx, s)
-		e.Fail(func(verb string, o client.Object) error {
-			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, s.Name, errors.New("exceeded quota: few"))
-			}
-			return nil
-		})
+		r := newReconciler(e, func(o *subagent.Options) { o.Store = stored })
+		createThread(ctx, e, newParent())
+		s := declareSubagent(ctx, e, byRun)
+		refuseThreads(e, s.Name)
 		Reconcile(ctx, r, s)
 		e.Fail(nil)
 		ended := func() any {
@@ -60,7 +48,7 @@ var _ = Describe("A Subagent whose database is away for a while", Label("SUB-03"
 
 		e.Clock.Step(time.Minute)
 		stored.away = true
-		_, err = r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 		Expect(err).To(MatchError(ContainSubstring("the database is away")))
 		Expect(ended()).To(refused)
 

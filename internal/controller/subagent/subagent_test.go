@@ -3,14 +3,12 @@ package subagent_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,8 +29,7 @@ var _ = Describe("The subagent controller", func() {
 	BeforeEach(func(ctx SpecContext) { e, r, parent = newController(ctx) })
 
 	It("makes no child Thread while a restore is about to make it", Label("K8S-09"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e, func(s *skeinv1.Subagent) { s.Annotations = map[string]string{skeinv1.AnnotationRestoring: "b1"} })
 		e.Writes()
 		Reconcile(ctx, r, s)
@@ -40,8 +37,7 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("makes the child Thread, owned and with its finalizer, once", Label("SUB-01"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e)
 		e.Writes()
 		Reconcile(ctx, r, s)
@@ -57,10 +53,9 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("is not tied again to a parent that goes without it, also while the cache does not know that it goes", Label("THR-09"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e)
-		r = subagent.New(subagent.Options{Client: e.Client, Live: going{e.Client}, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+		r = newReconciler(e, func(o *subagent.Options) { o.Live = going{e.Client} })
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).OwnerReferences).To(BeEmpty())
 		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), &skeinv1.Thread{})).To(Satisfy(apierrors.IsNotFound), "a child would be left over")
@@ -78,11 +73,8 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("shows the registry entry, with one write for a session that is over within a second", Label("SUB-01", "K8S-07"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
-		s := declareSubagent(ctx, e)
-		Reconcile(ctx, r, s)
-		t := childThread(ctx, e, s)
+		createThread(ctx, e, parent)
+		s, t := declareChild(ctx, e, r)
 		storeThread(ctx, e, t, childRow(parent, s))
 		e.SetReady(ctx, t, &t.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 		e.Writes()
@@ -100,8 +92,7 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("shows a child that runs for longer", func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e)
 		result := Reconcile(ctx, r, s)
 		Expect(result.RequeueAfter).To(Equal(time.Second))
@@ -160,16 +151,9 @@ var _ = Describe("The subagent controller", func() {
 	}
 
 	It("tells the parent of a child that the cluster refuses, once, and does not create it later", Label("SUB-03", "MSG-09"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e, byRun)
-		quota := apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, s.Name, errors.New("exceeded quota: few"))
-		e.Fail(func(verb string, o client.Object) error {
-			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
-				return quota
-			}
-			return nil
-		})
+		refuseThreads(e, s.Name)
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("failed"))
 		Expect(ready(s)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonChildRefused), HaveField("Message", ContainSubstring("exceeded quota")))))
@@ -187,20 +171,14 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("finds its child before the cache has it, although the child itself filled the quota", Label("SUB-03"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e, byRun)
 		Reconcile(ctx, r, s)
 		child := childThread(ctx, e, s)
 		Get(ctx, e, s).Status = skeinv1.SubagentStatus{} // as if the manager had crashed before it wrote that
 		Expect(e.Client.Status().Update(ctx, s)).To(Succeed())
-		e.Fail(func(verb string, o client.Object) error {
-			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, s.Name, errors.New("exceeded quota: few"))
-			}
-			return nil
-		})
-		r := subagent.New(subagent.Options{Client: behind{Client: e.Client, name: child.Name}, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+		refuseThreads(e, s.Name)
+		r := newReconciler(e, func(o *subagent.Options) { o.Client = behind{Client: e.Client, name: child.Name} })
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).Status.Conditions).NotTo(ContainElement(HaveField("Reason", skeinv1.ReasonChildRefused)))
 		Expect(refusals(ctx, string(parent.UID))).To(BeEmpty())
@@ -216,15 +194,9 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("tries again what a person declared, and says what is wrong", Label("K8S-02"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e)
-		e.Fail(func(verb string, o client.Object) error {
-			if _, ok := o.(*skeinv1.Thread); ok && verb == "create" {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "threads"}, s.Name, errors.New("exceeded quota: few"))
-			}
-			return nil
-		})
+		refuseThreads(e, s.Name)
 		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 		Expect(err).To(MatchError(ContainSubstring("exceeded quota")))
 		Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", ContainSubstring("exceeded quota"))))
@@ -234,8 +206,7 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("makes no child again whose task was purged with it", func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e, byRun, func(s *skeinv1.Subagent) {
 			s.Spec.TaskRef, s.Spec.TaskDigest = "gone", "x"
 			s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner("parent", string(parent.UID))}
@@ -246,8 +217,7 @@ var _ = Describe("The subagent controller", func() {
 	})
 
 	It("makes an existing Thread the child, and tells the parent", Label("SUB-01", "MSG-09"), func(ctx SpecContext) {
-		e.Create(ctx, parent)
-		storeThread(ctx, e, parent)
+		createThread(ctx, e, parent)
 		adopt := func(s *skeinv1.Subagent) {
 			s.Spec = skeinv1.SubagentSpec{ParentRef: s.Spec.ParentRef, Name: "helper", Resumable: true, ThreadRef: &skeinv1.LocalRef{Name: "old"}, ParentCommunication: skeinv1.CommunicationImplicit}
 		}
