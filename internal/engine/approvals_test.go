@@ -207,7 +207,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		id := makeThread(ctx, w, "agent")
 		send(ctx, w, id, "go")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
-		Expect(told(ctx, w, id)).To(ContainElement(ContainSubstring("nobody approved it in time")))
+		Expect(told(ctx, w, id)).To(ContainElement(ContainSubstring("no approval came in time")))
 		Expect(value(ctx, id, "a")).To(BeEmpty())
 		msgs, err := w.Messages(ctx, id)
 		Expect(err).NotTo(HaveOccurred())

@@ -124,7 +124,7 @@ var _ = Describe("Effects", func() {
 		Expect(failures(ctx, w, id)).To(failed)
 	},
 		Entry("come to an end when they follow each other at once", "59999", 3,
-			ConsistOf(And(HaveField("Hook", "after_create_message"), HaveField("Error", ContainSubstring("not scheduled: 4 hooks, one caused by the other, have led here"))))),
+			ConsistOf(And(HaveField("Hook", "after_create_message"), HaveField("Error", ContainSubstring("not scheduled: a chain of 4 hooks, each caused by the one before, ends here"))))),
 		Entry("go on when each is put off by a minute", "60000", 6, BeEmpty()),
 	)
 

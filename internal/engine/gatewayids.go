@@ -57,7 +57,7 @@ func (e *Engine) ThreadID(ctx context.Context, c *definition.IDCode, request map
 	}
 	id, ok := answer["id"].(string)
 	if !ok {
-		return "", errors.New("its code gave no text")
+		return "", errors.New("its code returned no text")
 	}
 	return id, nil
 }

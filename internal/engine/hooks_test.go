@@ -305,7 +305,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 			enginetest.Script(enginetest.Say("done")))
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "system: told of go", "system: told of told of go", "system: told of told of told of go",
 			"system: told of told of told of told of go", "assistant: done"))
-		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", ContainSubstring("4 hooks, one caused by the other"))))
+		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", ContainSubstring("a chain of 4 hooks, each caused by the one before"))))
 	})
 
 	It("that write messages before messages do not call each other without end", func(ctx SpecContext) {

@@ -48,8 +48,8 @@ type Options struct {
 	Memory *membudget.Budget
 	// EffectWorkers is how many effects may be under way at once. The default is 64.
 	EffectWorkers int
-	// DefaultRetry is how a firing is retried whose handler could not run, or whose service failed. A handler that throws is not
-	// retried. The default is effects.DefaultAttempts, the second one after effects.DefaultBackoff.
+	// DefaultRetry says how to retry a firing whose handler could not run, or whose service failed. A handler that throws is not
+	// retried. By default there are effects.DefaultAttempts attempts, and the second one comes after effects.DefaultBackoff.
 	DefaultRetry effects.Retry
 	Logger       logr.Logger
 	// Redact removes the secrets of a namespace from a text. It is called before a text is cut, since it would not find a part

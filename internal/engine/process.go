@@ -16,8 +16,8 @@ import (
 )
 
 // doNext does the next piece of work of a thread: it applies a stop, calls hooks, compacts, or executes or resumes a run. more reports
-// whether to call it again under the same lease; it is false when the thread rests or waits. first says that this is the first call under
-// the lease: only then is the thread checked for a parent that no longer waits for it.
+// whether to call it again under the same lease. It is false when the thread rests or waits. first says that this is the first call under
+// the lease. Only then does doNext check whether a parent still waits for the thread.
 func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, active *activethreads.Active, first bool) (more bool, err error) {
 	if err := e.drain.checkInterrupted(); err != nil {
 		return false, err

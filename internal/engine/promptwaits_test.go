@@ -139,7 +139,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 			Expect(log(ctx, id)).To(ContainElement("tool keep: " + map[string]string{
 				"refused": "re: the call was not made: bob refused it, saying: no",
-				"late":    "re: the call was not made: nobody approved it in time. Do not repeat it as it is; go on without it, or ask",
+				"late":    "re: the call was not made: no approval came in time. Do not repeat it unchanged; go on without it, or ask",
 			}[name]))
 			stop()
 		}

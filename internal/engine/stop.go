@@ -60,8 +60,8 @@ func (e *Engine) OpenReplies(ctx context.Context, child *store.Thread) ([]string
 	return e.stops.OpenReplies(ctx, child)
 }
 
-// AnswerForLost answers the calls of a waiting run that wait for children which do not exist, because somebody deleted them
-// before their threads were stored.
+// AnswerForLost answers the calls of a waiting run that wait for children which were deleted before their threads were
+// stored.
 func (e *Engine) AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error {
 	return e.stops.AnswerForLost(ctx, t, run)
 }

@@ -34,7 +34,7 @@ type DecidedError struct{ Decision store.Approval }
 func (e *DecidedError) Error() string {
 	switch {
 	case e.Decision.Expired:
-		return "nobody decided on the call in time: it was refused"
+		return "no decision came in time: the call was refused"
 	case e.Decision.Approved && e.Decision.Arguments != nil:
 		return e.Decision.By + " has approved the call already, with arguments of their own"
 	case e.Decision.Approved:

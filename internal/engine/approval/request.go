@@ -37,7 +37,7 @@ type request struct {
 // Refusal returns the result of a call that was not approved.
 func Refusal(a *store.Approval) tool.Result {
 	if a.Expired {
-		return tool.Failure("the call was not made: nobody approved it in time. Do not repeat it as it is; go on without it, or ask")
+		return tool.Failure("the call was not made: no approval came in time. Do not repeat it unchanged; go on without it, or ask")
 	}
 	text := "the call was not made: " + a.By + " refused it"
 	if a.Reason != "" {

@@ -184,8 +184,8 @@ func serveUntil[T any](ctx context.Context, how *Step, until <-chan T) (got T, e
 	}
 }
 
-// refuse returns the result of a call that is not made, or nil for a call that is made. A call for which code waits is not made once that
-// code has ended, nor when it needs an approval.
+// refuse returns the result of a call that is not made, or nil for a call that is to be made. A call for which code waits is not made
+// once that code has ended, nor when it needs an approval.
 func (how *Step) refuse(call store.ToolCall) *tool.Result {
 	for _, life := range how.Code {
 		if life.Err() != nil {

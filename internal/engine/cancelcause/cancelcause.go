@@ -31,7 +31,7 @@ const (
 	Rollback              // like Interrupt, and what the run has appended is removed
 )
 
-// Stop is the cause with which a run ends that was stopped from outside. It carries the outcome back to the caller.
+// Stop is the cause that ends a run which was stopped from outside. It carries the outcome back to the caller.
 type Stop struct {
 	Kind   Kind
 	Reason string         // for people

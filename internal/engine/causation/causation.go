@@ -37,7 +37,7 @@ func NestedContext(ctx context.Context) context.Context {
 
 // TooDeep returns the text for a hook that is not called because too many hooks led to it.
 func TooDeep(limit int) string {
-	return fmt.Sprintf("not called: %d hooks, one caused by the other, have led here: change the hook so that it does not cause the event that calls it", limit)
+	return fmt.Sprintf("not called: a chain of %d hooks, each caused by the one before, ends here: change the hook so that it does not cause the event that calls it", limit)
 }
 
 // anewAfter is the shortest delay after which an effect starts a new chain of causation. Hooks that cause each other
@@ -55,5 +55,5 @@ func DepthOfEffect(t Chain, delay time.Duration) int {
 
 // EffectTooDeep returns the text for an effect that is not scheduled because too many hooks led to it.
 func EffectTooDeep(limit int) string {
-	return fmt.Sprintf("not scheduled: %d hooks, one caused by the other, have led here: change the hook so that it does not cause the event that calls it; to repeat work, use a delay of %s or more", limit, anewAfter)
+	return fmt.Sprintf("not scheduled: a chain of %d hooks, each caused by the one before, ends here: change the hook so that it does not cause the event that calls it; to repeat work, use a delay of %s or more", limit, anewAfter)
 }

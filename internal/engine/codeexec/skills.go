@@ -11,8 +11,8 @@ import (
 )
 
 // The thread's row has the active skills (AGT-08). The tools of a step are made for the skills that were active when it
-// began, and do not change within the step: which of its calls need approval is decided before the first one is made,
-// and one of the calls may activate a skill.
+// began. They do not change within the step, although one of its calls may activate a skill: which calls need approval
+// is decided before the first call is made.
 
 // ActiveSkills returns the names of the skills that are active on the thread, in the order of their activation. If the
 // prompt of the side has no skills it returns nil without a read of the store.

@@ -41,10 +41,10 @@ const (
 	// summaryPart is the part of that room which a summary may have: a quarter. maxSummaryBytes bounds it in any case.
 	summaryPart     = 4
 	maxSummaryBytes = 32 << 10
-	// toldRoom is how many tokens of a conversation one summary is made of, if the window of its model is not known, and
-	// maxToldRoom how many in any case.
+	// toldRoom is how many tokens of a conversation go into one summary if the window of its model is not known.
+	// maxToldRoom limits them in any case.
 	toldRoom, maxToldRoom = 24_000, 200_000
-	// maxTold is how many bytes of one text the model reads that sums up, and leastTold how many at least.
+	// maxTold is how many bytes of one text the summarizing model reads. leastTold is the smallest such limit.
 	maxTold, leastTold = 32 << 10, 200
 )
 
@@ -86,7 +86,7 @@ type Port interface {
 	Commit(ctx context.Context, id string, used *Used, ops ...store.Op) error
 }
 
-// Used is what a model used that was asked for a summary.
+// Used is what the call of a model for a summary used.
 type Used struct {
 	By       *definition.Model
 	Response *model.Response
@@ -99,7 +99,7 @@ type Options struct {
 	Requests *request.Maker
 	Store    store.Store
 	Log      *logr.Logger // of the run
-	// Timeout bounds the call of a model that sums up.
+	// Timeout limits the call of a model for a summary.
 	Timeout time.Duration
 	// Now returns the time in microseconds since 1970.
 	Now func() int64
@@ -110,7 +110,7 @@ type Compactor struct {
 	opts Options
 	// orders are the requests to sum up older messages that the inbox holds.
 	orders []store.InboxItem
-	// from is the step from which on a compaction is tried again that has failed.
+	// from is the step from which a failed compaction is tried again.
 	from int
 }
 
@@ -130,8 +130,8 @@ type attempt struct {
 	room int
 }
 
-// Compact sums up older messages of c if a request has filled the window of the model far enough, or if somebody has asked
-// for it. more reports that the request has to be made again.
+// Compact sums up older messages of c if a request has filled the window of the model far enough, or if a person has asked
+// for a summary. more reports that the request has to be made again.
 func (m *Compactor) Compact(ctx context.Context, c *transcript.Conversation, req model.Request) (more bool, err error) {
 	if m.opts.Role.Frame != nil {
 		return false, nil // a called prompt is left to what fits
@@ -167,7 +167,7 @@ func (k *attempt) try(ctx context.Context) (more bool, err error) {
 		return false, nil // the newest turn alone fills the window
 	}
 	k.of.from = k.opts.Port.Steps() + compactionPause
-	k.opts.Log.Info("cannot sum up older messages; the run goes on without", "run", k.opts.Port.RunID(), "reason", not.Reason, "message", not.Message)
+	k.opts.Log.Info("cannot sum up older messages; the run goes on without a summary", "run", k.opts.Port.RunID(), "reason", not.Reason, "message", not.Message)
 	k.opts.Port.Record(runlog.Event(k.opts.Port.RunID(), store.EventCompactionFailed, "", k.failure(not)))
 	return false, nil
 }
@@ -276,7 +276,7 @@ func (k *attempt) sumUp(ctx context.Context, before *store.Message, full transcr
 	return k.write(ctx, k.message(before, cut, by, clip.Text(text, max(limit, leastTold))), by, res, cut == full)
 }
 
-// errSlowSummary is the cause with which the context of a summary ends that takes too long.
+// errSlowSummary is the cause that ends the context of a summary that takes too long.
 func errSlowSummary(limit time.Duration) error {
 	return fmt.Errorf("it did not answer within %s", limit)
 }

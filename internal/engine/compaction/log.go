@@ -93,7 +93,7 @@ func (k *attempt) refuse(ctx context.Context, not *noCompaction) error {
 	return nil
 }
 
-// count records what an answer used that is no summary.
+// count records what an answer used that contains no summary.
 func (k *attempt) count(ctx context.Context, by *definition.Model, res *model.Response) error {
 	return k.opts.Port.Commit(ctx, runlog.NewMessageID(), &Used{By: by, Response: res})
 }

@@ -28,7 +28,7 @@ const maxNewer = 16384
 type Store struct {
 	store.Store
 	log logr.Logger
-	// threads have inbox items that this release cannot handle, and runs such a run. The values are nil.
+	// threads has the threads with inbox items that this release cannot handle, and runs those with such a run. The values are nil.
 	threads, runs *lru.Cache
 	// told are the items that were logged and counted.
 	told *lru.Cache

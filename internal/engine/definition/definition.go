@@ -154,7 +154,7 @@ type Endpoint struct {
 	Params     map[string]string // the parameters in the path
 }
 
-// EndpointQuery is a request for which the ThreadEndpoint is looked for that answers it.
+// EndpointQuery describes a request for which a ThreadEndpoint is to be found.
 type EndpointQuery struct {
 	Namespace, Agent string // of the thread
 	Method           string

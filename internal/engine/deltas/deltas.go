@@ -20,7 +20,7 @@ import (
 const (
 	// deltaInterval is the shortest time between two writes of pieces of an answer under way.
 	deltaInterval = 50 * time.Millisecond
-	// deltaBytes is how much may wait until it is written without waiting for the interval.
+	// deltaBytes is how many bytes may wait. More are written before the interval is over.
 	deltaBytes = 4 << 10
 )
 

@@ -20,7 +20,7 @@ const (
 	// search when there are more.
 	runnableBatch = 1000
 	pageEvery     = time.Second
-	// refusedSweeps is how many intervals of the search a thread is left out that was refused for its definitions.
+	// refusedSweeps is for how many intervals the search leaves out a thread whose definitions were not ready.
 	refusedSweeps = 10
 )
 

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// headStart is how long a replica that tells of work has, at the least, to take it up itself before others look. They gather what they
-// are told of for as long.
+// headStart is the least time that a replica has to take up the work that it announces before other replicas look at it. The others
+// gather such announcements for as long.
 const headStart = 100 * time.Millisecond
 
-// elsewhere is the threads with work that another replica is likely to have, or had when this one wanted it. They are looked at
-// together, so that a replica that runs nothing of them asks one question for all.
+// elsewhere holds the threads with work that another replica probably has, or had when this one wanted it. This replica checks
+// all of them with one query.
 type elsewhere struct {
 	mu sync.Mutex
-	// held are threads whose lease another replica held. heard are threads of whose work another replica has told, and which it
-	// most likely takes up itself. ripe are those that were heard of before the last look: at the next one they have had a head start.
+	// held are threads whose lease another replica held. heard are threads whose work another replica has announced, and which it most
+	// likely takes up itself. ripe are threads that were announced before the last look. At the next look they have had their head
+	// start.
 	held, heard, ripe map[string]struct{}
 	wake              chan struct{} // there are some in heard or ripe
 }
@@ -44,7 +45,7 @@ func (s *elsewhere) takeHeld() []string {
 	return ids
 }
 
-// hear notes that another replica has told of work.
+// hear notes that another replica has announced work.
 func (s *elsewhere) hear(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +60,7 @@ func (s *elsewhere) signal() {
 	}
 }
 
-// takeRipe returns what was heard before the last call. What was heard since is for the next one.
+// takeRipe returns the threads that were announced before the last call. Later announcements are left for the next call.
 func (s *elsewhere) takeRipe() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +88,8 @@ func (d *Dispatcher) TakeUp(ctx context.Context) {
 	}
 }
 
-// freeOf returns those of some threads that have work and whose lease is free, and keeps those whose lease somebody holds for TakeUp. When there is no
-// answer, it keeps all. One question that hangs must not hold up the next ones for long.
+// freeOf returns those of some threads that have work and a free lease. It keeps those with a held lease for TakeUp, and keeps all when the
+// store does not answer. A query that hangs must not delay the next ones for long.
 func (d *Dispatcher) freeOf(ctx context.Context, ids []string) []string {
 	if len(ids) == 0 {
 		return nil
@@ -107,8 +108,9 @@ func (d *Dispatcher) freeOf(ctx context.Context, ids []string) []string {
 	return free
 }
 
-// Hear looks at the threads of whose work other replicas tell, until ctx ends. It takes up those whose lease is free: their replica has
-// no worker for them, cannot run their agent, drains, or has ended. The others it leaves to TakeUp. To ask for the lease of each would lock what its holder is about to write.
+// Hear looks at the threads whose work other replicas announce, until ctx ends. It takes up those with a free lease: their replica has no
+// free worker, cannot run their agent, drains, or has ended. It leaves the others to TakeUp. Acquiring the lease of each thread would lock
+// rows that its holder is about to write.
 func (d *Dispatcher) Hear(ctx context.Context) {
 	for {
 		select {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// stoppers is how many threads of which a notification came are checked at once, and observers how many of the others.
+	// stoppers is how many threads with a notification are checked at once, and observers how many of the other threads.
 	stoppers  = 8
 	observers = 2
 )
 
 // Observe checks the threads that this replica works for when another replica may have terminated or purged them, or
-// stopped their run. Those of which a notification came do not wait for the others. It returns when ctx ends.
+// stopped their run. Threads with a notification do not wait for the others. It returns when ctx ends.
 func (d *Dispatcher) Observe(ctx context.Context) {
 	var workers sync.WaitGroup
 	for queue, n := range map[workqueue.TypedInterface[string]]int{d.stopped: stoppers, d.observed: observers} {

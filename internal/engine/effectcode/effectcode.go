@@ -155,9 +155,9 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 	return queueError(err)
 }
 
-// queueError returns how a firing ends whose message or call was not queued. A full queue makes the firing wait, and so does a namespace
-// that has no room for more messages. A thread that ended
-// or lost its object cancels it. Invalid input is a failure of the handler. Any other error is tried again.
+// queueError returns the outcome of a firing whose message or call was not queued. A full queue makes the firing wait, and so does a
+// namespace that has no room for more messages. A thread that ended or lost its object cancels it. Invalid input is a failure of the
+// handler. Any other error is tried again.
 func queueError(err error) error {
 	var invalid *thread.InvalidError
 	var full *store.NamespaceQuotaError

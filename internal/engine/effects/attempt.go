@@ -49,12 +49,12 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 	return err
 }
 
-// cutError means that the store was not available while a firing was carried out. Nobody knows how far it came, so it is carried out
-// again, under the same key, once the store is back. That is no attempt, because it says nothing about the handler.
+// cutError means that the store was not available while a firing was carried out. How far it came is unknown, so it is carried out
+// again, under the same key, once the store is back. This does not count as an attempt, because it says nothing about the handler.
 type cutError struct{ err error }
 
 func (e *cutError) Error() string {
-	return "the platform could not go on, and the handler runs again: " + e.err.Error()
+	return "the manager could not finish the attempt, and the handler runs again: " + e.err.Error()
 }
 
 func (e *cutError) Unwrap() error { return e.err }

@@ -52,7 +52,7 @@ type Call struct {
 	Key string
 	// HookDepth is the number of hooks in the chain of causes that led to the effect.
 	HookDepth int
-	// Log takes what the code writes, when there is no thread whose log takes it.
+	// Log receives what the code writes if the firing has no thread with a log.
 	Log *Log
 }
 

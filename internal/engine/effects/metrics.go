@@ -42,7 +42,7 @@ func newMetrics(s store.FiringStore) *Metrics {
 	}
 }
 
-// countAttempt counts an attempt that began at a time and ended so.
+// countAttempt counts an attempt, by when it began and how it ended.
 func (m *Metrics) countAttempt(f *store.Firing, t Target, began time.Time, end *store.FiringEnd) {
 	if end.Waiting != "" {
 		return

@@ -19,9 +19,9 @@ const (
 	longestWait = 30 * time.Second
 )
 
-// mostEnds is how often the manager may end while a handler runs before the handler is not run again. It bounds what a handler that ends the
-// manager can do. It is more than the attempts of a handler that could not run, because managers end for reasons of their own, several
-// times within a minute while a node fails, and the handler has then perhaps not even begun.
+// mostEnds is how often the manager may end while a handler runs. After that the handler is not run again, so a handler that ends the
+// manager does limited harm. It is more than the attempts of a handler that could not run: managers end for other reasons too, several
+// times a minute while a node fails, and then the handler may not even have begun.
 const mostEnds = 10
 
 // outcome decides what is recorded of an attempt that ended with err.
@@ -99,8 +99,8 @@ const (
 
 // Retry is a retry policy.
 type Retry struct {
-	// Attempts is how often a firing is attempted. At 0 a handler that failed is not tried again, and a service that failed
-	// is as often as a handler that could not run.
+	// Attempts is how often a firing is attempted. 0 means that a handler that failed is not tried again, and that a
+	// service that failed is tried as often as a handler that could not run.
 	Attempts int `json:"attempts"`
 	// First is the delay before the second attempt. It doubles with each attempt.
 	First time.Duration `json:"first"`

@@ -113,7 +113,7 @@ func (c *claim) isEnding() bool {
 	return c.over
 }
 
-// end says whether the end of the firing is being recorded.
+// end sets whether the end of the firing is being recorded.
 func (c *claim) end(over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,8 +210,8 @@ func (w *Worker) claim(ctx context.Context) {
 // longestRetry bounds the pause before the next look for firings, so that they run soon after an outage of the store.
 const longestRetry = 5 * time.Second
 
-// retry has the worker look for firings again after one look has failed. Only one such look is pending, however many fail meanwhile: each
-// notification causes one, and with a pending look for each of these the store would be asked ever more often during an outage.
+// retry makes the worker look for firings again after a look has failed. Only one such look is pending at a time. Each notification
+// causes a look, so a pending look for each failed one would query the store more and more often during an outage.
 func (w *Worker) retry(err error) {
 	if w.retrying {
 		return
@@ -265,8 +265,8 @@ func (w *Worker) takeSuspects() map[store.FiringKey]*claim {
 	return claims
 }
 
-// wakeIn makes the worker look for firings when the next one can be claimed: it may be one of many that were recorded with a pace, one that
-// is tried again, or one whose claim a lost replica leaves to expire. 0 means that there is none.
+// wakeIn makes the worker look for firings when the next one can be claimed. That may be a firing that was recorded for later, one that is
+// tried again, or one whose claim by a lost replica expires. 0 means that there is none.
 func (w *Worker) wakeIn(next time.Duration) {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -351,8 +351,8 @@ const (
 	longestRecord = 5 * time.Second
 )
 
-// record records the end of an attempt, and reports whether it did. It goes on until the store is available again, with the claim
-// renewed meanwhile: so the handler does not run once more for an outage that came after its end.
+// record records the end of an attempt, and reports whether it did. It tries until the store is available again, and the claim is
+// renewed meanwhile. So an outage after the end of the handler does not make the handler run again.
 func (w *Worker) record(ctx context.Context, log logr.Logger, c *claim, end store.FiringEnd) bool {
 	for delay := firstRecord; ; delay = min(2*delay, longestRecord) {
 		c.end(true)

@@ -28,12 +28,12 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// State is something in which a run stays for ever, until it is ended from outside.
+// State is a situation in which a run stays until it is ended from outside.
 type State struct {
 	Name string
 	// Code: the state needs a sandbox.
 	Code bool
-	// Leaves: something else takes part, such as a server, which sees that nobody waits for it any more.
+	// Leaves: something else takes part, such as a server, and notices when the run no longer waits for it.
 	Leaves bool
 	// Children is the number of children of the thread that work in the state.
 	Children int

@@ -14,8 +14,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// InvokeTool calls a tool of the thread's agent outside of a run and returns its result (TOL-01). key determines the
-// id of the call, so that a repeat has the same id; with an empty key the call gets a new id. Errors:
+// InvokeTool calls a tool of the thread's agent outside of a run and returns its result (TOL-01). key determines the id
+// of the call, so that a repeat has the same id. With an empty key the call gets a new id. Errors:
 //   - store.ErrNotFound for an unknown thread
 //   - store.ErrTerminated for a terminated thread
 //   - a *NotReadyError for an agent that is not ready

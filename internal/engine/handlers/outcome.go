@@ -21,8 +21,8 @@ import (
 // handlerListeners bounds the time of the listeners for the end of a session.
 const handlerListeners = 10 * time.Second
 
-// FailureOf returns the error for a call without an answer. What the code threw goes into the thread's log with
-// its stack. The run records the message.
+// FailureOf returns the error for a call without an answer. What the code threw goes into the thread's log with its
+// stack. The run records the message.
 func FailureOf(ctx context.Context, call *Call, err error, redact func(string) string, log logr.Logger) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -71,7 +71,7 @@ func (h *Run) filter(ctx context.Context, hook *definition.Hook, step int, take 
 	v, failed, err := h.service.callerFor(x).callHook(h.Causation(ctx), hook, about, list)
 	if err == nil && failed == nil && v != nil {
 		if bad := take(v); bad != nil {
-			failed = h.service.callerFor(x).failedHook(hook, about, "what the hook gave cannot be used: "+bad.Error())
+			failed = h.service.callerFor(x).failedHook(hook, about, "what the hook returned cannot be used: "+bad.Error())
 		}
 	}
 	if failed != nil {

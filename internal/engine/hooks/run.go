@@ -230,8 +230,7 @@ func (h *Run) CallDue(ctx context.Context) error {
 	return nil
 }
 
-// DropCut prevents that a hook which was interrupted with its run is called again: what was stopped must not start
-// anew.
+// DropCut keeps a hook that was interrupted with its run from being called again: stopped work must not start anew.
 func (h *Run) DropCut() {
 	item := h.cut
 	if item == nil {

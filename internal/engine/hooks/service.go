@@ -1,5 +1,5 @@
-// Package hooks calls the hooks of agents (HOK-01): filters and changes at once, and those that are told of something afterwards through
-// the inbox of the thread. A Service serves all threads of a replica, and a Run the hooks of one run.
+// Package hooks calls the hooks of agents (HOK-01). It calls filters and changes at once, and hooks about past events through the inbox
+// of the thread. A Service serves all threads of a replica, and a Run the hooks of one run.
 package hooks
 
 import (

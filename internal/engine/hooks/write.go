@@ -50,7 +50,7 @@ func (c *Caller) change(ctx context.Context, h *definition.Hook, about Subject, 
 		return nil, nil
 	}
 	if err := take(v); err != nil {
-		return []store.Op{c.failedHook(h, about, "what the hook gave cannot be used: "+err.Error())}, nil
+		return []store.Op{c.failedHook(h, about, "what the hook returned cannot be used: "+err.Error())}, nil
 	}
 	return nil, nil
 }

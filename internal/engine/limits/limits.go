@@ -68,7 +68,7 @@ func (l *Run) Check(steps int, used *usage.Run) error {
 	return nil
 }
 
-// ErrOverTime is the cause with which the context of a run ends when the run has reached limits.maxDuration.
+// ErrOverTime is the cause that ends the context of a run which has reached limits.maxDuration.
 var ErrOverTime = errors.New("the run has reached its time limit (limits.maxDuration)")
 
 // KeepTime cancels the run with ErrOverTime once it has worked for as long as limits.maxDuration allows, no matter what it

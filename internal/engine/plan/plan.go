@@ -45,7 +45,7 @@ type Ending struct {
 	Turns int
 	// Text is the answer.
 	Text string
-	// Append: the text has yet to be appended to the log as an answer.
+	// Append means that the text is still to be appended to the log as an answer.
 	Append bool
 	// Attachments are paths of files of the thread.
 	Attachments []string

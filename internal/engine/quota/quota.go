@@ -20,8 +20,8 @@ const (
 	// lookEvery is how often room is looked for while threads wait. A thread of this replica that rests makes it look at
 	// once.
 	lookEvery = time.Second
-	// spentFor is how long what was used on a day is taken to be as it was read. Model calls that begin within it are not
-	// refused, although other replicas have used up the quota meanwhile.
+	// spentFor is how long a reading of what was used on a day counts as current. Model calls that begin within it are
+	// not refused, although other replicas have used up the quota meanwhile.
 	spentFor = time.Second
 )
 
@@ -46,7 +46,8 @@ type Quotas struct {
 	look    chan struct{}
 }
 
-// lineKey names a line. Those who wait for one of the running threads to end go on whatever else is used up: their runs may have begun.
+// lineKey names a line. Threads that wait for a running thread to end have a line of their own. They go on even if other quotas are used
+// up, because their runs may have begun.
 type lineKey struct {
 	namespace  string
 	forRunning bool
@@ -104,8 +105,8 @@ func (q *Quotas) Begin(ctx context.Context, namespace string, f *store.Fence, re
 var (
 	// toBegin is what a namespace must have left for a run to begin.
 	toBegin = []store.QuotaResource{store.QuotaTokens, store.QuotaCost, store.QuotaMessageBytes}
-	// toGoOn is what it must have left for a run to call a model. A run may finish when the bytes of messages are used up: else it would end
-	// before its first call when the message that began it took the last of them.
+	// toGoOn is what it must have left for a run to call a model. A run may finish when the bytes of messages are used up. Otherwise a run
+	// whose own first message took the last bytes would end before its first call.
 	toGoOn = []store.QuotaResource{store.QuotaTokens, store.QuotaCost}
 )
 
@@ -129,8 +130,8 @@ func (q *Quotas) CheckSpent(ctx context.Context, namespace string, of []store.Qu
 	return overSpent(namespace, limits, use, of)
 }
 
-// CheckMessageRoom returns a *store.NamespaceQuotaError when the namespace takes no more messages from outside. The store asks again when one
-// comes; this spares what would be made for it before.
+// CheckMessageRoom returns a *store.NamespaceQuotaError when the namespace takes no more messages from outside. The store checks again when
+// a message comes. This check comes first, so that nothing is prepared for a message without room.
 func (q *Quotas) CheckMessageRoom(ctx context.Context, namespace string) error {
 	return q.CheckSpent(ctx, namespace, []store.QuotaResource{store.QuotaMessageBytes})
 }
@@ -224,7 +225,7 @@ func (q *Quotas) Run(ctx context.Context) {
 			room, err := q.room(ctx, key)
 			if err != nil {
 				if ctx.Err() == nil {
-					q.Log.Error(err, "cannot look for room for threads that wait", "namespace", key.namespace)
+					q.Log.Error(err, "cannot check whether the quotas of a namespace have room for threads that wait", "namespace", key.namespace)
 				}
 				continue
 			}

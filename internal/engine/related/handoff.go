@@ -107,9 +107,9 @@ func (s *Service) HandOff(ctx context.Context, threadID string, h Handoff) (*Mad
 	return made, nil
 }
 
-// declare creates the object of a new thread. When the cluster refuses it, all that was stored for the thread is removed, with its
-// relationship: otherwise Run would try once more, and the thread would run after all. refusal then says why. err means that the thread is
-// still stored without an object.
+// declare creates the object of a new thread. When the cluster refuses the object, declare removes all that was stored for the thread,
+// with its relationship. Otherwise Run would try once more, and the thread would run after all. refusal then says why. err means that the
+// thread is still stored without an object.
 func (s *Service) declare(ctx context.Context, t *store.Thread, cause string) (refusal, err error) {
 	err = s.opts.Objects.Declare(ctx, t, cause)
 	if !thread.IsInvalid(err) {

@@ -10,7 +10,7 @@ import (
 )
 
 // finishWork waits for background work that continues after the answer, so that its changes of state are saved with the
-// run's end. m is the answer if it is not in the log yet. finishWork writes it before it waits, and then returns nil. If
+// run's end. m is the answer if it is not in the log yet. finishWork writes m before it waits, and then returns nil. If
 // there is nothing to wait for, or the write fails, it returns m.
 func (r *run) finishWork(ctx context.Context, m *store.Message) (*store.Message, error) {
 	s := r.code.Session()

@@ -171,8 +171,8 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 	return stop.EndsChild(child), nil
 }
 
-// recordAhead writes the answer that ends a turn into the log before the run ends, if there is a hook for it: the hook is called during the
-// run. m is nil if the answer is in the log already. recordAhead returns nil after it has written m, and else m.
+// recordAhead writes the answer that ends a turn into the log before the run ends, if there is a hook for it. So the hook is called during
+// the run. m is nil if the answer is in the log already. recordAhead returns nil after it has written m, and otherwise m.
 func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message, error) {
 	if r.hooks.Hook(skeinv1.HookAfterCreateMessage) == nil {
 		return m, nil

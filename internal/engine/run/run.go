@@ -65,7 +65,7 @@ type run struct {
 	streams deltas.Options
 	// compactor sums up older messages.
 	compactor *compaction.Compactor
-	// waiting is the id of the run that waits while this one, which has no record, only sums up.
+	// waiting is the id of the run that waits while this one, which has no record, only writes summaries.
 	waiting string
 	// destroys reports that a handler asked to clear the conversation with its answer.
 	destroys bool

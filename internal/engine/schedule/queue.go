@@ -47,7 +47,7 @@ type Queue struct {
 	mu sync.Mutex
 	// notified threads have something in their inbox. Workers need not check.
 	notified map[string]bool
-	// delayed threads have failed in a way that passes, and wait for their retry.
+	// delayed are threads that failed for a temporary reason and wait for their retry.
 	delayed map[string]bool
 	backpressure
 }

@@ -23,9 +23,9 @@ func (s *Service) OpenReplies(ctx context.Context, child *store.Thread) ([]strin
 	return s.openReplies(ctx, child, last)
 }
 
-// AnswerForLost answers the calls of a waiting run that wait for children which do not exist, because somebody deleted them.
-// The deletion of a child tells its parent too, but before its thread was stored it cannot, and a message that the parent sends at
-// that moment may come too late for it.
+// AnswerForLost answers the calls of a waiting run that wait for children which were deleted. The deletion of a child tells its
+// parent too, but before its thread was stored it cannot, and a message that the parent sends at that moment may come too late for
+// it.
 func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store.Run) error {
 	if run.Status != store.RunWaiting {
 		return nil

@@ -25,7 +25,7 @@ import (
 // replica crashes. The replica that ended the run also stops them at once. A child whose thread did not exist at that
 // moment checks, when it begins, whether its parent's run still waits.
 
-// AwaitedStop returns the stop of a child's run that nobody waits for any more. The parent is not told, because it
+// AwaitedStop returns the stop of a child's run for which no call waits any more. The parent is not told, because it
 // does not wait.
 func AwaitedStop(runID string) *cancelcause.Stop {
 	return &cancelcause.Stop{Reason: "the run that waited for it was ended", Quiet: true, RunID: runID}
@@ -38,9 +38,9 @@ type AwaitedChild struct {
 	calls  []string
 }
 
-// AwaitedChildren returns the children that a run waits for or will wait for: those that work on its calls. Children that work
-// independently are not included. Those that have ended or rest are not looked at, however many there are. waits are what the calls of the run wait for. conv is the conversation of the run; nil when
-// the caller ends the run without executing it.
+// AwaitedChildren returns the children that a run waits for or will wait for: those that work on its calls. It leaves out children that
+// work independently. It does not look at children that have ended or rest, however many there are. waits are what the calls of the run
+// wait for. conv is the conversation of the run; nil when the caller ends the run without executing it.
 func (s *Service) AwaitedChildren(ctx context.Context, t *store.Thread, runID string, waits map[string]tool.Wait, conv *transcript.Conversation) ([]AwaitedChild, error) {
 	children, err := s.opts.Store.WorkingChildren(ctx, t.ID)
 	if err != nil {
@@ -143,8 +143,8 @@ func (s *Service) dropUnbegun(ctx context.Context, t *store.Thread) error {
 	return err
 }
 
-// TakeRequests returns what goes with the end of a run that a stop request is about. ops remove the stop requests from the inbox:
-// the thread may be parked afterwards, and nothing would look at them. over has the calls for which no run waits any more. It
+// TakeRequests returns what goes with the end of a run that a stop request is about. ops remove the stop requests from the inbox,
+// because nothing would look at them if the thread is parked afterwards. over has the calls for which no run waits any more. It
 // includes replyTo, the parent's calls that this end answers.
 func (s *Service) TakeRequests(ctx context.Context, threadID string, replyTo []string) (ops []store.Op, over map[string]bool, err error) {
 	items, err := s.opts.Store.Inbox(ctx, threadID)

@@ -62,8 +62,7 @@ func Load(ctx context.Context, s store.Store, t *store.Thread, limit int) (*Conv
 	return c, err
 }
 
-// Refresh adds the messages that anybody has appended since the last read. It reports whether the conversation lacked any of
-// them.
+// Refresh adds the messages that were appended since the last read. It reports whether the conversation lacked any of them.
 func (c *Conversation) Refresh(ctx context.Context, s store.Store, threadID string) (added bool, err error) {
 	for limit := firstPage; ; {
 		page, err := c.read(ctx, s, threadID, limit)

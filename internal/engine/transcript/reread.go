@@ -7,8 +7,8 @@ import (
 )
 
 // Reread updates the conversation c of a thread to the position at, and returns it. It reads what was added, or everything when an
-// earlier message was changed, by the run's own code (edited) or by anyone else. seen is the position up to which the conversation
-// shows all edits and removals; Reread moves it. After an error the conversation is as it was.
+// earlier message was changed, by the run's own code (edited) or by another writer. seen is the position up to which the
+// conversation shows all edits and removals; Reread moves it. After an error the conversation is as it was.
 func Reread(ctx context.Context, s store.Store, t *store.Thread, c *Conversation, seen *int64, at store.Position, edited bool, limit int) (_ *Conversation, news bool, err error) {
 	if !edited {
 		last, err := s.LastEdit(ctx, t.ID, *seen)

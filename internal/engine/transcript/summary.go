@@ -119,9 +119,9 @@ func (c *Conversation) turnBegins(i int) bool {
 type Cut struct{ Begin, End int }
 
 // Cut returns which messages of c, which has no summaries, are to be summed up. summary is the one that models read now,
-// or nil; the cut begins behind it. keep is how many tokens the newest messages may have that are not summed up, and
-// size returns the tokens of a message. runID is the run under way, whose calls may still get results. ok is false when
-// there is nothing to sum up.
+// or nil. The cut begins behind it. The newest messages, with up to keep tokens, are not summed up. size returns the
+// tokens of a message. runID is the run under way, whose calls may still get results. ok is false when there is nothing
+// to sum up.
 //
 // A cut never separates a call from its result, and leaves the newest message. It ends at the end of a turn if that
 // leaves at least half of keep.
