@@ -242,7 +242,7 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 			return false, fmt.Errorf("delete ScheduledEffect %q: %w", s.Name, err)
 		}
 		if HasArgs(s, thread.ID) {
-			// The effect is removed, whatever comes of this: what is left goes with the thread.
+			// The effect is removed even if this fails. What is left is removed with the thread.
 			_ = e.store.RemoveEffectArgs(ctx, thread.ID, s.Spec.ArgsRef)
 		}
 		return true, nil
@@ -250,8 +250,9 @@ func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (
 	return false, nil
 }
 
-// stop makes an effect fire no more before its object is deleted, which the controller may see later. Of a one-time effect
-// the store decides: either nothing was claimed and nothing will be, or it is not removed (EFF-01).
+// stop keeps an effect from firing before its object is deleted, because the controller may see the deletion later. For a
+// one-time effect the store decides: either nothing was claimed and nothing will be, or the effect is not removed
+// (EFF-01).
 func (e *Effects) stop(ctx context.Context, s *skeinv1.ScheduledEffect) (bool, error) {
 	if len(s.Spec.Schedules) == 0 {
 		return e.store.RemoveEffect(ctx, string(s.UID))
@@ -265,7 +266,7 @@ func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error
 	var s skeinv1.ScheduledEffect
 	err := e.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		return "", &definition.UnknownError{Message: fmt.Sprintf("there is no ScheduledEffect %q in namespace %q: kubectl get scheduledeffects lists those that there are", name, namespace)}
+		return "", &definition.UnknownError{Message: fmt.Sprintf("there is no ScheduledEffect %q in namespace %q: kubectl get scheduledeffects lists those that exist", name, namespace)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("read ScheduledEffect %q: %w", name, err)

@@ -17,7 +17,7 @@ import (
 
 // +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=create
 
-// digestBytes is the number of bytes of a digest in names: so many that two ids with the same one cannot be found.
+// digestBytes is the number of bytes of a digest in names. It is so large that two ids with the same digest cannot be found.
 const digestBytes = 20
 
 // ErrOtherThread reports that the name of a Thread of a ThreadGateway or a WebhookReceiver belongs to an object that another one made.

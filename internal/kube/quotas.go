@@ -88,7 +88,7 @@ func (q *Quotas) OnDelete(o any) {
 	}
 }
 
-// set takes over an object. What of it could not be decoded keeps the limits that it had.
+// set takes over the limits of an object. Limits that could not be decoded stay as they were.
 func (q *Quotas) set(o any) {
 	t, ok := o.(*skeinv1.ThreadQuota)
 	if !ok || t.Undecodable != "" {

@@ -37,7 +37,7 @@ func (k *Threads) CreateFork(ctx context.Context, origin *store.Thread, t *skein
 		t.Annotations = map[string]string{}
 	}
 	t.Annotations[skeinv1.AnnotationIdempotencyKey] = cause
-	// A fork of its origin's agent is made in any case: it is what its origin is. Another agent was asked for.
+	// A fork with the agent of its origin is always made. Another agent, which the caller has named, must exist.
 	var unknown, err error
 	if name := t.Spec.AgentRef.Name; name != origin.Agent {
 		if unknown, err = k.unknownAgent(ctx, t.Namespace, name); err != nil {

@@ -1,5 +1,6 @@
 // Package boundsecrets caches Secrets of single namespaces, for a manager without the right to those of all. It opens a cache of a
-// namespace when something reads a Secret there, provided that a RoleBinding lets the manager do so, and looks again where none does.
+// namespace when something reads a Secret there and a RoleBinding allows it. It checks namespaces without such a binding again from
+// time to time.
 package boundsecrets
 
 import (
@@ -23,9 +24,9 @@ import (
 )
 
 const (
-	// lookAgain is how often a namespace whose Secrets the manager may not read is looked at again without being asked for.
+	// lookAgain is how often the manager checks a namespace again whose Secrets it may not read, even if nothing reads them.
 	lookAgain = 15 * time.Second
-	// askAgain is how soon a caller makes the manager look again.
+	// askAgain is how soon a read makes the manager check again.
 	askAgain = time.Second
 	// patience bounds how long a caller waits until a namespace is known.
 	patience = 10 * time.Second
@@ -256,8 +257,7 @@ func (c *Cache) open(ctx context.Context, end context.CancelCauseFunc, name stri
 	return nil
 }
 
-// withdraw makes a namespace one whose Secrets cannot be read, after the right to do so was taken away. To whom watches them they are
-// deleted.
+// withdraw handles the loss of the right to read the Secrets of a namespace. Watchers see these Secrets as deleted.
 func (c *Cache) withdraw(name string, n *namespace) {
 	<-n.done
 	if n.err != nil {

@@ -24,7 +24,7 @@ type informer struct {
 	joined   []cache.Informer
 }
 
-// registration is one handler. It has synced at once: no namespace is open when it begins, or one more may always follow.
+// registration is one handler. It counts as synced at once, because further namespaces may always follow.
 type registration struct {
 	handler toolscache.ResourceEventHandler
 	options toolscache.HandlerOptions

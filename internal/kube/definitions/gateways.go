@@ -39,9 +39,9 @@ type Gateway struct {
 	// their own.
 	UserHeader string
 	UserKey    []byte
-	// Provider tells which conversation a request means. It is nil where IDs or the user tell.
+	// Provider decides which conversation a request means. It is nil if IDs or the user decide that.
 	Provider *IDProvider
-	// APIKeys are what requests must have one of, unless there are none.
+	// APIKeys are the keys of which each request must have one. Without keys, requests need none.
 	APIKeys [][]byte
 	// Endpoints are the names of the ThreadEndpoints that people may use.
 	Endpoints []string

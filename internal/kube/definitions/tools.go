@@ -124,8 +124,8 @@ func serverPrefix(name string, spec *skeinv1.MCPServer) string {
 	return tool.Name(name) + "_"
 }
 
-// CheckServerNames refuses MCP servers of one prompt whose tools would have the same names as each other's or as the
-// prompt's other tools, as far as that shows without asking the servers. servers maps names to the Tools that have
+// CheckServerNames refuses MCP servers of one prompt whose tools would have the names of each other's tools, or of
+// other tools of the prompt. It finds what it can without asking the servers. servers maps names to the Tools that have
 // spec.mcp.
 func CheckServerNames(tools []skeinv1.PromptTool, servers map[string]*skeinv1.MCPServer) error {
 	names, open := map[string]string{}, map[string]string{}

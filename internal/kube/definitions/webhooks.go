@@ -28,7 +28,7 @@ type Webhooks struct {
 
 var _ webhook.Targets = (*Webhooks)(nil)
 
-// defaultAttempts and the defaults below are those of the schema. Objects that were stored before have no others.
+// defaultAttempts and the defaults below equal those of the schema. They serve objects that were stored before the schema had defaults.
 const (
 	defaultAttempts  = 8
 	defaultBytes     = 250_000
@@ -65,7 +65,7 @@ func (ws *Webhooks) Resolve(ctx context.Context, w *skeinv1.Webhook) (*webhook.T
 	return &webhook.Target{URL: u, Keys: keys, MaxAttempts: int(cmp.Or(w.Spec.MaxAttempts, defaultAttempts))}, nil
 }
 
-// All returns what the Webhooks of all namespaces want to be told.
+// All returns the Webhooks of all namespaces, with the events that they subscribe to.
 func (ws *Webhooks) All(ctx context.Context) ([]store.Webhook, error) {
 	var list skeinv1.WebhookList
 	if err := ws.reader.List(ctx, &list); err != nil {

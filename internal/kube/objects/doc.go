@@ -1,4 +1,4 @@
-// Package objects holds what the ports on Kubernetes and the controllers share about objects: how those that the
-// runtime creates are named, labelled and owned, what a spec refers to, the field indexes of the cache, and reading
+// Package objects holds what the ports on Kubernetes and the controllers share about objects. It names, labels and owns
+// the objects that the runtime creates. It finds what a spec refers to, has the field indexes of the cache, and reads
 // the contents of Secrets and ConfigMaps.
 package objects

@@ -61,9 +61,9 @@ func (d *doubts) has(key string) bool {
 	return recent || earlier
 }
 
-// Doubtful reports whether this client may have read a state of an object that one of its own writes had changed already: lately it
-// read the object without waiting for its writes, or it does not know whether a write was stored. A controller that ignores changes of the
-// status, because it makes them, must not ignore those of a doubtful object: it may have decided by the earlier state.
+// Doubtful reports whether this client may have read a state of an object that one of its own writes had changed already. That is so if it
+// lately read the object without waiting for its writes, or if it does not know whether a write was stored. A controller that ignores
+// changes of the status, because it makes them, must not ignore those of a doubtful object: it may have decided by the earlier state.
 func (c *Client) Doubtful(o client.Object) bool {
 	return c.doubts.has(doubtKey(o, client.ObjectKeyFromObject(o)))
 }

@@ -115,8 +115,8 @@ func (w *warmConnections) drop(p *corev1.Pod) {
 	}
 }
 
-// keep keeps a connection to a pod that a known pool owns. Anyone who may create pods may copy our labels, and
-// the number of connections is limited, so the owner reference decides. mu is held.
+// keep keeps a connection to a pod that a known pool owns. Users who may create pods may copy our labels, and the
+// number of connections is limited, so the owner reference decides. mu is held.
 func (w *warmConnections) keep(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || p.Labels[skeinv1.LabelSandboxState] != sandboxpod.Warm || !sandboxpod.IsReady(p) {

@@ -49,7 +49,7 @@ func (s *Pods) isolationProblem(ctx context.Context, pool *skeinv1.SandboxPool) 
 	case !p.DeletionTimestamp.IsZero():
 		return fmt.Errorf("its NetworkPolicy %q is being deleted", name), nil
 	case len(p.Spec.Egress) > 0 || len(p.Spec.PolicyTypes) < 2 || p.Spec.PodSelector.MatchLabels[skeinv1.LabelPool] != pool.Name:
-		return fmt.Errorf("its NetworkPolicy %q was changed, and is about to be put right", name), nil
+		return fmt.Errorf("its NetworkPolicy %q was changed, and the controller is about to restore it", name), nil
 	}
 	return nil, nil
 }

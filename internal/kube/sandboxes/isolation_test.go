@@ -16,8 +16,8 @@ var _ = Describe("A claim", Label("COD-08"), func() {
 		for what, spoil := range map[string]func(*networkingv1.NetworkPolicy){
 			"does not exist yet":      nil,
 			"is not this pool's":      func(p *networkingv1.NetworkPolicy) { p.OwnerReferences = nil },
-			"is about to be put":      func(p *networkingv1.NetworkPolicy) { p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}} },
-			"was changed, and is":     func(p *networkingv1.NetworkPolicy) { p.Spec.PolicyTypes = p.Spec.PolicyTypes[:1] },
+			"is about to restore it":  func(p *networkingv1.NetworkPolicy) { p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}} },
+			"was changed, and the":    func(p *networkingv1.NetworkPolicy) { p.Spec.PolicyTypes = p.Spec.PolicyTypes[:1] },
 			"its NetworkPolicy \"ske": func(p *networkingv1.NetworkPolicy) { p.Spec.PodSelector.MatchLabels = nil },
 		} {
 			p := newPods(interceptor.Funcs{}, running)

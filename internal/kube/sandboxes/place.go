@@ -12,9 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// A thread that waits for a place in a full pool looks again when a sandbox of the pool becomes idle in this process, and
-// once more after idleDelay, because a sandbox that is asked at once may not count as idle yet. Otherwise it looks after
-// placePoll: nothing wakes it when a pod ends, when the limit changes, or when a sandbox is idle in another replica.
+// A thread that waits for a place in a full pool looks again when a sandbox of the pool becomes idle in this process. It
+// looks once more after idleDelay, because a sandbox that is asked at once may not count as idle yet. Otherwise it looks
+// after placePoll: nothing wakes it when a pod ends, when the limit changes, or when a sandbox is idle in another
+// replica.
 const (
 	idleDelay = 20 * time.Millisecond
 	placePoll = time.Second

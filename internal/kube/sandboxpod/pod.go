@@ -39,7 +39,7 @@ const (
 	container  = "sandbox"
 	certDir    = "/certs"
 	certVolume = "certs"
-	// killAfter is the grace period of a pod. The caller ends what runs in it, or nobody does.
+	// killAfter is the grace period of a pod. It is short, because nothing in a pod is saved when it ends.
 	killAfter = 2 * time.Second
 )
 
