@@ -76,7 +76,7 @@ func (e *MissingContentsError) Error() string {
 	return fmt.Sprintf("the contents of files are missing: %s", strings.Join(e.Digests, ", "))
 }
 
-// BackupStore reads all rows of a namespace, and writes them again (K8S-09).
+// BackupStore reads all rows of a namespace, and writes them into a database again (K8S-09).
 //
 // The rows of a restore arrive in any number of calls, threads first. They are not visible until FinishRestore, which makes them all
 // visible in one transaction, as threads without an object. Rows of ScheduledEffects wait for BindEffects. Every call can be repeated.
@@ -100,9 +100,9 @@ type BackupStore interface {
 	// nothing refers to, perhaps the given one. It fails with ErrNotFound when no file has this digest, and with ErrRestored after
 	// FinishRestore.
 	RestoreContents(ctx context.Context, r Restore, c BackupContents, uploaded int64) (freed []string, err error)
-	// FinishRestore makes the threads visible. It fails with a *BackupError when their rows are not as many as rows says or name threads
-	// of another namespace, or when an AbandonRestore has begun, and with a *MissingContentsError when contents were not sent, even if others
-	// have them. After a FinishRestore that succeeded, a repeat does nothing.
+	// FinishRestore makes the threads visible. It fails with a *BackupError when the number of their rows is not the one in rows, when rows
+	// name threads of another namespace, or when an AbandonRestore has begun. It fails with a *MissingContentsError when contents were not
+	// sent, even if files of other threads have them. After a FinishRestore that succeeded, a repeat does nothing.
 	FinishRestore(ctx context.Context, r Restore, rows map[string]int64) error
 	// BindEffects gives the rows of ScheduledEffects to new objects: effects maps the UIDs in the backup to the new ones, which must be
 	// objects of the namespace. Rows of other effects are dropped. It fails with ErrRetained while a thread that has work of an effect has no object.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrFiringLost means that a firing is not held any more by who claimed it: it was canceled, its claim expired and
-// another replica has it, or it has ended. Nothing was written.
+// ErrFiringLost means that the caller no longer holds the firing that it claimed: the firing was canceled, the claim
+// expired and another replica has it, or it has ended. Nothing was written.
 var ErrFiringLost = errors.New("the firing is held by another, or was canceled")
 
 // AnyEffect is the EffectID of a notification about firings of effects that it does not name.
@@ -66,7 +66,7 @@ type Firing struct {
 	FiredAt   int64
 	EndedAt   int64
 	HookDepth int // length of the chain of hooks, each caused by the one before it, that led to it
-	// Epoch rises with each claim. Who holds an older one can record nothing.
+	// Epoch rises with each claim. The holder of an older epoch can record nothing.
 	Epoch  int64
 	Origin FiringOrigin
 	// Target says what to do, and with which policies; nil for an effect of a thread with the defaults.
@@ -202,9 +202,9 @@ type FiringStore interface {
 	DueFirings(ctx context.Context, limit int) (due []DueFirings, next time.Duration, err error)
 	// PendingFirings returns how many firings are due and have not ended, by namespace.
 	PendingFirings(ctx context.Context) (map[string]int64, error)
-	// ClaimFirings claims unfinished firings that nobody holds, for ttl, and counts an attempt of each. shares says how many
-	// at most of each namespace; the oldest come first. running are firings whose handlers still run in the caller; their
-	// claims are extended when they have expired, and such a firing is not returned.
+	// ClaimFirings claims unfinished firings without a holder, for ttl, and counts an attempt of each. shares says how many
+	// at most of each namespace. The oldest come first. running are firings whose handlers still run in the caller. Their
+	// claims are extended when they have expired, and these firings are not returned.
 	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...FiringKey) ([]Firing, error)
 	// RenewFirings extends claims by ttl, and returns those that are lost.
 	RenewFirings(ctx context.Context, ttl time.Duration, claims []FiringClaim) (lost []FiringKey, err error)
@@ -221,9 +221,9 @@ type FiringStore interface {
 	// CancelFirings cancels firings that have not ended. The replica that runs one learns of it by RenewFirings or a notification. It returns how
 	// many it canceled.
 	CancelFirings(ctx context.Context, reason string, keys ...FiringKey) (int, error)
-	// RemoveEffect makes an effect fire no more. It returns false, and changes nothing, when a firing of it was claimed or has ended.
+	// RemoveEffect keeps an effect from firing again. It returns false, and changes nothing, when a firing of it was claimed or has ended.
 	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
-	// StopEffect makes a schedule fire no more, whether it has fired or not. Firings that nobody has claimed are canceled; those that
+	// StopEffect keeps a schedule from firing again, whether it has fired or not. Firings without a claim are canceled. Those that
 	// run go on.
 	StopEffect(ctx context.Context, effectID string) error
 	// ForgetEffect removes what is stored of an effect whose object is gone. Firings that have not ended are canceled by that.

@@ -78,12 +78,12 @@ type QueuedTool struct {
 // Approval is a decision on a tool call that needed approval (RUN-11).
 type Approval struct {
 	Approved bool   `json:"approved"`
-	By       string `json:"by,omitempty"` // name of the user who decided; empty when nobody did in time
+	By       string `json:"by,omitempty"` // name of the user who decided; empty when no decision came in time
 	At       int64  `json:"at"`
 	Reason   string `json:"reason,omitempty"`
 	// Arguments is an object that replaces the model's arguments in the call.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Expired   bool            `json:"expired,omitempty"` // nobody decided in time
+	Expired   bool            `json:"expired,omitempty"` // no decision came in time
 }
 
 // ApprovalDecision says which call was decided on, and how. It is also the data of EventApprovalDecided.

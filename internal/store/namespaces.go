@@ -10,7 +10,8 @@ type Namespace struct {
 	UID string
 }
 
-// OwnerStore knows which namespaces rows belong to that go by a name. Rows of an earlier release belong to none: their namespace has no UID.
+// OwnerStore knows to which namespace each row with the name of a namespace belongs. Rows of an earlier release belong to none: they have
+// no UID of a namespace.
 type OwnerStore interface {
 	// Cluster returns the UID that SetCluster has set; "" when it was never called.
 	Cluster(ctx context.Context) (string, error)

@@ -16,9 +16,9 @@ var (
 	ErrNotEmpty = errors.New("the thread is not empty")
 )
 
-// SessionStore is what the store keeps beside the conversation: thread state (the STA rows), the namespaced key-value
-// service (STA-07), the feed of what happens to threads and runs (STA-06), usage, and the log in the order in which it
-// was written (the LOG rows).
+// SessionStore holds what the store keeps in addition to the conversation: the state of threads (the STA rows), the
+// key-value service of namespaces (STA-07), the lifecycle feed of threads and runs (STA-06), usage, and the log (the
+// LOG rows).
 type SessionStore interface {
 	// State returns entries of a thread's state, in the order in which their keys were first set.
 	State(ctx context.Context, threadID string, q StateQuery) (*StatePage, error)

@@ -106,9 +106,9 @@ type Store interface {
 	// ErrObjectDeleted for this UID: a replica whose copy of the object is old, or whose request was held up, must not bring
 	// the thread back. When it returns, a thread that was stored for the object before is visible. It can be repeated.
 	//
-	// The thread with the given id, if it belongs to the object, is Deleting from then until it is purged or retained: its
-	// lease is revoked, Acquire fails with ErrObjectDeleted, it has no work, and it takes no more inbox items, as if it were
-	// terminated. Its holder gets ChangedStop.
+	// The thread with the given id, if it belongs to the object, is Deleting from then until it is purged or retained. Its
+	// lease is revoked, and Acquire fails with ErrObjectDeleted. It has no work, and takes no more inbox items, as if it
+	// were terminated. Its holder gets ChangedStop.
 	//
 	// The UIDs in also are recorded in the same transaction. They are those of Subagents, which make no child again.
 	MarkDeleted(ctx context.Context, uid, threadID string, also ...string) error

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrDeliveryLost means that a delivery is not held any more by who claimed it, or is gone. Nothing was written.
+// ErrDeliveryLost means that the caller no longer holds the delivery that it claimed, or that the delivery is gone. Nothing was written.
 var ErrDeliveryLost = errors.New("the delivery is held by another, or is gone")
 
 // Events that webhooks are told of (EVT-05).
@@ -17,7 +17,7 @@ const (
 	WebhookEffectFailed   = "effect.failed"
 )
 
-// Webhook is what a Webhook object wants to be told.
+// Webhook is a Webhook object with the events that it subscribes to.
 type Webhook struct {
 	ID        string // UID of the object
 	Namespace string
@@ -33,7 +33,7 @@ type DeliveryStatus string
 const (
 	DeliveryPending   DeliveryStatus = "pending"
 	DeliveryDelivered DeliveryStatus = "delivered"
-	DeliveryDead      DeliveryStatus = "dead" // given up, until somebody redelivers it
+	DeliveryDead      DeliveryStatus = "dead" // given up, until a person redelivers it
 )
 
 // Delivery is something that a webhook is told.
@@ -54,7 +54,7 @@ type Delivery struct {
 	CreatedAt   int64
 	AvailableAt int64
 	EndedAt     int64
-	// Epoch rises with each claim. Who holds an older one can record nothing.
+	// Epoch rises with each claim. The holder of an older epoch can record nothing.
 	Epoch int64
 }
 
@@ -93,8 +93,8 @@ type DeliveryCapacity struct {
 	Busy map[string]int
 }
 
-// WebhookStore keeps what webhooks are told. Deliveries are written by the transactions that they tell of: those that end a
-// run, that log a wanted approval, or in which a firing of an effect fails.
+// WebhookStore keeps the deliveries of webhooks. The transactions that they report write them: those that end a run, log a
+// requested approval, or record that a firing of an effect failed.
 type WebhookStore interface {
 	// SetWebhooks replaces the webhooks. Deliveries of those that are gone are removed.
 	SetWebhooks(ctx context.Context, all []Webhook) error

@@ -99,7 +99,7 @@ func outdated(have, minimum, known int64) error {
 		"run the newer release, or restore a backup from before the update", have, minimum, known)
 }
 
-// migrate brings the schema of a database up to date that nobody else uses.
+// migrate brings the schema of a database up to date that no other process uses.
 func migrate(ctx context.Context, db *sql.DB, d *sqldb.Dialect) error {
 	files, err := fs.Sub(migrations, d.Folder)
 	if err != nil {

@@ -82,7 +82,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 }
 
 // Away reports whether an error of OpenPostgres says that the database cannot be reached or used at present. A user or a database that the
-// server does not know is no such error: somebody has to act.
+// server does not know is no such error: a person has to act.
 func Away(err error) bool {
 	var e *pgconn.PgError
 	if errors.As(err, &e) && (strings.HasPrefix(e.Code, "28") || strings.HasPrefix(e.Code, "3D")) {

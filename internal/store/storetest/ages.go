@@ -12,7 +12,7 @@ import (
 
 func describeAges(e *env) {
 	Describe("what is old", func() {
-		It("no longer has the pieces of answers that are stored, and whoever resumes gets the message", Label("EVT-03", "K8S-11"), func(ctx SpecContext) {
+		It("no longer has the pieces of answers that are stored, and a client that resumes gets the message", Label("EVT-03", "K8S-11"), func(ctx SpecContext) {
 			id := e.thread(ctx, &store.PutRun{Run: store.Run{ID: "done", Status: store.RunRunning}})
 			piece := func(run, message string) *store.AppendEvent {
 				return &store.AppendEvent{Event: store.Event{Type: store.EventDelta, RunID: run, MessageID: message, Data: json.RawMessage(`{"text":"x"}`)}}

@@ -95,7 +95,7 @@ func (b *backups) describeForeign() {
 			Expect(b.target.store.PendingFirings(ctx)).To(BeEmpty())
 		})
 
-		It("reads no contents that were not sent, whoever else has them", func(ctx SpecContext) {
+		It("reads no contents that were not sent, even if another namespace has them", func(ctx SpecContext) {
 			op := putFile("/secret.txt", 1)
 			b.target.apply(ctx, victim, op)
 			for piece := range slices.Chunk(c.rows, 50) {

@@ -42,7 +42,7 @@ func (b *backups) describeWhole() {
 		for _, id := range ids {
 			Expect(answers(ctx, b.target.store, id)).To(Equal(answers(ctx, b.source.store, id)))
 		}
-		Expect(b.target.store.Runnable(ctx, 100)).To(BeEmpty(), "nobody takes up a thread that has no object")
+		Expect(b.target.store.Runnable(ctx, 100)).To(BeEmpty(), "no replica takes up a thread that has no object")
 		counted, stored, err := b.target.sums(ctx, "default")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(counted).To(And(Equal(stored), BeNumerically(">", 0)), "the bytes of messages, also of those that only a fork reads")

@@ -39,7 +39,7 @@ func describeLeases(e *env) {
 			Expect(e.store.Release(ctx, f)).To(Succeed())
 			Expect(e.store.Release(ctx, f)).To(Succeed())
 			Expect(e.store.Apply(ctx, id, f, write())).To(MatchError(store.ErrFenced))
-			Expect(e.store.Apply(ctx, id, &store.Fence{ThreadID: id, Epoch: f.Epoch}, write())).To(MatchError(store.ErrFenced), "nobody's")
+			Expect(e.store.Apply(ctx, id, &store.Fence{ThreadID: id, Epoch: f.Epoch}, write())).To(MatchError(store.ErrFenced), "no writer has it")
 			Expect(e.store.Renew(ctx, f, ttl)).To(MatchError(store.ErrFenced))
 			next := acquire(ctx, id, "b")
 			Expect(next.Epoch).To(BeNumerically(">", f.Epoch))

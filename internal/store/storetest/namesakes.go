@@ -73,7 +73,7 @@ func describeNamesakes(e *env) {
 			}
 		})
 
-		It("are found, given rows that nobody owned, and lose them, some at a time", Label("STA-07", "LOG-03"), func(ctx SpecContext) {
+		It("are found, given rows that had no owner, and lose them, some at a time", Label("STA-07", "LOG-03"), func(ctx SpecContext) {
 			Expect(e.store.Cluster(ctx)).To(BeEmpty())
 			for _, uid := range []string{"c1", "c2"} {
 				Expect(e.store.SetCluster(ctx, uid)).To(Succeed())
@@ -106,12 +106,12 @@ func describeNamesakes(e *env) {
 			kept := threadOf(ctx, anyone, "kept", "")
 			e.apply(ctx, kept, &store.Retain{})
 			Expect(e.store.Owners(ctx)).To(ConsistOf(anyone, first, store.Namespace{Name: "other", UID: "uid-3"}))
-			Expect(all(func() (int64, error) { return e.store.RemoveRows(ctx, anyone) })).To(BeZero(), "nobody knows whose they are")
+			Expect(all(func() (int64, error) { return e.store.RemoveRows(ctx, anyone) })).To(BeZero(), "their owner is not known")
 
 			Expect(all(func() (int64, error) { return e.store.GiveRows(ctx, anyone, second.UID) })).To(BeEquivalentTo(3 + 1 + 1))
 			Expect(e.info(ctx, "unknown").NamespaceUID).To(Equal(second.UID))
 			Expect(e.info(ctx, "first").NamespaceUID).To(Equal(first.UID))
-			Expect(e.info(ctx, kept).NamespaceUID).To(BeEmpty(), "retained data that anyone may adopt stays so")
+			Expect(e.info(ctx, kept).NamespaceUID).To(BeEmpty(), "retained data that any namespace may adopt stays so")
 			Expect(used(ctx, second)).To(Equal("1 in 1"))
 			Expect(e.store.Owners(ctx)).To(ConsistOf(second, first, store.Namespace{Name: "other", UID: "uid-3"}))
 
@@ -178,7 +178,7 @@ func (b *backups) describeNamesake() {
 		for _, r := range c.rows {
 			Expect(string(r.Data)).NotTo(ContainSubstring("earlier"))
 		}
-		Expect(b.read(ctx, &b.source, "default").sum.Rows).To(HaveKeyWithValue("thread", BeEquivalentTo(3)), "whoever names one that is gone gets all")
+		Expect(b.read(ctx, &b.source, "default").sum.Rows).To(HaveKeyWithValue("thread", BeEquivalentTo(3)), "a caller that names one that is gone gets all")
 
 		target := b.target.store
 		put(target, store.Namespace{Name: "default", UID: "uid-0"}, "new") // is to be removed

@@ -98,7 +98,7 @@ func describePurge(e *env) {
 			Expect(create("three")).To(MatchError(store.ErrObjectDeleted), "its object is deleted")
 		})
 
-		It("lets nobody work on a thread whose object is deleted, until it is adopted by another", Label("K8S-05"), func(ctx SpecContext) {
+		It("lets no replica work on a thread whose object is deleted, until it is adopted by another", Label("K8S-05"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("q", "waits"), &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})
 			f, err := e.store.Acquire(ctx, id, "me", time.Minute)
 			Expect(err).NotTo(HaveOccurred())

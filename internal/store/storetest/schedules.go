@@ -167,7 +167,7 @@ func describeSchedules(e *env) {
 			Expect(e.firing(ctx, store.FiringKey{EffectID: "e", Due: 1, ThreadID: "t"}).Status).To(Equal(store.FiringQueued))
 		})
 
-		It("have firings that a Thread of their own runs, which nobody claims", func(ctx SpecContext) {
+		It("have firings that a Thread of their own runs, which no worker claims", func(ctx SpecContext) {
 			begin(ctx)
 			for n := int64(1); n <= 2; n++ {
 				e.fires(ctx, n, func(f *store.Firing) { f.Status = store.FiringRunning })

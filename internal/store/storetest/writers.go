@@ -72,7 +72,7 @@ type play struct {
 
 	mu           sync.Mutex
 	acknowledged []string
-	newest       map[string]int64 // thread → highest epoch that was given to anybody
+	newest       map[string]int64 // thread → highest epoch that any writer got
 }
 
 // playWriter is one writer of a play.

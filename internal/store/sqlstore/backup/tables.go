@@ -146,8 +146,8 @@ var LeftOut = map[string]string{
 var Unread = map[string]bool{"thread.key": true, "message.key": true, "embedding.key": true, "lease.running_in": true,
 	"kv_service.namespace_uid": true, "usage_sum.namespace_uid": true}
 
-// define returns a table. columns are separated by spaces: each is a name, a colon and the letter of its kind, in upper case if it may
-// be NULL, and then the number of the migration that added it, if a backup may lack it.
+// define returns a table. columns are separated by spaces. Each is a name, a colon and the letter of its kind, in upper case if it may
+// be NULL. The number of the migration that added the column follows, if a backup may lack it.
 func define(name string, s scope, order, columns string) table {
 	t := table{name: name, scope: s, order: order}
 	for spec := range strings.FieldsSeq(columns) {

@@ -13,9 +13,9 @@ import (
 )
 
 // ReferToContents makes the digest of a file refer to an object of the bucket. It locks the row of the contents, so that
-// nobody can remove the object before this transaction ends. A transaction that removes the last reference locks the
-// row too before it looks for other references (freeContents). So either it sees the file, or the writer of the file
-// sees that the contents are gone.
+// no transaction can remove the object before this one ends. A transaction that removes the last reference locks the row
+// too before it looks for other references (freeContents). So either it sees the file, or the writer of the file sees
+// that the contents are gone.
 func ReferToContents(t *txn.Tx, op *store.PutFile) error {
 	f := &op.File
 	if op.Object == "" {

@@ -375,7 +375,7 @@ func (s Store) StopEffect(ctx context.Context, effectID string) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return s.stop(t, effectID) })
 }
 
-// stop makes an effect fire no more, and cancels its firings that nobody has claimed.
+// stop keeps an effect from firing again, and cancels its firings without a claim.
 func (s Store) stop(t *txn.Tx, effectID string) error {
 	// RecordDue needs no lock, because it changes the row that RemoveEffect changes.
 	if err := t.Lock(effectID); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // leave hands the rows of a thread after a sequence number, up to another one, over to the forks that read them, if there
-// are any. They move to a remnant: a thread row that nobody writes to. It is made when left is 0. The other rows stay
-// where they are, for the caller to remove. Rows after upto must be gone, or nobody reads them.
+// are any. They move to a remnant: a thread row without a writer. It is made when left is 0. The other rows stay where
+// they are, for the caller to remove. Rows after upto must be gone, or have no reader.
 func leave(t *txn.Tx, h *txn.Head, after, upto int64, left *int64) error {
 	readers, err := lockedReaders(t, h, after)
 	if err != nil || len(readers) == 0 {
@@ -72,7 +72,7 @@ func lockedReaders(t *txn.Tx, h *txn.Head, after int64) ([]Segment, error) {
 			return nil, err
 		}
 	}
-	return Segments(t.Ctx, t, queries.ReadersOf, h.Key, after) // as they are now that nobody changes them
+	return Segments(t.Ctx, t, queries.ReadersOf, h.Key, after) // as they are now that no transaction changes them
 }
 
 // divide splits a segment at a cut of its source. What comes after the cut is read from the remnant left.

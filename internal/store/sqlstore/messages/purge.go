@@ -8,8 +8,8 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// PurgeAllButMessages removes the rows of a thread that nobody sees any more, but for its messages and what is bounded, in slices. It returns the
-// contents that no file has any more.
+// PurgeAllButMessages removes the rows of a thread that no reader sees any more, but for its messages and what is bounded, in slices. It
+// returns the contents that no file has any more.
 func PurgeAllButMessages(ctx context.Context, db *txn.DB, id string, key int64) (freed []string, err error) {
 	for _, p := range queries.PurgeSlices {
 		for n := Slice; n == Slice; {

@@ -151,8 +151,8 @@ func release(t *txn.Tx, h *txn.Head, m *store.Message) (copied bool, err error) 
 	return true, nil
 }
 
-// lockSegments locks a thread whose segments are about to change against other writers. It reports whether there is such a thread: nobody
-// writes to a remnant.
+// lockSegments locks a thread whose segments are about to change against other writers. It reports whether there is such a thread: a remnant
+// has no writer.
 func lockSegments(t *txn.Tx, key int64) (found bool, err error) {
 	var id string
 	if err := t.Row(t.Ctx, queries.ThreadIDByKey, []any{key}, &id); err != nil {

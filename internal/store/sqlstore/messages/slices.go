@@ -19,7 +19,7 @@ import (
 var Slice int64 = 1000
 
 // removal is a row of message_cut: messages that no longer belong to a thread, and that slices remove. Its first
-// transaction decides all that anybody can see: the messages are no longer listed, found or counted. Until the last
+// transaction decides all that readers can see: the messages are no longer listed, found or counted. Until the last
 // slice, readers of the log wait before the entries of the deletions, which have their numbers already, and writers of
 // messages wait for the end (txn.Head.Whole).
 //
@@ -144,7 +144,7 @@ func handOver(t *txn.Tx, h *txn.Head, cut int64) (view int64, err error) {
 	return view, nil
 }
 
-// remnant makes a thread row that nobody writes to and that no list shows.
+// remnant makes a thread row without a writer, which no list shows.
 func remnant(t *txn.Tx) (key int64, err error) {
 	err = t.Row(t.Ctx, queries.InsertLeft, []any{"left:" + uuid.NewString(), t.Now}, &key)
 	return key, err

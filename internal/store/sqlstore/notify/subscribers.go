@@ -80,9 +80,9 @@ func without(before *list, sub *subscriber) *list {
 
 // Send tells the subscribers of changes.
 func (s *Subscribers) Send(all []store.Notification) {
-	everybody := s.all.Load()
+	general := s.all.Load()
 	for _, n := range all {
-		deliver(everybody, n)
+		deliver(general, n)
 		switch {
 		case n.Everything():
 			s.threads.Range(func(_, subs any) bool {

@@ -1,4 +1,4 @@
-// Package owners knows which namespaces the rows belong to that go by the name of a namespace.
+// Package owners knows to which namespace each row belongs, when several namespaces have had the same name.
 package owners
 
 import (

@@ -1,7 +1,7 @@
 package queries
 
-// OfNamespace is the condition that a row belongs to a namespace by its UID, or that nobody knows yet to which one it belongs. It takes the
-// UID twice; "" stands for any namespace.
+// OfNamespace is the condition that a row belongs to a namespace by its UID, or that its namespace is not known yet. It takes the UID
+// twice; "" stands for any namespace.
 const OfNamespace = ` AND (CAST(? AS TEXT) = '' OR namespace_uid IN ('', ?))`
 
 // The cluster whose namespaces the UIDs of rows are of.

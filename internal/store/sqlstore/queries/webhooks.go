@@ -1,6 +1,6 @@
 package queries
 
-// Webhooks and what they are told. The casts are for databases that take a parameter of a SELECT as text.
+// Webhooks and their deliveries. The casts are for databases that take a parameter of a SELECT as text.
 const (
 	DeliveryColumns = `id, webhook, name, namespace, event, thread_id, thread_name, agent, data, status, attempts, error, code,
 		created_at, available_at, ended_at, epoch`

@@ -81,7 +81,7 @@ func (l *pgxLink) Close() error { return ClosePostgres(l.db) }
 
 // ClosePostgres closes a connection.
 func ClosePostgres(db *pgx.Conn) error {
-	// Discard what was not sent: nobody asked for it. Do not wait long for a server that does not answer.
+	// Discard what was not sent: no caller waits for it. Do not wait long for a server that does not answer.
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = db.Close(ctx)

@@ -29,7 +29,7 @@ func MappedInPostgres(query, column string) string {
 	return `SELECT * FROM (SELECT q.*, (SELECT CAST(CAST(? AS TEXT) AS jsonb)) ->> q.` + column + ` AS mapped FROM (` + query + `) q) m WHERE m.mapped IS NOT NULL`
 }
 
-// MappedInSQLite is Dialect.Mapped of SQLite, which makes an index of a table that it has written down.
+// MappedInSQLite is Dialect.Mapped of SQLite, which builds an index of a materialized table.
 func MappedInSQLite(query, column string) string {
 	return `WITH pairs AS MATERIALIZED (SELECT key, value FROM json_each(?)) SELECT q.*, pairs.value AS mapped FROM (` + query + `) q JOIN pairs ON pairs.key = q.` + column
 }

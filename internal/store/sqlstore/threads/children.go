@@ -42,7 +42,7 @@ func scanTask(scan sqldb.Scanner) (*task, error) {
 // forgotten reports whether the child was purged.
 func (t *task) forgotten() bool { return t.salt == "" }
 
-// digest identifies a task without revealing it: nobody who does not have the key can check a guess.
+// digest identifies a task without revealing it: a guess can be checked only with the key.
 func (t *task) digest() string {
 	h := hmac.New(sha256.New, []byte(t.salt))
 	h.Write(t.Task)

@@ -35,8 +35,8 @@ func (s Store) MarkDeleted(ctx context.Context, uid, threadID string, also ...st
 	return nil
 }
 
-// leave keeps everybody from working on a thread, if it belongs to the object with this UID. Its holder can write nothing more, and is
-// told at once.
+// leave keeps every replica from working on a thread, if it belongs to the object with this UID. Its holder can write nothing more,
+// and is told at once.
 func leave(t *txn.Tx, uid, threadID string) error {
 	h, err := t.Head(threadID)
 	if errors.Is(err, store.ErrNotFound) {

@@ -16,8 +16,8 @@ import (
 // reasonDeleted is the reason of the lifecycle entry of a purged thread.
 const reasonDeleted = "deleted"
 
-// PurgeThread implements store.Store. It first revokes the thread's lease and ends its conversation, so that nobody sees
-// a part of one. Then it removes the rows in slices, and at last the thread. An interrupted purge can be repeated.
+// PurgeThread implements store.Store. It first revokes the thread's lease and ends its conversation, so that no reader
+// sees a part of one. Then it removes the rows in slices, and at last the thread. An interrupted purge can be repeated.
 func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err error) {
 	var key int64
 	var childOf string // the namespace of a child

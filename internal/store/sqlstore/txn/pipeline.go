@@ -17,9 +17,9 @@ const maxAttempts = 20
 // pipeline commits batches on a PostgreSQL server, in as few round trips as it can. A batch is tried in these ways, in
 // order:
 //
-//   - Hoping: the writer remembers the state of the threads that it wrote last. When the transactions of a batch need
-//     nothing more, all their writes are sent at once. The statements that write the threads' heads fail unless each
-//     thread still has the remembered version.
+//   - Optimistic: the writer remembers the state of the threads that it wrote last. When the transactions of a batch
+//     need nothing more, all their writes are sent at once. The statements that write the threads' heads fail unless
+//     each thread still has the remembered version.
 //   - Locking: the heads of the batch's threads are locked and read first, always in the same order. Then the
 //     transactions run, and their writes are sent with the commit.
 //   - Alone: when a transaction cannot share the commit, each one of the batch runs in a transaction of its own. It is
@@ -115,11 +115,11 @@ func (p *pipeline) commitOptimistically(jobs []*job) (done bool, err error) {
 	if !p.kept.has(jobs) {
 		return false, nil
 	}
-	ps := &pipe{p: p, hoping: true, heads: map[string]*Head{}}
+	ps := &pipe{p: p, unlocked: true, heads: map[string]*Head{}}
 	var all []statement
 	for _, j := range jobs {
 		t := ps.run(context.Background(), j)
-		if ps.asked || j.err != nil || len(t.endings) > 0 || !ps.guarded(t) {
+		if ps.needsLocks || j.err != nil || len(t.endings) > 0 || !ps.guarded(t) {
 			j.err = nil
 			return false, nil // decided on state that may be out of date
 		}
@@ -267,29 +267,29 @@ type statement struct {
 // pipe is the session of the transactions of one batch.
 type pipe struct {
 	p    *pipeline
-	conn *sqldb.Conn // nil while hoping
+	conn *sqldb.Conn // nil without locks
 	// heads holds the heads of threads as the transactions so far have left them.
 	heads map[string]*Head
 	ids   []string // ids of the threads whose heads were locked at the beginning
 	// leases holds the leases of the locked threads, by thread key.
 	leases      map[int64]store.Fence
-	hoping      bool
+	unlocked    bool
 	pessimistic bool
 
 	// The fields below belong to the transaction that runs now.
-	guards  []statement // writes of heads that fail when the state decided on is out of date
-	fences  []statement // statements that fail when a lease was lost; they follow the guards
-	writes  []statement // not yet sent
-	sent    bool        // some of its writes were sent
-	asked   bool        // it needed something that it cannot read while hoping
-	failed  bool        // the database refused a statement and with it the transaction
-	assumed bool        // it assumed that a row is new without a check
+	guards     []statement // writes of heads that fail when the state decided on is out of date
+	fences     []statement // statements that fail when a lease was lost; they follow the guards
+	writes     []statement // not yet sent
+	sent       bool        // some of its writes were sent
+	needsLocks bool        // it needed something that it cannot read without locks
+	failed     bool        // the database refused a statement and with it the transaction
+	assumed    bool        // it assumed that a row is new without a check
 }
 
 var _ pipelined = (*pipe)(nil)
 
-// errAsked ends a hoping transaction that needs to read.
-var errAsked = errors.New("the transaction must be run with locks")
+// errNeedsLocks ends an optimistic transaction that needs to read.
+var errNeedsLocks = errors.New("the transaction must be run with locks")
 
 // run runs a job. Its unsent writes are left in guards, fences and writes.
 func (ps *pipe) run(ctx context.Context, j *job) *Tx {
@@ -310,14 +310,14 @@ func (ps *pipe) run(ctx context.Context, j *job) *Tx {
 // reset forgets the transaction that ran last.
 func (ps *pipe) reset() {
 	ps.guards, ps.fences, ps.writes = nil, nil, nil
-	ps.sent, ps.asked, ps.failed, ps.assumed = false, false, false, false
+	ps.sent, ps.needsLocks, ps.failed, ps.assumed = false, false, false, false
 }
 
 // flush sends the transaction's writes so far, ahead of the next statement.
 func (ps *pipe) flush(ctx context.Context) error {
-	if ps.hoping {
-		ps.asked = true
-		return errAsked
+	if ps.unlocked {
+		ps.needsLocks = true
+		return errNeedsLocks
 	}
 	for _, s := range ps.writes {
 		ps.sent = true

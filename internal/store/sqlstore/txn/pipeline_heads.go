@@ -58,11 +58,11 @@ func (ps *pipe) loadHead(ctx context.Context, id string) (*Head, error) {
 	if h := ps.heads[id]; h != nil {
 		return h.forNext(), nil
 	}
-	if ps.hoping {
+	if ps.unlocked {
 		h := ps.p.kept.get(id)
 		if h == nil {
-			ps.asked = true
-			return nil, errAsked
+			ps.needsLocks = true
+			return nil, errNeedsLocks
 		}
 		return h.forNext(), nil
 	}
@@ -81,7 +81,7 @@ func (ps *pipe) loadHead(ctx context.Context, id string) (*Head, error) {
 }
 
 func (ps *pipe) writeHead(ctx context.Context, h *Head, query string, args ...any) error {
-	if !ps.hoping {
+	if !ps.unlocked {
 		return ps.Write(ctx, query, args...)
 	}
 	guard := qGuardedHead
@@ -103,7 +103,7 @@ func (ps *pipe) guarded(t *Tx) bool {
 }
 
 func (ps *pipe) checkFence(h *Head, f *store.Fence) (known, holds bool) {
-	if ps.hoping {
+	if ps.unlocked {
 		// Taking the lease locks the head, and so does the statement before this one.
 		ps.fences = append(ps.fences, statement{qGuardFence, []any{h.Key, f.Owner, f.Epoch}})
 		return true, f.Owner != ""

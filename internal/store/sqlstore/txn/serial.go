@@ -10,12 +10,14 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
-// serial commits a batch on the only connection that writes, in one transaction of the database. Because nobody else
-// writes, it remembers the state of the threads that it wrote last, with their leases, and does not read them again.
+// serial commits a batch on the only connection that writes, in one transaction of the database. Because no other
+// connection writes, it remembers the state of the threads that it wrote last, with their leases, and does not read
+// them again.
 //
-//   - Hoping: the callers' transactions run one after the other, and then what they do last. One that fails before it has written
-//     anything leaves the others as they are. One that fails later, or that assumed an existing row to be new, undoes the batch.
-//   - Careful: then all run again, each under a savepoint, and check rows instead of assuming that they are new.
+//   - Optimistic: the callers' transactions run one after the other, and then what they do last. One that fails before it has
+//     written anything leaves the others as they are. One that fails later, or that assumed an existing row to be new, undoes
+//     the batch.
+//   - Pessimistic: then all run again, each under a savepoint, and check rows instead of assuming that they are new.
 //
 // Only the goroutine that leads the writer's batch uses a serial, so its fields need no lock.
 type serial struct {
@@ -40,7 +42,7 @@ func (s *serial) commit(batch []*job) {
 	}
 }
 
-// runBatch runs and commits the jobs of a batch: first in the hoping way, then, if that has undone the batch, in the careful one. When it
+// runBatch runs and commits the jobs of a batch: first optimistically and then, if that has undone the batch, pessimistically. When it
 // returns an error, nothing of the batch was written.
 func (s *serial) runBatch(batch []*job) error {
 	ctx := context.Background() // the caller cannot cancel a transaction that has begun
@@ -62,7 +64,7 @@ func (s *serial) runBatch(batch []*job) error {
 }
 
 // pass runs the jobs of a batch and commits what they wrote. When it returns false without an error, they must be run
-// again with care.
+// again pessimistically.
 func (s *serial) pass(ctx context.Context, batch []*job, pessimistic bool) (done bool, err error) {
 	c := s.conn
 	if err := c.Write(ctx, c.Dialect.Begin); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
-// The largest number of transactions that share one commit, so that nobody waits long for others.
+// The largest number of transactions that share one commit, so that no caller waits long for others.
 const (
 	maxBatch = 256
 	// maxSerialBatch applies to the single writer of SQLite. A transaction that misses a batch waits for all of it.

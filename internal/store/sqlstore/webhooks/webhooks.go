@@ -1,4 +1,4 @@
-// Package webhooks keeps what webhooks are told: deliveries, written by the transactions that they tell of.
+// Package webhooks keeps the deliveries of webhooks. The transactions that they report write them.
 package webhooks
 
 import (
@@ -46,7 +46,7 @@ func QueueOfFiring(t *txn.Tx, f *store.Firing, event string, data map[string]any
 	return t.Write(t.Ctx, queries.QueueOfFiring, idOf(event, f.ThreadID, subject), event, body, t.Now, t.Now, f.ThreadID, f.ThreadID, f.Namespace, pattern(event))
 }
 
-// told notifies that there may be deliveries that are due.
+// told notifies subscribers that there may be deliveries that are due.
 var told = store.Notification{EffectID: store.AnyEffect, Changed: store.ChangedDelivery}
 
 func encode(data map[string]any) (string, error) {
