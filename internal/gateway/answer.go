@@ -210,7 +210,7 @@ func (f *follower) event(ctx context.Context, e *store.Event, to sink) error {
 		return errEndedWaiting
 	case e.Type == store.EventMessageCreated && e.MessageID == f.answer.MessageID:
 		f.taken, f.answer.Run = true, e.RunID
-	case !f.taken || f.answer.Run != "" && e.RunID != f.answer.Run: // of another run, or added by somebody else
+	case !f.taken || f.answer.Run != "" && e.RunID != f.answer.Run: // of another run, or of another writer
 	case e.Type == store.EventDelta:
 		d := piece{messageID: e.MessageID}
 		if json.Unmarshal(e.Data, &d) == nil && (d.Text != "" || d.Reset) && to.delta(d) != nil {

@@ -45,7 +45,7 @@ func (s *Server) address(r *http.Request) netip.Addr {
 	return a
 }
 
-// secure reports whether the client speaks https. Anybody may say so, because it makes the cookie of that client stricter.
+// secure reports whether the client speaks https. Any client may say so, because it makes the cookie of that client stricter.
 func secure(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }

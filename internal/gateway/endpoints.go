@@ -76,7 +76,7 @@ func (s *Server) endpoint(q *request, path string) error {
 	}
 	leave := q.limiter.enter()
 	if leave == nil {
-		return tooMany("everybody together")
+		return tooMany("all clients together")
 	}
 	defer leave()
 	req := endpoints.Request{

@@ -72,7 +72,7 @@ func (l *limiter) request(threadID string, from netip.Addr) string {
 	case threadID != "" && !l.conversation(threadID):
 		return thisConversation
 	case !l.total.Allow():
-		return "everybody together"
+		return "all clients together"
 	}
 	return ""
 }

@@ -189,7 +189,7 @@ type saying struct {
 func (s *Server) say(q *request, in *saying, sinkOf func() sink) error {
 	leave := q.limiter.enter()
 	if leave == nil {
-		return tooMany("everybody together")
+		return tooMany("all clients together")
 	}
 	defer leave()
 	st, row, err := s.ensure(q)
@@ -306,7 +306,7 @@ func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
 		}
 	}
 	if !q.limiter.begun.Allow() {
-		return nil, nil, tooMany("new conversations of everybody together")
+		return nil, nil, tooMany("new conversations of all clients together")
 	}
 	if err := s.opts.Engine.CheckMessageRoom(q.Context(), q.gateway.Namespace); err != nil {
 		return nil, nil, err // before a Thread is made for a message that is then refused

@@ -65,7 +65,7 @@ func (s *Server) idFromProvider(q *request, path string) (string, error) {
 	case q.limiter.asking <- struct{}{}:
 		defer func() { <-q.limiter.asking }()
 	default:
-		return "", tooMany("everybody together")
+		return "", tooMany("all clients together")
 	}
 	ask := idQuestion{
 		Namespace: q.gateway.Namespace, Gateway: q.gateway.Name, Method: q.Method, Path: path, Address: s.address(q.Request).String(),

@@ -23,7 +23,7 @@ type request struct {
 	gateway *definitions.Gateway
 	limiter *limiter
 	id      string // of the conversation
-	// fresh reports that nobody had the id before.
+	// fresh reports that the id is new.
 	fresh bool
 	user  string
 	body  *metered // nil while it is not read
@@ -76,7 +76,7 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 	var notReady *definition.NotReadyError
 	switch {
 	case errors.As(err, &notReady):
-		// A gateway that does not exist and one that is not ready look alike: nobody learns names by asking.
+		// A gateway that does not exist and one that is not ready look alike, so clients cannot find names by asking.
 		refuse(w, errNoGateway)
 		return
 	case err != nil:

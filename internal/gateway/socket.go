@@ -82,7 +82,7 @@ func (s *Server) socket(q *request) error {
 	read := make(chan error, 1)
 	go func() {
 		defer close(read)
-		defer cancel() // what is under way for the client is not sent to anybody
+		defer cancel() // ends what is under way for this client
 		read <- c.read(ctx)
 	}()
 	code, reason := c.serve(ctx, read)
@@ -95,7 +95,8 @@ func (s *Server) socket(q *request) error {
 	return nil
 }
 
-// sameSite reports whether a WebSocket may be opened from the page that a browser names. Browsers ask nobody before they open one.
+// sameSite reports whether a WebSocket may be opened from the page that a browser names. Browsers do not ask the server before they open
+// one.
 func (s *Server) sameSite(q *request) bool {
 	origin := q.Header.Get("Origin")
 	if origin == "" || slices.Contains(q.gateway.Origins, origin) {

@@ -67,7 +67,7 @@ type receivedMessage struct {
 }
 
 // hookRates bound what WebhookReceivers take. Deliveries with a signature that fits count towards the receiver. Before the signature is
-// checked, a request counts towards its address: otherwise anyone who knows the path could use up what the real sender may send.
+// checked, a request counts towards its address: otherwise a client that knows the path could use up what the real sender may send.
 type hookRates struct {
 	mu                  sync.Mutex
 	receivers, networks *lru.Cache // by UID, and by UID and network → *rate.Limiter

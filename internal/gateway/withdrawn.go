@@ -8,8 +8,8 @@ import (
 
 var errWithdrawn = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: "the gateway tells conversations apart in another way since the WebSocket was opened: open another one"}
 
-// checkStillAllowed returns why a message over a WebSocket must be refused although it could be opened: its key, its id or its page is not one that
-// the gateway takes any more. opened is the request by which it was opened, and q has the gateway as it is now.
+// checkStillAllowed returns why a message over a WebSocket must be refused although it could be opened: the gateway no longer accepts its
+// key, its id or its page. opened is the request by which it was opened, and q has the gateway as it is now.
 func (s *Server) checkStillAllowed(q, opened *request) error {
 	if err := s.authorize(q); err != nil {
 		return err

@@ -48,8 +48,8 @@ func randomHex() string {
 	return hex.EncodeToString(b)
 }
 
-// OfUser returns the id of a user, the same one each time (IDS-06). Without the key nobody can tell a user's id, nor a user
-// from an id.
+// OfUser returns the id of a user, the same one each time (IDS-06). Without the key neither the id of a user nor the user
+// of an id can be found.
 func OfUser(key []byte, user string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(user))

@@ -29,7 +29,7 @@ type Source struct {
 // Found is what a request means.
 type Found struct {
 	ID  string
-	New bool // nobody had this id before
+	New bool // the id is new
 	// Refused is why the request must be answered with 401; its ID is a new one then, which no thread has.
 	Refused error
 }
