@@ -96,7 +96,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		&corev1.Node{}:                nodeCache(),
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
-	if len(o.Namespaces) == 1 { // changes of other Namespaces are nobody's here
+	if len(o.Namespaces) == 1 { // changes of other Namespaces do not matter here
 		byObject[objects.MetadataOf("Namespace")] = cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Namespaces[0])}
 	}
 	logger := o.Logger

@@ -85,20 +85,20 @@ type Options struct {
 	// MemoryBudget is how much memory namespaces share, such as 400Mi. Empty means a part of the process's memory limit, and 0
 	// means no limit.
 	MemoryBudget string
-	// Audit says what of the requests to the runtime API is recorded, and where. Nothing without a policy file.
+	// Audit says which requests to the runtime API are recorded, and where. Without a policy file none are.
 	Audit *genericoptions.AuditOptions
 	// GatewayBindAddress is where ThreadGateways are served; empty or 0 means nowhere.
 	GatewayBindAddress string
 	// GatewayCertFile and GatewayKeyFile are the certificate of that listener. It speaks HTTP without them.
 	GatewayCertFile, GatewayKeyFile string
-	// GatewayTrustedProxies are the addresses, or ranges of them, whose X-Forwarded-For and users count.
+	// GatewayTrustedProxies are the addresses, or ranges of them, from which gateways accept X-Forwarded-For and users.
 	GatewayTrustedProxies  []string
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 
 	// ToolAllowedHosts are the hosts that tools may reach. Empty means all hosts with public addresses.
 	ToolAllowedHosts []string
-	// ToolPrivateHosts are hosts that tools and models of every namespace may reach though their addresses are private or loopback.
+	// ToolPrivateHosts are hosts that tools and models of every namespace may reach although their addresses are private or loopback.
 	ToolPrivateHosts []string
 	// ClusterRanges are ranges of the cluster's pods and Services that neither its Nodes nor its ServiceCIDRs name.
 	ClusterRanges []string
@@ -107,9 +107,9 @@ type Options struct {
 	EnvKeySecret string
 
 	LeaderElect bool
-	// RetainedTTL is how long data without an object is kept; 0 for ever.
+	// RetainedTTL is how long data without an object is kept. 0 means for ever.
 	RetainedTTL time.Duration
-	// DrainTimeout is how long what is under way may take to finish when the manager is told to stop.
+	// DrainTimeout is how long work under way may take to finish when the manager stops.
 	DrainTimeout time.Duration
 	Workers      int // concurrent runs; 0 means the engine's default
 	// NamespaceWorkers limits the concurrent runs of one namespace. 0 means no separate limit.
@@ -118,13 +118,13 @@ type Options struct {
 	// the engine's default.
 	SubagentDepth, ThreadSubagents, NamespaceSubagents int
 
-	ThreadEffects    int // ScheduledEffects of a thread that have not ended; 0 means no limit
-	NamespaceEffects int // the same of a namespace
+	ThreadEffects    int // limits the ScheduledEffects of a thread that have not ended; 0 means no limit
+	NamespaceEffects int // limits those of a namespace
 	// NamespaceQuota are the quotas of namespaces, unless a ThreadQuota names the resource (K8S-11).
 	NamespaceQuota map[string]string
 	MaxQueued      int      // user messages that may wait in one thread (MSG-07)
 	Namespaces     []string // empty means all
-	// SecretsByBinding means that the manager reads the Secrets of a namespace only where a RoleBinding lets it.
+	// SecretsByBinding means that the manager reads Secrets only in namespaces where a RoleBinding allows it.
 	SecretsByBinding bool
 	Namespace        string // the manager's own namespace
 
@@ -153,7 +153,7 @@ type Options struct {
 	events *eventlimit.Limiter
 	// account is the manager's name at the API server.
 	account objects.Account
-	// compile compiles people's code.
+	// compile compiles the code of definitions.
 	compile definitions.Compile
 }
 
@@ -190,55 +190,55 @@ func Defaults() Options {
 
 // Flags registers the flags for the options.
 func (o *Options) Flags(f *pflag.FlagSet) {
-	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "`file` that says how to reach the cluster; $KUBECONFIG or the pod's own account when empty")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig `file` of the cluster; when empty, $KUBECONFIG or the pod's own service account")
 	f.StringVar(&o.Store, "store", o.Store, "`kind` of store: sqlite, or postgres for more than one replica")
-	f.StringVar(&o.DatabaseURLFile, "database-url-file", o.DatabaseURLFile, "`file` with the URL of the PostgreSQL database, postgres://user:password@host:5432/name?sslmode=verify-full; $"+databaseURLEnv+" when empty")
-	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "`folder` of the store and, unless --blob-url says otherwise, of file contents")
-	f.StringVar(&o.BlobURL, "blob-url", o.BlobURL, "`URL` of the bucket of file contents, such as file:///var/lib/skein/blobs; a folder in --data-dir when empty")
-	f.StringVar(&o.FileQuotaBytes, "file-quota-bytes", o.FileQuotaBytes, "`amount`, such as 1Gi, that the files of a thread may have unless its spec.fileQuota says otherwise; without bound when empty")
-	f.Int64Var(&o.FileQuotaFiles, "file-quota-files", o.FileQuotaFiles, "`number` of files and folders that a thread may have unless its spec.fileQuota says otherwise; without bound when 0")
-	f.DurationVar(&o.RetainedTTL, "retained-ttl", o.RetainedTTL, "`time` for which data of deleted Threads with deletionPolicy: Retain is kept unless a Thread adopts it; 0 keeps it for ever")
-	f.StringVar(&o.EnvKeySecret, "env-key-secret", o.EnvKeySecret, "`name` of the Secret, in the manager's namespace, with the keys that seal variables of threads; made when it is missing")
-	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: pods, or process for local processes on a machine without a node")
-	f.StringVar(&o.SandboxImage, "sandbox-image", o.SandboxImage, "`image` of sandbox pods whose SandboxPool names none")
+	f.StringVar(&o.DatabaseURLFile, "database-url-file", o.DatabaseURLFile, "`file` with the URL of the PostgreSQL database, postgres://user:password@host:5432/name?sslmode=verify-full; when empty, $"+databaseURLEnv)
+	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "`folder` of the store, and of file contents without --blob-url")
+	f.StringVar(&o.BlobURL, "blob-url", o.BlobURL, "`URL` of the bucket for file contents, such as file:///var/lib/skein/blobs; when empty, a folder in --data-dir")
+	f.StringVar(&o.FileQuotaBytes, "file-quota-bytes", o.FileQuotaBytes, "maximum `size` of the files of a thread without spec.fileQuota.bytes, such as 1Gi; no limit when empty")
+	f.Int64Var(&o.FileQuotaFiles, "file-quota-files", o.FileQuotaFiles, "maximum `number` of files and folders of a thread without spec.fileQuota.files; no limit when 0")
+	f.DurationVar(&o.RetainedTTL, "retained-ttl", o.RetainedTTL, "`time` after which data of deleted Threads with deletionPolicy: Retain is removed, unless a Thread has adopted it; 0 keeps it for ever")
+	f.StringVar(&o.EnvKeySecret, "env-key-secret", o.EnvKeySecret, "`name` of the Secret, in the manager's namespace, with the keys that seal variables of threads; the manager creates it when it is missing")
+	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: in pods, or with process in local processes, for a machine without a Kubernetes node")
+	f.StringVar(&o.SandboxImage, "sandbox-image", o.SandboxImage, "`image` of sandbox pods whose SandboxPool names no image")
 	f.StringVar(&o.SandboxV8Image, "sandbox-v8-image", o.SandboxV8Image, "`image` of sandbox pods whose SandboxPool has the engine v8 and names no image")
-	f.StringVar(&o.SandboxDeno, "sandbox-deno", o.SandboxDeno, "the Deno `program`, for threads of pools with the engine v8 under --sandbox=process")
-	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of those images: Always, IfNotPresent or Never")
-	f.IntVar(&o.SandboxPprofPort, "sandbox-pprof-port", o.SandboxPprofPort, "`port` at which each sandbox pod serves profiles on its loopback interface, such as 6061; none when 0")
+	f.StringVar(&o.SandboxDeno, "sandbox-deno", o.SandboxDeno, "the Deno `program`, which --sandbox=process needs for threads of pools with the engine v8")
+	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "pull `policy` of the images of sandbox pods: Always, IfNotPresent or Never")
+	f.IntVar(&o.SandboxPprofPort, "sandbox-pprof-port", o.SandboxPprofPort, "`port` at which each sandbox pod serves profiles on its loopback interface, such as 6061; no profiles when 0")
 	f.StringVar(&o.RuntimeAPIBindAddress, "runtime-api-bind-address", o.RuntimeAPIBindAddress, "`address` of the runtime API; 0 switches it off")
-	f.StringToIntVar(&o.RuntimeAPILimits, flagLimits, o.RuntimeAPILimits, "`limit=number` of the runtime API for each replica, such as userRate=500,userOpen=100,namespaceOpen=200,userLasting=1000,namespaceLasting=2000,userSearches=60,searchesOpen=16, which are the defaults; 0 for no limit")
-	f.StringVar(&o.MemoryBudget, flagMemoryBudget, o.MemoryBudget, "`amount`, such as 400Mi, of memory that the values, pages, streams and conversations of all namespaces share; 45 % of the process's memory limit when empty (1Gi if it has none), no limit when 0")
+	f.StringToIntVar(&o.RuntimeAPILimits, flagLimits, o.RuntimeAPILimits, "limits of requests to the runtime API in each replica, as `limit=number`; the defaults are userRate=500,userOpen=100,namespaceOpen=200,userLasting=1000,namespaceLasting=2000,userSearches=60,searchesOpen=16; 0 for no limit")
+	f.StringVar(&o.MemoryBudget, flagMemoryBudget, o.MemoryBudget, "`size` of the memory that the values, pages, streams and conversations of all namespaces share, such as 400Mi; when empty, 45 % of the process's memory limit, or 1Gi without such a limit; no limit when 0")
 	if o.Audit == nil {
 		o.Audit = genericoptions.NewAuditOptions()
 	}
 	o.Audit.AddFlags(f) // --audit-policy-file, --audit-log-path and others, as of an API server
-	f.StringVar(&o.GatewayBindAddress, "gateway-bind-address", o.GatewayBindAddress, "`address` at which ThreadGateways let people without a Kubernetes identity in; none when empty")
-	f.StringVar(&o.GatewayCertFile, "gateway-tls-cert-file", o.GatewayCertFile, "`file` with the certificate of the gateways' listener, with those of its authorities behind it; read again when it changes; the listener speaks HTTP without it")
+	f.StringVar(&o.GatewayBindAddress, "gateway-bind-address", o.GatewayBindAddress, "`address` at which ThreadGateways serve people without a Kubernetes identity; no gateways when empty")
+	f.StringVar(&o.GatewayCertFile, "gateway-tls-cert-file", o.GatewayCertFile, "`file` with the certificate of the gateways' listener, followed by those of its authorities; the manager reads it again when it changes; the listener speaks HTTP without it")
 	f.StringVar(&o.GatewayKeyFile, "gateway-tls-key-file", o.GatewayKeyFile, "`file` with the key of that certificate")
-	f.StringSliceVar(&o.GatewayTrustedProxies, "gateway-trusted-proxies", o.GatewayTrustedProxies, "`address`, or range such as 10.0.0.0/16, of a proxy in front of the gateways; X-Forwarded-For and the header with the user of a ThreadGateway are believed only from such an address")
+	f.StringSliceVar(&o.GatewayTrustedProxies, "gateway-trusted-proxies", o.GatewayTrustedProxies, "`address`, or range such as 10.0.0.0/16, of a proxy in front of the gateways; gateways accept X-Forwarded-For and the header with the user only from such an address")
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
-	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "`time` that calls of models, tools and code that are under way have to finish when the manager is told to stop; terminationGracePeriodSeconds must be half a minute more")
-	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1250); a fifth of them is kept for namespaces of which nothing runs yet")
-	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "`number` of runs at once of one namespace; only bound by --workers when 0")
-	f.IntVar(&o.ThreadEffects, "thread-effects", o.ThreadEffects, "`number` of ScheduledEffects of one thread that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
-	f.IntVar(&o.NamespaceEffects, "namespace-effects", o.NamespaceEffects, "`number` of ScheduledEffects of one namespace that have not ended, beyond which code, models and the API can schedule no more; 0 for no limit")
-	f.StringToStringVar(&o.NamespaceQuota, kube.FlagNamespaceQuota, o.NamespaceQuota, "`resource=amount` that each namespace may use unless a ThreadQuota of it names the resource, such as threads=10000,runningThreads=100,bytes=50Gi,messageBytes=10Gi,tokensPerDay=50000000,costPerDay=200,pendingEffects=10000")
-	f.IntVar(&o.SubagentDepth, "subagent-depth", o.SubagentDepth, "`number` of levels that subagents may nest (default 5)")
-	f.IntVar(&o.ThreadSubagents, "thread-subagents", o.ThreadSubagents, "`number` of living subagents that one thread may start (default 100)")
-	f.IntVar(&o.NamespaceSubagents, "namespace-subagents", o.NamespaceSubagents, "`number` of living subagents that the threads of one namespace may start together (default 10000)")
-	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
-	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; all with public addresses when empty")
-	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools and models may reach even where its address is private or loopback, such as tools.example.svc")
-	f.StringSliceVar(&o.ClusterRanges, flagClusterRanges, o.ClusterRanges, "`range` of addresses of the cluster's pods or Services, such as 2001:db8:10::/56, which counts as private; those of Nodes and ServiceCIDRs are known")
-	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
-	f.BoolVar(&o.SecretsByBinding, flagSecretsByBinding, o.SecretsByBinding, "read the Secrets of a namespace only where a RoleBinding gives the manager the ClusterRole "+objects.RoleSecretReader+"; for installations without the right to read the Secrets of all namespaces")
-	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "`URL` of a collector of OpenTelemetry traces, such as http://collector:4318; $OTEL_EXPORTER_OTLP_ENDPOINT when empty, and no traces without both")
+	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "`time` that calls of models, tools and code get to finish when the manager stops; set terminationGracePeriodSeconds to half a minute more")
+	f.IntVar(&o.Workers, "workers", o.Workers, "maximum `number` of concurrent runs (default 1250); a fifth of them is reserved for namespaces without a run")
+	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "maximum `number` of concurrent runs of one namespace; when 0, only --workers limits them")
+	f.IntVar(&o.ThreadEffects, "thread-effects", o.ThreadEffects, "maximum `number` of ScheduledEffects of one thread that have not ended; at this number, code, models and the API cannot schedule another; 0 for no limit")
+	f.IntVar(&o.NamespaceEffects, "namespace-effects", o.NamespaceEffects, "maximum `number` of ScheduledEffects of one namespace that have not ended; at this number, code, models and the API cannot schedule another; 0 for no limit")
+	f.StringToStringVar(&o.NamespaceQuota, kube.FlagNamespaceQuota, o.NamespaceQuota, "quotas of each namespace, as `resource=amount`, for resources that no ThreadQuota of the namespace names, such as threads=10000,runningThreads=100,bytes=50Gi,messageBytes=10Gi,tokensPerDay=50000000,costPerDay=200,pendingEffects=10000")
+	f.IntVar(&o.SubagentDepth, "subagent-depth", o.SubagentDepth, "maximum `number` of levels of nested subagents (default 5)")
+	f.IntVar(&o.ThreadSubagents, "thread-subagents", o.ThreadSubagents, "maximum `number` of living subagents of one thread (default 100)")
+	f.IntVar(&o.NamespaceSubagents, "namespace-subagents", o.NamespaceSubagents, "maximum `number` of living subagents of all threads of one namespace (default 10000)")
+	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "maximum `number` of user messages that wait in one thread; -1 for no limit")
+	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; when empty, every host with a public address")
+	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host`, such as tools.example.svc, that HTTP and MCP tools and models may reach although its address is private or loopback")
+	f.StringSliceVar(&o.ClusterRanges, flagClusterRanges, o.ClusterRanges, "`range` of addresses of the cluster's pods or Services, such as 2001:db8:10::/56, which counts as private; the manager knows those of Nodes and ServiceCIDRs by itself")
+	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all namespaces when empty")
+	f.BoolVar(&o.SecretsByBinding, flagSecretsByBinding, o.SecretsByBinding, "read Secrets only in namespaces with a RoleBinding of the manager to the ClusterRole "+objects.RoleSecretReader+"; set it when the manager may not read the Secrets of all namespaces")
+	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "`URL` of a collector of OpenTelemetry traces, such as http://collector:4318; when empty, $OTEL_EXPORTER_OTLP_ENDPOINT; no traces without both")
 	f.BoolVar(&o.TracingContent, "tracing-content", o.TracingContent, "add prompts, answers, arguments and results to traces, without the values of secrets")
-	f.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "`address` of the loopback interface at which profiles are served, such as 127.0.0.1:6060; nowhere when empty")
-	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
-	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "error, info or debug")
+	f.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "loopback `address` at which the manager serves profiles, such as 127.0.0.1:6060; no profiles when empty")
+	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "format of the log: json or text")
+	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "level of the log: error, info or debug")
 }
 
 // validate returns all errors in the flags at once.
@@ -266,13 +266,13 @@ func (o *Options) validate() error {
 	oneOf("log-format", o.LogFormat, "json", "text")
 	oneOf("log-level", o.LogLevel, "error", "info", "debug")
 	if o.DataDir == "" {
-		errs = append(errs, errors.New("--data-dir: name a folder for the store"))
+		errs = append(errs, errors.New("--data-dir: set a folder for the store"))
 	}
 	if o.Sandbox == SandboxPods && o.SandboxImage == "" {
-		errs = append(errs, errors.New("--sandbox-image: name the image of sandbox pods"))
+		errs = append(errs, errors.New("--sandbox-image: set the image of sandbox pods"))
 	}
 	if o.Sandbox == SandboxPods && o.SandboxV8Image == "" {
-		errs = append(errs, errors.New("--sandbox-v8-image: name the image of sandbox pods with the engine v8"))
+		errs = append(errs, errors.New("--sandbox-v8-image: set the image of sandbox pods with the engine v8"))
 	}
 	if _, err := o.fileQuota(); err != nil {
 		errs = append(errs, err)
@@ -316,7 +316,7 @@ func (o *Options) validate() error {
 		}
 	}
 	if o.NamespaceWorkers < 0 {
-		errs = append(errs, fmt.Errorf("--namespace-workers=%d: give a positive number, or 0 for no bound but --workers", o.NamespaceWorkers))
+		errs = append(errs, fmt.Errorf("--namespace-workers=%d: give a positive number, or 0 so that only --workers limits them", o.NamespaceWorkers))
 	}
 	if o.ThreadEffects < 0 {
 		errs = append(errs, fmt.Errorf("--thread-effects=%d: give a positive number, or 0 for no limit", o.ThreadEffects))
