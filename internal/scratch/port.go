@@ -25,9 +25,9 @@ var (
 	given    = map[int]bool{}
 )
 
-// Port returns a loopback port for a server that starts later, or starts there again and again. Nobody listens on the
-// port, and this process has not returned it before. It is not one of the ports that the kernel uses for connections,
-// if there are others: any connection of the machine can take one of those and keep it.
+// Port returns a loopback port for a server that starts later, or starts there again and again. No process listens on
+// the port, and this process has not returned it before. It is not one of the ports that the kernel uses for
+// connections, if there are others: any connection of the machine can take one of those and keep it.
 func Port() (int, error) {
 	first, end := spanBelow(connectionPorts())
 	portLock.Lock()

@@ -11,7 +11,7 @@ import (
 
 // Origin says where work comes from. It is stored with the work, so that the trace goes on in another process and in other threads.
 type Origin struct {
-	// Traceparent is the span that caused the work, in the form of W3C Trace Context; "" when nobody traces it.
+	// Traceparent is the span that caused the work, in the form of W3C Trace Context; "" when it is not traced.
 	Traceparent string `json:"traceparent,omitempty"`
 	// RequestID is the id of the request to the runtime API that caused the work; "" when there was none.
 	RequestID string `json:"requestId,omitempty"`

@@ -51,7 +51,7 @@ func Start(ctx context.Context, name string, kind trace.SpanKind, namespace stri
 	return ctx, &Span{span: span, namespace: namespace, redact: p.Redact}
 }
 
-// StartWithin begins a span like Start, but only below another span: work that nobody's trace asks for begins no trace.
+// StartWithin begins a span like Start, but only below another span: it begins no trace of its own.
 func StartWithin(ctx context.Context, name string, kind trace.SpanKind, namespace string, attrs ...attribute.KeyValue) (context.Context, *Span) {
 	if !Enabled() || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, nil

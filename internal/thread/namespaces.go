@@ -15,8 +15,8 @@ type NamespaceUID func(ctx context.Context, name string) (string, error)
 // Call it before the service is used.
 func (s *Service) ServeNamespaces(uid NamespaceUID) { s.namespaceUID = uid }
 
-// KnownNamespace returns a namespace with its UID, which is "" when nobody has the name now. Then the data of earlier namespaces of the name is
-// there for those who have rights in all namespaces.
+// KnownNamespace returns a namespace with its UID, which is "" when there is no such namespace now. Then users with rights in all
+// namespaces can read the data of earlier namespaces of the name.
 func (s *Service) KnownNamespace(ctx context.Context, ns store.Namespace) (store.Namespace, error) {
 	if ns.UID != "" || s.namespaceUID == nil {
 		return ns, nil
@@ -32,9 +32,9 @@ func (s *Service) KnownNamespace(ctx context.Context, ns store.Namespace) (store
 // clusterNamespace is a namespace that every cluster has from its first moment to its last, so that its UID stands for the cluster.
 const clusterNamespace = "kube-system"
 
-// ReconcileOwners gives rows that nobody owns, as of an earlier release, to the namespace that has their name now, and removes rows of
-// namespaces that are gone. It removes only what the API server has said is gone: with any error, rows stay. In another cluster than
-// before, as after the cluster was made anew, no namespace is the one that it was. Then rows go by their names once more.
+// ReconcileOwners gives rows without an owner, which an earlier release wrote, to the namespace that has their name now, and removes
+// rows of namespaces that are gone. It removes only what the API server has said is gone: with any error, rows stay. In another
+// cluster than before, as after the cluster was made anew, no namespace is the one that it was. Then rows go by their names once more.
 func (s *Service) ReconcileOwners(ctx context.Context) (removed int64, err error) {
 	if s.namespaceUID == nil {
 		return 0, nil
@@ -78,7 +78,7 @@ func (s *Service) reconcileCluster(ctx context.Context) error {
 		return fmt.Errorf("read namespace %s: %w", clusterNamespace, err)
 	}
 	if now == "" {
-		return errors.New("there is no namespace " + clusterNamespace + ", so nobody knows which cluster this is")
+		return errors.New("there is no namespace " + clusterNamespace + ", so Skein cannot tell which cluster this is")
 	}
 	was, err := s.store.Cluster(ctx)
 	if err != nil || was == now {

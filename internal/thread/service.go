@@ -41,7 +41,7 @@ type Service struct {
 	env    EnvOptions
 	quota  store.FileQuota
 
-	namespaceUID NamespaceUID // nil: nobody knows
+	namespaceUID NamespaceUID // nil: not known
 
 	thumbnails *thumbnails
 }

@@ -13,7 +13,7 @@ import (
 
 const (
 	// minSteps and byteSteps bound the steps of one check of a value against a schema: minSteps, and byteSteps for each byte of the value.
-	// A schema of a few lines can ask for more steps than anybody can wait for, because each of its levels may ask for the next one twice.
+	// A schema of a few lines can ask for more steps than can be waited for, because each of its levels may ask for the next one twice.
 	minSteps, byteSteps = 100_000, 2
 	// stepBytes is how much of a text counts as one step.
 	stepBytes = 256

@@ -101,8 +101,8 @@ func (g *traceGate) serve() {
 		case uint32(status)>>16 == 0:
 			signal = int(status.StopSignal())
 		}
-		// Not before the signal of Close has arrived: otherwise it would permanently stop the process, which nobody
-		// traces any more.
+		// Not before the signal of Close has arrived: otherwise it would permanently stop the process, which is no
+		// longer traced.
 		if called && !leaving {
 			leaving = true
 			for other := range threads {

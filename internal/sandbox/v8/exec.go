@@ -83,7 +83,7 @@ func lockBehindGate(limits lockdown.Limits) error {
 		return fmt.Errorf("asking to be traced: %w", err)
 	}
 	if n, err := unix.Read(gateFd, make([]byte, 1)); err != nil || n != 1 {
-		return errors.Join(errors.New("nobody traces it"), err)
+		return errors.Join(errors.New("the engine is not traced"), err)
 	}
 	return lockdown.ApplyTracedEngine(limits)
 }

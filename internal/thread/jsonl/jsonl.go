@@ -33,8 +33,8 @@ type Manifest struct {
 	UpdatedAt       Time   `json:"updatedAt"`
 }
 
-// Message is a line with what somebody said. Name, Silent and Side, the model that said it ("a" or "b"), are Skein's
-// own fields and left out when empty.
+// Message is a line with a message. Name, Silent and Side, the model that said it ("a" or "b"), are Skein's own fields
+// and left out when empty.
 type Message struct {
 	Type      string `json:"type"`
 	Role      string `json:"role"`

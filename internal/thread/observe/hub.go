@@ -50,7 +50,7 @@ type Hub struct {
 	Options
 
 	mu      sync.Mutex
-	threads map[string]*observed // those that somebody watches
+	threads map[string]*observed // those with a watcher
 }
 
 // NewHub returns a Hub.

@@ -13,8 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// observed is a thread that somebody watches. Its goroutine alone reads the store. mu guards what follows it; the hub's
-// lock is taken before it, never after.
+// observed is a thread with a watcher. Only its goroutine reads the store. mu guards what follows it; the hub's lock is
+// taken before it, never after.
 type observed struct {
 	hub     *Hub
 	id      string
@@ -194,7 +194,7 @@ func (o *observed) hold(ctx context.Context, size int64) error {
 	return nil
 }
 
-// wantedParts returns the present value and the parts that somebody watches, sorted.
+// wantedParts returns the present value and the parts that watchers want, sorted.
 func (o *observed) wantedParts() (value *Value, parts []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package wire is shared by the clients of providers: how to reach an endpoint, how long an answer may take, how to read an answer whose
-// types are not quite those of the protocol, and how to report a failure without the key (AGT-06).
+// Package wire has what the clients of providers share: how to reach an endpoint, and how long an answer may take. It reads answers
+// whose types differ from those of the protocol, and reports failures without the key (AGT-06).
 package wire
 
 import (

@@ -3,9 +3,9 @@
 // Package qjs is a thin binding of the QuickJS engine (modernc.org/libquickjs, QuickJS in Go without cgo) for one
 // purpose: a single-use child process that runs untrusted code.
 //
-// It exists beside modernc.org/quickjs because that package lacks what we need: the exact memory in use and its peak,
-// a stop that no code can survive, unhandled rejections, bytes that do not pass through text, and conversion of
-// values without JavaScript of ours, which the program could patch.
+// It exists beside modernc.org/quickjs because that package lacks what we need: the exact memory in use and its peak, a
+// stop that no code can survive, and unhandled rejections. It also lacks bytes that do not pass through text, and
+// conversion of values without JavaScript of ours, which the program could patch.
 //
 // A VM belongs to one goroutine; only Stop may be called from others. Values are counted references. The caller must
 // Free what a method returns, and keeps what it passes to a method, unless the method says otherwise.
