@@ -23,8 +23,8 @@ func newAdopt(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt (--list | ID [--name NAME] [--agent AGENT])",
 		Short: "Give a new Thread to a conversation whose object is gone",
-		Long: `Give a new Thread to a conversation whose object is gone although its data was not retained, as after the cluster was
-made anew on the old database, or to one that was retained. A run that was under way ends. You need the ClusterRole skein-backup.`,
+		Long: `Give a new Thread to a conversation whose object is gone. The data need not be retained, as after the cluster was created
+anew with the old database. A run that was under way ends. You need the ClusterRole skein-backup.`,
 		Example: `  # Which conversations have no object
   kubectl skein adopt --list
 
@@ -49,8 +49,8 @@ made anew on the old database, or to one that was retained. A run that was under
 	}
 	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&list, "list", false, "List conversations whose object is gone.")
-	cmd.Flags().StringVar(&name, "name", "", "The name of the new Thread. The default is that of the last one.")
-	cmd.Flags().StringVar(&agent, "agent", "", "The agent of the new Thread. The default is the one that it had.")
+	cmd.Flags().StringVar(&name, "name", "", "The name of the new Thread. The default is the name of the last Thread with this conversation.")
+	cmd.Flags().StringVar(&agent, "agent", "", "The agent of the new Thread. The default is the agent that the conversation had.")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait until the Thread has the conversation.")
 	return cmd
 }
@@ -79,7 +79,7 @@ func (p *plugin) listOrphans(ctx context.Context, c *runtimeclient.Client, ns, o
 		return err
 	}
 	if len(all) == 0 {
-		fmt.Fprintf(p.ErrOut, "No conversation in namespace %s has lost its object. kubectl skein retained lists those that were retained.\n", ns)
+		fmt.Fprintf(p.ErrOut, "No conversation in namespace %s has lost its object. kubectl skein retained lists retained conversations.\n", ns)
 		return nil
 	}
 	w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)

@@ -21,7 +21,7 @@ var deniedByRBAC = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API gr
 // advice returns advice about an error of the server that the server itself cannot know, or "".
 func advice(s metav1.Status) string {
 	if s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Group == skeinv1.GroupVersion.Group && s.Details.Kind != "" {
-		return fmt.Sprintf("Check the name and the namespace: kubectl get %s lists those that there are.", s.Details.Kind)
+		return fmt.Sprintf("Check the name and the namespace: kubectl get %s lists those that exist.", s.Details.Kind)
 	}
 	m := deniedByRBAC.FindStringSubmatch(s.Message)
 	if s.Reason != metav1.StatusReasonForbidden || m == nil {

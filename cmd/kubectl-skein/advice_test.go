@@ -79,7 +79,7 @@ var _ = Describe("The advice after a refusal", Label("K8S-04"), func() {
 			fmt.Errorf(`User "bob" cannot list resource "threads" in API group "skein.dev" in the namespace "demo"`)),
 			"The ClusterRole skein-viewer has this right: ask for a RoleBinding to it in the namespace demo."),
 		Entry("an object that does not exist", apierrors.NewNotFound(schema.GroupResource{Group: "skein.dev", Resource: "scheduledeffects"}, "x"),
-			"Check the name and the namespace: kubectl get scheduledeffects lists those that there are."),
+			"Check the name and the namespace: kubectl get scheduledeffects lists those that exist."),
 		Entry("what is not Skein's", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "",
 			fmt.Errorf(`User "bob" cannot list resource "pods" in API group "" in the namespace "demo"`)), ""),
 		Entry("a ResourceQuota", apierrors.NewForbidden(schema.GroupResource{Group: "skein.dev", Resource: "threads"}, "x",

@@ -82,7 +82,7 @@ func newApprove(p *plugin) *cobra.Command {
 		Example: `  # What waits
   kubectl skein approvals orders
 
-  # Let it be done, or let it be done otherwise
+  # Approve the call, or approve it with other arguments
   kubectl skein approve orders call_1
   kubectl skein approve orders call_1 --arguments '{"amount":10}'`,
 		Args: exactly("THREAD", "CALL"),

@@ -42,7 +42,7 @@ func newBackup(p *plugin) *cobra.Command {
 		Short: "Write everything of a namespace into one file: objects, conversations, files and variables",
 		Long: `Write everything of a namespace into one file: its objects of skein.dev, and all that is stored of its threads.
 
-The rows of the database are read at one moment, while the manager goes on. Secrets and ConfigMaps are not part of a backup.
+The backup shows the database at one moment, and the manager goes on working. Secrets and ConfigMaps are not part of a backup.
 The conversations in the file are not encrypted. Variables are sealed under keys that are in a Secret of the manager; with
 --passphrase-file these keys are in the file too, encrypted. You need the ClusterRole skein-backup.`,
 		Example: `  # One namespace
@@ -53,7 +53,7 @@ The conversations in the file are not encrypted. Variables are sealed under keys
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.backup(cmd.Context(), o) },
 	}
-	cmd.Flags().StringVarP(&o.file, "output", "o", "", "The file to write, which is there whole or not at all; in a folder, one with the time in its name; - for standard output.")
+	cmd.Flags().StringVarP(&o.file, "output", "o", "", "The file to write. For a folder, the command chooses a name with the time. - means standard output. An interrupted backup leaves no file.")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "Back up every namespace that has objects of skein.dev.")
 	cmd.Flags().StringVar(&o.passphrase, "passphrase-file", "", "Put the keys of variables into the backup, encrypted under the passphrase in this file.")
 	cmd.Flags().BoolVar(&o.force, "force", false, "Replace the file if it exists.")
@@ -73,10 +73,10 @@ func readPassphrase(file string) ([]byte, error) {
 
 func (p *plugin) backup(ctx context.Context, o backupOptions) error {
 	if o.file == "" {
-		return errors.New("say where the backup goes: -o FILE, or -o FOLDER")
+		return errors.New("set where to write the backup: -o FILE, or -o FOLDER")
 	}
 	if info, err := os.Stat(o.file); err == nil && info.Mode().IsRegular() && !o.force {
-		return fmt.Errorf("%s exists, and may be the only backup of something: name another file, or replace it with --force", o.file)
+		return fmt.Errorf("%s exists: name another file, or replace this one with --force", o.file)
 	}
 	cfg, ns, err := p.config()
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *plugin) backup(ctx context.Context, o backupOptions) error {
 	for _, n := range b.manifest.Namespaces {
 		fmt.Fprintf(p.ErrOut, "%s: %d objects, %d threads, %d messages, %d contents of files\n", n.Name, n.Objects, n.Summary.Rows["thread_head"], n.Summary.Rows["message"], n.Summary.Contents)
 		if len(n.Summary.KeyIDs) > 0 && keys == nil {
-			fmt.Fprintf(p.ErrOut, "%s: its variables open only where the Secret %s/%s has the keys %v; --passphrase-file puts them into the backup\n", n.Name, o.keys.namespace, o.keys.secret, n.Summary.KeyIDs)
+			fmt.Fprintf(p.ErrOut, "%s: its variables can be read only where the Secret %s/%s has the keys %v; --passphrase-file puts these keys into the backup\n", n.Name, o.keys.namespace, o.keys.secret, n.Summary.KeyIDs)
 		}
 	}
 	fmt.Fprintf(p.ErrOut, "backup %s in %s, digest %s\n", b.manifest.ID, o.file, b.manifest.Digest)
@@ -150,7 +150,7 @@ func wrappedKeys(ctx context.Context, cfg *rest.Config, o backupOptions) ([]byte
 	}
 	s, err := core.Secrets(o.keys.namespace).Get(ctx, o.keys.secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there are no keys in Secret %s/%s: leave out --passphrase-file, or name the manager's with --system-namespace and --secret", o.keys.namespace, o.keys.secret)
+		return nil, fmt.Errorf("there are no keys in Secret %s/%s: leave out --passphrase-file, or name the manager's Secret with --system-namespace and --secret", o.keys.namespace, o.keys.secret)
 	}
 	if err != nil {
 		return nil, err

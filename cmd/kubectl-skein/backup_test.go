@@ -16,7 +16,7 @@ var _ = Describe("kubectl skein backup", Label("K8S-09"), func() {
 		file := filepath.Join(GinkgoT().TempDir(), "a.tar.gz")
 		Expect(os.WriteFile(file, []byte("of last year"), 0o600)).To(Succeed())
 		got := c.run("backup", "-o", file)
-		Expect([]any{got.code, got.err}).To(Equal([]any{exitError, "error: " + file + " exists, and may be the only backup of something: name another file, or replace it with --force\n"}))
+		Expect([]any{got.code, got.err}).To(Equal([]any{exitError, "error: " + file + " exists: name another file, or replace this one with --force\n"}))
 		Expect(os.ReadFile(file)).To(BeEquivalentTo("of last year"))
 		Expect(c.run("backup", "-o", file, "--force").err).NotTo(ContainSubstring("exists"))
 	})

@@ -94,7 +94,7 @@ type openedBackup struct {
 	counted func(*os.File) io.Reader
 }
 
-var errNotWhole = errors.New("the backup is not whole: it was cut off or damaged; use another one")
+var errNotWhole = errors.New("the backup is incomplete or damaged: use another one")
 
 // openBackup reads a backup and checks that it is whole and unchanged. It keeps the objects in memory, and no rows.
 func openBackup(path, digest string) (*openedBackup, error) {
@@ -130,7 +130,7 @@ func openBackup(path, digest string) (*openedBackup, error) {
 	case have != b.manifest.Digest:
 		return nil, errNotWhole
 	case digest != "" && digest != have:
-		return nil, fmt.Errorf("the backup has the digest %s, not %s: it is another one, or was changed", have, digest)
+		return nil, fmt.Errorf("the backup has the digest %s, not %s: it is another backup, or it was changed", have, digest)
 	}
 	return b, nil
 }
@@ -157,7 +157,7 @@ func (b *openedBackup) digested(fn func(name string, size int64, r io.Reader) er
 }
 
 // errChanged reports that the file is not the one that openBackup read.
-var errChanged = errors.New("the file of the backup was changed while it was restored, and nothing of it is visible: repeat the command " +
+var errChanged = errors.New("the file of the backup was changed while it was restored, and none of its data is visible: repeat the command " +
 	"with --abandon and the backup as it was, then restore that")
 
 // unchanged calls fn for each file of the archive, which must be the one that openBackup read.

@@ -41,8 +41,8 @@ type blockers struct {
 // blocker says why a thread does not continue. The zero value means that nothing blocks it.
 type blocker struct {
 	reason, message string
-	// somebody is true when a person must act.
-	somebody bool
+	// needsPerson is true when a person must act.
+	needsPerson bool
 }
 
 // text returns the reason and the message.
@@ -158,18 +158,18 @@ func (r *blockers) threadSource() source {
 func blockerOf(t *skeinv1.Thread) blocker {
 	conditions := t.Status.Conditions
 	if t.DeletionTimestamp != nil {
-		return blocker{reason: "Deleting", message: "the Thread is being deleted", somebody: true}
+		return blocker{reason: "Deleting", message: "the Thread is being deleted", needsPerson: true}
 	}
 	if c := meta.FindStatusCondition(conditions, skeinv1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
-		return blocker{reason: c.Reason, message: c.Message, somebody: c.Reason != skeinv1.ReasonProgressing}
+		return blocker{reason: c.Reason, message: c.Message, needsPerson: c.Reason != skeinv1.ReasonProgressing}
 	}
 	c := meta.FindStatusCondition(conditions, skeinv1.ConditionExecuting)
 	if c != nil && c.Status == metav1.ConditionTrue && c.Reason != skeinv1.ReasonRunning {
-		somebody := c.Reason == skeinv1.ReasonWaitingForApproval || c.Reason == skeinv1.ReasonEnvMissing
-		return blocker{reason: c.Reason, message: c.Message, somebody: somebody}
+		needsPerson := c.Reason == skeinv1.ReasonWaitingForApproval || c.Reason == skeinv1.ReasonEnvMissing
+		return blocker{reason: c.Reason, message: c.Message, needsPerson: needsPerson}
 	}
 	if t.Status.Phase == "Parked" {
-		return blocker{reason: "Parked", message: "the thread was stopped, and what waits in its queue stays there", somebody: true}
+		return blocker{reason: "Parked", message: "the thread was stopped, and what waits in its queue stays there", needsPerson: true}
 	}
 	return blocker{}
 }
@@ -235,7 +235,7 @@ func (r *blockers) timeout(d time.Duration) error {
 	if b.reason != "" {
 		text += ", for the thread waits (" + b.text() + ")"
 	}
-	if b.somebody {
+	if b.needsPerson {
 		code = exitWaits
 	}
 	return coded(code, fmt.Errorf("%s: the message is in the thread all the same, `%s watch %s` follows it", text, r.command, r.name))

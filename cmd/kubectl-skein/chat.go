@@ -22,8 +22,8 @@ const chatHelp = `Type a message, or one of
   /stop          stop the run under way; an interrupt (Ctrl-C) does the same
   /continue      resume what waits in the queue since a stop
   /help          print this
-  /quit          leave; so does the end of the input (Ctrl-D). The thread goes on.
-A message that begins with a slash begins with two: //etc is a folder.
+  /quit          leave, as the end of the input (Ctrl-D) does; the thread goes on
+To send a message that begins with a slash, type two slashes: //etc is a folder.
 `
 
 func newChat(p *plugin) *cobra.Command {
@@ -33,8 +33,8 @@ func newChat(p *plugin) *cobra.Command {
 		Use:   "chat [THREAD]",
 		Short: "Talk to a thread: answers appear as they are written, and you decide on calls that wait for approval",
 		Long: `Talk to a thread. Answers appear as they are written, with the tool calls. If a call waits for approval, the
-command asks you. An interrupt (Ctrl-C) stops the run under way; when there is none, it leaves. What other people and effects
-do in the thread appears too.
+command asks you. An interrupt (Ctrl-C) stops the run under way; when there is no run, it leaves the chat. You also see what
+other people and effects do in the thread.
 
 Without THREAD, --agent makes a new thread. On a terminal the arrow keys bring earlier lines back. If the input is not a
 terminal, each line is a message, which is sent after the answer to the one before. --timeout bounds each answer, and the
@@ -51,10 +51,10 @@ command ends at the first file that cannot be attached. It exits as kubectl skei
 				return fmt.Errorf("--tail=%d: give a number from 0 to %d", tail, runtimev1.MaxPageSize)
 			}
 			if len(args) == 0 && create.agent == "" {
-				return errors.New("name a THREAD, or make one with --agent AGENT")
+				return errors.New("name a THREAD, or create one with --agent AGENT")
 			}
 			if len(args) > 0 && create.agent != "" {
-				return fmt.Errorf("--agent makes a new thread, and %s is one already: leave one of the two out", args[0])
+				return fmt.Errorf("--agent creates a new thread, and %s exists already: leave out one of the two", args[0])
 			}
 			timeout, err := p.answerTimeout(cmd, timeout)
 			if err != nil {
@@ -239,7 +239,7 @@ func (c *chat) line(ctx context.Context, line string) (quit bool, err error) {
 			c.report(err)
 		}
 	case strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//"):
-		fmt.Fprintf(c.ErrOut, "%s is no command; /help lists them, and a message that begins with a slash begins with two\n", command)
+		fmt.Fprintf(c.ErrOut, "%s is not a command; /help lists the commands; to send a message that begins with a slash, type two slashes\n", command)
 	case len(c.asking) > 0:
 		c.decideOn(ctx, line)
 	default:
@@ -280,7 +280,7 @@ func (c *chat) attach(ctx context.Context, path string) error {
 		return err
 	}
 	c.attached = append(c.attached, *a)
-	fmt.Fprintf(c.ErrOut, "%s goes with the next message\n", safe(a.Path))
+	fmt.Fprintf(c.ErrOut, "%s will be attached to the next message\n", safe(a.Path))
 	return nil
 }
 

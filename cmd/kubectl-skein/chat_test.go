@@ -46,7 +46,7 @@ var _ = Describe("kubectl skein chat", func() {
 		for _, text := range []string{"assistant: echo: one", "assistant: echo: /two", "assistant: echo: three"} {
 			Expect(got.out).To(ContainSubstring(text))
 		}
-		Expect(got.err).To(And(ContainSubstring("/attach PATH"), ContainSubstring("/nonsense is no command")))
+		Expect(got.err).To(And(ContainSubstring("/attach PATH"), ContainSubstring("/nonsense is not a command")))
 	})
 
 	It("attaches files, and sends nothing without them", func() {
@@ -55,7 +55,7 @@ var _ = Describe("kubectl skein chat", func() {
 		c.stdin = "/attach " + file + "\nlook\n"
 		got := c.run("chat", "hello")
 		Expect(got.code).To(BeZero(), got.err)
-		Expect(got.err).To(ContainSubstring("/orders.csv goes with the next message"))
+		Expect(got.err).To(ContainSubstring("/orders.csv will be attached to the next message"))
 		Expect(c.run("messages", "hello").out).To(ContainSubstring("user (file /orders.csv): look"))
 		for command, says := range map[string]string{"/attach /nowhere": "no such file", "/attach": "name a file"} {
 			c.stdin = command + "\nwithout it\n"
@@ -125,7 +125,7 @@ var _ = Describe("kubectl skein chat", func() {
 
 	It("says what is wrong with its arguments", func() {
 		Expect(c.run("chat").err).To(ContainSubstring("--agent AGENT"))
-		Expect(c.run("chat", "hello", "--agent=helper").err).To(Equal("error: --agent makes a new thread, and hello is one already: leave one of the two out\n"))
+		Expect(c.run("chat", "hello", "--agent=helper").err).To(Equal("error: --agent creates a new thread, and hello exists already: leave out one of the two\n"))
 		Expect(c.run("chat", "hello", "--tail=-1").err).To(And(ContainSubstring("--tail"), ContainSubstring("cannot be below 0")))
 		got := c.run("chat", "nobody")
 		Expect(got.code).NotTo(BeZero())

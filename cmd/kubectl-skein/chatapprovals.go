@@ -35,7 +35,7 @@ func (c *chat) question() {
 	fmt.Fprintf(c.ErrOut, "Approve %s(%s)? Answer y, or n with a reason for the model.\n", safe(a.Name), shorten(safe(plainJSON(a.Arguments))))
 }
 
-// decided drops a question that somebody has answered.
+// decided drops a question that has been answered.
 func (c *chat) decided(e *runtimev1.Event) {
 	var call struct{ ToolCallID string }
 	if len(c.asking) == 0 || json.Unmarshal(e.Data, &call) != nil {

@@ -69,7 +69,7 @@ func newCheck(p *plugin) *cobra.Command {
 sandbox pools, and the objects that are not ready. With --pre the command checks whether a cluster can run Skein and whether you have the
 rights to install it.
 
-The command changes nothing. It exits with 0 when no check found an error; warnings do not count. What you may not read is a warning.`,
+The command changes nothing. It exits with 0 when no check found an error; warnings do not count. A check of what you may not read is a warning.`,
 		Example: `  # Before an installation
   kubectl skein check --pre
 

@@ -51,7 +51,7 @@ func checkAPIs(_ context.Context, c *checker, say say) error {
 	}{
 		{schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}, "Enable the aggregation layer of the API server: the runtime API is behind it."},
 		{schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"}, "Enable admissionregistration.k8s.io/v1: it keeps tenants apart."},
-		{schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, "Use a network plugin that enforces NetworkPolicies: sandboxes rely on it."},
+		{schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, "Use a network plugin that enforces NetworkPolicies: they isolate the sandboxes."},
 	} {
 		_, err := c.client.RESTMapper().RESTMapping(one.kind.GroupKind(), one.kind.Version)
 		switch {
@@ -63,7 +63,7 @@ func checkAPIs(_ context.Context, c *checker, say say) error {
 		}
 	}
 	if !missing {
-		say(levelOK, "", "aggregation, admission policies and network policies are there; whether the network plugin enforces policies cannot be seen from here")
+		say(levelOK, "", "aggregation, admission policies and network policies exist; this check cannot tell whether the network plugin enforces network policies")
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func checkNodes(ctx context.Context, c *checker, say say) error {
 	}
 	switch {
 	case usable == 0:
-		say(levelError, "Add a node with Linux on amd64 or arm64: the manager and the sandboxes run there.", "of %d nodes none is ready for them", len(list.Items))
+		say(levelError, "Add a node with Linux on amd64 or arm64: the manager and the sandboxes run there.", "none of %d nodes is ready and can run them", len(list.Items))
 	case len(other) > 0:
 		say(levelOK, "", "%d can run Skein; these cannot: %s", usable, strings.Join(other, ", "))
 	default:

@@ -28,12 +28,12 @@ func newDev(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev DIR",
 		Short: "Build a folder, apply it to a scratch namespace, and chat; again whenever a file changes",
-		Long: `Build a folder as kubectl skein build does, apply the objects to a scratch namespace, and chat with an agent of it. When a
-file changes, the command builds and applies again while you chat; the next message meets the change. A mistake is shown and
+		Long: `Build a folder as kubectl skein build does, apply the objects to a scratch namespace, and chat with one of its agents. When a
+file changes, the command builds and applies again while you chat, and the next message uses the change. A mistake is shown and
 changes nothing.
 
-The namespace is skein-dev-USER, and is deleted at the end unless you say --keep. With --namespace the command uses that one.
-If it exists already, the command deletes at the end only what it has made in it.`,
+The namespace is skein-dev-USER. The command deletes it at the end unless you set --keep. With --namespace it uses that namespace.
+If the namespace exists already, the command deletes at the end only what it has created there.`,
 		Example: `  kubectl skein dev shop
 
   # In a namespace that has the Secrets of models
@@ -48,7 +48,7 @@ If it exists already, the command deletes at the end only what it has made in it
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.agent, "agent", "", "The agent to chat with. It may be left out where the folder has one only.")
+	f.StringVar(&o.agent, "agent", "", "The agent to chat with. You may leave it out if the folder has only one.")
 	f.StringVar(&o.check, "check", o.check, "Check the types: auto, where there is a TypeScript compiler; always; or never.")
 	f.BoolVar(&o.keep, "keep", false, "Keep the namespace and what is in it.")
 	return cmd
@@ -183,5 +183,5 @@ func agentOf(res *build.Result, wanted string) (string, error) {
 	case len(names) == 0:
 		return "", errors.New("the folder has no Agent to chat with: add one as agents/NAME.ts or in objects/")
 	}
-	return "", fmt.Errorf("say with --agent which agent to chat with: %s", strings.Join(names, ", "))
+	return "", fmt.Errorf("set --agent to the agent to chat with: %s", strings.Join(names, ", "))
 }

@@ -27,7 +27,7 @@ func newEffect(p *plugin) *cobra.Command {
 		Short: "Show, run, suspend and cancel ScheduledEffects",
 		Long: `Show, run, suspend and cancel ScheduledEffects. EFFECT is the name of a ScheduledEffect.
 
-All but "next -f" read or change ScheduledEffects, which needs the rights for these objects.`,
+All commands except "next -f" need the right to read or change ScheduledEffects.`,
 	}
 	cmd.AddCommand(newEffectList(p), newEffectNext(p), newEffectRun(p), newEffectBackfill(p), newEffectSuspend(p, true), newEffectSuspend(p, false), newEffectCancel(p), newEffectHistory(p), newEffectLogs(p))
 	return cmd
@@ -169,7 +169,7 @@ func newEffectNext(p *plugin) *cobra.Command {
 		Use:   "next EFFECT",
 		Short: "Show the next due times, also of a file that is not applied yet",
 		Long: `Show the next due times, in UTC and in the schedule's time zone. With --file the command asks no server: it computes the
-times from the file, without the jitter, which the object gets when it is created.`,
+times from the file. It leaves out the jitter, which the object gets when it is created.`,
 		Example: `  # The next ten times of an object
   kubectl skein effect next daily
 

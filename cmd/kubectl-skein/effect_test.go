@@ -135,7 +135,7 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 			"scheduledeffect/daily: 2026-01-01T00:00:00Z: does not fire: Forbidden\n",
 			"This key was used before, so nothing was done. The answer was:\nerror: 1 of 1 firings were skipped\n"),
 		Entry("it is a repeat of what an earlier release answered", 0, skeinv1.EffectRequest{Repeated: true}, "",
-			"This key was used before, so nothing was done. The answer was:\nNot kept: see kubectl skein effect history daily\n"),
+			"This key was used before, so nothing was done. The answer was:\nThe answer is not kept: see kubectl skein effect history daily\n"),
 	)
 
 	It("speaks of a key only if one was given", func(ctx SpecContext) {

@@ -133,7 +133,7 @@ func (p *plugin) printAnswer(name string, a *skeinv1.EffectRequest) error {
 	if a.Repeated {
 		fmt.Fprintf(p.ErrOut, "This key was used before, so nothing was done. The answer was:\n")
 		if len(a.Results) == 0 {
-			fmt.Fprintf(p.ErrOut, "Not kept: see kubectl skein effect history %s\n", name)
+			fmt.Fprintf(p.ErrOut, "The answer is not kept: see kubectl skein effect history %s\n", name)
 		}
 	}
 	var all, skipped int64

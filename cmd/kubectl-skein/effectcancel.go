@@ -20,9 +20,9 @@ func newEffectCancel(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel EFFECT",
 		Short: "Delete a ScheduledEffect, or cancel one of its firings",
-		Long: `Delete a ScheduledEffect; its pending firings are canceled. With --firing the command cancels one firing that has not ended, and leaves the
-schedule alone. A handler that runs is stopped.`,
-		Example: `  # All of it
+		Long: `Delete a ScheduledEffect and cancel its pending firings. With --firing the command only cancels one firing that has not ended, and the
+schedule goes on. A handler that runs is stopped.`,
+		Example: `  # The ScheduledEffect with all its firings
   kubectl skein effect cancel daily
 
   # One firing, by the due time that effect history prints

@@ -103,7 +103,7 @@ func newEffectSuspend(p *plugin, suspend bool) *cobra.Command {
 	name, done, short, long := "suspend", "suspended", "Skip due times until they are resumed; what is under way continues", ""
 	if !suspend {
 		name, done, short = "resume", "resumed", "Let due times fire again"
-		long = "Let due times fire again, of a ScheduledEffect that is suspended, or paused after failures. A daily limit stays: raise spec.dailyLimit for that."
+		long = "Let due times fire again after the ScheduledEffect was suspended, or paused because of failures. This does not lift a daily limit: raise spec.dailyLimit for that."
 	}
 	var every, namespaces bool
 	cmd := &cobra.Command{

@@ -65,9 +65,9 @@ func newEffectLogs(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs EFFECT",
 		Short: "Print what the code of a firing without a thread wrote",
-		Long: `Print what the code of a firing without a thread wrote: of the newest firing, or of that with a due time.
+		Long: `Print what the code of a firing without a thread wrote. Without --due it is the newest firing.
 
-What code wrote for a thread is in the thread's log: kubectl skein logs THREAD --firing EFFECT/TIME.`,
+The log of a thread has what the code of its firings wrote: kubectl skein logs THREAD --firing EFFECT/TIME.`,
 		Args: exactly("EFFECT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before := int64(0)

@@ -29,7 +29,7 @@ func newEnv(p *plugin) *cobra.Command {
 		Long: `Show and set the variables of threads. The values of secrets are never shown: only code that runs in the thread gets
 them.
 
-Setting variables needs a right of its own: if the server refuses you, ask for the role skein-env-editor.`,
+Setting variables needs a separate right: if the server refuses you, ask for the role skein-env-editor.`,
 	}
 	cmd.AddCommand(newEnvList(p), newEnvSet(p), newEnvUnset(p), newEnvPending(p), newEnvRotate(p), newEnvUserLabel(p))
 	return cmd
@@ -90,7 +90,7 @@ different values, the list has one line for each side, and a column with the sid
 			return w.Flush()
 		},
 	}
-	cmd.Flags().StringVar(&side, "side", "", "Show what this side of the agent sees: a or b. The default is both.")
+	cmd.Flags().StringVar(&side, "side", "", "Show what this side of the agent sees: a or b. The default is both sides.")
 	outputFlag(cmd, &output)
 	return cmd
 }
@@ -203,7 +203,7 @@ func newEnvRotate(p *plugin) *cobra.Command {
 		Long: `Seal variables under a new key. The command adds the key as the primary one to the Secret of the manager's --env-key-secret.
 The manager reads it within seconds, and then seals all values that are under older keys under the new one. When no value remains
 under another key and every replica has had the time to read the new key, it says so in its log and in the Secret.
-After that, --prune removes the older keys. Before, it refuses to.`,
+Only then does --prune remove the older keys.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.rotate(cmd.Context(), o) },
 	}

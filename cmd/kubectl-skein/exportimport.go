@@ -27,7 +27,7 @@ func newExport(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export THREAD",
 		Short: "Write a conversation as lines of JSON",
-		Example: `  # Into a file, which is there whole or not at all
+		Example: `  # Into a file; an interrupted export leaves no file
   kubectl skein export orders -o orders.jsonl`,
 		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -197,7 +197,7 @@ func (p *plugin) download(ctx context.Context, from location, local string) erro
 	return writeFile(local, false, copyOf(g.reader(in)))
 }
 
-// remoteSize returns the size of a file of a thread, or 0 when nobody sees it or the server does not say.
+// remoteSize returns the size of a file of a thread, or 0 when the output is not a terminal or the server does not say.
 func (p *plugin) remoteSize(ctx context.Context, t *runtimeclient.Thread, path string) int64 {
 	if !isTerminal(p.ErrOut) {
 		return 0

@@ -15,7 +15,7 @@ func newFork(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork THREAD",
 		Short: "Make a new thread that begins with the messages of this one",
-		Long: `Make a new thread that begins with the messages of this one, up to one of them, and with its files.
+		Long: `Create a new thread that begins with the messages of this one, up to the message that you name, and with its files.
 Neither of the two sees what the other changes afterwards.`,
 		Example: `  kubectl skein fork orders
   kubectl skein fork orders --message 4 --name orders-aside --title "Without the discount"
@@ -46,10 +46,10 @@ Neither of the two sees what the other changes afterwards.`,
 		},
 	}
 	cmd.Flags().StringVar(&message, "message", "", "The last message of the fork: its index, which counts from 0 and includes silent messages, or its id. The default is the newest.")
-	cmd.Flags().StringVar(&n.Name, "name", "", "The name of the fork's Thread object. The default derives from that of THREAD.")
-	cmd.Flags().StringVar(&n.Title, "title", "", "The title of the fork. The default is that of THREAD with \"Forked: \" in front.")
-	cmd.Flags().StringVar(&n.AgentID, "agent", "", "The agent of the fork. The default is the one that runs THREAD.")
-	cmd.Flags().StringVar(&n.Message, "say", "", "A message of the user to go on with.")
+	cmd.Flags().StringVar(&n.Name, "name", "", "The name of the fork's Thread object. The default derives from the name of THREAD.")
+	cmd.Flags().StringVar(&n.Title, "title", "", "The title of the fork. The default is the title of THREAD with \"Forked: \" in front.")
+	cmd.Flags().StringVar(&n.AgentID, "agent", "", "The agent of the fork. The default is the agent of THREAD.")
+	cmd.Flags().StringVar(&n.Message, "say", "", "A message of the user with which the fork goes on.")
 	cmd.Flags().StringVar(&n.IdempotencyKey, "idempotency-key", "", "A repeat with the same key makes no second fork.")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
 	return cmd

@@ -54,8 +54,8 @@ starts from the goal, the summary and copies of the files that you name, and run
 	}
 	f := cmd.Flags()
 	f.StringVar(&h.Goal, "goal", "", "What the new thread is to do.")
-	f.StringVar(&h.Agent, "agent", "", "Agent of the new thread; that of this one by default.")
-	f.StringArrayVar(&h.Files, "file", nil, "Path of a file of the thread that the new one gets; up to ten.")
+	f.StringVar(&h.Agent, "agent", "", "Agent of the new thread. The default is the agent of this one.")
+	f.StringArrayVar(&h.Files, "file", nil, "Path of a file that the new thread gets. You can repeat this flag, up to ten times.")
 	f.StringVar(&h.Comment, "comment", "", "A note that is kept with the relationship.")
 	f.StringVar(&h.Title, "title", "", "Title of the new thread.")
 	f.StringVar(&h.IdempotencyKey, "idempotency-key", "", "A repeat with the same key returns the same thread.")

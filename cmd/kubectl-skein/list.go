@@ -64,7 +64,7 @@ STATE is Pending, NotReady, Idle, Running, Waiting, Parked, Terminated or Deleti
 		Example: `  # All threads of the namespace
   kubectl skein list
 
-  # Those that somebody must help
+  # Those that wait for a person
   kubectl skein list --state=Waiting,NotReady -o wide`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -178,7 +178,7 @@ func (p *plugin) archived(ctx context.Context, o *listOptions, ns string) (map[s
 		return ids, err
 	}
 	if o.archived == "false" {
-		fmt.Fprintf(p.ErrOut, "(with archived threads, for the runtime API does not say which are archived: %v)\n", err)
+		fmt.Fprintf(p.ErrOut, "(This list has archived threads too, because the runtime API does not say which are archived: %v)\n", err)
 	}
 	return nil, nil
 }

@@ -25,8 +25,8 @@ func newObserve(p *plugin) *cobra.Command {
 The first line has the value: the record, the newest messages and the state. Each further line has a JSON Patch (RFC
 6902) that changes the value before it, or the whole value with --values. There is at most one line per 100 ms.
 
-With -o yaml there are documents in place of lines. -o name prints the name of the thread in place of each. These lines have no columns, so that
--o wide prints them as -o json does.`,
+With -o yaml the command prints documents instead of lines, and with -o name the name of the thread instead of each line. -o wide equals
+-o json, because these lines have no columns.`,
 		Example: `  # The value, then patches
   kubectl skein observe orders
 

@@ -291,7 +291,7 @@ $`))
 	It("says what is wrong in kubectl's manner", func() {
 		got := c.run("messages", "nobody")
 		Expect(got.code).To(Equal(1))
-		Expect(got.err).To(Equal("Error from server (NotFound): threads.runtime.skein.dev \"nobody\" not found: check the name and the namespace; kubectl get threads lists those that there are\n"))
+		Expect(got.err).To(Equal("Error from server (NotFound): threads.runtime.skein.dev \"nobody\" not found: check the name and the namespace; kubectl get threads lists those that exist\n"))
 		Expect(c.run("messages").err).To(ContainSubstring("THREAD is missing"))
 		Expect(c.run("send", "hello", "two", "words").err).To(ContainSubstring("quote a text"))
 		Expect(c.run("messages", "hello", "-o", "table").err).To(ContainSubstring("give json, yaml, wide or name"))

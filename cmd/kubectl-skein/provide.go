@@ -23,9 +23,9 @@ func newProvide(p *plugin) *cobra.Command {
 		Short: "Give a thread the variables that it waits for",
 		Long: `Give a thread the variables that it waits for. On a terminal the command asks for each value, and shows nothing of
 a secret while you type. Otherwise it reads the value of one variable from standard input, without one newline at the end. No value
-is an argument, so that no shell history and no list of processes has it.
+is an argument, because a shell history or a list of processes would keep it.
 
-Setting variables needs a right of its own: if the server refuses you, ask for the role skein-env-editor.`,
+Setting variables needs a separate right: if the server refuses you, ask for the role skein-env-editor.`,
 		Example: `  # Ask for everything that is missing
   kubectl skein provide orders
 

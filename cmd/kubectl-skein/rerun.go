@@ -58,10 +58,10 @@ later one.`,
 	}
 	cmd.Flags().StringVar(&run, "run", "", "The run. The default is the newest.")
 	cmd.Flags().IntVar(&n.Step, "step", 1, "The step to take up again: 1 is the run's first answer.")
-	cmd.Flags().StringVar(&input, "input", "", "What the step reads in place of what it read.")
-	cmd.Flags().StringVar(&n.Name, "name", "", "The name of the fork's Thread object. The default derives from that of THREAD.")
-	cmd.Flags().StringVar(&n.Title, "title", "", "The title of the fork. The default is that of THREAD with \"Forked: \" in front.")
-	cmd.Flags().StringVar(&n.AgentID, "agent", "", "The agent of the fork. The default is the one that the run had.")
+	cmd.Flags().StringVar(&input, "input", "", "What the step reads instead of what it read in that run.")
+	cmd.Flags().StringVar(&n.Name, "name", "", "The name of the fork's Thread object. The default derives from the name of THREAD.")
+	cmd.Flags().StringVar(&n.Title, "title", "", "The title of the fork. The default is the title of THREAD with \"Forked: \" in front.")
+	cmd.Flags().StringVar(&n.AgentID, "agent", "", "The agent of the fork. The default is the agent of the run.")
 	cmd.Flags().StringVar(&n.IdempotencyKey, "idempotency-key", "", "A repeat with the same key makes no second fork.")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
 	return cmd

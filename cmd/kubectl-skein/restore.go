@@ -39,11 +39,11 @@ func newRestore(p *plugin) *cobra.Command {
 		Short: "Restore what kubectl skein backup wrote, into this cluster or another one",
 		Long: `Restore what kubectl skein backup wrote: objects, conversations, files and variables. Threads keep their ids.
 
-The command first reads the whole file, and writes nothing if the file was cut off or changed. Keys of variables are written once
-nothing is in the way of any namespace. A file that changes while it is sent is noticed before anything of it is visible. Conversations become visible once all
-of their namespace are there, and continue once all objects are made. A restore that was interrupted continues when you repeat the
-command. Threads that are stored already are never overwritten: the command refuses the namespace. Definitions that exist stay as
-they are. The namespaces must exist. You need the ClusterRole skein-backup.`,
+The command first reads the whole file, and writes nothing if the file is incomplete or changed. It writes keys of variables after it
+has checked all namespaces. If the file changes while the command sends it, none of its data becomes visible. Conversations become
+visible once all conversations of their namespace are stored, and continue once all objects exist. A restore that was interrupted
+continues when you repeat the command. The command never overwrites threads that are stored already: it refuses the namespace.
+Definitions that exist stay as they are. The namespaces must exist. You need the ClusterRole skein-backup.`,
 		Example: `  # See what would be restored
   kubectl skein restore demo.tar.gz --dry-run
 
@@ -55,7 +55,7 @@ they are. The namespaces must exist. You need the ClusterRole skein-backup.`,
 	f := cmd.Flags()
 	f.StringToStringVar(&o.namespaces, "namespace-map", nil, "Restore a namespace under another name: OLD=NEW.")
 	f.BoolVar(&o.dryRun, "dry-run", false, "Check everything, and write nothing.")
-	f.BoolVar(&o.abandon, "abandon", false, "Remove what an interrupted restore has written that is not visible yet, and restore nothing.")
+	f.BoolVar(&o.abandon, "abandon", false, "Remove the data that an interrupted restore has written and that is not visible yet. Restore nothing.")
 	f.StringVar(&o.digest, "digest", "", "Refuse the backup unless it has this digest, which backup printed.")
 	f.StringVar(&o.passphrase, "passphrase-file", "", "Add the keys of variables in the backup to the Secret of the manager, with the passphrase in this file.")
 	f.DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long to wait for the manager to take over keys and threads.")

@@ -105,7 +105,7 @@ func (s *scratch) listEarlier(ctx context.Context, who string) {
 		}
 	}
 	if len(names) > 0 {
-		s.say("there are namespaces of other sessions of yours; to remove them: kubectl delete namespace %s", strings.Join(names, " "))
+		s.say("your other sessions have left namespaces; to remove them: kubectl delete namespace %s", strings.Join(names, " "))
 	}
 }
 

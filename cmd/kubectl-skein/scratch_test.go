@@ -114,7 +114,7 @@ var _ = Describe("kubectl skein dev", Label("K8S-04"), func() {
 		two := &build.Result{Objects: []build.Object{agent("a", ""), agent("b", "")}}
 		Expect(agentOf(two, "b")).To(Equal("b"))
 		Expect(agentOf(&build.Result{Objects: two.Objects[:1]}, "")).To(Equal("a"))
-		for wanted, says := range map[string]string{"": "say with --agent which agent to chat with: a, b", "c": "the folder has the agents: a, b"} {
+		for wanted, says := range map[string]string{"": "set --agent to the agent to chat with: a, b", "c": "the folder has the agents: a, b"} {
 			_, err := agentOf(two, wanted)
 			Expect(err).To(MatchError(ContainSubstring(says)))
 		}

@@ -21,7 +21,7 @@ func newSearch(p *plugin) *cobra.Command {
 		Long: `Find messages by their text, best match first, in the threads that you may read.
 
 A message matches if it has all words, in any order. Put "phrases" in quotes. Put a - before a word that messages must not
-have, and a * after the beginning of a word. A message that a fork inherited is found once, under the thread that it comes
+have. Put a * after the beginning of a word. A message that a fork inherited is found once, under the thread that it comes
 from.`,
 		Example: `  # In the namespace
   kubectl skein search invoice

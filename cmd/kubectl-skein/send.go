@@ -50,10 +50,10 @@ variable or a Secret, it prints the reason and what to do about it to standard e
   4  when the run was stopped or cancelled
   5  when the thread was terminated or deleted before it answered
   6  when the time ran out while the thread worked
-  7  when the time ran out while the thread waited for somebody, also before it was set up
+  7  when the time ran out while the thread needed a person, also before it was set up
   1  on any other error, and 130 when it was interrupted
 
-A message that was sent stays in the thread, whatever the exit code. With --wait the command waits too until a Thread that
+A message that was sent stays in the thread, whatever the exit code. With --wait the command also waits until a Thread that
 is not set up yet can take the message.`,
 		Example: `  # Send, and print the answer
   kubectl skein send hello "good morning" --wait

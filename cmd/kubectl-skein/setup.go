@@ -63,7 +63,7 @@ func (r *blockers) notSent(d time.Duration) error {
 	if b.reason != "" {
 		text += ", for it waits (" + b.text() + ")"
 	}
-	if b.somebody {
+	if b.needsPerson {
 		return coded(exitWaits, errors.New(text))
 	}
 	return coded(exitTimeout, errors.New(text))

@@ -25,9 +25,9 @@ func newShow(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show THREAD",
 		Short: "Show what a thread is, what it does and waits for, its last run, its children and its cost",
-		Long: `Show what a thread is, what it does and waits for, its last run, its children and what its runs have cost. Where
-somebody can help a thread that waits, the command shows with which command. -o wide lists all children that the Thread's status
-has, and -o json prints the Thread.`,
+		Long: `Show what a thread is, what it does and waits for, its last run, its children and what its runs have cost. For a thread
+that waits, the command also prints the command that helps, if there is one. -o wide lists all children that the Thread's
+status has, and -o json prints the Thread.`,
 		Example: `  kubectl skein show orders`,
 		Args:    exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -133,7 +133,7 @@ func (p *plugin) recordOf(ctx context.Context, t *skeinv1.Thread) *runtimev1.Thr
 	record, err := th.Impatient().Get(ctx) // what a Thread that is being set up waits for is shown at once
 	if err != nil {
 		if apierrors.IsForbidden(err) {
-			fmt.Fprintln(p.ErrOut, "(without what only the runtime API has: you may not read it)")
+			fmt.Fprintln(p.ErrOut, "(You may not read the runtime API, so this leaves out what only it has.)")
 		}
 		return nil
 	}

@@ -16,7 +16,7 @@ func newSkill(p *plugin) *cobra.Command {
 		Short: "List the active skills of a thread; with a name, activate that skill",
 		Long: `List the active skills of a thread and the arguments that they were activated with. With a name, activate that skill.
 
-A skill stays active until the conversation is destroyed. It unlocks the tools that wait for it from the next step on.`,
+A skill stays active until the conversation is destroyed. From the next step on, the model may call the tools that this skill unlocks.`,
 		Example: `  # Activate a skill before the agent finds out by itself that it needs it
   kubectl skein skill orders refunds --args '{"country": "CH"}'`,
 		Args: upTo(1, "THREAD", "NAME"),

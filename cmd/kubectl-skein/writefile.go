@@ -11,9 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// writeFile writes a file that is there whole or not at all. One that exists keeps its permissions, and a new one has those that the umask
-// leaves. Nobody but its owner can read a private file. A link stays, and so does a device or a pipe, which gets what is written as it
-// comes.
+// writeFile writes a whole file or none. A file that exists keeps its permissions, and a new one has those that the umask leaves. Only its
+// owner can read a private file. A link stays. A device or a pipe stays too, and gets the bytes as they come.
 func writeFile(name string, private bool, write func(io.Writer) error) (err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target

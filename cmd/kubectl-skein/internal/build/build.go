@@ -105,7 +105,7 @@ func projectDir(dir string) (string, error) {
 		return "", err
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("%s is no folder: name the folder that has tools/, effects/, endpoints/, agents/ or objects/", dir)
+		return "", fmt.Errorf("%s is not a folder: name the folder that has tools/, effects/, endpoints/, agents/ or objects/", dir)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err
@@ -161,7 +161,7 @@ func (s slot) check(code string) error {
 
 func (b bundle) tooLarge(file string) error {
 	var t strings.Builder
-	fmt.Fprintf(&t, "%s: with all that it imports the code has %d bytes, and at most %d are possible; the largest files:", file, len(b.code), maxCode)
+	fmt.Fprintf(&t, "%s: with all its imports the code has %d bytes, and the limit is %d; the largest files:", file, len(b.code), maxCode)
 	for _, in := range b.inputs[:min(len(b.inputs), maxNamed)] {
 		fmt.Fprintf(&t, "\n    %9d  %s", in.bytes, in.path)
 	}
@@ -188,7 +188,7 @@ func unusedHooks(dir string, named map[string]bool) (notes []string) {
 	files, _ := codeFiles(dir, "hooks", false) // a folder that cannot be read has no hooks
 	for _, f := range files {
 		if !named[f] {
-			notes = append(notes, f+" is used by no object: name it in the hooks of an Agent or a Prompt, with code: {file: …}")
+			notes = append(notes, f+" is not used by any object: name it in the hooks of an Agent or a Prompt, with code: {file: …}")
 		}
 	}
 	return notes

@@ -122,7 +122,7 @@ var _ = Describe("A folder of TypeScript", func() {
 		Expect(hook).To(HaveKeyWithValue("hook", "before_create_message"))
 		Expect(code(hook)).To(ContainSubstring("before_create_message"))
 		Expect(spec(made["tool/counter"])).To(And(HaveKeyWithValue("timeout", "5s"), HaveKeyWithValue("requiresApproval", true), HaveKeyWithValue("description", "From the code.")))
-		Expect(notes).To(ConsistOf(ContainSubstring("hooks/unused.ts is used by no object")))
+		Expect(notes).To(ConsistOf(ContainSubstring("hooks/unused.ts is not used by any object")))
 	})
 
 	It("bundles packages of npm, in the variant for browsers where there is one", func() {
@@ -157,7 +157,7 @@ var _ = Describe("A folder of TypeScript", func() {
 		Entry("modules of Node.js, all of them", map[string]string{"tools/t.ts": tool + "import fs from 'node:fs';\nimport { join } from 'path';\nexport default defineTool({ description: 'x', execute: async () => fs.readFileSync(join('a')) });"},
 			"tools/t.ts:2:16: node:fs is not available in sandboxes", "tools/t.ts:3:22: path is not available in sandboxes"),
 		Entry("a file that is not there", map[string]string{"tools/t.ts": tool + "import { a } from './a';\nexport default defineTool({ description: 'x', execute: async () => a });"}, "tools/t.ts:2:19", `"./a"`),
-		Entry("an address", map[string]string{"tools/t.ts": "import a from 'https://x.example/a.js';\nexport default a;"}, "sandboxes fetch nothing"),
+		Entry("an address", map[string]string{"tools/t.ts": "import a from 'https://x.example/a.js';\nexport default a;"}, "sandboxes have no network"),
 		Entry("syntax, in every file", map[string]string{"tools/a.ts": "let x = ;", "tools/b.ts": "const = 1;"}, "tools/a.ts:1:9", "tools/b.ts:1:7"),
 		Entry("no default export", map[string]string{"tools/t.ts": "export const a = 1;"}, "tools/t.ts: the module has no default export: add export default defineTool"),
 		Entry("another kind", map[string]string{"effects/t.ts": tool + "export default defineTool({ description: 'x', execute: async () => 1 });"}, "but this is the code of an Effect"),
@@ -168,7 +168,7 @@ var _ = Describe("A folder of TypeScript", func() {
 			"both make tool/t"),
 		Entry("a name that no object may have", map[string]string{"tools/ü.ts": "x"}, "rename the file"),
 		Entry("a file that a manifest misses", map[string]string{"objects/t.yaml": "apiVersion: skein.dev/v1alpha1\nkind: Tool\nmetadata: {name: t}\nspec: {code: {file: tools/t.ts}}\n"}, "there is no file objects/tools/t.ts", "relative to the folder of the manifest"),
-		Entry("code and file", map[string]string{"objects/t.yaml": "apiVersion: skein.dev/v1alpha1\nkind: Tool\nmetadata: {name: t}\nspec: {code: {file: t.ts, inline: x}}\n"}, "with nothing beside it"),
+		Entry("code and file", map[string]string{"objects/t.yaml": "apiVersion: skein.dev/v1alpha1\nkind: Tool\nmetadata: {name: t}\nspec: {code: {file: t.ts, inline: x}}\n"}, "without other fields"),
 		Entry("YAML", map[string]string{"objects/t.yaml": "a: b: c"}, "objects/t.yaml"),
 		Entry("a manifest without a name", map[string]string{"objects/t.yaml": "kind: Tool"}, "needs apiVersion, kind and metadata.name"),
 		Entry("settings that do not exist", map[string]string{"skein.yaml": "tool: x", "tools/t.ts": "x"}, "skein.yaml", `"tool"`, "minify: true"),
@@ -181,7 +181,7 @@ var _ = Describe("A folder of TypeScript", func() {
 		_, err := build.Build("nowhere")
 		Expect(err).To(MatchError(ContainSubstring("nowhere")))
 		_, err = build.Build("build_test.go")
-		Expect(err).To(MatchError(ContainSubstring("is no folder")))
+		Expect(err).To(MatchError(ContainSubstring("is not a folder")))
 	})
 
 	It("takes other folders, and makes code small when told to", func() {
@@ -207,7 +207,7 @@ var _ = Describe("A folder of TypeScript", func() {
 		Expect(made["configmap/tool-t-code"].Fields["data"]).To(HaveKeyWithValue("code.js", ContainSubstring("xxxx")))
 		Expect(notes).To(ConsistOf(And(HavePrefix("configmap/tool-t-code has 3"), ContainSubstring("--server-side"))))
 		p.write("lib/data.ts", data(1_100_000))
-		Expect(p.mistake()).To(MatchRegexp(`tools/t.ts: .* the code has 11\d{5} bytes, and at most 1000000 are possible; the largest files:\n +11\d{5}  lib/data.ts\n +\d+  tools/t.ts\n +\d+  lib/small.ts\n  .*minify: true`))
+		Expect(p.mistake()).To(MatchRegexp(`tools/t.ts: .* the code has 11\d{5} bytes, and the limit is 1000000; the largest files:\n +11\d{5}  lib/data.ts\n +\d+  tools/t.ts\n +\d+  lib/small.ts\n  .*minify: true`))
 	})
 
 	It("makes the same of the same, wherever the folder is and however often", func() {

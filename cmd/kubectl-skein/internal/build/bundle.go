@@ -107,7 +107,7 @@ func packages(dir string) api.Plugin {
 				return api.OnResolveResult{Path: a.Path, External: true}, nil
 			}
 			if strings.Contains(a.Path, "://") || strings.HasPrefix(a.Path, "data:") {
-				return failure("%s cannot be imported: sandboxes fetch nothing; take it as a package of npm or as a file", a.Path), nil
+				return failure("%s cannot be imported: sandboxes have no network; use an npm package or a file", a.Path), nil
 			}
 			// A package may take the place of a module of Node.js, or say that browsers need none.
 			found := b.Resolve(a.Path, api.ResolveOptions{Importer: a.Importer, Namespace: a.Namespace, ResolveDir: a.ResolveDir, Kind: a.Kind, PluginData: asked{}})

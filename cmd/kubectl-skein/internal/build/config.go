@@ -91,7 +91,7 @@ func (c Config) sources(dir string) ([]source, error) {
 			}
 			s.name = objectName(inner)
 			if wrong := validation.IsDNS1123Subdomain(s.name); len(wrong) > 0 {
-				return nil, fmt.Errorf("%s: %q is no name of an object: rename the file to letters, digits and dashes", file, s.name)
+				return nil, fmt.Errorf("%s: %q is not a valid name of an object: rename the file to letters, digits and dashes", file, s.name)
 			}
 			if i := slices.IndexFunc(all, func(o source) bool { return o.kind == s.kind && o.name == s.name }); i >= 0 {
 				return nil, fmt.Errorf("%s and %s would both be %s %s: rename one of them", all[i].file, file, s.kind, s.name)

@@ -136,7 +136,7 @@ func findSlots(dir string, o Object, at int) ([]slot, error) {
 		if named, ok := code["file"]; ok {
 			file, isText := named.(string)
 			if !isText || file == "" || len(code) > 1 {
-				return fmt.Errorf("%s: %s: write code: {file: PATH} with nothing beside it, or inline code without file", o.From, o)
+				return fmt.Errorf("%s: %s: write code: {file: PATH} without other fields, or inline code without file", o.From, o)
 			}
 			file = filepath.ToSlash(filepath.Join(filepath.Dir(o.From), filepath.FromSlash(file)))
 			if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
@@ -200,14 +200,14 @@ func (s slot) declare(d inspect.Declared) error {
 			s.owner["description"] = t
 		}
 		if s.use.Kind == "tool" && missing("description") {
-			return fmt.Errorf("%s: the tool has no description that a model could read: give defineTool one as a plain text, or write description into a manifest", s.file)
+			return fmt.Errorf("%s: the tool has no description for the model: give defineTool one as a plain text, or write description into a manifest", s.file)
 		}
 	case "hook":
 		if missing("hook") && d.Texts["hook"] != "" {
 			s.owner["hook"] = d.Texts["hook"]
 		}
 		if missing("hook") {
-			return fmt.Errorf("%s: the text does not show which hook it is: write hook: NAME beside its code in the manifest", s.file)
+			return fmt.Errorf("%s: the source does not show which hook it is: write hook: NAME beside its code in the manifest", s.file)
 		}
 	case "endpoint":
 		if missing("path") && s.path != "" {
