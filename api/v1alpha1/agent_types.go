@@ -5,13 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// AgentType tells who the two parties of a conversation are.
+// AgentType says who the two sides of a conversation are.
 // +kubebuilder:validation:Enum=ai_human;dual_ai
 type AgentType string
 
 // The types of agent.
 const (
-	// AgentAIHuman talks with a person or a program, who is side b.
+	// AgentAIHuman talks with a person or a program, which is side b.
 	AgentAIHuman AgentType = "ai_human"
 	// AgentDualAI has two sides that models play, which talk with each other.
 	AgentDualAI AgentType = "dual_ai"
@@ -36,8 +36,8 @@ type AgentSpec struct {
 	// SideA is the side that the model plays; of two, the one that begins a session.
 	SideA AgentSide `json:"sideA"`
 
-	// SideB is the other side of a dual_ai agent. Each side reads what it said itself as the assistant's and what the
-	// other said as a user's, without the other's tool calls.
+	// SideB is the other side of a dual_ai agent. Each side reads its own messages as the assistant's, and those of
+	// the other side as a user's. It does not see the tool calls of the other side.
 	// +optional
 	SideB *AgentSide `json:"sideB,omitempty"`
 
@@ -72,15 +72,15 @@ type AgentSpec struct {
 	// +optional
 	ToolDescription string `json:"toolDescription,omitempty"`
 
-	// HandoffPolicy says whether conversations of this agent may pass to another one: Allow, or Never for
-	// an agent whose conversations stay with it. That of the Thread comes first.
+	// HandoffPolicy says whether conversations of this agent may pass to another one: Allow or Never. The policy of
+	// the Thread takes precedence.
 	// +kubebuilder:default=Allow
 	// +optional
 	HandoffPolicy HandoffPolicy `json:"handoffPolicy,omitempty"`
 
-	// ReadThreads says which other threads of the namespace models of this agent may read with the tool read_thread:
-	// None; Family, the parents and children of its own thread; SameUser, also the threads with the same userID, where
-	// its own thread has one; or Namespace, all.
+	// ReadThreads says which other threads of the namespace models of this agent may read with the tool read_thread.
+	// None means no thread, and Family the parents and children of its own thread. SameUser adds the threads with the
+	// same userID, if its own thread has one. Namespace means all.
 	// +kubebuilder:default=Family
 	// +optional
 	ReadThreads ReadThreads `json:"readThreads,omitempty"`
@@ -96,7 +96,7 @@ type AgentSpec struct {
 	// +optional
 	ThreadIdleExpiry *metav1.Duration `json:"threadIdleExpiry,omitempty"`
 
-	// Env are variables of this agent; those of the thread, its user and the instance count before them.
+	// Env are variables of this agent. Variables of the thread, its user and the instance take precedence.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
@@ -104,12 +104,12 @@ type AgentSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
-	// Memory of this agent: what was said in its threads, to be found again.
+	// Memory of this agent makes what was said in its threads searchable.
 	// +optional
 	Memory *AgentMemory `json:"memory,omitempty"`
 
-	// TitleModelRef names the Model that gives this agent's threads their titles, a small one at best;
-	// the Model of sideA's prompt when absent, unless that is a scripted one. While the Model that it names cannot be used,
+	// TitleModelRef names the Model that writes the titles of this agent's threads. Choose a small one. When it is absent,
+	// the Model of sideA's prompt writes them, unless that Model is scripted. While the Model that it names cannot be used,
 	// threads get no titles and the condition TitlesReady says why.
 	// +optional
 	TitleModelRef *LocalRef `json:"titleModelRef,omitempty"`
@@ -127,12 +127,12 @@ type AgentSpec struct {
 	// +optional
 	Hooks []Hook `json:"hooks,omitempty"`
 
-	// RunPolicy of this agent's threads that have none of their own: what becomes of a user's message that meets a run under way and does not say itself;
-	// enqueue when absent.
+	// RunPolicy says what happens to a user's message that arrives during a run and has no policy of its own. It holds for this
+	// agent's threads without a runPolicy; enqueue when absent.
 	// +optional
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 
-	// Limits bound each run. Of those of the thread and of its agent the lower counts.
+	// Limits bound each run. If the thread and its agent both have a limit, the lower one holds.
 	// +optional
 	Limits *RunLimits `json:"limits,omitempty"`
 }
@@ -159,7 +159,7 @@ type AgentSide struct {
 	// +optional
 	PromptRef LocalRef `json:"promptRef,omitzero"`
 
-	// Handler is code that answers in the place of a prompt and its model.
+	// Handler is code that answers instead of a prompt and its model.
 	// +optional
 	Handler *SideHandler `json:"handler,omitempty"`
 
@@ -183,8 +183,8 @@ type AgentSide struct {
 	// +optional
 	StopToolResponseProperty string `json:"stopToolResponseProperty,omitempty"`
 
-	// MaxSteps is how many model calls one turn of this side may make, those of a handler included; a turn that does not
-	// end within them fails the run.
+	// MaxSteps is how many model calls one turn of this side may make, including those of a handler. A turn that needs
+	// more fails the run.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=50
@@ -230,7 +230,7 @@ type SessionTool struct {
 	AttachmentsProperty string `json:"attachmentsProperty,omitempty"`
 }
 
-// ParentCommunication says how a child speaks to its parent.
+// ParentCommunication says how a child reports to its parent.
 // +kubebuilder:validation:Enum=implicit;explicit
 type ParentCommunication string
 
@@ -240,7 +240,7 @@ const (
 	CommunicationExplicit ParentCommunication = "explicit"
 )
 
-// ChildRetention says what becomes of the conversation of a finished child.
+// ChildRetention says what happens to the conversation of a finished child.
 // +kubebuilder:validation:Enum=Keep;Purge
 type ChildRetention string
 
@@ -283,14 +283,15 @@ type AgentSubagent struct {
 	// +optional
 	ParentCommunication ParentCommunication `json:"parentCommunication,omitempty"`
 
-	// MaxInstances of it that may live at once under one thread.
+	// MaxInstances is how many of it may live at once in one thread.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:default=10
 	// +optional
 	MaxInstances int32 `json:"maxInstances,omitempty"`
 
-	// Immediate starts one with every new thread of this agent, before the first model step, with message as its task.
+	// Immediate starts such a subagent in every new thread of this agent, before the first model step, with message as
+	// its task.
 	// +optional
 	Immediate bool `json:"immediate,omitempty"`
 
@@ -314,20 +315,21 @@ type AgentSubagent struct {
 	// +optional
 	Optional string `json:"optional,omitempty"`
 
-	// TTLAfterFinished removes a child so long after it has ended for good; never, while the parent exists, when absent.
+	// TTLAfterFinished is how long after its final end a child is removed. When it is absent, the child stays as long as
+	// its parent.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('87600h')",message="give a duration from 0s to 87600h such as 24h, or leave it out to keep finished children as long as their parent"
 	// +optional
 	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
 
-	// Retain says what becomes of the conversation of a child that ttlAfterFinished removes: Purge, the default, or Keep.
+	// Retain says what happens to the conversation of a child that ttlAfterFinished removes: Purge, the default, or Keep.
 	// +optional
 	Retain ChildRetention `json:"retain,omitempty"`
 }
 
 // DefinitionStatus is the status that all definitions share.
 type DefinitionStatus struct {
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

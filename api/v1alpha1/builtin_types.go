@@ -1,6 +1,6 @@
 package v1alpha1
 
-// BuiltinTool names a tool, or a family of tools, that Skein has built in.
+// BuiltinTool names a built-in tool, or a family of such tools.
 // +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait;memory;threads;handoff
 type BuiltinTool string
 

@@ -11,8 +11,8 @@ const (
 	ConditionExecuting = "Executing"
 	// ConditionTerminated says that the Thread, or the child of a Subagent, has ended for good.
 	ConditionTerminated = "Terminated"
-	// ConditionStatePersisted is False while state that code set could not be saved, and True once a
-	// later save fitted. Threads that never had that have no such condition.
+	// ConditionStatePersisted is False while state that code set could not be saved, and True once a later save
+	// succeeded. Other Threads have no such condition.
 	ConditionStatePersisted = "StatePersisted"
 	// ConditionPackable says that a Tool runs wherever its code is taken: it is False where the code names
 	// state._notPackableRuntimeContext, which other platforms do not have.
@@ -48,7 +48,7 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonProgressing: work is under way.
 	ReasonProgressing = "Progressing"
-	// ReasonInternalError: Skein could not do its part; it tries again. A run that failed for it is not tried again: the manager's log has details.
+	// ReasonInternalError: Skein itself failed, and tries again. A run that failed for this reason is not tried again: the manager's log has details.
 	ReasonInternalError = "InternalError"
 )
 
@@ -60,11 +60,11 @@ const (
 	ReasonThreadInUse = "ThreadInUse"
 )
 
-// ReasonHandoffRefused says that spec.agentRef of a Thread was changed, and the handoffPolicy of the agent that has it keeps it
-// there; the conversation goes on with that agent.
+// ReasonHandoffRefused says that spec.agentRef of a Thread was changed, and the handoffPolicy of the agent that has it forbids
+// that; the conversation goes on with that agent.
 const ReasonHandoffRefused = "HandoffRefused"
 
-// ReasonForkPointLost says that a fork which somebody asked the runtime API for can never be made: its origin was deleted, or lost the
+// ReasonForkPointLost says that a fork that was requested by the runtime API can never be made: its origin was deleted, or lost the
 // message, before the fork was stored.
 const ReasonForkPointLost = "ForkPointLost"
 
@@ -98,7 +98,7 @@ const (
 	ReasonReadsRuntimeContext = "ReadsRuntimeContext"
 	// ReasonChildRefused: the child cannot be created, so that it has failed; the message says why. Its parent was told.
 	ReasonChildRefused = "ChildRefused"
-	// ReasonChildNotDeleted: an Event of a Thread that is being deleted and waits for a child that cannot be.
+	// ReasonChildNotDeleted: an Event of a Thread that is being deleted and waits for a child that cannot be deleted.
 	ReasonChildNotDeleted = "ChildNotDeleted"
 	// ReasonPathTaken: an older ThreadEndpoint has the same path and method, and answers in place of this one.
 	ReasonPathTaken = "PathTaken"
@@ -126,7 +126,7 @@ const (
 
 // Reasons of Terminated.
 const (
-	// ReasonTerminatedByRequest: somebody called terminate on this very thread.
+	// ReasonTerminatedByRequest: terminate was called on this thread, not on an ancestor.
 	ReasonTerminatedByRequest = "TerminatedByRequest"
 	// ReasonParentTerminated: an ancestor was terminated.
 	ReasonParentTerminated = "ParentTerminated"

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// EffectSpec is an operation that runs apart from the conversation, at a time.
+// EffectSpec is an operation that runs at a certain time, outside of the conversation.
 type EffectSpec struct {
 	// Description for people, and for models that may schedule it.
 	// +kubebuilder:validation:MaxLength=4096

@@ -26,7 +26,7 @@ type EnvVar struct {
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
-	// Value in clear, for what is no secret to those who may read this object.
+	// Value in clear text. All users who may read this object can read it.
 	// +kubebuilder:validation:MaxLength=32768
 	// +optional
 	Value *string `json:"value,omitempty"`
@@ -35,7 +35,8 @@ type EnvVar struct {
 	// +optional
 	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
 
-	// Type: a text may be shown; a secret, which it is when absent, is kept out of all that is written and shown.
+	// Type: a text may be shown, and a secret is kept out of all that Skein writes and shows. It is secret when
+	// absent.
 	// +optional
 	Type EnvType `json:"type,omitempty"`
 
@@ -44,8 +45,7 @@ type EnvVar struct {
 	// +optional
 	Scoped bool `json:"scoped,omitempty"`
 
-	// Required variables keep a thread from running until somebody gives them a value. Of Agents
-	// and Prompts.
+	// Required variables keep a thread from running until they have a value. Of Agents and Prompts.
 	// +optional
 	Required bool `json:"required,omitempty"`
 
@@ -55,7 +55,7 @@ type EnvVar struct {
 	Description string `json:"description,omitempty"`
 }
 
-// EnvVarSource is where a value is kept.
+// EnvVarSource says where a value is stored.
 // +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) != has(self.configMapKeyRef)",message="set exactly one of secretKeyRef and configMapKeyRef"
 type EnvVarSource struct {
 	// SecretKeyRef selects a key of a Secret.
@@ -76,12 +76,12 @@ const (
 	EnvScopeUser = "user"
 	// EnvScopeInstance marks the variables of all threads of the namespace.
 	EnvScopeInstance = "instance"
-	// LabelUser holds the user's id, or what stands for one that is no value of a label.
+	// LabelUser holds the value of UserLabel for the user's id.
 	LabelUser = "skein.dev/user"
 )
 
-// UserLabel is the value of LabelUser for a user: the id itself, or "sha256." and the first 56 hex digits of the
-// hash of one that is no value of a label.
+// UserLabel returns the value of LabelUser for a user: the id itself if it is a valid label value, otherwise
+// "sha256." and the first 56 hex digits of its hash.
 func UserLabel(userID string) string {
 	if userID != "" && len(validation.IsValidLabelValue(userID)) == 0 {
 		return userID

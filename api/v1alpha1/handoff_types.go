@@ -12,8 +12,8 @@ const (
 	HandoffNever HandoffPolicy = "Never"
 )
 
-// MayHandOver reports whether a conversation may leave its agent: the Thread's policy counts before the agent's, and
-// Allow is what holds without any.
+// MayHandOver reports whether a conversation may leave its agent. The Thread's policy takes precedence over the
+// agent's, and the default is Allow.
 func MayHandOver(ofThread, ofAgent HandoffPolicy) bool {
 	if ofThread != "" {
 		return ofThread != HandoffNever

@@ -8,7 +8,7 @@ import (
 // +kubebuilder:validation:Enum=after_thread_created;after_subagent_created;after_system_message;filter_messages;prefilter_llm_history;before_create_message;after_create_message;before_update_message;after_update_message;before_store_tool_result;after_tool_call_success;after_tool_call_failure
 type HookName string
 
-// The hooks, with what they are called with behind state.
+// The hooks, with the arguments that follow state.
 const (
 	// HookAfterThreadCreated (): the thread was made.
 	HookAfterThreadCreated HookName = "after_thread_created"
@@ -16,19 +16,19 @@ const (
 	HookAfterSubagentCreated HookName = "after_subagent_created"
 	// HookAfterSystemMessage (message): a run has assembled its system prompt.
 	HookAfterSystemMessage HookName = "after_system_message"
-	// HookFilterMessages (messages): gives those of the stored messages that the model is to read.
+	// HookFilterMessages (messages): returns the stored messages that the model is to read.
 	HookFilterMessages HookName = "filter_messages"
-	// HookPrefilterLLMHistory (history): gives the history that the model is to read, in the model's form.
+	// HookPrefilterLLMHistory (history): returns the history that the model is to read, in the model's form.
 	HookPrefilterLLMHistory HookName = "prefilter_llm_history"
-	// HookBeforeCreateMessage (message): gives the message that is to be stored.
+	// HookBeforeCreateMessage (message): returns the message that is to be stored.
 	HookBeforeCreateMessage HookName = "before_create_message"
 	// HookAfterCreateMessage (message): a message was stored.
 	HookAfterCreateMessage HookName = "after_create_message"
-	// HookBeforeUpdateMessage (id, updates): gives the updates that are to be made.
+	// HookBeforeUpdateMessage (id, updates): returns the updates that are to be made.
 	HookBeforeUpdateMessage HookName = "before_update_message"
 	// HookAfterUpdateMessage (message): a message was changed.
 	HookAfterUpdateMessage HookName = "after_update_message"
-	// HookBeforeStoreToolResult (call, result): gives the result that is to be stored.
+	// HookBeforeStoreToolResult (call, result): returns the result that is to be stored.
 	HookBeforeStoreToolResult HookName = "before_store_tool_result"
 	// HookAfterToolCallSuccess (call, result): a call succeeded, and its result is stored.
 	HookAfterToolCallSuccess HookName = "after_tool_call_success"
@@ -36,8 +36,8 @@ const (
 	HookAfterToolCallFailure HookName = "after_tool_call_failure"
 )
 
-// Hook is code that is called at a moment in the life of a thread. Whatever goes wrong in it is
-// recorded in the thread's log as hook.failed, and the thread goes on with the data as it was.
+// Hook is code that is called at a moment in the life of a thread. If it fails, the thread's log says so as
+// hook.failed, and the thread goes on with the data as it was.
 type Hook struct {
 	// Hook is the moment at which the code is called.
 	Hook HookName `json:"hook"`

@@ -4,10 +4,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HTTPTool is a request that a call makes. The text of url, header values and body may hold
-// `{{ arguments.NAME }}` and `{{ env.NAME }}`: an argument of the call, a variable of the thread. Each value is escaped
-// for the place that it stands in. It goes to no link-local or metadata address, and to a private one only when
-// the Namespace or the manager's --tool-private-hosts opens the host.
+// HTTPTool is a request that a call makes. The text of url, header values and body may hold `{{ arguments.NAME }}` and
+// `{{ env.NAME }}`: an argument of the call, a variable of the thread. Each value is escaped for the place that it
+// stands in. The request goes to no link-local or metadata address, and to a private one only when the Namespace or the
+// manager's --tool-private-hosts opens the host.
 type HTTPTool struct {
 	// Method of the request.
 	// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;PATCH;DELETE
@@ -28,7 +28,7 @@ type HTTPTool struct {
 	// +optional
 	Headers []ToolHeader `json:"headers,omitempty"`
 
-	// Auth says who asks.
+	// Auth holds the credentials of each request.
 	// +optional
 	Auth *ToolAuth `json:"auth,omitempty"`
 
@@ -36,11 +36,11 @@ type HTTPTool struct {
 	// +optional
 	Body *HTTPBody `json:"body,omitempty"`
 
-	// Signing lets the receiver tell that a request is from this tool, and unchanged.
+	// Signing lets the server verify that a request is from this tool and unchanged.
 	// +optional
 	Signing *HTTPSigning `json:"signing,omitempty"`
 
-	// Result is what the model gets to read of the answer; the whole body when absent.
+	// Result is the part of the answer that the model reads; the whole body when absent.
 	// +optional
 	Result *HTTPResult `json:"result,omitempty"`
 
@@ -77,7 +77,7 @@ type ToolHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['host','content-length','transfer-encoding','connection','upgrade','te','trailer','idempotency-key','mcp-session-id','mcp-protocol-version','skein-signature','skein-timestamp','content-digest'])",message="this header is set by Skein: leave it out"
 	Name string `json:"name"`
 
-	// Value in clear; of HTTP tools it may hold placeholders.
+	// Value in clear text. In HTTP tools it may hold placeholders.
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Value *string `json:"value,omitempty"`
@@ -87,7 +87,7 @@ type ToolHeader struct {
 	SecretKeyRef *corev1.SecretKeySelector `json:"secretKeyRef,omitempty"`
 }
 
-// ToolAuth says who asks.
+// ToolAuth holds the credentials of each request.
 // +kubebuilder:validation:XValidation:rule="(has(self.basic)?1:0)+(has(self.bearer)?1:0)+(has(self.header)?1:0) == 1",message="give exactly one of basic, bearer and header"
 type ToolAuth struct {
 	// Basic is a name and a password.
@@ -105,7 +105,7 @@ type ToolAuth struct {
 
 // ToolBasicAuth is a name and a password (RFC 7617).
 type ToolBasicAuth struct {
-	// Username in clear.
+	// Username in clear text.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:XValidation:rule=`!self.contains(':')`,message="write the user's name without a colon, which Basic authentication puts between name and password"
 	// +kubebuilder:validation:MaxLength=256
@@ -148,18 +148,18 @@ type HTTPBody struct {
 }
 
 // HTTPSigning adds three headers: Skein-Timestamp (seconds since 1970), Content-Digest (RFC 9530, SHA-256 of the body)
-// and Skein-Signature, "v1=" and the hexadecimal HMAC-SHA256 of four lines, joined by line feeds: the method, the path
-// with its query, the timestamp, and the hexadecimal SHA-256 of the body.
+// and Skein-Signature. The signature is "v1=" and the hexadecimal HMAC-SHA256 of four lines, joined by line feeds: the
+// method, the path with its query, the timestamp, and the hexadecimal SHA-256 of the body.
 type HTTPSigning struct {
 	// SecretKeyRef selects the key of a Secret in the same namespace that holds the signing key.
 	SecretKeyRef corev1.SecretKeySelector `json:"secretKeyRef"`
 }
 
-// HTTPResult is what the model gets to read of an answer.
+// HTTPResult is the part of an answer that the model reads.
 // +kubebuilder:validation:XValidation:rule="has(self.jsonPath) != has(self.template)",message="set exactly one of jsonPath and template"
 type HTTPResult struct {
-	// JSONPath takes parts of a JSON body, as kubectl has it: "{.items[*].name}". One match is given as it is, several as
-	// a list.
+	// JSONPath selects parts of a JSON body, in the syntax of kubectl: "{.items[*].name}". One match is returned as it
+	// is, several as a list.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	JSONPath string `json:"jsonPath,omitempty"`

@@ -16,7 +16,7 @@ const (
 	LabelPool = "skein.dev/sandbox-pool"
 	// LabelSandboxState is "warm" or "claimed".
 	LabelSandboxState = "skein.dev/sandbox-state"
-	// LabelTemplateHash tells sandbox pods of an old template from those of the present one.
+	// LabelTemplateHash distinguishes sandbox pods of an old template from those of the present one.
 	LabelTemplateHash = "skein.dev/template-hash"
 	// AnnotationRetain, with the value true, keeps the data of a Thread that is deleted, like spec.deletionPolicy: Retain.
 	AnnotationRetain = "skein.dev/retain"
@@ -34,13 +34,14 @@ const (
 	// AnnotationEnvSealedUnder is on the Secret with the keys that seal variables. It is the id of the primary key once no value remains
 	// under another one, so that the other keys can be removed.
 	AnnotationEnvSealedUnder = "skein.dev/env-sealed-under"
-	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value is the present time, perhaps with a slash and a key. A repeat with the same
-	// key, or with the same time when there is none, does not fire again. Several requests stand with commas between them.
+	// AnnotationRunAt asks a ScheduledEffect to fire now. Its value is the present time, perhaps with a slash and a key. A repeat
+	// with the same key, or with the same time when there is none, does not fire again. Commas separate several requests.
 	AnnotationRunAt = "skein.dev/run-at"
-	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire. A slash and a key may
-	// follow: a repeat with the same key does nothing. Several ranges stand with commas between them.
+	// AnnotationBackfill asks a ScheduledEffect to fire the due times of a past range, FROM/UNTIL, that did not fire. A slash and
+	// a key may follow: a repeat with the same key does nothing. Commas separate several ranges.
 	AnnotationBackfill = "skein.dev/backfill"
-	// AnnotationResume has a schedule that is paused after failures go on: the failures are counted from 0 again. Its value may be any text.
+	// AnnotationResume resumes a schedule that was paused after failures. The failures are counted from 0 again. Its value may be
+	// any text.
 	AnnotationResume = "skein.dev/resume"
 	// Finalizer holds a Thread until its stored data is purged.
 	Finalizer = "skein.dev/purge"

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// MCPTransport is the way an MCP server is spoken to.
+// MCPTransport is how requests reach an MCP server.
 // +kubebuilder:validation:Enum=streamable;sse
 type MCPTransport string
 
@@ -8,7 +8,7 @@ type MCPTransport string
 const (
 	// MCPStreamable is streamable HTTP.
 	MCPStreamable MCPTransport = "streamable"
-	// MCPSSE is HTTP with server-sent events, which older servers speak.
+	// MCPSSE is HTTP with server-sent events, for older servers.
 	MCPSSE MCPTransport = "sse"
 )
 
@@ -32,7 +32,7 @@ type MCPServer struct {
 	// +optional
 	Headers []ToolHeader `json:"headers,omitempty"`
 
-	// Auth says who asks.
+	// Auth holds the credentials of each request.
 	// +optional
 	Auth *ToolAuth `json:"auth,omitempty"`
 

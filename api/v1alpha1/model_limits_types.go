@@ -1,10 +1,10 @@
 package v1alpha1
 
-// ModelCapabilities say what a model can do, where the provider cannot be asked. What is absent is taken for
-// possible: the provider refuses what it cannot do.
+// ModelCapabilities say what a model can do, because Skein cannot ask the provider. Skein uses a capability that is
+// absent here, and the provider refuses what the model cannot do.
 type ModelCapabilities struct {
-	// ContextWindow is how many tokens the model reads and writes at most in one call. With it the conversation is
-	// kept within that window; without it the provider is the one to refuse what is too long.
+	// ContextWindow is how many tokens the model reads and writes at most in one call. With it, Skein keeps the
+	// conversation within that window. Without it, the provider refuses a conversation that is too long.
 	// +kubebuilder:validation:Minimum=256
 	// +kubebuilder:validation:Maximum=100000000
 	// +optional
@@ -16,15 +16,15 @@ type ModelCapabilities struct {
 	// +optional
 	MaxOutputTokens int64 `json:"maxOutputTokens,omitempty"`
 
-	// Vision: false keeps images from the model; it is told their names alone.
+	// Vision: with false, the model gets no images, only their names.
 	// +optional
 	Vision *bool `json:"vision,omitempty"`
 
-	// Reasoning: false keeps the prompt's reasoning options from the model.
+	// Reasoning: with false, the prompt's reasoning options are not sent to the model.
 	// +optional
 	Reasoning *bool `json:"reasoning,omitempty"`
 
-	// Tools: false keeps tools from the model: it is offered none, and what was called before is told in words.
+	// Tools: with false, the model is offered no tools, and reads earlier calls as text.
 	// +optional
 	Tools *bool `json:"tools,omitempty"`
 
@@ -50,7 +50,7 @@ func (c *ModelCapabilities) Reasons() bool { return c == nil || c.Reasoning == n
 // CallsTools reports whether tools may be offered.
 func (c *ModelCapabilities) CallsTools() bool { return c == nil || c.Tools == nil || *c.Tools }
 
-// CallsAtOnce reports whether anything may be said of several tool calls in one answer.
+// CallsAtOnce reports whether the parameter for several tool calls in one answer may be sent.
 func (c *ModelCapabilities) CallsAtOnce() bool {
 	return c == nil || c.ParallelToolCalls == nil || *c.ParallelToolCalls
 }
@@ -60,7 +60,7 @@ func (c *ModelCapabilities) TakesSchemas() bool {
 	return c == nil || c.StructuredOutput == nil || *c.StructuredOutput
 }
 
-// Embeds reports whether the model is one for embeddings alone.
+// Embeds reports whether the model only makes embeddings.
 func (c *ModelCapabilities) Embeds() bool { return c != nil && c.Embeddings != nil && *c.Embeddings }
 
 // ModelPricing is what a model costs, in US dollars for a million tokens, as decimal strings.
@@ -89,7 +89,7 @@ type ModelPricing struct {
 	CacheWrite string `json:"cacheWrite,omitempty"`
 }
 
-// ModelLimits are what may be asked of a model. What is absent is without limit.
+// ModelLimits limit the calls of a model. An absent field means no limit.
 type ModelLimits struct {
 	// MaxConcurrent is how many calls may be under way at once.
 	// +kubebuilder:validation:Minimum=1
@@ -103,8 +103,8 @@ type ModelLimits struct {
 	// +optional
 	RequestsPerMinute int32 `json:"requestsPerMinute,omitempty"`
 
-	// TokensPerMinute is how many tokens may be read and written in a minute, by what the provider counts: none begins
-	// while more were used.
+	// TokensPerMinute is how many tokens, as the provider counts them, may be read and written in a minute. No call
+	// begins while more were used.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000
 	// +optional

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ModelProvider is the way a model is spoken to.
+// ModelProvider is the protocol of a model.
 // +kubebuilder:validation:Enum=openai;anthropic;scripted
 type ModelProvider string
 
@@ -16,17 +16,17 @@ const (
 	ProviderOpenAI ModelProvider = "openai"
 	// ProviderAnthropic: any server that speaks Anthropic's messages API.
 	ProviderAnthropic ModelProvider = "anthropic"
-	// ProviderScripted plays a given script; what demos and tests use.
+	// ProviderScripted plays a given script, for demos and tests.
 	ProviderScripted ModelProvider = "scripted"
 )
 
-// ModelAPI is which of a provider's APIs is spoken.
+// ModelAPI is one of a provider's APIs.
 // +kubebuilder:validation:Enum=chat;responses
 type ModelAPI string
 
 // The APIs of provider openai.
 const (
-	// APIChat is chat completions, which every compatible server knows.
+	// APIChat is chat completions, which every compatible server has.
 	APIChat ModelAPI = "chat"
 	// APIResponses is the responses API, whose server can keep the conversation.
 	APIResponses ModelAPI = "responses"
@@ -40,7 +40,7 @@ type ModelHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization','proxy-authorization','x-api-key','api-key','cookie','host','content-length','content-type','transfer-encoding','connection'])",message="this header cannot be set here: give the API key by spec.credentials"
 	Name string `json:"name"`
 
-	// Value of the header. It is no secret: users who may read the Model read it.
+	// Value of the header. It is not secret: users who may read the Model can read it.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[ -~]*$')`,message="write the value in plain ASCII, on one line"
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
@@ -57,7 +57,7 @@ type ModelSpec struct {
 	// Provider of the model.
 	Provider ModelProvider `json:"provider"`
 
-	// API of provider openai that is spoken: chat when absent.
+	// API of provider openai that is used; chat when absent.
 	// +optional
 	API ModelAPI `json:"api,omitempty"`
 
@@ -83,8 +83,8 @@ type ModelSpec struct {
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// IdleTimeout is how long the model may send nothing, before its first word or between two; no bound but Timeout when
-	// absent.
+	// IdleTimeout is how long the model may send nothing, before its first word or between two words. When it is absent,
+	// only timeout limits that.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="give a duration from 1ms to 24h such as 30s, or leave it out for no bound but timeout"
 	// +optional
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
@@ -97,14 +97,14 @@ type ModelSpec struct {
 	Headers []ModelHeader `json:"headers,omitempty"`
 
 	// Sessions: whether the provider keeps the conversation, so that each call sends only what is new (api responses of
-	// provider openai; a scripted model plays sessions where this is true). The thread's log stays the truth: when the
-	// provider has forgotten the conversation it is sent whole. When absent, true for OpenAI's own endpoint and false
-	// for any other; false also asks the provider to keep nothing.
+	// provider openai; a scripted model plays sessions where this is true). The thread's log keeps everything: when the
+	// provider has forgotten the conversation, Skein sends all of it. When absent, true for OpenAI's own endpoint and
+	// false for any other; false also asks the provider to keep nothing.
 	// +optional
 	Sessions *bool `json:"sessions,omitempty"`
 
-	// MaxRetries of a call that failed in a passing way (429, 5xx, connection refused or broken), after as long
-	// as the provider asked, a minute at most, else with backoff.
+	// MaxRetries of a call that failed for a temporary reason (429, 5xx, connection refused or broken). Skein waits
+	// as long as the provider asks, a minute at most, or else with backoff.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	// +kubebuilder:default=2
@@ -119,7 +119,7 @@ type ModelSpec struct {
 	// +optional
 	Capabilities *ModelCapabilities `json:"capabilities,omitempty"`
 
-	// Pricing of the model; with it every answer's usage says what it cost.
+	// Pricing of the model. With it, the usage of every answer says what the answer cost.
 	// +optional
 	Pricing *ModelPricing `json:"pricing,omitempty"`
 
@@ -127,8 +127,8 @@ type ModelSpec struct {
 	// +optional
 	Limits *ModelLimits `json:"limits,omitempty"`
 
-	// Fallbacks are the Models that are asked, in this order, when this one fails in a way that another may not.
-	// Theirs are not asked.
+	// Fallbacks are the Models that are called, in this order, when this one fails for a reason that may not hold for
+	// another. The fallbacks of fallbacks are not called.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	// +optional
@@ -165,9 +165,8 @@ type ModelOptions struct {
 	MaxTokens *int32 `json:"maxTokens,omitempty"`
 }
 
-// ModelScript is what a scripted model plays. For each call the first step that matches and is not
-// used up is played; which ones were played is read from the conversation itself, so a script goes on
-// rightly after a crash.
+// ModelScript is what a scripted model plays. For each call it plays the first step that matches and is not used up.
+// The conversation itself shows which steps were played, so a script continues correctly after a crash.
 // +kubebuilder:validation:XValidation:rule="has(self.steps) != has(self.configMapKeyRef)",message="set exactly one of steps and configMapKeyRef"
 type ModelScript struct {
 	// Steps of the script.
@@ -184,7 +183,7 @@ type ModelScript struct {
 
 // ScriptStep is one answer of a scripted model.
 type ScriptStep struct {
-	// When tells which calls this step answers; every call when absent.
+	// When says which calls this step answers; every call when absent.
 	// +optional
 	When *ScriptMatch `json:"when,omitempty"`
 
@@ -194,10 +193,10 @@ type ScriptStep struct {
 	// +optional
 	Times *int32 `json:"times,omitempty"`
 
-	// Content of the answer: a Go template with `.Last` (the last message: .Role, .Content, .Name),
-	// `.Arguments`, `.Session` (the session that this call continues, or nothing), `.NewMessages` (how many messages that
-	// session has not seen), and the functions `toolResult "name"` (the newest result of that tool, decoded from
-	// JSON when it is JSON), `fromJSON`, `toJSON`.
+	// Content of the answer: a Go template. It has `.Last` (the last message: .Role, .Content, .Name), `.Arguments`,
+	// `.Session` (the session that this call continues, or nothing) and `.NewMessages` (how many messages that session
+	// has not seen). Its functions are `toolResult "name"` (the newest result of that tool, decoded from JSON when it is
+	// JSON), `fromJSON` and `toJSON`.
 	// +optional
 	Content string `json:"content,omitempty"`
 
@@ -235,8 +234,7 @@ type ScriptStep struct {
 	// +optional
 	Failures *int32 `json:"failures,omitempty"`
 
-	// BreaksAfter ends the connection behind so many characters of Content instead of finishing it; with Failures, in as
-	// many tries.
+	// BreaksAfter ends the connection after so many characters of Content. With failures, it does so in that many tries.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	BreaksAfter *int32 `json:"breaksAfter,omitempty"`
@@ -245,7 +243,7 @@ type ScriptStep struct {
 	// +optional
 	Reasoning string `json:"reasoning,omitempty"`
 
-	// Refused tells that Content is the model's refusal.
+	// Refused says that Content is the model's refusal.
 	// +optional
 	Refused bool `json:"refused,omitempty"`
 
@@ -254,11 +252,11 @@ type ScriptStep struct {
 	// +optional
 	FinishReason string `json:"finishReason,omitempty"`
 
-	// Usage that the answer tells.
+	// Usage that the answer reports.
 	// +optional
 	Usage *ScriptUsage `json:"usage,omitempty"`
 
-	// ForgetsSession refuses to go on with a session; the call is made anew, with the whole conversation.
+	// ForgetsSession refuses to continue a session. Skein then repeats the call with the whole conversation.
 	// +optional
 	ForgetsSession bool `json:"forgetsSession,omitempty"`
 }
@@ -287,7 +285,7 @@ type ScriptUsage struct {
 	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
 }
 
-// ScriptMatch tells which calls a step answers; all given conditions must hold.
+// ScriptMatch says which calls a step answers; all given conditions must hold.
 type ScriptMatch struct {
 	// Role of the last message.
 	// +kubebuilder:validation:Enum=system;user;assistant;tool
@@ -314,7 +312,7 @@ type ScriptToolCall struct {
 	// +optional
 	Arguments *runtime.RawExtension `json:"arguments,omitempty"`
 
-	// RawArguments are sent as they stand, valid JSON or not (to play a model that errs).
+	// RawArguments are sent unchanged, even if they are not valid JSON, to play a model that makes mistakes.
 	// +optional
 	RawArguments string `json:"rawArguments,omitempty"`
 }

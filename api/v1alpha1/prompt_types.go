@@ -6,20 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// PromptSpec is what one side of an agent is told and may use.
+// PromptSpec is the system prompt of one side of an agent, with its model and tools.
 // +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="a prompt with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
 // +kubebuilder:validation:XValidation:rule="has(self.text) != has(self.parts)",message="set exactly one of text and parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.tools) || self.tools.all(t, !has(t.skill) || (has(self.skills) && self.skills.exists(s, s.name == t.skill)))",message="each skill that a tool names must be one of spec.skills: add it there, or correct spec.tools[].skill"
 type PromptSpec struct {
 	// Text of the system prompt. `{{ arguments.NAME }}` is replaced by the thread's argument of that name (NAME.KEY
-	// for what lies within one), `{{ env.NAME }}` by the variable of that name; what is not there leaves nothing.
+	// for a part of it), and `{{ env.NAME }}` by the variable of that name. A missing one is replaced by nothing.
 	// `\{{` stands for the braces themselves.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	Text string `json:"text,omitempty"`
 
-	// Parts of the system prompt in the place of text, one behind the other with nothing in between.
+	// Parts of the system prompt, instead of text. They follow each other with nothing in between.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
@@ -35,7 +35,7 @@ type PromptSpec struct {
 	// +optional
 	Tools []PromptTool `json:"tools,omitempty"`
 
-	// Skills that the model may activate by the tool skill, which it is given for them.
+	// Skills that the model may activate. With them, it gets the tool skill.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -51,7 +51,7 @@ type PromptSpec struct {
 	// +optional
 	ToolDescription string `json:"toolDescription,omitempty"`
 
-	// ToolChoice: auto lets the model decide, none forbids tools, required demands a call.
+	// ToolChoice: with auto the model decides, with none it may call no tool, and with required it must call one.
 	// +kubebuilder:validation:Enum=auto;none;required
 	// +kubebuilder:default=auto
 	// +optional
@@ -61,55 +61,56 @@ type PromptSpec struct {
 	// +optional
 	ParallelToolCalls bool `json:"parallelToolCalls,omitempty"`
 
-	// IncludeChat says whether the model reads the conversation from before the present turn. When it is absent it
-	// does as a side of an agent, and does not where the prompt is called as a tool.
+	// IncludeChat says whether the model reads the conversation from before the present turn. When it is absent, a
+	// side of an agent reads it, and a prompt that is called as a tool does not.
 	// +optional
 	IncludeChat *bool `json:"includeChat,omitempty"`
 
 	// IncludePastTools says whether the model reads the tool calls of earlier turns and their results. When it is
-	// absent it does as a side of an agent, and does not where the prompt is called as a tool.
+	// absent, a side of an agent reads them, and a prompt that is called as a tool does not.
 	// +optional
 	IncludePastTools *bool `json:"includePastTools,omitempty"`
 
-	// RecentImageThreshold is of how many of the newest messages the images are shown to a model that can see; of
-	// older messages they are only named.
+	// RecentImageThreshold is the number of newest messages whose images a model with vision gets. Images of older
+	// messages are only named.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=10
 	// +optional
 	RecentImageThreshold *int32 `json:"recentImageThreshold,omitempty"`
 
-	// Compaction has a model sum up older turns near the end of the model's window, in the place of leaving them out.
+	// Compaction makes a model sum up older turns near the end of the model's window. Otherwise they are left out.
 	// When it is absent, turns are summed up only by hand.
 	// +optional
 	Compaction *PromptCompaction `json:"compaction,omitempty"`
 
-	// RequiredSchema is the JSON Schema that the arguments must fit which a thread is created with, a subagent is
-	// started with, or this prompt is called with as a tool.
+	// RequiredSchema is the JSON Schema of the arguments of a new thread, of a new subagent, and of a call of this
+	// prompt as a tool.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +optional
 	RequiredSchema *runtime.RawExtension `json:"requiredSchema,omitempty"`
 
-	// ResponseSchema is the JSON Schema that an answer without tool calls must fit: it is then JSON. The model is
-	// told once what is wrong with one that does not fit; when the next does not either, the turn fails.
+	// ResponseSchema is the JSON Schema of an answer without tool calls, which is then JSON. If an answer does not
+	// fit, the model is told once what is wrong. If the next one does not fit either, the turn fails.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +optional
 	ResponseSchema *runtime.RawExtension `json:"responseSchema,omitempty"`
 
-	// Reasoning of models that think before they answer; the model's own default when absent.
+	// Reasoning of models that reason before they answer; the model's own default when absent.
 	// +optional
 	Reasoning *PromptReasoning `json:"reasoning,omitempty"`
 
-	// Variables that this prompt uses and others give values to: they are declared as in env, without a value.
+	// Variables that this prompt uses and that get their values elsewhere. They are declared as in env, without a
+	// value.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Variables []VariableDeclaration `json:"variables,omitempty"`
 
-	// Env are variables of this prompt; those of the thread, its user and the instance count before them.
+	// Env are variables of this prompt. Variables of the thread, its user and the instance take precedence.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
@@ -117,8 +118,8 @@ type PromptSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
-	// Hooks of threads while this prompt is in use, one for each moment; each takes the place of the agent's hook of
-	// the same name. While it is called as a tool the caller's hooks hold.
+	// Hooks of threads while this prompt is in use, one for each moment. Each takes the place of the agent's hook of
+	// the same name. While the prompt is called as a tool, the caller's hooks are used.
 	// +listType=map
 	// +listMapKey=hook
 	// +kubebuilder:validation:MaxItems=12
@@ -136,14 +137,14 @@ type PromptPart struct {
 	// +optional
 	Text string `json:"text,omitempty"`
 
-	// Include names another Prompt, whose text, with all that it includes in turn, is put here. Of its variables and
-	// env those count that this prompt has no value for.
+	// Include names another Prompt, whose text, with all that it includes in turn, is put here. Its variables and env
+	// count if this prompt has no value for them.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Include string `json:"include,omitempty"`
 
-	// Env names a variable, whose value is put here. A secret one is shown to the model, and to nobody else.
+	// Env names a variable, whose value is put here. A secret one is shown only to the model.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
@@ -153,7 +154,7 @@ type PromptPart struct {
 	// +optional
 	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
 
-	// Literal takes the text as it stands: `{{` has no meaning in it.
+	// Literal leaves the text unchanged: `{{` has no meaning in it.
 	// +optional
 	Literal bool `json:"literal,omitempty"`
 }
@@ -187,15 +188,15 @@ type PromptCompaction struct {
 	// +optional
 	Mode CompactionMode `json:"mode,omitempty"`
 
-	// Threshold is how full the room for the conversation may be before older turns are summed up, in percent of the
-	// model's window (spec.capabilities.contextWindow of the Model) without the room for its answer.
+	// Threshold is how much of the model's window the conversation may fill before older turns are summed up, in
+	// percent. The window is spec.capabilities.contextWindow of the Model, less the room for its answer.
 	// +kubebuilder:validation:Minimum=20
 	// +kubebuilder:validation:Maximum=95
 	// +kubebuilder:default=80
 	// +optional
 	Threshold *int32 `json:"threshold,omitempty"`
 
-	// Keep is how much of that room the newest messages have that are not summed up, in percent.
+	// Keep is how much of that window the newest messages may fill, which are not summed up, in percent.
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=80
 	// +kubebuilder:default=30
@@ -206,14 +207,14 @@ type PromptCompaction struct {
 	// +optional
 	ModelRef *LocalRef `json:"modelRef,omitempty"`
 
-	// Instructions for the model that writes the summary, in the place of Skein's own.
+	// Instructions for the model that writes the summary, instead of Skein's own.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	Instructions string `json:"instructions,omitempty"`
 }
 
-// PromptReasoning says how a model is to think before it answers.
+// PromptReasoning says how a model reasons before it answers.
 // +kubebuilder:validation:XValidation:rule="!(has(self.effort) && has(self.maxTokens))",message="set at most one of effort and maxTokens"
 type PromptReasoning struct {
 	// Effort in the words of the model's provider.
@@ -221,12 +222,12 @@ type PromptReasoning struct {
 	// +optional
 	Effort string `json:"effort,omitempty"`
 
-	// MaxTokens that it may think for one answer.
+	// MaxTokens of reasoning for one answer.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxTokens *int64 `json:"maxTokens,omitempty"`
 
-	// Exclude keeps what the model thought out of the log and of the stream.
+	// Exclude keeps the model's reasoning out of the log and the stream.
 	// +optional
 	Exclude bool `json:"exclude,omitempty"`
 }
@@ -238,11 +239,12 @@ type VariableDeclaration struct {
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
-	// Type: a text may be shown; a secret, which it is when absent, is kept out of all that is written and shown.
+	// Type: a text may be shown, and a secret is kept out of all that Skein writes and shows. It is secret when
+	// absent.
 	// +optional
 	Type EnvType `json:"type,omitempty"`
 
-	// Required: a thread does not run until somebody gives it a value.
+	// Required: a thread does not run until the variable has a value.
 	// +optional
 	Required bool `json:"required,omitempty"`
 
@@ -301,26 +303,26 @@ type PromptTool struct {
 	// +optional
 	Prompt string `json:"prompt,omitempty"`
 
-	// InitUserMessageProperty names the argument of the call that becomes the message which the called prompt answers;
-	// the argument message when absent, and all arguments as JSON where there is none of the name.
+	// InitUserMessageProperty names the argument of the call that becomes the message that the called prompt answers;
+	// "message" when absent. Without an argument of that name, the message is all arguments as JSON.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	InitUserMessageProperty string `json:"initUserMessageProperty,omitempty"`
 
-	// IncludeTextResponse makes what the called prompt answers part of the call's result.
+	// IncludeTextResponse puts the answer of the called prompt into the call's result.
 	// +optional
 	IncludeTextResponse *bool `json:"includeTextResponse,omitempty"`
 
-	// IncludeToolCalls makes the calls that the called prompt made, with their results, part of the call's result.
+	// IncludeToolCalls puts the calls that the called prompt made, with their results, into the call's result.
 	// +optional
 	IncludeToolCalls *bool `json:"includeToolCalls,omitempty"`
 
-	// IncludeErrors says in the result what went wrong when the called prompt fails; false says only that it did.
+	// IncludeErrors puts the error into the result when the called prompt fails. With false, the result says only
+	// that it failed.
 	// +optional
 	IncludeErrors *bool `json:"includeErrors,omitempty"`
 
-	// Skill without which the tool, or the family, is not offered: one of spec.skills. It is from the step on after
-	// which the skill is active on the thread.
+	// Skill that must be active on the thread before the tool, or the family, is offered: one of spec.skills.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write the name of a skill: lower-case letters, digits and -, beginning and ending with a letter or digit, such as refunds-eu"
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
@@ -331,8 +333,8 @@ type PromptTool struct {
 	// +optional
 	RequiresApproval bool `json:"requiresApproval,omitempty"`
 
-	// ApprovalTimeout refuses a call that nobody has decided on for so long; never when absent. It takes the place of
-	// the Tool's own.
+	// ApprovalTimeout refuses a call that has waited for a decision for so long; never when absent. It takes the place
+	// of the Tool's own.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="give a duration from 1s to 87600h such as 24h, or leave it out to wait for ever"
 	// +optional

@@ -5,12 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RunPolicy says what becomes of a user's message that meets a run under way.
+// RunPolicy says what happens to a user's message that arrives during a run.
 // +kubebuilder:validation:Enum=enqueue;reject;interrupt;rollback
 type RunPolicy string
 
 // Enqueue: the run takes it before its next model call. Reject: it is refused with 409. Interrupt: the run ends, and
-// the message starts another. Rollback: the same, and what the run has appended is taken back.
+// the message starts another. Rollback: the same, and what the run has appended is removed.
 const (
 	RunPolicyEnqueue   RunPolicy = "enqueue"
 	RunPolicyReject    RunPolicy = "reject"
@@ -25,8 +25,8 @@ type RunLimits struct {
 	// +optional
 	MaxSteps *int32 `json:"maxSteps,omitempty"`
 
-	// MaxTokens, input and output together, that the model calls of a run may use; reason MaxTokensReached. No call is
-	// begun once they are used up.
+	// MaxTokens, input and output together, that the model calls of a run may use; reason MaxTokensReached. No call
+	// begins once they are used up.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxTokens *int64 `json:"maxTokens,omitempty"`
@@ -36,8 +36,8 @@ type RunLimits struct {
 	// +optional
 	MaxCost *resource.Quantity `json:"maxCost,omitempty"`
 
-	// MaxDuration that a run may be at work; the time during which it is parked does not count. Reason
-	// MaxDurationReached; a call that is under way then is ended.
+	// MaxDuration that a run may work, without the time during which it is parked; reason MaxDurationReached. A call
+	// that is under way at that moment is ended.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="give a duration from 1s to 87600h such as 10m, or leave it out for no bound"
 	// +optional

@@ -14,15 +14,15 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !string(self.resources.limits['memory']).matches('^[+]?[0-9.]{1,30}([a-zA-Z]i?|[eE][0-9+-]{1,3})?$') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="give resources.limits.memory of 32Mi or more, such as 512Mi; a number without a unit counts bytes"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('cpu' in self.resources.limits) || !string(self.resources.limits['cpu']).matches('^[+]?[0-9.]{1,30}([a-zA-Z]i?|[eE][0-9+-]{1,3})?$') || !isQuantity(string(self.resources.limits['cpu'])) || quantity(string(self.resources.limits['cpu'])).isGreaterThan(quantity('0'))",message="give resources.limits.cpu above 0 such as 500m, or leave it out for 1"
 type SandboxPoolSpec struct {
-	// Warm sandboxes that wait unclaimed, at the least. 0 keeps none: each first use then waits for a new pod.
+	// Warm is the smallest number of sandboxes that wait unclaimed. With 0, each first use waits for a new pod.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=1
 	// +optional
 	Warm int32 `json:"warm"` // written even when 0, which is not the default
 
-	// MaxWarm sandboxes that wait unclaimed, at the most: as many as were claimed within half a minute, at the
-	// busiest time of the last five minutes, wait between warm and this. The same as warm when absent.
+	// MaxWarm is the largest number of sandboxes that wait unclaimed; the same as warm when absent. Between the two,
+	// as many wait as were claimed within half a minute at the busiest time of the last five minutes.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
@@ -35,8 +35,8 @@ type SandboxPoolSpec struct {
 	// +optional
 	Max int32 `json:"max,omitempty"`
 
-	// Engine that runs the code: quickjs starts fast and keeps its limits exactly; v8 compiles to machine code, for
-	// code that computes for long, and takes more memory. Changing it replaces the sandboxes that wait.
+	// Engine that runs the code. quickjs starts fast and keeps its limits exactly. v8 compiles to machine code, for
+	// code that computes for long, and takes more memory. A change replaces the sandboxes that wait.
 	// +kubebuilder:validation:Enum=quickjs;v8
 	// +kubebuilder:default=quickjs
 	// +optional
@@ -102,9 +102,9 @@ type SandboxPoolSpec struct {
 	// +optional
 	PodMetadata *SandboxPodMetadata `json:"podMetadata,omitempty"`
 
-	// RuntimeContext is what code that names state._notPackableRuntimeContext finds there: facts about the platform,
-	// such as addresses and names, under keys of its choice. It is no place for secrets: those belong in env. Changing
-	// it replaces no pods.
+	// RuntimeContext is the value of state._notPackableRuntimeContext in code. It holds facts about the platform, such
+	// as addresses and names, under keys of your choice. Do not put secrets there: those belong in env. A change
+	// replaces no pods.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +optional
@@ -145,10 +145,10 @@ const (
 	SandboxEngineV8      SandboxEngine = "v8"
 )
 
-// SandboxPodMetadata is metadata of sandbox pods that their user chooses, for example for cost reports or for
-// what injects things into pods.
+// SandboxPodMetadata is metadata that you choose for sandbox pods, for example for cost reports or for controllers
+// that change pods.
 type SandboxPodMetadata struct {
-	// Labels of the pods. Those by which Skein itself knows its pods cannot be set.
+	// Labels of the pods. Labels that Skein itself uses cannot be set.
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('skein.dev/') && !k.startsWith('app.kubernetes.io/'))",message="labels of skein.dev/ and app.kubernetes.io/ are Skein's own: use another prefix"
 	// +optional
@@ -163,7 +163,7 @@ type SandboxPodMetadata struct {
 
 // SandboxPoolStatus counts the pods.
 type SandboxPoolStatus struct {
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Engine of the sandboxes that are up to date.

@@ -79,7 +79,7 @@ const (
 	ConcurrencyQueue ConcurrencyPolicy = "Queue"
 )
 
-// CatchUp says what becomes of due times that passed while no manager was there.
+// CatchUp says what happens to due times that passed while no manager ran.
 type CatchUp struct {
 	// Policy: None skips them, Last fires the newest of them, All fires each.
 	// +kubebuilder:validation:Enum=None;Last;All

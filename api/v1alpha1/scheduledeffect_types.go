@@ -154,12 +154,12 @@ type ScheduledEffectSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ConcurrencyPolicy says what becomes of a firing that is due while an earlier one of the same thread is under way.
+	// ConcurrencyPolicy says what happens to a firing that is due while an earlier one of the same thread is under way.
 	// +kubebuilder:default=Allow
 	// +optional
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrencyPolicy,omitempty"`
 
-	// CatchUp says what becomes of due times that passed while no manager was there.
+	// CatchUp says what happens to due times that passed while no manager ran.
 	// +optional
 	CatchUp *CatchUp `json:"catchUp,omitempty"`
 
@@ -197,23 +197,23 @@ type ScheduledEffectSpec struct {
 	// +optional
 	FailedHistoryLimit *int32 `json:"failedHistoryLimit,omitempty"`
 
-	// HookDepth is how many hooks, one caused by the other, led to this effect. Skein sets it on what code schedules, so
+	// HookDepth is how many hooks, each caused by the one before, led to this effect. Skein sets it on what code schedules, so
 	// that hooks and effects cannot keep causing each other; leave it out of what you declare yourself.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	HookDepth int32 `json:"hookDepth,omitempty"`
 
-	// TTLSecondsAfterFinished: the object is deleted so long after its last firing ended. When absent, that is 300 for at
-	// and after, and an object with schedules is kept.
+	// TTLSecondsAfterFinished is how long after the end of its last firing the object is deleted. When it is absent, that
+	// is 300 for at and after, and an object with schedules is kept.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// ScheduledEffectStatus says where it stands.
+// ScheduledEffectStatus is the state of a ScheduledEffect.
 type ScheduledEffectStatus struct {
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

@@ -63,7 +63,7 @@ type SubagentSpec struct {
 	// +optional
 	TaskRef string `json:"taskRef,omitempty"`
 
-	// TaskDigest identifies the content that taskRef names. It is made with a key, so that nobody can check a guess with it.
+	// TaskDigest identifies the content that taskRef names. It is made with a key, so it cannot be used to check a guess.
 	// +kubebuilder:validation:MaxLength=100
 	// +optional
 	TaskDigest string `json:"taskDigest,omitempty"`
@@ -91,20 +91,21 @@ type SubagentSpec struct {
 	// +optional
 	ToolCallID string `json:"toolCallID,omitempty"`
 
-	// TTLAfterFinished removes this Subagent and its Thread so long after the child has ended for good; never when absent.
+	// TTLAfterFinished is how long after the child's final end this Subagent and its Thread are removed; never when
+	// absent.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('87600h')",message="give a duration from 0s to 87600h such as 24h, or leave it out to keep the child as long as its parent"
 	// +optional
 	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
 
-	// Retain says what becomes of the conversation when ttlAfterFinished is over: Purge, the default, or Keep.
+	// Retain says what happens to the conversation when ttlAfterFinished is over: Purge, the default, or Keep.
 	// +optional
 	Retain ChildRetention `json:"retain,omitempty"`
 }
 
 // SubagentStatus is the registry entry and the conditions.
 type SubagentStatus struct {
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

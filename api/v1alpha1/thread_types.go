@@ -60,8 +60,8 @@ type ThreadSpec struct {
 	// +optional
 	IdleExpiry *metav1.Duration `json:"idleExpiry,omitempty"`
 
-	// DeletionPolicy says what becomes of the stored data when this object is deleted: Delete
-	// purges it, Retain keeps it until a Thread whose threadID names it adopts it, or until it is purged.
+	// DeletionPolicy says what happens to the stored data when this object is deleted. Delete purges it. Retain keeps
+	// it until a Thread adopts it by spec.threadID, or until it is purged.
 	// +kubebuilder:default=Delete
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -75,16 +75,16 @@ type ThreadSpec struct {
 
 	// ForkFrom makes this a fork: it begins with the messages of another Thread up to one of them, and with its files. It also
 	// has that thread's user, arguments and workspace, and its title with "Forked: " in front, where this spec gives none.
-	// Neither of the two sees what the other changes afterwards. Fixed when the thread is created.
+	// Later changes of one do not show in the other. Fixed when the thread is created.
 	// +optional
 	ForkFrom *ForkFrom `json:"forkFrom,omitempty"`
 
-	// FileQuota bounds what the thread has in files.
+	// FileQuota limits the files of the thread.
 	// +optional
 	FileQuota *FileQuota `json:"fileQuota,omitempty"`
 
-	// Env are variables of this thread, which its subagents inherit. What state.setEnv sets counts before an entry
-	// until the entry changes.
+	// Env are variables of this thread, which its subagents inherit. A value that state.setEnv has set takes
+	// precedence over an entry until the entry changes.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
@@ -92,17 +92,17 @@ type ThreadSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
-	// RunPolicy of this thread: what becomes of a user's message that meets a run under way and does not say itself;
-	// enqueue when absent.
+	// RunPolicy says what happens to a user's message that arrives during a run and has no policy of its own. When it
+	// is absent, the policy of the agent holds, and enqueue without one.
 	// +optional
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 
-	// Limits bound each run. Of those of the thread and of its agent the lower counts.
+	// Limits bound each run. If the thread and its agent both have a limit, the lower one holds.
 	// +optional
 	Limits *RunLimits `json:"limits,omitempty"`
 }
 
-// DeletionPolicy says what becomes of a thread's data when its object is deleted.
+// DeletionPolicy says what happens to a thread's data when its object is deleted.
 // +kubebuilder:validation:Enum=Delete;Retain
 type DeletionPolicy string
 
@@ -220,9 +220,9 @@ type ChildCounts struct {
 	Terminated int32 `json:"terminated,omitempty"`
 }
 
-// ThreadStatus is a small picture of a conversation that is kept elsewhere.
+// ThreadStatus summarizes a conversation, which Skein keeps in its store.
 type ThreadStatus struct {
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -314,7 +314,7 @@ type ThreadStatus struct {
 	// +optional
 	ChildCounts *ChildCounts `json:"childCounts,omitempty"`
 
-	// Destroyed tells when the conversation was last cleared, and why; absent when it never was.
+	// Destroyed says when the conversation was last cleared, and why; absent when it never was.
 	// +optional
 	Destroyed *DestroyedStatus `json:"destroyed,omitempty"`
 
@@ -344,11 +344,11 @@ type UsageStatus struct {
 	Cost string `json:"cost,omitempty"`
 }
 
-// DestroyedStatus tells of the last time that a conversation was cleared.
+// DestroyedStatus says when a conversation was last cleared, and why.
 type DestroyedStatus struct {
-	// Time of it.
+	// Time at which it was cleared.
 	Time metav1.Time `json:"time"`
-	// Reason: explicit, when somebody asked for it, or expired.
+	// Reason is explicit (a caller asked for it) or expired.
 	Reason string `json:"reason"`
 }
 

@@ -20,13 +20,14 @@ type ThreadGatewaySpec struct {
 	EndpointRefs []LocalRef `json:"endpointRefs,omitempty"`
 
 	// SigningKeys are keys of Secrets, each of 16 bytes or more, that sign the ids of conversations. The first signs, and
-	// all verify. To rotate, put a new key first and remove the old one once browsers have had a week to come back.
+	// all verify. To rotate, put a new key first, and remove the old one a week later: browsers that come back until then
+	// get an id that the new key signs.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=5
 	SigningKeys []corev1.SecretKeySelector `json:"signingKeys"`
 
-	// Strict answers 401 to requests with an id that is unsigned or does not verify. Otherwise the next source counts: the
-	// cookie, and then a new conversation.
+	// Strict answers 401 to requests with an id that is unsigned or does not verify. Otherwise such an id is ignored: the
+	// cookie counts, and without it a new conversation begins.
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
@@ -42,8 +43,8 @@ type ThreadGatewaySpec struct {
 	// +optional
 	User *GatewayUser `json:"user,omitempty"`
 
-	// IDProvider asks somebody else which conversation a request means. There is no fallback: a request for which it gives no
-	// id is refused.
+	// IDProvider asks another service, or code, which conversation a request means. There is no fallback: a request for which
+	// it gives no id is refused.
 	// +optional
 	IDProvider *GatewayIDProvider `json:"idProvider,omitempty"`
 
@@ -82,8 +83,8 @@ type GatewayUser struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9-]+$') && !(self.lowerAscii() in ['cookie', 'authorization', 'x-thread-id'])`,message="write the name of a header such as X-User-Id: letters, digits and -, and not Cookie, Authorization or X-Thread-Id"
 	Header string `json:"header"`
 
-	// HashKey is a key of a Secret, of 16 bytes or more. Ids are made from users with it, so that nobody can guess
-	// them. With another key all users begin new conversations.
+	// HashKey is a key of a Secret, of 16 bytes or more. Ids are made from users with it, so they cannot be guessed.
+	// With another key all users begin new conversations.
 	HashKey corev1.SecretKeySelector `json:"hashKey"`
 }
 
@@ -128,13 +129,13 @@ type GatewayCodeIDs struct {
 // GatewayHTTPIDs is a service that makes ids.
 type GatewayHTTPIDs struct {
 	// URL gets a POST with {"namespace", "gateway", "method", "path", "address", "headers", "threadId"} for each request, and
-	// answers 200 with {"threadId": "thrd_..."}. threadId of the question is the id that the client has proved to have, or
-	// empty. The address must be one that tools of the namespace may reach.
+	// answers 200 with {"threadId": "thrd_..."}. threadId of the POST is the id that the client has proved to have, or empty.
+	// The address must be one that tools of the namespace may reach.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule=`isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHostname() != '' && !self.contains('@')`,message="write an address such as https://ids.example.com/thread, without a user and a password"
 	URL string `json:"url"`
 
-	// Headers are the names of headers of requests that the service is told, such as Cookie or Authorization.
+	// Headers are the names of request headers that the service gets, such as Cookie or Authorization.
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:items:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(h, h.matches(r'^[A-Za-z0-9-]+$'))`,message="write names of headers such as X-User-Id: letters, digits and -"
@@ -209,8 +210,8 @@ type GatewayLimits struct {
 // LabelGateway names the ThreadGateway that made a Thread.
 const LabelGateway = "skein.dev/thread-gateway"
 
-// ThreadGateway is a definition: a door for people without a Kubernetes identity. The manager serves it below
-// /{namespace}/{name}/ of the address in its flag --gateway-bind-address.
+// ThreadGateway is a definition: it lets people without a Kubernetes identity talk to an agent. The manager serves it
+// below /{namespace}/{name}/ of the address in its flag --gateway-bind-address.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=tgw,categories=skein

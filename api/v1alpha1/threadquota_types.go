@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ThreadQuotaSpec bounds what a namespace may use.
+// ThreadQuotaSpec limits what a namespace may use.
 type ThreadQuotaSpec struct {
 	// Hard are the bounds. When a namespace has several ThreadQuotas, the lowest of each bound holds. What is absent
 	// here and in the other ThreadQuotas is as the manager's flag --namespace-quota says.
@@ -15,8 +15,8 @@ type ThreadQuotaSpec struct {
 // QuotaAmounts are amounts of what a namespace may use.
 // +kubebuilder:validation:MinProperties=1
 type QuotaAmounts struct {
-	// Threads that are stored, with those whose object was deleted and whose data is retained. A Thread beyond it is
-	// not begun until there is room.
+	// Threads that are stored, including retained ones without an object. A Thread beyond it does not begin until
+	// there is room.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Threads *int64 `json:"threads,omitempty"`
@@ -31,8 +31,8 @@ type QuotaAmounts struct {
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 
-	// MessageBytes are the bytes of the messages of all threads, such as 5Gi. Messages that a fork shares with its origin count once. Beyond
-	// it messages of clients and code are refused, and no run begins. Those under way go on to their end.
+	// MessageBytes are the bytes of the messages of all threads, such as 5Gi. Messages that a fork shares with its origin count
+	// once. Beyond it messages of clients and code are refused, and no run begins. Runs under way continue to their end.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isInteger() && !quantity(string(self)).isLessThan(quantity('0'))",message="give a whole number of bytes such as 10Gi"
 	// +optional
 	MessageBytes *resource.Quantity `json:"messageBytes,omitempty"`

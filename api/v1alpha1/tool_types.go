@@ -46,7 +46,7 @@ type ToolSpec struct {
 	// +optional
 	RequiresApproval bool `json:"requiresApproval,omitempty"`
 
-	// ApprovalTimeout refuses a call that nobody has decided on for so long; never when absent.
+	// ApprovalTimeout refuses a call that has waited for a decision for so long; never when absent.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="give a duration from 1s to 87600h such as 24h, or leave it out to wait for ever"
 	// +optional

@@ -5,15 +5,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WebhookSpec says what to tell a server outside.
+// WebhookSpec says which events to send to which server.
 type WebhookSpec struct {
 	// URL gets a POST for each event.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule=`isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHostname() != '' && !self.contains('@')`,message="write an address such as https://ci.example.com/skein, without a user and a password"
 	URL string `json:"url"`
 
-	// Events are what to tell: that a run ended, that a tool call waits for a person, that an effect failed after its last
-	// attempt.
+	// Events that are sent: a run ended, a tool call waits for a person, or an effect failed after its last attempt.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=set
@@ -41,11 +40,11 @@ type WebhookSpec struct {
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
 }
 
-// WebhookEvent is something that a Webhook is told.
+// WebhookEvent is an event that a Webhook sends.
 // +kubebuilder:validation:Enum=run.ended;approval.wanted;effect.failed
 type WebhookEvent string
 
-// Webhook is a definition: a server outside that is told, by signed HTTP requests, what happens to the threads of the
+// Webhook is a definition: Skein tells a server outside, by signed HTTP requests, what happens to the threads of the
 // namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

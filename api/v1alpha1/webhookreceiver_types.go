@@ -33,8 +33,9 @@ type WebhookReceiverSpec struct {
 	// +optional
 	MaxBytes int32 `json:"maxBytes,omitempty"`
 
-	// PerMinute is how many deliveries with a valid signature each replica of the manager takes in a minute. Before the signature is checked,
-	// each address may make as many requests, so that forged ones take nothing from the sender. More are answered with 429.
+	// PerMinute is how many deliveries with a valid signature each replica of the manager takes in a minute. Before the signature
+	// is checked, each address may make as many requests, so that forged ones do not use up what the sender may send. More are
+	// answered with 429.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	// +kubebuilder:default=600

@@ -27,9 +27,9 @@ type EndpointRequest struct {
 // the answer of the code, whatever its status; close its body. It returns a redirection without following it, because
 // the target must not get the caller's credentials. Through the Kubernetes API a request lasts a minute at most.
 //
-// An error means that no code answered: ErrNotFound without the thread or without an endpoint of that path,
-// ErrInvalid for a method that the path does not have, ErrTerminated, and an error whose Status has the cause
-// EndpointFailed when the code failed.
+// An error means that no code answered. It is ErrNotFound without the thread or without an endpoint of that path,
+// ErrInvalid for a method that the path does not have, or ErrTerminated. When the code failed, the Status of the error
+// has the cause EndpointFailed.
 func (t *Thread) Endpoint(ctx context.Context, r EndpointRequest) (*http.Response, error) {
 	method := strings.ToUpper(r.Method)
 	if method == "" {

@@ -113,7 +113,7 @@ func ExampleThread_Once() {
 func ExampleThread_Holding() {
 	lease, err := thread.Acquire(ctx, 30*time.Second)
 	if errors.Is(err, client.ErrConflict) {
-		return // somebody else writes, or a run is under way
+		return // another writer has it, or a run is under way
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -203,7 +203,7 @@ func ExampleThread_ParentThread() {
 	case err != nil:
 		log.Fatal(err)
 	case parent == nil:
-		fmt.Println("nobody's child")
+		fmt.Println("it has no parent")
 	default:
 		err = thread.NotifyParent(ctx, "halfway through the batch")
 	}

@@ -40,7 +40,7 @@ type Approval struct {
 	Arguments string `json:"arguments,omitempty"`
 	// RequestedAt is when approval was requested, in microseconds.
 	RequestedAt int64 `json:"requestedAt,omitempty"`
-	// ExpiresAt is when the call is refused if nobody decides, in microseconds. 0 means never.
+	// ExpiresAt is when a call without a decision is refused, in microseconds. 0 means never.
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
 	// Decision is absent until there is one.
 	Decision *Decision `json:"decision,omitempty"`
@@ -51,7 +51,7 @@ type Approval struct {
 type Decision struct {
 	// Approved is true when the call is made.
 	Approved bool `json:"approved"`
-	// By is the name of the user who decided. It is empty when nobody decided in time.
+	// By is the name of the user who decided. It is empty when no decision came in time.
 	By string `json:"by,omitempty"`
 	// At is when it was decided, in microseconds.
 	At int64 `json:"at"`
@@ -59,7 +59,7 @@ type Decision struct {
 	Reason string `json:"reason,omitempty"`
 	// Arguments is the object that replaced the model's arguments.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Expired is true when nobody decided in time.
+	// Expired is true when no decision came in time.
 	Expired bool `json:"expired,omitempty"`
 }
 

@@ -43,9 +43,9 @@ type CodeResult struct {
 	metav1.TypeMeta `json:",inline"`
 	// Status is success, error, link_error, memory or terminated.
 	Status string `json:"status"`
-	// Result is what the export returned, as JSON. For values that JSON lacks it is the nearest: undefined is null
-	// and omitted from objects, NaN and the infinities are null, a bigint is a number, a Date is an ISO 8601 string,
-	// a Map is an object or an array of pairs, a Set is an array, and bytes are a base64 string.
+	// Result is what the export returned, as JSON. For values that JSON lacks it is the nearest. undefined is null and
+	// omitted from objects, and NaN and the infinities are null. A bigint is a number, and a Date is an ISO 8601
+	// string. A Map is an object or an array of pairs, a Set is an array, and bytes are a base64 string.
 	Result json.RawMessage `json:"result,omitempty"`
 	// Reports lists the values passed to report(), in order.
 	Reports []json.RawMessage `json:"reports,omitempty"`

@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the wire types of the runtime API, group runtime.skein.dev, version v1alpha1:
-// what happens inside a thread, served by the manager as subresources of threads through the Kubernetes
-// API aggregation layer or directly to applications with a bearer token.
+// Package v1alpha1 holds the wire types of the runtime API, group runtime.skein.dev, version v1alpha1: what happens
+// inside a thread. The manager serves it as subresources of threads, through the Kubernetes API aggregation layer or
+// directly to applications with a bearer token.
 //
 // The URL space is
 //

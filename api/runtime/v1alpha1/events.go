@@ -35,10 +35,10 @@ const (
 	EventDelta       = "message.delta"
 	EventToolStarted = "tool.started"
 	EventToolEnded   = "tool.ended"
-	// EventContextTrimmed has data {"leftOut", "shortened", "kept", "tokens", "contextWindow", "model"}: to stay
-	// within the model's window, the request omitted this many of the oldest messages, and kept only the beginning
-	// and the end of this many results. contextWindow is absent where it is not configured. model names the Model
-	// where it was a fallback.
+	// EventContextTrimmed has data {"leftOut", "shortened", "kept", "tokens", "contextWindow", "model"}: the request
+	// did not fit the model's window. leftOut is how many of the oldest messages it omitted, and shortened is how many
+	// results it cut to their beginning and end. contextWindow is absent if it is not configured. model names the Model
+	// if it was a fallback.
 	EventContextTrimmed = "context.trimmed"
 	// EventContextCompacted has Compacted as data: a model has summed up older messages. EventCompactionFailed has
 	// CompactionFailure: they could not be summed up, and the conversation goes on without.

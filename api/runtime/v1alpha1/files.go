@@ -51,8 +51,8 @@ const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
 // requests than its share.
 const CauseFlowControl metav1.CauseType = "FlowControl"
 
-// CauseMemory is the type of the cause of a TooManyRequests that means that the namespace takes as much of the manager's memory
-// as it may, and of a RequestEntityTooLarge that means that a request or its answer needs more than that.
+// CauseMemory is the type of a cause. With TooManyRequests, the namespace takes as much of the manager's memory as it may. With
+// RequestEntityTooLarge, a request or its answer needs more than that.
 const CauseMemory metav1.CauseType = "Memory"
 
 // KindFileList is the kind of a FileList.

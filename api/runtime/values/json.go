@@ -34,7 +34,7 @@ func JSON(v any) (json.RawMessage, error) { return write(v, exact) }
 func Serialized(v any) (json.RawMessage, error) { return write(v, serializable) }
 
 func write(v any, refuse func(any) string) (json.RawMessage, error) {
-	if e := findRefused(v, refuse, 0); e != nil {
+	if e := firstRefused(v, refuse, 0); e != nil {
 		return nil, e
 	}
 	raw, err := Plain(v)
@@ -74,8 +74,9 @@ func serializable(v any) string {
 	return ""
 }
 
-// findRefused returns the first value within v that refuse gives a reason against, with its path. It returns nil if there is none.
-func findRefused(v any, refuse func(any) string, depth int) *NotJSONError {
+// firstRefused returns the path of the first value within v for which refuse returns a reason, with that reason. It returns nil if there is
+// none.
+func firstRefused(v any, refuse func(any) string, depth int) *NotJSONError {
 	if depth > MaxDepth {
 		return &NotJSONError{Reason: tooDeep().Error()}
 	}
@@ -83,7 +84,7 @@ func findRefused(v any, refuse func(any) string, depth int) *NotJSONError {
 		return &NotJSONError{Reason: reason}
 	}
 	within := func(item any, place string) *NotJSONError {
-		e := findRefused(item, refuse, depth+1)
+		e := firstRefused(item, refuse, depth+1)
 		if e != nil && len(e.Path) < 300 {
 			e.Path = place + e.Path
 		}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Plain encodes a value as plain JSON, for readers that know only JSON, such as a model or a custom resource. It
-// writes what JSON.stringify would write. For values that JSON lacks it writes the nearest: undefined properties are
-// omitted, NaN and infinities are null, a bigint is a number, a Date is an ISO 8601 string, a Map is an object (when
-// its keys are strings) or an array of pairs, a Set is an array, and bytes are a base64 string.
+// Plain encodes a value as plain JSON, for readers that know only JSON, such as a model or a custom resource. It writes
+// what JSON.stringify would write. For values that JSON lacks it writes the nearest. undefined properties are omitted,
+// and NaN and infinities are null. A bigint is a number, and a Date is an ISO 8601 string. A Map is an object (when its
+// keys are strings) or an array of pairs, a Set is an array, and bytes are a base64 string.
 func Plain(v any) (json.RawMessage, error) {
 	plain, err := plain(v, 0)
 	if err != nil {
