@@ -138,7 +138,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 				seen++
 				o := naming(k, path, "vault")
 				Expect(refused(ctx, "skein-secrets", &rights{user: "eve"}, k.resource, o, nil)).To(ConsistOf(
-					ContainSubstring(`this object names the Secret "vault": whoever names a Secret here must be allowed to get it, and the user "eve" cannot get it in the namespace "team"`)),
+					ContainSubstring(`this object names the Secret "vault": a user who names a Secret here must be allowed to get it, and the user "eve" cannot get it in the namespace "team"`)),
 					"%s of %s names a Secret, and config/admission/secrets.yaml does not see it", path, k.resource)
 				Expect(refused(ctx, "skein-secrets", &rights{user: "eve", may: []string{"get secrets other"}}, k.resource, o, nil)).To(HaveLen(1))
 				Expect(refused(ctx, "skein-secrets", &rights{user: "eve", may: []string{"get secrets vault"}}, k.resource, o, nil)).To(BeEmpty())
@@ -201,7 +201,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		r := func() *rights { return &rights{user: "eve", may: each} }
 		Expect(refused(ctx, "skein-secrets", r(), "threads", object("Thread", env(8)), nil)).To(BeEmpty())
 		Expect(refused(ctx, "skein-secrets", r(), "threads", object("Thread", env(9)), nil)).To(ConsistOf(
-			`this change names more than 8 Secrets, and single ones are checked up to 8: put the values into fewer Secrets, or have somebody make it who may get all Secrets of the namespace "team"`))
+			`this change names more than 8 Secrets, and single ones are checked up to 8: put the values into fewer Secrets, or let a user make it who may get all Secrets of the namespace "team"`))
 		Expect(refused(ctx, "skein-secrets", &rights{user: "eve"}, "threads", object("Thread", env(100)), nil)).To(HaveLen(9), "the dearest request: nothing is allowed")
 		Expect(refused(ctx, "skein-secrets", &rights{user: "eve", may: []string{"get secrets"}}, "threads", object("Thread", env(100)), nil)).To(BeEmpty())
 
