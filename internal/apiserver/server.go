@@ -158,7 +158,7 @@ func (s *Server) setUp() error {
 	cfg.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	cfg.ExternalAddress = s.listener.Addr().String()
 	cfg.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate}
-	cfg.LoopbackClientConfig = &rest.Config{} // no privileged client of our own: without a token nobody can act as it
+	cfg.LoopbackClientConfig = &rest.Config{} // no privileged client of our own: without a token no client can act as it
 	cfg.SkipOpenAPIInstallation = true
 	cfg.EnableProfiling = false
 	cfg.RequestTimeout = s.opts.RequestTimeout
@@ -220,10 +220,10 @@ func (s *Server) NeedLeaderElection() bool { return false }
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Flow returns the limits that requests are held to, for those that come in on another way.
+// Flow returns the limits of requests, for requests that do not come through the runtime API.
 func (s *Server) Flow() *flow.Control { return s.control }
 
-// Auditor returns what records requests that come in on another way; nil when there is no audit.
+// Auditor returns what records requests that do not come through the runtime API. It is nil when there is no audit.
 func (s *Server) Auditor() *audited.Auditor { return s.auditor }
 
 // CABundle returns the PEM of the authority that signed the serving certificate. It is unknown only with a CertDir.

@@ -1,4 +1,4 @@
-// Package audited records requests that reach threads on other ways than the runtime API, by the same policy and into the same
+// Package audited records requests that reach threads other than through the runtime API, by the same policy and in the same
 // log (K8S-12).
 package audited
 
@@ -21,7 +21,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Group is the group of all who come in on other ways.
+// Group is the group of all users of such requests.
 const Group = "skein:outside"
 
 // The annotations and extra fields of entries.
@@ -55,7 +55,7 @@ type Auditor struct {
 	leftOut  atomic.Int64
 }
 
-// Refusals for which a stranger needs nothing are recorded so often in a second: otherwise anybody could fill the log.
+// These limit the refusals of unknown callers that are recorded in a second. Otherwise any stranger could fill the log.
 const (
 	refusalRate  = 10
 	refusalBurst = 100

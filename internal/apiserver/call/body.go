@@ -122,8 +122,8 @@ func (c *Call) IdempotencyKey(inBody string) string {
 	return c.Request.Header.Get(runtimev1.HeaderIdempotencyKey)
 }
 
-// Claim records what is sent under the idempotency key of a body, and refuses another body under a used key. kind tells apart what keys of
-// their own. body is the request without its key; how its JSON is written makes no difference. Without a key it does nothing.
+// Claim records what is sent under the idempotency key of a body, and refuses another body under a used key. kind separates requests whose
+// keys must not meet. body is the request without its key; how its JSON is written makes no difference. Without a key it does nothing.
 func (c *Call) Claim(kind, key string, body any) error {
 	if key == "" {
 		return nil

@@ -109,7 +109,7 @@ func (h *Handler) firingsAt(ctx context.Context, effectID string, due int64) (at
 func noFiring(name string, which runtimev1.CancelFiring) error {
 	at := time.UnixMicro(which.Due).UTC().Format(time.RFC3339Nano)
 	if which.ThreadID != "" {
-		return status.NotFound(name, "ScheduledEffect %q has no firing of %s for thread %q: GET firings/%s lists those that there are", name, at, which.ThreadID, name)
+		return status.NotFound(name, "ScheduledEffect %q has no firing of %s for thread %q: GET firings/%s lists those that exist", name, at, which.ThreadID, name)
 	}
-	return status.NotFound(name, "ScheduledEffect %q has no firing of %s: GET firings/%s lists those that there are", name, at, name)
+	return status.NotFound(name, "ScheduledEffect %q has no firing of %s: GET firings/%s lists those that exist", name, at, name)
 }

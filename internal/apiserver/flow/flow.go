@@ -1,6 +1,6 @@
-// Package flow shares the runtime API among users and namespaces, however a request reaches it (K8S-12): nobody's requests
-// keep others from being answered. A request beyond a limit is answered with 429 and a time after which to try again. The
-// limits hold for each replica.
+// Package flow shares the runtime API among users and namespaces, however a request reaches it (K8S-12): the requests of
+// one caller do not keep those of others from being answered. A request beyond a limit is answered with 429 and a time
+// after which to try again. The limits hold for each replica.
 package flow
 
 import (
@@ -28,7 +28,7 @@ type Limits struct {
 	NamespaceOpen int // the same of a namespace
 	// UserLasting and NamespaceLasting bound requests that last: streams, files, and code.
 	UserLasting, NamespaceLasting int
-	// UserSearches are the searches of a user in a minute, and SearchesOpen those of everybody that are under way, of which one user has a
+	// UserSearches are the searches of a user in a minute, and SearchesOpen those of all users that are under way, of which one user has a
 	// quarter at most. A search asks the API server about each namespace.
 	UserSearches, SearchesOpen int
 }
@@ -131,12 +131,12 @@ func (c *Control) admit(r *http.Request, info *apirequest.RequestInfo, name stri
 	return c.enter(distinguisher, search, counters)
 }
 
-// searchers is by how many users all searches that may be under way are shared at least.
+// searchers is the least number of users who share all searches that may be under way.
 const searchers = 4
 
-// Enter counts a request that comes in on another way than the runtime API, with those of the namespace that come that way.
-// who names the way; it is a user like others. lasting tells that the request may last. The request is under way until done is
-// called. The error is a *StatusError with 429.
+// Enter counts a request that does not come through the runtime API, such as one to a gateway. who names where it comes from,
+// and counts as a user. lasting reports that the request may last. The request is under way until done is called. The error is
+// a *StatusError with 429.
 func (c *Control) Enter(who, namespace string, lasting bool) (done func(), err error) {
 	counters := []counter{
 		{key{"open", who}, c.limits.UserOpen, "requests of %q are under way"},

@@ -135,7 +135,7 @@ func NotFound(name, format string, args ...any) *apierrors.StatusError {
 // noThread returns a 404 for a thread that does not exist.
 func noThread(name string) *apierrors.StatusError {
 	e := apierrors.NewNotFound(ThreadsResource, name)
-	e.ErrStatus.Message += ": check the name and the namespace; kubectl get threads lists those that there are"
+	e.ErrStatus.Message += ": check the name and the namespace; kubectl get threads lists those that exist"
 	return e
 }
 

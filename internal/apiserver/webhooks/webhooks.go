@@ -1,4 +1,4 @@
-// Package webhooks serves the deliveries of Webhooks: what was told, what is still to be told, and what was given up.
+// Package webhooks serves the deliveries of Webhooks: delivered, pending and given up.
 package webhooks
 
 import (
@@ -50,7 +50,7 @@ func (h *Handler) List(c *call.Call) error {
 func (h *Handler) Redeliver(c *call.Call) error {
 	d, err := h.Store.Redeliver(c.Context(), c.Namespace, c.Name)
 	if errors.Is(err, store.ErrNotFound) {
-		return status.NotFound(c.Name, "the namespace has no delivery %q: it was removed, or never was; GET webhookdeliveries lists those that there are", c.Name)
+		return status.NotFound(c.Name, "the namespace has no delivery %q: it was removed, or never was; GET webhookdeliveries lists those that exist", c.Name)
 	}
 	if err != nil {
 		return err
