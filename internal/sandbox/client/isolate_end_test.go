@@ -19,11 +19,7 @@ var _ = Describe("an isolate of definition code", func() {
 	var c *client.Client
 	var ctx context.Context
 	var h *host
-	BeforeEach(func() { ctx, c, h = startIsolates() })
-	open := func(sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
-		GinkgoHelper()
-		return openIsolate(ctx, c, h, sources, change...)
-	}
+	open := prepareIsolates(&ctx, &c, &h)
 
 	Describe("its end", func() {
 		gone := func(err error) *sandbox.IsolateGoneError {

@@ -18,11 +18,7 @@ var _ = Describe("an isolate of definition code", func() {
 	var c *client.Client
 	var ctx context.Context
 	var h *host
-	BeforeEach(func() { ctx, c, h = startIsolates() })
-	open := func(sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
-		GinkgoHelper()
-		return openIsolate(ctx, c, h, sources, change...)
-	}
+	open := prepareIsolates(&ctx, &c, &h)
 
 	Describe("state.runCode", Label("COD-02", "COD-03", "COD-04"), func() {
 		var i sandbox.Isolate

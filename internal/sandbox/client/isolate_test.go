@@ -49,39 +49,36 @@ func (h *host) seen() []hostCall {
 	return append([]hostCall(nil), h.calls...)
 }
 
-// startIsolates returns a client of a sandbox, a host for isolates without answers, and a context for one test.
-func startIsolates() (context.Context, *client.Client, *host) {
-	h := &host{answers: map[string]func(context.Context, []any) (any, error){}}
-	return within(2 * patience), sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1"), h
-}
-
-// openIsolate opens an isolate with modules, until the test ends.
-func openIsolate(ctx context.Context, c *client.Client, h *host, sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
-	GinkgoHelper()
-	req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{}, Host: h.serve}
-	for name, source := range sources {
-		m, failed := compile.Compile(name+".ts", source, sandbox.TypeScript)
-		Expect(failed).To(BeNil())
-		req.Modules[name] = m
+// prepareIsolates connects to a sandbox before each spec, with a host for isolates that has no answers. open opens an isolate with modules,
+// until the spec ends.
+func prepareIsolates(ctx *context.Context, c **client.Client, h **host) (open func(map[string]string, ...func(*sandbox.IsolateRequest)) sandbox.Isolate) {
+	BeforeEach(func() {
+		*ctx, *c = within(2*patience), sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
+		*h = &host{answers: map[string]func(context.Context, []any) (any, error){}}
+	})
+	return func(sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
+		GinkgoHelper()
+		req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{}, Host: (*h).serve}
+		for name, source := range sources {
+			m, failed := compile.Compile(name+".ts", source, sandbox.TypeScript)
+			Expect(failed).To(BeNil())
+			req.Modules[name] = m
+		}
+		for _, f := range change {
+			f(&req)
+		}
+		i, err := (*c).OpenIsolate(*ctx, req)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(i.Close)
+		return i
 	}
-	for _, f := range change {
-		f(&req)
-	}
-	i, err := c.OpenIsolate(ctx, req)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(i.Close)
-	return i
 }
 
 var _ = Describe("an isolate of definition code", func() {
 	var c *client.Client
 	var ctx context.Context
 	var h *host
-	BeforeEach(func() { ctx, c, h = startIsolates() })
-	open := func(sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
-		GinkgoHelper()
-		return openIsolate(ctx, c, h, sources, change...)
-	}
+	open := prepareIsolates(&ctx, &c, &h)
 
 	const tool = `import { defineTool } from '@standardagents/builder';
 import { z } from 'zod';

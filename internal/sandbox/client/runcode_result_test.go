@@ -18,12 +18,7 @@ import (
 var _ = Describe("runCode", func() {
 	var c *client.Client
 	var ctx context.Context
-	BeforeEach(func() { ctx, c = startCode() })
-	run := func(req sandbox.CodeRequest) sandbox.Result { return runCode(ctx, c, req) }
-	result := func(req sandbox.CodeRequest) any {
-		GinkgoHelper()
-		return resultOf(ctx, c, req)
-	}
+	run, result := prepareCode(&ctx, &c)
 
 	Describe("the result", Label("COD-05"), func() {
 		It("maps the positions of an error to the TypeScript source", func() {

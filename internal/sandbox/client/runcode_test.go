@@ -27,35 +27,28 @@ func within(d time.Duration) context.Context {
 	return ctx
 }
 
-// startCode returns a client of a sandbox, and a context for one test.
-func startCode() (context.Context, *client.Client) {
-	return within(2 * patience), sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
-}
-
-// runCode runs code and returns how it ended.
-func runCode(ctx context.Context, c *client.Client, req sandbox.CodeRequest) sandbox.Result {
-	GinkgoHelper()
-	return c.RunCode(ctx, req).Wait(ctx)
-}
-
-// resultOf runs code that succeeds, and returns its value.
-func resultOf(ctx context.Context, c *client.Client, req sandbox.CodeRequest) any {
-	GinkgoHelper()
-	r := runCode(ctx, c, req)
-	Expect(r.Error).To(BeNil())
-	Expect(r.Status).To(Equal(sandbox.StatusSuccess))
-	return r.Value
+// prepareCode connects to a sandbox before each spec. run runs code there, and result returns the value of code that succeeds.
+func prepareCode(ctx *context.Context, c **client.Client) (run func(sandbox.CodeRequest) sandbox.Result, result func(sandbox.CodeRequest) any) {
+	BeforeEach(func() {
+		*ctx, *c = within(2*patience), sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
+	})
+	run = func(req sandbox.CodeRequest) sandbox.Result {
+		GinkgoHelper()
+		return (*c).RunCode(*ctx, req).Wait(*ctx)
+	}
+	return run, func(req sandbox.CodeRequest) any {
+		GinkgoHelper()
+		r := run(req)
+		Expect(r.Error).To(BeNil())
+		Expect(r.Status).To(Equal(sandbox.StatusSuccess))
+		return r.Value
+	}
 }
 
 var _ = Describe("runCode", func() {
 	var c *client.Client
 	var ctx context.Context
-	BeforeEach(func() { ctx, c = startCode() })
-	run := func(req sandbox.CodeRequest) sandbox.Result { return runCode(ctx, c, req) }
-	result := func(req sandbox.CodeRequest) any {
-		GinkgoHelper()
-		return resultOf(ctx, c, req)
-	}
+	run, result := prepareCode(&ctx, &c)
 
 	Describe("what it runs", Label("COD-01"), func() {
 		It("runs TypeScript by default", func() {
