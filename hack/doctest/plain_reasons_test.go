@@ -28,8 +28,8 @@ var (
 	oneWord = regexp.MustCompile(`^[A-Z]\w+$`)
 )
 
-// plainReasonsIn returns the places in files of Go, by path, where a plain text, or a constant of the file's own package, is a reason: it is
-// assigned to a name that begins with reason, alone or among others, it is in a field called Reason, or it is passed for a parameter whose
+// plainReasonsIn returns the places in files of Go, by path, where a plain text, or a constant of the file's own package, is a reason. It
+// is one if it is assigned to a name that begins with reason, if it is in a field called Reason, or if it is passed for a parameter whose
 // name begins with reason.
 func plainReasonsIn(t *testing.T, sources map[string]string) (found []string) {
 	t.Helper()

@@ -16,8 +16,8 @@ import (
 // tests or the code, not with one moment.
 const maxFlaky = 3
 
-// inCI reports whether this is a CI machine. There, one random failure among thousands of tests would reject a
-// change, and nobody would try again. Anywhere else a failure stays a failure.
+// inCI reports whether this is a CI machine. There, one random failure among thousands of tests would reject a change,
+// and no one would try again. Anywhere else a failure stays a failure.
 func inCI() bool {
 	switch os.Getenv("CI") {
 	case "", "0", "false":

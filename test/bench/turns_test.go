@@ -136,8 +136,8 @@ type engineBench struct {
 	watched map[string]*watched
 }
 
-// watched is a thread as its user sees it: he is told when a run begins, waits or ends, and looks only when it may have ended, so
-// that what is measured is the engine rather than those who look on.
+// watched is a thread as its user sees it. The user is told when a run begins, waits or ends, and reads the thread only when the
+// run may have ended. So the benchmark measures the engine and not its readers.
 type watched struct {
 	changes atomic.Int64 // of the thread's row, as hints tell
 	changed chan struct{}

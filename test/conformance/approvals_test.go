@@ -176,7 +176,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 	It("is refused when nobody gives it in time", func(ctx SpecContext) {
 		t := needing(ctx, time.Second, set("a", 1))
 		ms := settled(ctx, t, 1)
-		Expect(text(ms[2])).To(ContainSubstring("nobody approved it in time"))
+		Expect(text(ms[2])).To(ContainSubstring("no approval came in time"))
 		Expect(t.Value(ctx, "a")).To(MatchJSON(`null`))
 		_, err := runtimeAs("").Thread(t.Namespace, t.Name).Approve(ctx, ms[2].ToolCallID, "", nil)
 		Expect(apierrors.IsNotFound(err) || apierrors.IsConflict(err)).To(BeTrue(), "%v", err)

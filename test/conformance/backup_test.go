@@ -194,10 +194,10 @@ var _ = Describe("A backup", Label("K8S-09"), Serial, outages, func() {
 		for _, bytes := range [][]byte{data[:len(data)/2], data[:len(data)-1], append(append([]byte{}, data[:len(data)/2]...), append([]byte{data[len(data)/2] ^ 1}, data[len(data)/2+1:]...)...)} {
 			Expect(os.WriteFile(broken, bytes, 0o600)).To(Succeed())
 			_, err = cluster.Plugin(ctx, "restore", broken)
-			Expect(err).To(MatchError(ContainSubstring("the backup is not whole")))
+			Expect(err).To(MatchError(ContainSubstring("the backup is incomplete or damaged")))
 		}
 		_, err = cluster.Plugin(ctx, "restore", file, "--digest", "sha256:0")
-		Expect(err).To(MatchError(ContainSubstring("it is another one, or was changed")))
+		Expect(err).To(MatchError(ContainSubstring("it is another backup, or it was changed")))
 		_, err = cluster.Plugin(ctx, "restore", file, "--namespace-map", "nowhere=x")
 		Expect(err).To(MatchError(ContainSubstring("but the backup has: " + ns)))
 		_, err = holding(ctx, ns, "wally", "conversation_writer_role.yaml").Backup(ctx, ns)

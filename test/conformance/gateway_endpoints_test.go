@@ -217,6 +217,6 @@ var _ = Describe("Thread endpoints behind a gateway", Label("END-01", "IDS-03"),
 		create(ctx, harness.Agent(ns, "other", "prompt"))
 		serveReady(ctx, who(ns, "others", "/others", func(s *skeinv1.ThreadEndpointSpec) { s.AgentRef = &skeinv1.LocalRef{Name: "other"} }))
 		changeGateway(ctx, g, servesThese("others"))
-		gatewayIs(ctx, g, And(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring(`for threads of Agent "other" alone`))))
+		gatewayIs(ctx, g, And(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring(`serves only threads of Agent "other"`))))
 	}, SpecTimeout(5*time.Minute))
 })

@@ -24,7 +24,7 @@ var wrongCalls = []struct {
 	says               string
 }{
 	{"GET", "threads", "", 405, "list, create and delete the objects, threads.skein.dev"},
-	{"GET", "threads/nobody", "", 404, "check the name and the namespace; kubectl get threads lists those that there are"},
+	{"GET", "threads/nobody", "", 404, "check the name and the namespace; kubectl get threads lists those that exist"},
 	{"GET", "threads/nobody/messages", "", 404, "check the name and the namespace"},
 	{"GET", "threads/orders/history", "", 404, "the runtime API has namespaces/{namespace}/threads/{thread}/{subresource}"},
 	{"PATCH", "threads/orders/queue", `{}`, 405, "this path takes GET, POST"},
@@ -133,8 +133,8 @@ var wrongCalls = []struct {
 	{"DELETE", "retained/orders", "", 404, "use its UUID, T-<uuid> or thrd_<32 hex digits>"},
 	{"DELETE", "retained/01234567-89ab-4def-8123-456789abcdef", "", 404, "GET retained lists those that it keeps"},
 	{"POST", "orphans/01234567-89ab-4def-8123-456789abcdef", "", 404, "GET orphans lists those that it has"},
-	{"GET", "firings/none", "", 404, "kubectl get scheduledeffects lists those that there are"},
-	{"POST", "webhookdeliveries/none/redeliver", "", 404, "GET webhookdeliveries lists those that there are"},
+	{"GET", "firings/none", "", 404, "kubectl get scheduledeffects lists those that exist"},
+	{"POST", "webhookdeliveries/none/redeliver", "", 404, "GET webhookdeliveries lists those that exist"},
 	{"POST", "restores", `{}`, 422, "use that of its manifest"},
 }
 

@@ -15,11 +15,11 @@ import (
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
-// noLeaks counts the sandbox pods of a namespace by label and owner: each belongs to a thread that there is, one
-// at the most, or waits in a pool that asks for it; and all of them go with what they belong to.
+// noLeaks counts the sandbox pods of a namespace by label and owner. Each belongs to an existing thread, which has one
+// at most, or waits in a pool that asks for it. Pods go with what they belong to.
 func noLeaks(ctx context.Context, ns string) {
 	GinkgoHelper()
-	By("looking for pods that nobody uses")
+	By("looking for pods without a user")
 	in := client.InNamespace(ns)
 	Eventually(ctx, func(g Gomega) {
 		var threads skeinv1.ThreadList

@@ -40,7 +40,7 @@ func (c *Cluster) Token(ctx context.Context, ns, name string) (string, error) {
 }
 
 // knows waits until the API server lets a user do something: roles reach its authorizer a little after they are made, and
-// whoever has asked too early is told the same for a while.
+// a client that asked too early is told the same for a while.
 func (c *Cluster) knows(ctx context.Context, user string, may authorizationv1.ResourceAttributes) error {
 	for {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &may}}

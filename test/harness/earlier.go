@@ -106,7 +106,7 @@ func makeOnce(dir string, fill func(dir string) error) (err error) {
 	return nil
 }
 
-// keepUnused is how long a folder stays that nobody uses. Go's build cache keeps entries as long.
+// keepUnused is how long an unused folder stays. Go's build cache keeps entries as long.
 const keepUnused = 5 * 24 * time.Hour
 
 // prune notes that used is in use, and removes the folders beside it that were last used more than keepUnused ago, also what
@@ -123,7 +123,7 @@ func prune(used string, now time.Time) error {
 	for _, e := range entries {
 		info, err := e.Info()
 		if errors.Is(err, os.ErrNotExist) {
-			continue // someone else removed it
+			continue // another process removed it
 		}
 		if err != nil {
 			errs = append(errs, err)

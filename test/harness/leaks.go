@@ -46,7 +46,7 @@ func Inheritors(variable string) (commands []string, err error) {
 	for _, file := range found {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended, or is somebody else's
+			continue // it has ended, or belongs to another process
 		}
 		for one := range bytes.SplitSeq(text, []byte{0}) {
 			if string(one) == variable {

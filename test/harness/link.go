@@ -73,7 +73,7 @@ func (k *Link) Delay(d time.Duration) {
 	k.delay = d
 }
 
-// Swallow carries nothing more, and tells nobody, until Carry.
+// Swallow carries nothing more, without an error, until Carry.
 func (k *Link) Swallow() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

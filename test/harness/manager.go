@@ -173,7 +173,7 @@ func (m *Manager) Running() bool {
 	}
 }
 
-// Ended reports whether the process has ended by itself: nobody has stopped it.
+// Ended reports whether the process has ended by itself and was not stopped.
 func (m *Manager) Ended() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -50,7 +50,7 @@ var refusals = []string{
 	"because it is being terminated",        // nothing is made in a namespace that is being deleted
 	"exceeded quota:",                       // a ResourceQuota of a spec
 	"denied the request:",                   // an admission webhook of a spec
-	"ValidatingAdmissionPolicy",             // a policy of a spec, or one about what the manager makes on behalf of somebody
+	"ValidatingAdmissionPolicy",             // a policy of a spec, or one about what the manager makes on behalf of a user
 	"namespaces \"skein-system\" not found", // a manager outside of the cluster that starts first makes its namespace
 }
 

@@ -88,7 +88,7 @@ func (r *Room) resize(size string) error {
 	return nil
 }
 
-// Close unmounts the disk once nobody uses it.
+// Close unmounts the disk once it is not used.
 func (r *Room) Close() error {
 	err := r.stays.Close()
 	_ = r.holder.Wait()

@@ -15,10 +15,10 @@ import (
 )
 
 // routed waits until the API server sends requests of the runtime API to the manager that is ready now, or the manager has ended.
-// The API server looks every now and then whether somebody serves it. Where it has looked while no manager ran, what it found may
-// be recorded only when one runs again, and has been reached already: its requests would be refused for a moment. A change of the
-// APIService has what was found before refused, as a conflict, and leads to another look. What is recorded reaches those who
-// forward requests a moment later, so a request is made too.
+// The API server looks every now and then whether a server answers for it. Where it has looked while no manager ran, what it
+// found may be recorded only when one runs again, and has been reached already: its requests would be refused for a moment. A
+// change of the APIService has what was found before refused, as a conflict, and leads to another look. What is recorded reaches
+// those who forward requests a moment later, so a request is made too.
 func (c *Cluster) routed(ctx context.Context, ended <-chan struct{}) error {
 	forwarded, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *Cluster) routed(ctx context.Context, ended <-chan struct{}) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		refused := errors.New("nobody is known to serve it")
+		refused := errors.New("no server is known for it")
 		if available(s) {
 			if refused = forwarded.RESTClient().Get().AbsPath("/apis", s.Spec.Group, s.Spec.Version).Do(ctx).Error(); refused == nil {
 				return nil

@@ -240,7 +240,7 @@ func claim(ctx context.Context, d layout.Dir) (*flock.Lock, error) {
 
 func sayWaiting(pid int) { fmt.Printf("devcluster: waiting for another up or down (pid %d)\n", pid) }
 
-// claimDir creates the run directory, which only this user may enter. Everyone can write to the folder of temporary
+// claimDir creates the run directory, which only this user may enter. All users can write to the folder of temporary
 // files, so a directory of that name that belongs to another user is refused.
 func claimDir(d layout.Dir) error {
 	if err := os.MkdirAll(filepath.Dir(string(d)), 0o755); err != nil {

@@ -117,7 +117,7 @@ func (s State) allowNamed(ns string, d direction, peers []netv1.NetworkPolicyPee
 	return rules
 }
 
-// peerMatches renders a match for each peer of a rule. "" matches everyone.
+// peerMatches renders a match for each peer of a rule. "" matches all peers.
 func (s State) peerMatches(ns string, d direction, peers []netv1.NetworkPolicyPeer, sets *sets) []string {
 	if len(peers) == 0 {
 		return []string{""}
