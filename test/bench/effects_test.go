@@ -180,11 +180,13 @@ func (b *effectBench) storm(ctx SpecContext, n int) {
 	time.Sleep(time.Until(due))
 	pid := b.process(ctx, Default)
 	before := timesOf(pid)
-	Eventually(ctx, func(g Gomega) { // handlers end roughly in this order
-		l := b.firings(ctx, g, fmt.Sprintf("storm-%d", n-1))
-		g.Expect(l.Firings).To(HaveLen(1))
-		g.Expect(l.Firings[0].EndedAt).NotTo(BeZero())
-	}).WithPolling(200 * time.Millisecond).Should(Succeed())
+	for i := n - 1; i >= 0; i -= max(n/20, 1) { // they end in any order, and to ask for each would be work of the cluster, too
+		Eventually(ctx, func(g Gomega) {
+			l := b.firings(ctx, g, fmt.Sprintf("storm-%d", i))
+			g.Expect(l.Firings).To(HaveLen(1))
+			g.Expect(l.Firings[0].EndedAt).NotTo(BeZero())
+		}).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}
 	used := timesOf(pid).since(before, n)
 	var recorded, started []time.Duration
 	var last time.Time
