@@ -175,11 +175,11 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 	})
 
 	It("does not fork a Thread that is being purged, before the cache shows its deletion", func(ctx SpecContext) {
-		origin := newThread(ctx, "origin")
+		origin := create(ctx, "origin")
 		say(ctx, origin, 1)
 		Expect(e.Store.MarkDeleted(ctx, string(origin.UID), origin.ThreadID())).To(Succeed())
 		Expect(e.Store.Apply(ctx, origin.ThreadID(), nil, &store.Destroy{})).To(Succeed()) // so it is until its rows are removed
-		Expect(newThread(ctx, "fork", of("origin"))).To(beNotReady(skeinv1.ReasonReferenceNotFound, "is being deleted"))
+		Expect(create(ctx, "fork", of("origin"))).To(beNotReady(skeinv1.ReasonReferenceNotFound, "is being deleted"))
 	})
 
 	It("makes forks of forks a hundred deep, each at the cost of one", func(ctx SpecContext) {
