@@ -56,22 +56,7 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 		}}
 		_, stop := start(w, c.options)
 		send(ctx, w, id, "go")
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for ctx.Err() == nil && !c.gate.IsCut() {
-				if rested, err := w.Resting(ctx, id); err == nil && rested {
-					return
-				}
-				pause(ctx, 2*time.Millisecond)
-			}
-		}()
-		select {
-		case <-c.cut:
-		case <-done:
-		}
-		stop()
-		Expect(c.gate.Expire(ctx)).To(Succeed())
+		c.restOrCut(ctx, id, stop)
 		before := recorded(ctx, w, id)
 		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		defer stop()

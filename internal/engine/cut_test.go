@@ -1,13 +1,16 @@
 package engine_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
@@ -46,6 +49,19 @@ func (c *cutter) options(o *engine.Options) {
 			panic("crash")
 		}
 	}
+}
+
+// restOrCut waits until a thread rests or the engine is cut off. Then it stops the engine and ends its leases.
+func (c *cutter) restOrCut(ctx context.Context, id string, stop func()) {
+	GinkgoHelper()
+	for ctx.Err() == nil && !c.gate.IsCut() {
+		if rested, err := c.world.Resting(ctx, id); err == nil && rested {
+			break
+		}
+		pause(ctx, 2*time.Millisecond)
+	}
+	stop()
+	Expect(c.gate.Expire(ctx)).To(Succeed())
 }
 
 // reached tells how often each point was come to.

@@ -218,22 +218,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 			id := makeThread(ctx, w, "a", withID(at.first), func(t *thread.NewThread) {
 				t.Told, t.Message = e.ThreadCreated(ctx, t.Namespace, t.Agent), "go"
 			})
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for ctx.Err() == nil && !c.gate.IsCut() {
-					if rested, err := w.Resting(ctx, id); err == nil && rested {
-						return
-					}
-					pause(ctx, 2*time.Millisecond)
-				}
-			}()
-			select {
-			case <-c.cut:
-			case <-done:
-			}
-			stop()
-			Expect(c.gate.Expire(ctx)).To(Succeed())
+			c.restOrCut(ctx, id, stop)
 			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 			rest(ctx, w, id)
 			quiet(ctx, w, id)

@@ -94,14 +94,7 @@ var _ = Describe("Immediate subagents", Label("SUB-07"), func() {
 			id := makeThread(ctx, w, "parent")
 			_, stop := start(w, c.options)
 			send(ctx, w, id, "go")
-			for ctx.Err() == nil && !c.gate.IsCut() {
-				if rested, err := w.Resting(ctx, id); err == nil && rested {
-					break
-				}
-				pause(ctx, 2*time.Millisecond)
-			}
-			stop()
-			Expect(c.gate.Expire(ctx)).To(Succeed())
+			c.restOrCut(ctx, id, stop)
 			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 			defer stop()
 			rest(ctx, w, id)

@@ -203,12 +203,7 @@ var _ = Describe("A crash during a context handoff", Label("RUN-02", "REL-03", "
 		_, stop := start(w, c.options)
 		id := makeThread(ctx, w, "old")
 		send(ctx, w, id, "go")
-		rested := func() bool { r, err := w.Resting(ctx, id); return err == nil && r }
-		for ctx.Err() == nil && !c.gate.IsCut() && !rested() {
-			pause(ctx, 2*time.Millisecond)
-		}
-		stop()
-		Expect(c.gate.Expire(ctx)).To(Succeed())
+		c.restOrCut(ctx, id, stop)
 		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		defer stop()
 		rest(ctx, w, id)

@@ -39,14 +39,7 @@ var _ = Describe("A crash of a session with two sides", Label("RUN-02", "AGT-02"
 		_, stop := start(w, c.options)
 		id := makeThread(ctx, w, "agent")
 		send(ctx, w, id, "go")
-		for ctx.Err() == nil && !c.gate.IsCut() {
-			if rested, err := w.Resting(ctx, id); err == nil && rested {
-				break
-			}
-			pause(ctx, 2*time.Millisecond)
-		}
-		stop()
-		Expect(c.gate.Expire(ctx)).To(Succeed())
+		c.restOrCut(ctx, id, stop)
 		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		defer stop()
 		Expect(rest(ctx, w, id).Steps).To(Equal(6), "model calls whose answers are in the log")
