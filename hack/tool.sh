@@ -25,7 +25,7 @@ if [ ! -x "$program" ]; then
 	# Built under another name and renamed, so that an interrupt leaves nothing incomplete.
 	new=$cache/.$name-$$
 	trap 'rm -f "$new"' EXIT
-	# One thread for each compiler, and less garbage collection: see docs/adr/0037-what-the-first-build-costs.md.
+	# One thread for each compiler, and less garbage collection: see docs/adr/0037-cold-builds.md.
 	GOMAXPROCS=${GOMAXPROCS:-1} GOGC=${GOGC:-400} CGO_ENABLED=0 "$root/hack/step.sh" "Build $name" go build -C "$module" -buildvcs=false -p "${JOBS:-2}" -ldflags '-s -w' -o "$new" "$package"
 	rm -f "$cache/$name"-*
 	mv "$new" "$program"

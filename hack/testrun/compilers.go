@@ -22,7 +22,7 @@ const (
 )
 
 // compilerEnv returns variables with which compilers and linkers take less of the processors: each has one thread, and where there is
-// memory for it, they collect no garbage (docs/adr/0037-what-the-first-build-costs.md). What the caller has set stays.
+// memory for it, they collect no garbage (docs/adr/0037-cold-builds.md). What the caller has set stays.
 func compilerEnv(available uint64) []string {
 	var env, names []string
 	set := func(name, value string) {
