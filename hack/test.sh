@@ -10,7 +10,7 @@ cat <<TEXT
 This builds all programs, runs all tests in four lanes beside each other, and sums them up at the end. Tests start and remove
 Kubernetes clusters of their own. As root on Debian they also install missing packages.
 
-The first run fetches and compiles Kubernetes, Skein and all tests: about an hour on two processors, 18 GB of disk. Later runs take
+The first run fetches and compiles Kubernetes, Skein and all tests: about 40 minutes on two processors, 18 GB of disk. Later runs take
 about half an hour.
 
 TEXT
