@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
@@ -252,6 +253,42 @@ var _ = Describe("The thread controller", func() {
 		Reconcile(ctx, r, root)
 		Expect(stored(ctx, root)).To(BeFalse())
 	})
+
+	DescribeTable("goes after the objects of its children only when it is deleted in the foreground, also when the garbage collector has not seen them", Label("THR-09"),
+		func(ctx SpecContext, foreground bool) {
+			const foreign = "example.com/keeps"
+			all, subs := generations(ctx)
+			root, child, sub := Get(ctx, e, all[0]), Get(ctx, e, all[1]), subs[0]
+			for _, o := range []client.Object{child, sub} {
+				o.SetLabels(map[string]string{skeinv1.LabelThread: root.Name})
+				o.SetFinalizers(append(o.GetFinalizers(), foreign))
+				Expect(e.Client.Update(ctx, o)).To(Succeed())
+			}
+			if foreground {
+				root.Finalizers = append(root.Finalizers, metav1.FinalizerDeleteDependents)
+				Expect(e.Client.Update(ctx, root)).To(Succeed())
+			}
+			Expect(e.Client.Delete(ctx, root)).To(Succeed())
+			for _, t := range []*skeinv1.Thread{root, child, all[2], child, root} {
+				Reconcile(ctx, r, t)
+			}
+			Expect([]bool{stored(ctx, child), stored(ctx, root)}).To(Equal([]bool{false, false}))
+			held := func() bool {
+				GinkgoHelper()
+				Reconcile(ctx, r, root)
+				return !gone(ctx, root) && controllerutil.ContainsFinalizer(root, skeinv1.Finalizer)
+			}
+			for _, o := range []client.Object{child, sub} {
+				Expect(held()).To(Equal(foreground), "%T", o)
+				Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+				o.SetFinalizers(nil)
+				Expect(e.Client.Update(ctx, o)).To(Succeed())
+			}
+			Expect(held()).To(BeFalse())
+		},
+		Entry("in the foreground", true),
+		Entry("in the background", false),
+	)
 
 	It("keeps the object while the data cannot be purged", Label("THR-09"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")

@@ -43,6 +43,9 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return true, err
 	} // else an earlier attempt purged or kept it, or it never belonged to this object
+	if wait, err := r.awaitsObjects(ctx, s); wait || err != nil {
+		return true, err
+	}
 	r.notifications.Forget(s.req)
 	r.statusLimit.Forget(s.req)
 	r.childWaits.forget(s.req)
