@@ -155,14 +155,14 @@ $`))
 		got = c.run("tree", child)
 		Expect(got.out).NotTo(ContainSubstring("Thread/hello"), got.err)
 		Expect(got.out).To(ContainSubstring("Thread/audit"))
-		Expect(c.run("tree", "nobody").err).To(ContainSubstring("not found"))
+		Expect(c.run("tree", "absent").err).To(ContainSubstring("not found"))
 	})
 
 	It("says that there is no such Webhook, and how many deliveries it sends again", Label("EVT-05"), func(ctx SpecContext) {
-		for _, args := range [][]string{{"webhook", "deliveries", "nobody"}, {"webhook", "redeliver", "--dead", "--webhook=nobody"}} {
+		for _, args := range [][]string{{"webhook", "deliveries", "absent"}, {"webhook", "redeliver", "--dead", "--webhook=absent"}} {
 			got := c.run(args...)
 			Expect(got.code).To(Equal(exitError), args[1])
-			Expect(got.err).To(ContainSubstring(`"nobody" not found`), args[1])
+			Expect(got.err).To(ContainSubstring(`"absent" not found`), args[1])
 		}
 		Expect(c.run("webhook", "redeliver", "--dead")).To(Equal(outputs{out: "deliveries sent again: 0\n"}))
 	})
@@ -289,9 +289,9 @@ $`))
 	})
 
 	It("says what is wrong in kubectl's manner", func() {
-		got := c.run("messages", "nobody")
+		got := c.run("messages", "absent")
 		Expect(got.code).To(Equal(1))
-		Expect(got.err).To(Equal("Error from server (NotFound): threads.runtime.skein.dev \"nobody\" not found: check the name and the namespace; kubectl get threads lists those that exist\n"))
+		Expect(got.err).To(Equal("Error from server (NotFound): threads.runtime.skein.dev \"absent\" not found: check the name and the namespace; kubectl get threads lists those that exist\n"))
 		Expect(c.run("messages").err).To(ContainSubstring("THREAD is missing"))
 		Expect(c.run("send", "hello", "two", "words").err).To(ContainSubstring("quote a text"))
 		Expect(c.run("messages", "hello", "-o", "table").err).To(ContainSubstring("give json, yaml, wide or name"))

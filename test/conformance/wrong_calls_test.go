@@ -24,8 +24,8 @@ var wrongCalls = []struct {
 	says               string
 }{
 	{"GET", "threads", "", 405, "list, create and delete the objects, threads.skein.dev"},
-	{"GET", "threads/nobody", "", 404, "check the name and the namespace; kubectl get threads lists those that exist"},
-	{"GET", "threads/nobody/messages", "", 404, "check the name and the namespace"},
+	{"GET", "threads/absent", "", 404, "check the name and the namespace; kubectl get threads lists those that exist"},
+	{"GET", "threads/absent/messages", "", 404, "check the name and the namespace"},
 	{"GET", "threads/orders/history", "", 404, "the runtime API has namespaces/{namespace}/threads/{thread}/{subresource}"},
 	{"PATCH", "threads/orders/queue", `{}`, 405, "this path takes GET, POST"},
 	{"DELETE", "threads/orders/messages", "", 405, "this path takes GET, POST"},
@@ -116,7 +116,7 @@ var wrongCalls = []struct {
 	{"GET", "threads/orders/endpoints/nothing", "", 404, "/report"},
 	{"POST", "threads/orders/endpoints/report", `{}`, 405, "it answers GET"},
 	{"GET", "threads/orders/definitions/tools", "", 404, "use definitions/models, definitions/prompts or definitions/agents"},
-	{"GET", "threads/orders/definitions/agents/nobody", "", 404, `agent "nobody" does not exist in namespace`},
+	{"GET", "threads/orders/definitions/agents/absent", "", 404, `agent "absent" does not exist in namespace`},
 	{"PUT", "threads/orders/status", `{"status": "x"}`, 400, "this is for subagents"},
 	{"POST", "threads/orders/notify", `{"content": "x"}`, 400, "this is for subagents"},
 	{"GET", "threads/orders/children/none", "", 404, "GET children lists those that it has"},

@@ -79,9 +79,9 @@ func (d *schedule) nextRecorded() time.Time {
 	return d.plan.Next(from)
 }
 
-// recordsLater reports whether what is due up to at may stay unrecorded for now: the reason of the newest record still keeps everything
-// from firing, so a later reconcile adds the due times to that record. After an edit, or while a person asks for a firing or a resumption,
-// it reports false.
+// recordsLater reports whether a later reconcile can record the due times up to at. It can while the reason of the newest record still keeps
+// everything from firing, because these due times are then added to that record. After an edit, or while a person asks for a firing or a
+// resumption, recordsLater reports false.
 func (d *schedule) recordsLater(at time.Time) bool {
 	if d.was == nil || d.now != *d.was || wasAsked(d.object) || asksToResume(d.object) {
 		return false

@@ -127,7 +127,7 @@ func release(t *txn.Tx, h *txn.Head, m *store.Message) (copied bool, err error) 
 			return false, err
 		}
 	}
-	readers, err = Segments(t.Ctx, t, queries.ReadersAt, h.Key, m.Seq, m.Seq) // as they are now that nobody changes them
+	readers, err = Segments(t.Ctx, t, queries.ReadersAt, h.Key, m.Seq, m.Seq) // again, since others may have changed them before the locks
 	if err != nil || len(readers) == 0 {
 		return false, err
 	}

@@ -34,8 +34,8 @@ const (
 	DropMessageUses = `DELETE FROM message_usage WHERE thread = ?`
 	// DropLostUses removes what a release that knows nothing of it has left of a thread that is gone.
 	DropLostUses = `DELETE FROM message_usage WHERE thread = ? AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.key = message_usage.thread)`
-	// StagedUses finds the namespaces of restores for which messages count, and ShowUses lets those of a finished one count for the namespace
-	// of its threads. Finishing it does that, too, but in a release that knows nothing of it. The last argument is how many rows it may change.
+	// StagedUses finds the placeholders of restores for which messages count. ShowUses moves the bytes of a finished restore to the namespace of
+	// its threads, at most as many rows as the last argument says. Earlier releases finish a restore without doing that.
 	StagedUses = `SELECT DISTINCT namespace FROM message_usage WHERE namespace >= '` + StagingPrefix + `' AND namespace < 'restore0'` // 0 follows the slash
 	ShowUses   = `UPDATE message_usage SET namespace = ? WHERE (thread, part) IN (SELECT u.thread, u.part FROM message_usage u
 		WHERE u.namespace = ? AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.key = u.thread AND t.namespace = u.namespace) LIMIT ?)`

@@ -63,8 +63,8 @@ func countSome(t *txn.Tx) (more bool, err error) {
 // rowsAtOnce is how many rows of message_usage one transaction moves to another namespace.
 const rowsAtOnce = 1000
 
-// countRestored lets the messages of restores count that a replica of an earlier release has finished: it shows the threads, and leaves
-// their bytes under the name that they had until then.
+// countRestored counts the messages of restores that a replica of an earlier release has finished. Such a replica makes the threads visible,
+// and leaves their bytes with the placeholder of the restore.
 func (s Store) countRestored(ctx context.Context) error {
 	staged, err := sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.StagedUses)
 	if err != nil {

@@ -9,24 +9,24 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
-// ending is what a transaction does last, with the row of a namespace locked.
+// ending is a function that AtEnd has registered.
 type ending struct {
 	namespace string
 	once      string
 	do        func() error
 }
 
-// AtEnd adds what the transaction does last: do is called after everything else is written, while no other transaction calls such a
-// function for the namespace. When it fails, so does the transaction. Of those of a namespace with the same once, do is called for one only;
-// "" stands for no such name. The transactions of other callers may share the commit, and do sees what they have written.
+// AtEnd registers a function that runs at the end of the transaction, after all its writes and with the row of the namespace locked.
+// When the function fails, so does the transaction. Functions of one namespace with the same name once do the same, and only one of
+// them runs; "" is no name. Transactions of other callers may share the commit. The function sees what they have written.
 //
-// This gives the locks of PostgreSQL one order: first the heads of threads and the rows that belong to them, then the rows of
-// namespaces, by their names. A transaction that has locked a namespace waits for no head, so it cannot wait for one that waits for it.
+// So all transactions take the locks of PostgreSQL in the same order: first the heads of threads and their rows, then the rows of
+// namespaces, sorted by name. A transaction that has locked a namespace does not lock a head any more, which rules out deadlocks of the two.
 func (t *Tx) AtEnd(namespace, once string, do func() error) {
 	t.endings = append(t.endings, ending{namespace, once, do})
 }
 
-// end does what transactions do last.
+// end runs the functions that transactions have registered with AtEnd.
 func end(ctx context.Context, s session, d *sqldb.Dialect, endings []ending) error {
 	slices.SortStableFunc(endings, func(a, b ending) int { return strings.Compare(a.namespace, b.namespace) })
 	done := map[string]bool{} // of the present namespace
@@ -50,7 +50,7 @@ func end(ctx context.Context, s session, d *sqldb.Dialect, endings []ending) err
 	return nil
 }
 
-// end does what the transactions of a batch do last. refused reports that this made the only transaction of the batch fail, and that it was
+// end runs the functions that the transactions of a batch have registered with AtEnd. refused reports that this made the only transaction of the batch fail, and that it was
 // rolled back.
 func (p *pipeline) end(ctx context.Context, ps *pipe, jobs []*job, endings []ending) (refused bool, err error) {
 	ps.reset()
