@@ -7,23 +7,14 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
-
-// queue records the delay of each request.
-type queue struct {
-	workqueue.TypedRateLimitingInterface[ctrl.Request]
-	due map[ctrl.Request]time.Duration
-}
-
-func (q *queue) Add(r ctrl.Request)                           { q.due[r] = 0 }
-func (q *queue) AddAfter(r ctrl.Request, after time.Duration) { q.due[r] = after }
 
 var _ = Describe("An event of a pod", func() {
 	pool := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "default"}}
@@ -33,14 +24,14 @@ var _ = Describe("An event of a pod", func() {
 			Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 		}
 	}
-	var q *queue
-	BeforeEach(func() { q = &queue{due: map[ctrl.Request]time.Duration{}} })
+	var q *controllertest.Queue
+	BeforeEach(func() { q = controllertest.NewQueue() })
 
 	DescribeTable("lets its pool be looked at", Label("COD-09"), func(ctx SpecContext, from, to *corev1.Pod, after time.Duration) {
 		e := event.UpdateEvent{ObjectOld: from, ObjectNew: to}
 		Expect(podTurned().Update(e)).To(BeTrue())
 		podEvents().Update(ctx, e, q)
-		Expect(q.due).To(Equal(map[ctrl.Request]time.Duration{pool: after}))
+		Expect(q.Due).To(Equal(map[ctrl.Request]time.Duration{pool: after}))
 	},
 		Entry("after a claim once the first run is likely over", pod(sandboxpod.Warm, corev1.ConditionTrue), pod(sandboxpod.Claimed, corev1.ConditionTrue), refillDelay),
 		Entry("at once when it is ready", pod(sandboxpod.Warm, corev1.ConditionFalse), pod(sandboxpod.Warm, corev1.ConditionTrue), time.Duration(0)),
@@ -50,9 +41,9 @@ var _ = Describe("An event of a pod", func() {
 
 	It("lets its pool be looked at at once when the pod came or went", Label("COD-09"), func(ctx SpecContext) {
 		podEvents().Create(ctx, event.CreateEvent{Object: pod(sandboxpod.Warm, corev1.ConditionFalse)}, q)
-		Expect(q.due).To(HaveKeyWithValue(pool, time.Duration(0)))
-		clear(q.due)
+		Expect(q.Due).To(HaveKeyWithValue(pool, time.Duration(0)))
+		clear(q.Due)
 		podEvents().Delete(ctx, event.DeleteEvent{Object: pod(sandboxpod.Claimed, corev1.ConditionTrue)}, q)
-		Expect(q.due).To(HaveKeyWithValue(pool, time.Duration(0)))
+		Expect(q.Due).To(HaveKeyWithValue(pool, time.Duration(0)))
 	})
 })

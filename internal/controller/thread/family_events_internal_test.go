@@ -6,22 +6,14 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
-
-// waits is a queue that records how long requests are to wait.
-type waits struct {
-	workqueue.TypedRateLimitingInterface[ctrl.Request]
-	of map[ctrl.Request]time.Duration
-}
-
-func (q *waits) AddAfter(r ctrl.Request, after time.Duration) { q.of[r] = after }
 
 // Each reconcile of a parent computes the whole status, whatever a child has changed.
 func TestParentsGatherWhatTheirChildrenChange(t *testing.T) {
@@ -34,15 +26,15 @@ func TestParentsGatherWhatTheirChildrenChange(t *testing.T) {
 		edit(after)
 		return event.UpdateEvent{ObjectOld: s, ObjectNew: after}
 	}
-	enqueued := func(handle func(q *waits)) map[ctrl.Request]time.Duration {
-		q := &waits{of: map[ctrl.Request]time.Duration{}}
+	enqueued := func(handle func(q *controllertest.Queue)) map[ctrl.Request]time.Duration {
+		q := controllertest.NewQueue()
 		handle(q)
-		return q.of
+		return q.Due
 	}
 	gathered, now := map[ctrl.Request]time.Duration{parent: gatherFamily}, map[ctrl.Request]time.Duration{parent: 0}
 	h := parents()
-	g.Expect(enqueued(func(q *waits) { h.Create(t.Context(), event.CreateEvent{Object: s}, q) })).To(Equal(gathered))
-	g.Expect(enqueued(func(q *waits) { h.Delete(t.Context(), event.DeleteEvent{Object: s}, q) })).To(Equal(now))
+	g.Expect(enqueued(func(q *controllertest.Queue) { h.Create(t.Context(), event.CreateEvent{Object: s}, q) })).To(Equal(gathered))
+	g.Expect(enqueued(func(q *controllertest.Queue) { h.Delete(t.Context(), event.DeleteEvent{Object: s}, q) })).To(Equal(now))
 	for _, c := range []struct {
 		edit func(*skeinv1.Subagent)
 		want map[ctrl.Request]time.Duration
@@ -52,6 +44,6 @@ func TestParentsGatherWhatTheirChildrenChange(t *testing.T) {
 		{func(s *skeinv1.Subagent) { s.OwnerReferences = nil }, now},
 		{func(s *skeinv1.Subagent) { s.UID = "2" }, now},
 	} {
-		g.Expect(enqueued(func(q *waits) { h.Update(t.Context(), changed(c.edit), q) })).To(Equal(c.want))
+		g.Expect(enqueued(func(q *controllertest.Queue) { h.Update(t.Context(), changed(c.edit), q) })).To(Equal(c.want))
 	}
 }
