@@ -231,7 +231,7 @@ twins() {
 	done
 	as "$user" "$base/one" make demo-down
 	local config
-	config=$(sed -n 's/.*export KUBECONFIG=\([^ ]*\).*/\1/p' "$base/two.log")
+	config=$(sed -n 's/.*export KUBECONFIG=\([^ ]*\).*/\1/p' "$base/two.log" | tail -1) # devcluster up prints it too
 	as "$user" "$base/two" hack/devcluster/devcluster.sh kubectl --kubeconfig "$config" get threads -A || bad=1
 	as "$user" "$base/two" make demo-down
 	leftovers || bad=1
