@@ -31,12 +31,14 @@ const (
 	// quickTimeout is enough for nearly every source. One that takes longer is compiled again in the slow lane, where other
 	// sources do not wait for it.
 	quickTimeout = 500 * time.Millisecond
-	// patience is how many times its limit a source may take by the clock when others use the processors. All later
-	// sources of its lane wait for it.
-	patience   = 4
-	maxStack   = 192 << 20
-	maxData    = 1 << 30
-	maxAddress = 8 << 30
+	// quickPatience and slowPatience are how many times its limit of processor time a source may take by the clock in the two
+	// lanes, because others use the processors. All later sources of its lane wait for it. The slow lane waits longer: a source
+	// that is given up there is compiled again from its beginning, which costs a busy machine more than the wait.
+	quickPatience = 4
+	slowPatience  = 12
+	maxStack      = 192 << 20
+	maxData       = 1 << 30
+	maxAddress    = 8 << 30
 )
 
 type request struct {
@@ -111,7 +113,7 @@ func answer(requests <-chan request) error {
 type Options struct {
 	Command []string      // starts the process; empty means this program with Arg
 	Timeout time.Duration // for one source, in processor time; 0 means 5 s
-	Wait    time.Duration // for one source, by the clock; 0 means four times Timeout
+	Wait    time.Duration // for one source, by the clock; 0 means twelve times Timeout
 }
 
 // Compiler compiles in processes of its own, one for sources that compile quickly and one for the others. It is safe for
@@ -146,11 +148,11 @@ func New(o Options) *Compiler {
 		o.Timeout = defaultTimeout
 	}
 	if o.Wait <= 0 {
-		o.Wait = patience * o.Timeout
+		o.Wait = slowPatience * o.Timeout
 	}
 	c := &Compiler{slow: &lane{opts: o}}
 	if o.Timeout > quickTimeout {
-		c.quick = &lane{opts: Options{Command: o.Command, Timeout: quickTimeout, Wait: min(patience*quickTimeout, o.Wait)}}
+		c.quick = &lane{opts: Options{Command: o.Command, Timeout: quickTimeout, Wait: min(quickPatience*quickTimeout, o.Wait)}}
 	}
 	return c
 }
