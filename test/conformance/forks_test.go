@@ -202,7 +202,7 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		}
 		Expect(conversation(raw).Get(ctx)).To(HaveField("QueuedCount", int64(1)))
 		model.open()
-		Expect(last(settled(ctx, raw, 2))).To(Equal("to user three"))
+		Expect(last(settled(ctx, raw, 3))).To(Equal("to user three"))
 	}, SpecTimeout(2*time.Minute))
 
 	It("waits for its origin and its message, and says for what", func(ctx SpecContext) {
