@@ -30,7 +30,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// caller is somebody of docs/rights.md: how he shows who he is.
+// caller is a subject of docs/rights.md with its credentials.
 type caller struct {
 	token  string
 	forged bool // sends the headers of the front proxy

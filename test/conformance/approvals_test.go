@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// holding gives somebody a role of the installation in a namespace.
+// holding gives a user a role of the installation in a namespace.
 func holding(ctx context.Context, ns, user, file string) *runtimeclient.Client {
 	GinkgoHelper()
 	var role rbacv1.ClusterRole
@@ -68,7 +68,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 	}
 	set := func(key string, value any) map[string]any { return map[string]any{"key": key, "value": value} }
 
-	It("refuses arguments that the tool does not take, and waits for better ones", func(ctx SpecContext) {
+	It("refuses arguments that do not match the tool's schema, and waits on", func(ctx SpecContext) {
 		t := needing(ctx, 0, set("a", 1))
 		approver := holding(ctx, t.Namespace, "ada", "approver_role.yaml").Thread(t.Namespace, t.Name)
 		call := awaiting(ctx, approver, 1)[0].ToolCallID
@@ -85,7 +85,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 		Expect(t.Value(ctx, "b")).To(Equal("2"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("parks the run until those who may have decided on each call, over a restart", Serial, func(ctx SpecContext) {
+	It("parks the run until an approver has decided on each call, over a restart", Serial, func(ctx SpecContext) {
 		t := needing(ctx, 0, set("a", 1), set("b", 2), set("c", 3))
 		writer := holding(ctx, t.Namespace, "wally", "conversation_writer_role.yaml").Thread(t.Namespace, t.Name)
 		approver := holding(ctx, t.Namespace, "ada", "approver_role.yaml").Thread(t.Namespace, t.Name)
@@ -99,7 +99,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 				HaveField("Message", ContainSubstring("kubectl skein approve thread CALL")))))
 		}).Should(Succeed())
 
-		By("those who may not")
+		By("deciding without the right")
 		_, err := writer.Approve(ctx, calls[0].ToolCallID, "", nil)
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring(`User "wally" cannot create resource "threads/approvals"`)))
@@ -107,7 +107,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res.Error).To(ContainSubstring("have to be approved"), "nor is there a way around")
 
-		By("those who may")
+		By("deciding with the right")
 		manager.Kill()
 		Expect(manager.Start(ctx)).To(Succeed())
 		Eventually(ctx, func() error {
@@ -137,7 +137,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 		Expect(text(ms[3])).To(Equal("tool: the call was not made: ada refused it, saying: not this one"))
 		Expect(ms[3].ToolStatus).To(Equal("error"))
 
-		By("the record")
+		By("reading the decisions in the log")
 		var decided []map[string]any
 		for _, e := range must(t.Log(ctx)) {
 			if e.Type == runtimev1.EventApprovalDecided {
@@ -151,7 +151,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 			And(HaveKeyWithValue("toolCallId", calls[1].ToolCallID), HaveKeyWithValue("approved", false)),
 			And(HaveKeyWithValue("toolCallId", calls[0].ToolCallID), HaveKeyWithValue("approved", true))))
 
-		By("the Events of the Thread")
+		By("reading the Events of the Thread")
 		Eventually(ctx, func(g Gomega) {
 			out, err := cluster.Kubectl(ctx, "-n", t.Namespace, "get", "events", "-o", "jsonpath={range .items[*]}{.involvedObject.name} {.reason}: {.message}{\"\\n\"}{end}")
 			g.Expect(err).NotTo(HaveOccurred())
@@ -173,7 +173,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 		Expect(approver.Approvals(ctx, runtimeclient.Page{})).To(HaveField("Approvals", BeEmpty()))
 	}, SpecTimeout(5*time.Minute))
 
-	It("is refused when nobody gives it in time", func(ctx SpecContext) {
+	It("is refused after its timeout", func(ctx SpecContext) {
 		t := needing(ctx, time.Second, set("a", 1))
 		ms := settled(ctx, t, 1)
 		Expect(text(ms[2])).To(ContainSubstring("no approval came in time"))
@@ -222,7 +222,7 @@ export default defineTool({ description: 'x', execute: async (_state, args) => (
 })
 
 var _ = Describe("Waiting for a time", Label("RUN-11"), func() {
-	It("holds the run, and goes on over a restart", Serial, func(ctx SpecContext) {
+	It("parks the run, which continues after a restart", Serial, func(ctx SpecContext) {
 		t := converse(ctx, namespace(ctx), []string{"builtin:wait"}, []skeinv1.ScriptStep{
 			harness.On("go", harness.Calls("wait", map[string]any{"delayMs": 3000})),
 			harness.After("wait", harness.Answer("and on: {{ .Last.Content }}")),

@@ -46,7 +46,7 @@ type audited struct {
 }
 
 var _ = Describe("The runtime API", Label("K8S-12"), func() {
-	It("records who read or changed which thread, however it was asked, and nothing of what was said", func(ctx SpecContext) {
+	It("records who read or changed which thread over every path, without the contents", func(ctx SpecContext) {
 		const canary = "canary-5d2f0c"
 		t, raw := echoing(ctx)
 		say(ctx, t, 1, canary)
@@ -82,7 +82,7 @@ var _ = Describe("The runtime API", Label("K8S-12"), func() {
 		Expect(string(all)).To(ContainSubstring(`"requestURI":"/apis/runtime.skein.dev/v1alpha1/searches"`))
 	})
 
-	It("keeps nobody waiting for a user who floods it", func(ctx SpecContext) {
+	It("serves other users while one user floods it", func(ctx SpecContext) {
 		t, _ := echoing(ctx)
 		say(ctx, t, 1, "hello")
 		name := "searchers-" + t.Namespace

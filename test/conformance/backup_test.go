@@ -263,7 +263,7 @@ var _ = Describe("A backup", Label("K8S-09"), Serial, outages, func() {
 		_, err := cluster.Plugin(ctx, "-n", ns, "adopt", id)
 		Expect(err).To(MatchError(ContainSubstring("the thread has a Thread object")))
 
-		manager.Stop() // as when a cluster is lost: nobody sees the object go
+		manager.Stop() // as when a cluster is lost: no manager sees the deletion of the object
 		_, err = cluster.Kubectl(ctx, "-n", ns, "patch", "thread", "thread", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(t.Delete(ctx)).To(Succeed())

@@ -37,7 +37,7 @@ func newCanaries(names ...string) canaries {
 	return c
 }
 
-// in finds canaries in a text, in whatever form.
+// in finds canaries in a text, in every encoding.
 func (c canaries) in(text string) (found []string) {
 	for name, v := range c {
 		b64 := base64.StdEncoding.EncodeToString([]byte(v))
@@ -94,7 +94,7 @@ export default defineTool({
 var leaks = []string{"return", "object", "base64", "url", "error", "throw", "log", "emit", "kv", "inject", "update", "file", "effect", "runCode", "queue"}
 
 var _ = Describe("Secrets", Label("ENV-03"), func() {
-	It("get out in no form, wherever they come from and whatever code does with them", func(ctx SpecContext) {
+	It("do not leak in any form, from any source of variables", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		c := newCanaries("THREAD", "SPEC", "USER", "INSTANCE", "AGENT", "PROMPT", "model")
 		create(ctx,
@@ -159,7 +159,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Count(strings.Join(texts(ms), "\n"), "it is [redacted]")).To(BeNumerically(">=", 6), "the code did have each of them, and this is what shows")
 
-		By("leaking beside them")
+		By("leaking outside runs")
 		for _, how := range leaks {
 			res, err := t.InvokeTool(ctx, "leak", map[string]any{"name": "THREAD", "how": how})
 			keep(res)
@@ -184,7 +184,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 			answers.Write(raw)
 		}
 
-		By("a provider that says what its key is, in pieces, and in an error")
+		By("a provider that returns its key, in pieces and in an error")
 		tail := ", is it not" + strings.Repeat("?", 5<<10) // more than may wait to be written
 		provider := harness.NewChatServer(func(w http.ResponseWriter, r *http.Request, req harness.ChatRequest) {
 			key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -222,7 +222,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 			g.Expect(o.Status.LastRun).To(HaveValue(HaveField("Outcome", skeinv1.RunFailed)))
 		}).Should(Succeed())
 
-		By("looking everywhere")
+		By("searching answers, objects, logs and the database")
 		Expect(c.in(answers.String())).To(BeEmpty(), "answers of the runtime API on the way")
 		Expect(c.in(everyAnswer(ctx, th)+everyAnswer(ctx, talk))).To(BeEmpty(), "answers of the runtime API")
 		listed, err := golang(th).ScheduledEffects(ctx, "")

@@ -62,7 +62,7 @@ func loads(ctx context.Context, ns string, most int) *load {
 	rng := rand.New(rand.NewPCG(seed(), 2))
 	l.server = toolServer(func(w http.ResponseWriter, r *http.Request, body string) {
 		var args struct{ N string }
-		_ = json.Unmarshal([]byte(body), &args) // what nobody sent is seen afterwards
+		_ = json.Unmarshal([]byte(body), &args) // the checks at the end report an unknown request
 		var wait time.Duration
 		l.locked(func() {
 			if l.arrived[args.N] == nil {
@@ -119,7 +119,7 @@ func (l *load) ask(ctx context.Context, _ *rand.Rand, t *tree) {
 	l.queue(ctx, "ask", t, text)
 }
 
-// waiting returns the threads that wait for somebody.
+// waiting returns the threads in the phase Waiting.
 func (l *load) waiting(ctx context.Context) (out []skeinv1.Thread) {
 	GinkgoHelper()
 	var threads skeinv1.ThreadList

@@ -170,7 +170,7 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 })
 
 var _ = Describe("Options of code", Label("COD-02"), func() {
-	It("are all there, in Go and in TypeScript", func(ctx SpecContext) {
+	It("all work, in Go and in TypeScript", func(ctx SpecContext) {
 		_, state := coded(ctx)
 		run := state.RunCode(ctx, `
 import { b } from './lib/b';
@@ -206,7 +206,7 @@ export async function f(x: number, y: string) { return [x, y, b(), data.n, rate,
 return [r.status, r.result, reports, r.reports];`)).To(MatchJSON(`["success",[1,"two","b",7,0.2,"monday",5,true],[{"at":"load"}],[{"at":"load"}]]`))
 	}, SpecTimeout(5*time.Minute))
 
-	It("that are not known settle as link_error, whoever asks, and nothing runs", func(ctx SpecContext) {
+	It("that are unknown settle as link_error before anything runs", func(ctx SpecContext) {
 		t, _ := coded(ctx)
 		raw, err := t.Request(http.MethodPost, "code").SetHeader("Content-Type", "application/json").Body([]byte(`{"source":"export default 1","timeout":5}`)).DoRaw(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -292,7 +292,7 @@ return (await Promise.all(runs)).map((r) => r.result);`)).To(MatchJSON(`[0,2,4,6
 })
 
 var _ = Describe("The right to run code", Label("COD-01", "K8S-04"), func() {
-	It("is create, over the WebSocket too", func(ctx SpecContext) {
+	It("is the verb create, over the WebSocket too", func(ctx SpecContext) {
 		t, _ := coded(ctx)
 		ns := t.Namespace
 		user := "watcher-of-" + ns

@@ -108,7 +108,7 @@ var _ = Describe("Deleted threads", func() {
 		Entry("in the foreground", "foreground", SpecTimeout(3*time.Minute)),
 	)
 
-	It("are purged after a child whose object somebody else holds, and over the end of a manager", Label("THR-09", "RUN-02"), Serial, func(ctx SpecContext) {
+	It("are purged although a foreign finalizer holds a child and the manager restarts", Label("THR-09", "RUN-02"), Serial, func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t, ids := generations(ctx, ns)
 		inner := must(api().Lookup(ctx, ids[2]))
@@ -204,7 +204,7 @@ var _ = Describe("Deleted threads", func() {
 				g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, reason)))
 			}).Should(Succeed())
 		}
-		By("trying while it has its object")
+		By("adopting the data while its own Thread exists")
 		create(ctx, adopting("second", ns))
 		notReady("second", skeinv1.ReasonThreadInUse)
 		_, err := cluster.Thread(ns, "second").Request(http.MethodGet, "messages").MaxRetries(0).DoRaw(ctx)
@@ -241,7 +241,7 @@ var _ = Describe("Deleted threads", func() {
 			g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonThreadNotRetained)))
 		}).Should(Succeed())
 
-		By("trying with other arguments, which a conversation cannot get any more")
+		By("adopting it with other arguments, which is refused")
 		for _, edit := range []func(*skeinv1.ThreadSpec){
 			func(s *skeinv1.ThreadSpec) { s.Arguments = harness.Raw(map[string]any{"n": 4}) },
 			func(s *skeinv1.ThreadSpec) { s.TaskID = "another" },

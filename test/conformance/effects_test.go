@@ -29,7 +29,7 @@ export default defineEffect({
 });`
 
 var _ = Describe("Effects", func() {
-	It("that nobody declared, and times that are none, are errors of the call; one that is declared heals", Label("EFF-01", "K8S-02"), func(ctx SpecContext) {
+	It("with unknown names or invalid delays are errors of the call, and a ScheduledEffect waits for its Effect", Label("EFF-01", "K8S-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "remind-me", remind), harness.CodeTool(ns, "plan", `
 export default async (state: any) => {

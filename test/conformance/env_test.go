@@ -338,7 +338,7 @@ var _ = Describe("Variables", func() {
 		Expect(pending()).To(BeEmpty())
 	}, SpecTimeout(5*time.Minute))
 
-	It("are never shown when they come from a Secret, whatever type a Thread gives them", Label("ENV-03", "ENV-05"), func(ctx SpecContext) {
+	It("from a Secret are never shown, also when a Thread declares them as text", Label("ENV-03", "ENV-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		v := secretVar("KEY", "vault", "k")
 		v.Type = skeinv1.EnvText

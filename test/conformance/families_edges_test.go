@@ -87,7 +87,7 @@ var _ = Describe("Threads of one name in two namespaces", Label("THR-01", "THR-1
 		_, err = all[1].Relate(ctx, runtimev1.Relationship{ThreadID: ids[0], Type: "mention", Role: "parent"})
 		Expect(err).To(HaveOccurred())
 
-		By("holding one with a lease, which keeps nobody from the other")
+		By("leasing one, which does not lock the other")
 		lease, err := all[0].Acquire(ctx, 10*time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(all[0].Acquire(ctx, time.Minute)).Error().To(Satisfy(apierrors.IsConflict))
@@ -141,7 +141,7 @@ func emptied(ctx SpecContext, ns string) {
 }
 
 var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
-	It("takes its child along, in whatever state that is", func(ctx SpecContext) {
+	It("deletes its child in every state of the child", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		approved := harness.Prompt(ns, "asks", "asks", "builtin:kv")
 		approved.Spec.Tools[0].RequiresApproval = true
@@ -289,7 +289,7 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 			Expect(cluster.Thread(ns, "parent-"+name).Delete(ctx)).To(Succeed())
 		}
 
-		By("looking at what was not the parents': a Thread of the name of a child, and conversations that are to be kept")
+		By("checking that a foreign Thread with the name of a child and retained conversations are kept")
 		Eventually(ctx, func(g Gomega) {
 			var left skeinv1.ThreadList
 			g.Expect(cluster.Client.List(ctx, &left, client.InNamespace(ns))).To(Succeed())
@@ -310,8 +310,8 @@ var _ = Describe("A parent that is deleted", Label("SUB-08", "THR-09"), func() {
 	}, SpecTimeout(4*time.Minute))
 })
 
-var _ = Describe("A fork of a thread that is not as others", Label("REL-02"), func() {
-	It("has what was imported", Label("LOG-02"), func(ctx SpecContext) {
+var _ = Describe("A fork of an unusual thread", Label("REL-02"), func() {
+	It("copies imported messages", Label("LOG-02"), func(ctx SpecContext) {
 		raw, origin := echoing(ctx)
 		Expect(origin.Import(ctx, strings.NewReader(`{"agentId":"agent","createdAt":"2026-01-01T00:00:00Z"}
 {"type":"message","role":"user","text":"before","timestamp":"2026-01-01T00:00:00Z"}
@@ -323,7 +323,7 @@ var _ = Describe("A fork of a thread that is not as others", Label("REL-02"), fu
 		Expect(texts(say(ctx, cluster.Thread(raw.Namespace, "asked"), 1, "on"))).To(Equal([]string{"user: before", "assistant: long ago", "user: on", "assistant: echo: on"}))
 	}, SpecTimeout(2*time.Minute))
 
-	It("is whole or refused, twenty at once, while its origin is deleted", Label("THR-09"), func(ctx SpecContext) {
+	It("is complete or refused while its origin is deleted", Label("THR-09"), func(ctx SpecContext) {
 		raw, origin := echoing(ctx)
 		ns, id := raw.Namespace, idOf(ctx, raw)
 		say(ctx, raw, 1, "one")
@@ -366,7 +366,7 @@ var _ = Describe("A fork of a thread that is not as others", Label("REL-02"), fu
 			g.Expect(names).To(ConsistOf(made), "a fork that was refused leaves no Thread")
 		}).Should(Succeed())
 
-		By("forking it when it is gone")
+		By("forking the origin after its deletion")
 		// The manager may see the deletion of the object later than this client.
 		for _, of := range []*runtimeclient.Thread{origin, api().Thread(ns, id)} {
 			Eventually(ctx, func() error { _, err := of.Fork(ctx, runtimev1.NewFork{}); return err }).Should(Satisfy(apierrors.IsNotFound))

@@ -109,7 +109,7 @@ func (w *trees) problems(ctx context.Context) (p problems, err error) {
 	}
 	for _, o := range effects.Items {
 		if o.Spec.ThreadRef == nil {
-			continue // nobody's: no thread takes it along
+			continue // it has no owner, so no thread deletes it
 		}
 		if c := metav1.GetControllerOf(&o); c == nil || !owners[string(c.UID)] {
 			p.add("the effect %s is left over", o.Name)

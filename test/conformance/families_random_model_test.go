@@ -61,7 +61,7 @@ func (w *trees) client() *runtimeclient.Client {
 type tree struct {
 	id, name   string
 	kept       bool // it was made by a request that was answered, and has no parent
-	deleted    bool // somebody asked for it
+	deleted    bool // its deletion was requested
 	orphaned   bool // with --cascade=orphan
 	ended      bool // it was terminated before it was deleted
 	terminated bool
@@ -73,7 +73,7 @@ type tree struct {
 	files      []string
 }
 
-// living reports whether a thread has not been asked to end, and nobody has asked to take messages from it.
+// living reports whether neither the end of a thread nor the removal of its messages was requested.
 func (t *tree) living() bool { return !t.deleted && !t.terminated && !t.ended && t.cut == 0 }
 
 // words are a message that a client sent once.
@@ -103,7 +103,7 @@ func (w *trees) tree(id, name string) (t *tree) {
 
 func (w *trees) keep(t *tree) { w.locked(func() { t.kept = true }) }
 
-// begins notes what a fork began with, unless somebody has truncated it already.
+// begins notes what a fork began with, unless it was truncated already.
 func (w *trees) begins(t *tree, texts []string) {
 	w.locked(func() {
 		if t.cut == 0 {

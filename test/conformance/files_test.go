@@ -346,7 +346,7 @@ export default defineTool({ description: 'measures', execute: async (state, args
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]int64{stats.TotalSize, stats.MaxSize, stats.FileCount, stats.MaxEntries}).To(Equal([]int64{1024, 1024, 3, 3}))
 
-		quota := func(bytes string) error { // whatever the controller writes at the same time
+		quota := func(bytes string) error { // a patch, which does not conflict with the controller's writes
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"fileQuota":{"bytes":%q,"files":null}}}`, bytes))
 			return cluster.Client.Patch(ctx, harness.NewThread(ns, th.Name, "agent"), patch)
 		}

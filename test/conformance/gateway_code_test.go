@@ -86,7 +86,7 @@ var _ = Describe("A gateway whose ids come from code", func() {
 		Expect([]any{refused.status, refused.id()}).To(Equal([]any{401, ""}))
 	}, SpecTimeout(5*time.Minute))
 
-	It("refuses a request for which hostile or broken code gives no valid id, and nobody else is harmed", Label("IDS-02", "IDS-06"), func(ctx SpecContext) {
+	It("refuses a request when its code is hostile or broken, and other gateways still answer", Label("IDS-02", "IDS-06"), func(ctx SpecContext) {
 		ns, g := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()}, idsFrom(fixture("ids/user.ts")))
 		ada := tell(ctx, http.DefaultClient, ns, "hello", "X-User-Id", "Ada").id()
 		other := gatewayOf(ns, "other", "agent")
@@ -125,14 +125,14 @@ var _ = Describe("A gateway whose ids come from code", func() {
 		}
 		Expect(madeThreads(ctx, ns)).To(HaveLen(1))
 
-		By("an id that somebody else has at another gateway")
+		By("an id that another gateway already uses")
 		theirs, _, _ := strings.Cut(knock(ctx, http.DefaultClient, "POST", ns, "other/v1/message", said("a secret")).id(), ";")
 		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.IDProvider.Code.Source.Inline = provides("'" + theirs + "'") })
 		Eventually(ctx, func() string { return knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "").id() }).Should(HavePrefix(theirs))
 		r := knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "")
 		Expect(r.body).To(MatchJSON(`{"messages":[]}`), "it is another conversation here")
 
-		By("hostile requests to code that means well")
+		By("hostile requests to correct code")
 		changeGateway(ctx, g, func(s *skeinv1.ThreadGatewaySpec) { s.IDProvider.Code.Source.Inline = fixture("ids/user.ts") })
 		Eventually(ctx, func() string {
 			return knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", "X-User-Id", "Ada").id()

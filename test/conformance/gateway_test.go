@@ -64,7 +64,7 @@ func openDoor(ctx context.Context, steps []skeinv1.ScriptStep, edit ...func(*ske
 	return ns, g
 }
 
-// changeGateway changes the spec of a gateway, whatever its status has become meanwhile.
+// changeGateway changes the spec of a gateway, also when its status changes meanwhile.
 func changeGateway(ctx context.Context, g *skeinv1.ThreadGateway, edit func(*skeinv1.ThreadGatewaySpec)) {
 	GinkgoHelper()
 	before := g.DeepCopy()
@@ -139,7 +139,7 @@ func tell(ctx context.Context, c *http.Client, ns, text string, header ...string
 	return r
 }
 
-// signedBy gives an id the signature that anybody with the key can compute.
+// signedBy returns an id with its signature under a key.
 func signedBy(key, id string) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write([]byte(id))
@@ -269,7 +269,7 @@ var _ = Describe("The gateway for end users", func() {
 		tell(ctx, http.DefaultClient, ns, "stay", "Idempotency-Key", "k2", "x-thread-id", first.id())
 	}, SpecTimeout(2*patience))
 
-	It("names each request in x-session-id, twenty at once", Label("IDS-05"), func(ctx SpecContext) {
+	It("gives each of twenty concurrent requests its own x-session-id", Label("IDS-05"), func(ctx SpecContext) {
 		ns, _ := openDoor(ctx, echo)
 		var mu sync.Mutex
 		sessions, threads := map[string]bool{}, map[string]bool{}
@@ -297,7 +297,7 @@ var _ = Describe("The gateway for end users", func() {
 		Expect(sessions).To(HaveKey(ms[0].Metadata["sessionId"]), "the message names the request that brought it")
 	}, SpecTimeout(5*time.Minute))
 
-	It("gives a user of a proxy one thread on every device, with an id that nobody can guess", Label("IDS-06", "IDS-02"), func(ctx SpecContext) {
+	It("gives a user of a proxy one thread on every device, with an id that cannot be guessed", Label("IDS-06", "IDS-02"), func(ctx SpecContext) {
 		ns, _ := openDoor(ctx, echo, func(s *skeinv1.ThreadGatewaySpec) {
 			s.User = &skeinv1.GatewayUser{Header: "X-User-Id", HashKey: gatewayKey("users")}
 		})

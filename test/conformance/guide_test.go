@@ -22,7 +22,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// reader is somebody who follows a page: with a shell in a folder that looks like the repository, and a namespace that
+// reader follows a page, with a shell in a folder that looks like the repository, and a namespace that
 // has what the page takes for granted.
 type reader struct {
 	ns     string

@@ -33,7 +33,7 @@ func modelled(ctx context.Context, ns string, m *skeinv1.Model, others ...client
 }
 
 var _ = Describe("Models", func() {
-	It("that fail are stood in for by their fallbacks, and the answer says so", Label("AGT-06"), func(ctx SpecContext) {
+	It("that fail are replaced by their fallbacks, and the answer says so", Label("AGT-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		first := harness.Scripted(ns, "first", skeinv1.ScriptStep{Error: "overloaded", Status: 529, Times: ptr.To[int32](0)})
 		first.Spec.MaxRetries = ptr.To[int32](0)
@@ -46,7 +46,7 @@ var _ = Describe("Models", func() {
 		Expect(metadata["model_failures"]).To(HaveExactElements("first: overloaded", HavePrefix("second: the endpoint http://127.0.0.1:1/v1 cannot be reached")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("try again what passes, so that nobody sees it", Label("AGT-06"), func(ctx SpecContext) {
+	It("retry temporary errors, which do not show in the conversation", Label("AGT-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		ms := say(ctx, modelled(ctx, ns, harness.Scripted(ns, "model",
 			skeinv1.ScriptStep{Content: "done at last", Error: "slow down", Status: 429, RetryAfter: &metav1.Duration{Duration: 10 * time.Millisecond}, Failures: ptr.To[int32](1)},
@@ -55,7 +55,7 @@ var _ = Describe("Models", func() {
 		Expect(last(say(ctx, cluster.Thread(ns, "thread"), 2, "more"))).To(Equal("said in full"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("get no more to read than they can, be it the first or one that stands in, and the log says what was left out", Label("AGT-06", "AGT-05"), func(ctx SpecContext) {
+	It("get no more of a conversation than fits, also as a fallback, and the log says what was left out", Label("AGT-06", "AGT-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		read := func(req harness.ChatRequest) (size int) {
 			for _, m := range req.Messages {
@@ -92,7 +92,7 @@ var _ = Describe("Models", func() {
 			}
 			return out
 		}
-		By("asking once more, with less, where the provider says that it was too much")
+		By("asking again with less after the provider has refused the length")
 		for i := range 4 {
 			Expect(last(say(ctx, t, i+1, strings.Repeat("x", 1000)))).To(Equal("read"))
 		}
@@ -100,7 +100,7 @@ var _ = Describe("Models", func() {
 		Expect(asked).To(ContainElement(WithTransform(read, BeNumerically(">", 3000))), "it did refuse")
 		Expect(trimmed()).To(ContainElement(And(HaveKeyWithValue("leftOut", BeNumerically(">=", 2)), HaveKeyWithValue("contextWindow", 750.0))))
 
-		By("asking one with a smaller window for no more than that one reads")
+		By("asking a fallback with a smaller window")
 		server.Answer(func(w http.ResponseWriter, _ *http.Request, _ harness.ChatRequest) {
 			http.Error(w, "busy", http.StatusServiceUnavailable)
 		})
@@ -108,7 +108,7 @@ var _ = Describe("Models", func() {
 		Expect(trimmed()).To(ContainElement(And(HaveKeyWithValue("leftOut", 8.0), HaveKeyWithValue("contextWindow", 500.0), HaveKeyWithValue("model", "small"))))
 	}, SpecTimeout(2*time.Minute))
 
-	It("say what each answer cost, and each run", Label("AGT-06"), func(ctx SpecContext) {
+	It("show the cost of each answer and each run", Label("AGT-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		m := harness.Scripted(ns, "model", skeinv1.ScriptStep{Content: "dear", Times: ptr.To[int32](0),
 			Usage: &skeinv1.ScriptUsage{InputTokens: 10_000, CachedTokens: 7000, CacheWriteTokens: 2000, OutputTokens: 100}})
@@ -120,7 +120,7 @@ var _ = Describe("Models", func() {
 		Expect(string(runs[0].Usage)).To(MatchJSON(`{"inputTokens":10000,"outputTokens":100,"cachedTokens":7000,"cacheWriteTokens":2000,"cost":0.0141,"models":["model"]}`))
 	}, SpecTimeout(2*time.Minute))
 
-	It("speak Anthropic's messages, with a key that goes nowhere else", Label("AGT-06"), func(ctx SpecContext) {
+	It("speak Anthropic's Messages API with the key of a Secret", Label("AGT-06"), func(ctx SpecContext) {
 		const canary = "sk-ant-canary-77c1"
 		ns := namespace(ctx)
 		keys := make(chan string, 10)
@@ -196,7 +196,7 @@ var _ = Describe("A provider's conversation", func() {
 		return modelled(ctx, ns, m)
 	}
 
-	It("is gone on with, and begun anew when it is lost or when the log was changed", Label("RUN-06"), func(ctx SpecContext) {
+	It("continues, and begins again when it is lost or the log was changed", Label("RUN-06"), func(ctx SpecContext) {
 		forgets := told
 		forgets.ForgetsSession = true
 		t := keeping(ctx, harness.On("forget", forgets), told)
@@ -210,7 +210,7 @@ var _ = Describe("A provider's conversation", func() {
 		Expect(last(say(ctx, t, 6, "six"))).To(Equal("session-11/1"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("stays the old one over an error, which is in the log and fails the run", Label("RUN-05", "RUN-06"), func(ctx SpecContext) {
+	It("continues after an error, which is in the log and fails the run", Label("RUN-05", "RUN-06"), func(ctx SpecContext) {
 		t := keeping(ctx, harness.On("fail", skeinv1.ScriptStep{Error: "out of order"}), told)
 		Expect(last(say(ctx, t, 1, "one"))).To(Equal("/2"))
 		ms := say(ctx, t, 2, "fail")
@@ -250,8 +250,8 @@ func aimock(ctx context.Context) string {
 	return url
 }
 
-var _ = Describe("A server of models by others", Label("AGT-06"), func() {
-	DescribeTable("is spoken to as its makers read the providers' documentation", func(ctx SpecContext, provider skeinv1.ModelProvider, api skeinv1.ModelAPI, path string) {
+var _ = Describe("A model server of another project", Label("AGT-06"), func() {
+	DescribeTable("accepts requests, and its answers and errors are understood", func(ctx SpecContext, provider skeinv1.ModelProvider, api skeinv1.ModelAPI, path string) {
 		ns := namespace(ctx)
 		m := harness.OpenAI(ns, "model", aimock(ctx)+path, "key")
 		m.Spec.Provider, m.Spec.API = provider, api
@@ -273,7 +273,7 @@ var _ = Describe("A server of models by others", Label("AGT-06"), func() {
 })
 
 var _ = Describe("A limit of a model", Serial, Label("AGT-06"), func() {
-	It("holds over all replicas, and whoever waits gets a turn", func(ctx SpecContext) {
+	It("holds over all replicas, and every waiting run gets its turn", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		_, rs := onPostgres(ctx, ns, 2)
 		h := newHanging()

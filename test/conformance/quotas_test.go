@@ -245,7 +245,7 @@ var _ = Describe("The quotas of a namespace", Label("K8S-11"), func() {
 		Expect(last(say(ctx, t, 2, "third"))).To(Equal("echo: third"))
 	})
 
-	It("are raised by nobody who may only edit, and say what is wrong with them", func(ctx SpecContext) {
+	It("cannot be raised by an editor, and are rejected when invalid", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		out, err := cluster.Kubectl(ctx, "apply", "--server-side", "-f", harness.Root()+"/config/rbac/editor_role.yaml", "-f", harness.Root()+"/config/rbac/viewer_role.yaml")
 		Expect(err).NotTo(HaveOccurred(), out)
@@ -271,7 +271,7 @@ var _ = Describe("The quotas of a namespace", Label("K8S-11"), func() {
 		}
 	})
 
-	It("of Threads and pods are also those of a ResourceQuota, which refuses objects at once", func(ctx SpecContext) {
+	It("can come from a ResourceQuota for Threads and pods, which refuses objects at once", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		out, err := cluster.Kubectl(ctx, "-n", ns, "create", "quota", "objects", "--hard=count/threads.skein.dev=2")
 		Expect(err).NotTo(HaveOccurred(), out)

@@ -308,8 +308,8 @@ var _ = Describe("Ready", func() {
 	}, SpecTimeout(2*patience))
 })
 
-// elsewhere is a server at an address of this machine that is neither public nor a loopback one; nil, and an address that
-// nobody has, where the machine has none.
+// elsewhere is a server at an address of this machine that is neither public nor a loopback one; nil, and an unused
+// address, where the machine has none.
 func elsewhere(answer http.HandlerFunc) (*httptest.Server, string) {
 	GinkgoHelper()
 	addresses, err := net.InterfaceAddrs()

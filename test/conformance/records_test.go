@@ -23,7 +23,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// runtimeAs gives the Go client of somebody; as the cluster's administrator when the name is empty.
+// runtimeAs returns the Go client of a user, or of the cluster's administrator when the name is empty.
 func runtimeAs(user string) *runtimeclient.Client {
 	GinkgoHelper()
 	cfg := rest.CopyConfig(cluster.Config)
@@ -236,7 +236,7 @@ var _ = Describe("Writers of threads", func() {
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
 		Expect(texts(settled(ctx, raw, 1))).To(Equal([]string{"user: by the writer", "user: waits for the writer", "assistant: echo: waits for the writer"}))
 
-		// Whoever sleeps through the end of his term and wakes up after another has taken over writes nothing.
+		// A holder that sleeps past the end of its lease, while another takes over, writes nothing afterwards.
 		var sleeper *runtimev1.Lease
 		Eventually(ctx, func() (err error) { sleeper, err = t.Acquire(ctx, time.Second); return err }).Should(Succeed())
 		var next *runtimev1.Lease

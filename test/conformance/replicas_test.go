@@ -122,7 +122,7 @@ func newest(ctx context.Context, t *client.Thread) runtimev1.Run {
 	return newestBy(ctx, NewGomega(Fail), t)
 }
 
-// newestBy is newest for whoever asks again when that fails.
+// newestBy is newest for callers that try again when it fails.
 func newestBy(ctx context.Context, g Gomega, t *client.Thread) runtimev1.Run {
 	runs, err := t.Runs(ctx, client.Page{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -158,7 +158,7 @@ var _ = Describe("Replicas on one PostgreSQL database", Serial, outages, Label("
 					}
 				}
 			}()
-			// Several, one after the other: whoever only looks every so often has answered one and then waits for each of the
+			// Several, one after the other: a replica that only polls has answered one and then waits for each of the
 			// others as long as can be.
 			const questions = 4
 			var took [questions]time.Duration

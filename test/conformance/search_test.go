@@ -19,7 +19,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// readerOf gives the runtime API as somebody who may read what is said in one namespace, and search.
+// readerOf returns the runtime API as a user who may search, and read the messages of one namespace.
 func readerOf(ctx context.Context, ns string) *runtimeclient.Client {
 	GinkgoHelper()
 	user := "reader-of-" + ns

@@ -204,7 +204,7 @@ var _ = Describe("Definitions from outside", Label("AGT-07"), func() {
 })
 
 var _ = Describe("Parents and children from outside", Label("SUB-05"), func() {
-	It("find each other, and the child tells its parent how far it is", func(ctx SpecContext) {
+	It("find each other, and the child reports its progress to its parent", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := family(ctx, ns,
 			[]skeinv1.ScriptStep{
@@ -301,7 +301,7 @@ func hear(ctx context.Context, c *websocket.Conn, kind string) runtimev1.Event {
 }
 
 var _ = Describe("Events from outside", Label("EVT-01"), func() {
-	It("reach every connected client by WebSocket, and nobody else", func(ctx SpecContext) {
+	It("reach every WebSocket client of their thread, and no client of another thread", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
 		create(ctx, harness.NewThread(ns, "other", "agent"))

@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// How long a stop takes is for the benchmarks; here is that it ends whatever the run is doing, and that all of it is
+// How long a stop takes is for the benchmarks; these specs check that it ends a run at any point, and that all of it is
 // over and on disk when it has been answered.
 var _ = Describe("A stop ends a run", Label("RUN-04", "MSG-08"), func() {
 	// stopped stops the thread and holds what must be so at once.

@@ -62,7 +62,7 @@ func life(rng *rand.Rand, longest time.Duration) time.Duration {
 	return 1500*time.Millisecond + time.Duration(rng.Int64N(int64(longest)))
 }
 
-// vacate makes the leader's lease one that somebody else may take at once. A leader that lives believes for a while that it still leads.
+// vacate makes the leader's lease free for another replica at once. A leader that lives believes for a while that it still leads.
 func vacate(ctx context.Context) {
 	GinkgoHelper()
 	l := leaderLease(ctx)

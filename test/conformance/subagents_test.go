@@ -68,8 +68,8 @@ func onlyChild(ctx SpecContext, ns string) *harness.Thread {
 	return cluster.Thread(ns, name)
 }
 
-// takenIn waits until a parent has taken in a message that a child sent it, and is at rest, and gives its messages. How many
-// runs that took nobody knows: the run that made the child takes in what comes before its end.
+// takenIn waits until a parent has taken in a message that a child sent it, and is at rest, and returns its messages. The number
+// of runs varies: the run that made the child takes in what comes before its end.
 func takenIn(ctx SpecContext, t *harness.Thread, message OmegaMatcher) []runtimev1.Message {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
@@ -160,7 +160,7 @@ var _ = Describe("Subagents", func() {
 		Expect(page.Messages).To(HaveEach(HaveField("Silent", false)))
 	}, SpecTimeout(2*time.Minute))
 
-	It("are terminated with their parent, and deleted with it, whatever they are doing", Label("SUB-08"), func(ctx SpecContext) {
+	It("are terminated and deleted with their parent, also during a run", Label("SUB-08"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		slow := []skeinv1.ScriptStep{
 			harness.On("deep", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "bottom"})),

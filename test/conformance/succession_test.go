@@ -53,7 +53,7 @@ var _ = Describe("A manager on SQLite that is killed", Serial, outages, Label("K
 		served(ctx)
 	}, NodeTimeout(6*patience))
 
-	It("is not followed by one on another folder, be it a copy, before its lease expires", func(ctx SpecContext) {
+	It("is not followed by one on a copy of its folder before its lease expires", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		dir := GinkgoT().TempDir()
 		args := []string{"--namespaces=" + ns, "--leader-elect"}
@@ -93,7 +93,7 @@ var _ = Describe("A leader that loses its lease", Serial, outages, Label("K8S-05
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, h.asked.Load).Should(Equal(int64(1)))
 
-		By("giving the lease to somebody else")
+		By("giving the lease to another holder")
 		was := *leaderLease(ctx).Spec.HolderIdentity
 		assign := func(holder string) {
 			GinkgoHelper()

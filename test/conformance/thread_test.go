@@ -34,7 +34,7 @@ var _ = Describe("Threads", func() {
 		Expect(a.ReadFile(ctx, "/note.txt")).To(BeEquivalentTo("a's"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("tell their code who they are", Label("THR-02"), func(ctx SpecContext) {
+	It("tell their code the ids of the thread, agent and user", Label("THR-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.CodeTool(ns, "whoami", `
 import { defineTool } from '@standardagents/builder';
@@ -85,7 +85,7 @@ export default defineTool({
 		Expect(id.Arguments).NotTo(BeNil(), "arguments are {} when absent")
 	}, SpecTimeout(2*time.Minute))
 
-	It("are made by one path, whoever asks", Label("THR-03"), func(ctx SpecContext) {
+	It("get the task and the first message of their object once", Label("THR-03"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
 		_, err := cluster.KubectlIn(ctx, `

@@ -251,7 +251,7 @@ func invoke(ctx context.Context, t *harness.Thread, tool string, args map[string
 }
 
 var _ = Describe("state.context", Label("STA-08"), func() {
-	It("is shared by the tools of a run, whatever its values are, and gone after it", func(ctx SpecContext) {
+	It("is shared by the tools of a run, and empty in the next run", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		recall := harness.Calls("recall", nil)
 		t := useFixtures(ctx, ns, []skeinv1.ScriptStep{harness.Calls("remember", map[string]any{"name": "Ada"}), recall, recall, harness.Answer("bye"), recall}, []string{"remember", "recall"})
@@ -263,7 +263,7 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 		Expect(content).To(MatchJSON(`{"known":[]}`), "the next run begins with nothing")
 	}, SpecTimeout(2*time.Minute))
 
-	It("is carried over a wait for a child, as far as it can be written down", func(ctx SpecContext) {
+	It("keeps its serializable values over a wait for a child", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, fixtureTool(ns, "remember"), harness.CodeTool(ns, "left", `export default (state) => state.context;`, nil),
 			harness.Scripted(ns, "model",

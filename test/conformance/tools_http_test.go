@@ -65,7 +65,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(requests[0].Header.Get("Skein-Signature")).To(HavePrefix("v1="))
 	}, SpecTimeout(2*time.Minute))
 
-	It("have their arguments checked, and make every failure a result that the model reads", func(ctx SpecContext) {
+	It("check their arguments, and return every failure to the model", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		server := toolServer(func(w http.ResponseWriter, _ *http.Request, _ string) {
 			http.Error(w, "the warehouse burns", http.StatusServiceUnavailable)
@@ -132,7 +132,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(server.Requests()[2].Header.Get("Idempotency-Key")).NotTo(Equal(requests[0].Header.Get("Idempotency-Key")))
 	}, SpecTimeout(3*time.Minute))
 
-	It("are let go of when the run is stopped", Label("RUN-04"), func(ctx SpecContext) {
+	It("cancel their request when the run is stopped", Label("RUN-04"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		arrived, gone := make(chan struct{}, 1), make(chan struct{}, 1)
 		server := toolServer(func(_ http.ResponseWriter, r *http.Request, _ string) {
@@ -173,21 +173,21 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(cluster.Client.Create(ctx, tool)).To(MatchError(ContainSubstring(want)))
 	},
 		Entry("both code and http", func(s *skeinv1.ToolSpec) { s.Code = &skeinv1.CodeSource{Inline: "export default 1"} }, "exactly one of", SpecTimeout(2*time.Minute)),
-		Entry("neither", func(s *skeinv1.ToolSpec) { s.HTTP = nil }, "exactly one of", SpecTimeout(2*time.Minute)),
+		Entry("neither code nor http", func(s *skeinv1.ToolSpec) { s.HTTP = nil }, "exactly one of", SpecTimeout(2*time.Minute)),
 		Entry("no description", func(s *skeinv1.ToolSpec) { s.Description = "" }, "description", SpecTimeout(2*time.Minute)),
 		Entry("a placeholder in the host", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "https://{{ arguments.host }}/" }, "spec.http.url", SpecTimeout(2*time.Minute)),
 		Entry("another scheme", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "file:///etc/passwd" }, "spec.http.url", SpecTimeout(2*time.Minute)),
 		Entry("a password in the URL", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "https://a:b@x.test/" }, "spec.http.url", SpecTimeout(2*time.Minute)),
-		Entry("a header of Skein's", func(s *skeinv1.ToolSpec) {
+		Entry("a header that Skein sets", func(s *skeinv1.ToolSpec) {
 			s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "Idempotency-Key", Value: ptr.To("x")}}
 		}, "set by Skein", SpecTimeout(2*time.Minute)),
 		Entry("a header without a value", func(s *skeinv1.ToolSpec) { s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "X"}} }, "set exactly one of value and secretKeyRef", SpecTimeout(2*time.Minute)),
-		Entry("two ways to say who asks", func(s *skeinv1.ToolSpec) {
+		Entry("two kinds of authentication", func(s *skeinv1.ToolSpec) {
 			s.HTTP.Auth = &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{SecretKeyRef: refOf("a", "b")}, Header: &skeinv1.ToolAuthHeader{Name: "X", SecretKeyRef: refOf("a", "b")}}
 		}, "exactly one of basic, bearer and header", SpecTimeout(2*time.Minute)),
 	)
 
-	It("let no secret out, whatever a server does with it", Label("ENV-03"), func(ctx SpecContext) {
+	It("hide secrets that a server returns in answers, errors and redirects", Label("ENV-03"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		c := newCanaries("header", "basic", "signing", "VARIABLE")
 		server := toolServer(func(w http.ResponseWriter, r *http.Request, body string) {

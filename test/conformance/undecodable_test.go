@@ -47,7 +47,7 @@ func manifestOf(ns, kind, name, spec string) string {
 	return fmt.Sprintf("apiVersion: skein.dev/v1alpha1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n", kind, name, ns, spec)
 }
 
-// loosen takes the schemas away until the spec or its caller restores them: the API server then keeps whatever it is given, as
+// loosen takes the schemas away until the spec or its caller restores them: the API server then accepts every object, as
 // it did before a schema was made stricter.
 func loosen(ctx context.Context) (restore func(ctx context.Context)) {
 	GinkgoHelper()
