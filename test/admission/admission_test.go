@@ -54,7 +54,7 @@ func kinds() []kind {
 var secretive = regexp.MustCompile(`(?i)secret`)
 
 // secretReferences returns the paths in a schema at which an object can name a Secret, such as spec.env[].valueFrom.secretKeyRef:
-// selectors of a Secret's key, whatever their field is called, and whatever has the word in its own name.
+// selectors of a Secret's key under any field name, and fields with the word in their own name.
 func secretReferences(path string, s apiextensionsv1.JSONSchemaProps) []string {
 	if _, named := s.Properties["name"]; named && (secretive.MatchString(path[strings.LastIndex(path, ".")+1:]) || secretive.MatchString(s.Properties["key"].Description)) {
 		return []string{path}
@@ -148,7 +148,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 				Expect(refused(ctx, "skein-secrets", all, k.resource, o, nil)).To(BeEmpty())
 				Expect(all.checks).To(Equal([]string{"get secrets"}), "one check is enough for whoever may get all Secrets")
 
-				By("letting those pass who change no spec")
+				By("allowing changes outside the spec, and the manager")
 				labelled := o.DeepCopy()
 				labelled.SetLabels(map[string]string{"team": "blue"})
 				labelled.SetFinalizers([]string{"x"})
@@ -262,7 +262,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		}
 	})
 
-	It("asks whoever adopts retained data for the rights to read and to purge it", func(ctx SpecContext) {
+	It("requires the rights to read and to purge from a user who adopts retained data", func(ctx SpecContext) {
 		const id = "0b0e8f0e-0000-4000-8000-000000000001"
 		t := object("Thread", map[string]any{"threadID": id, "agentRef": map[string]any{"name": "a"}})
 		Expect(refused(ctx, "skein-adoption", &rights{user: "eve"}, "threads", t, nil)).To(ConsistOf(
@@ -272,7 +272,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		Expect(refused(ctx, "skein-adoption", &rights{user: "eve"}, "threads", object("Thread", map[string]any{"agentRef": map[string]any{"name": "a"}}), nil)).To(BeEmpty())
 	})
 
-	It("asks whoever ends the retention of a Thread's data for the right to purge it", func(ctx SpecContext) {
+	It("requires the right to purge from a user who ends the retention of a Thread's data", func(ctx SpecContext) {
 		const id = "0b0e8f0e-0000-4000-8000-000000000001"
 		thread := func(policy string) *unstructured.Unstructured {
 			t := object("Thread", map[string]any{"deletionPolicy": policy})
@@ -315,7 +315,7 @@ var _ = Describe("the policies about authors", Label("K8S-04"), func() {
 		Expect(refused(ctx, "skein-retention", eve, "threads", deleting(thread("Delete")), deleting(annotated("Delete", "true")))).To(HaveLen(1), "the data is purged or kept at the end of the deletion")
 		Expect(refused(ctx, "skein-retention", eve, "threads", annotated("Delete", "false"), annotated("Delete", "no"))).To(BeEmpty(), "only true retains")
 
-		By("letting those pass who keep the data in the other way, and those who end nothing")
+		By("allowing changes that keep the data, and the exempt service accounts")
 		Expect(refused(ctx, "skein-retention", eve, "threads", annotated("Delete", "true"), thread("Retain"))).To(BeEmpty())
 		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Retain"), annotated("Delete", "true"))).To(BeEmpty())
 		Expect(refused(ctx, "skein-retention", eve, "threads", thread("Retain"), annotated("Retain", "true"))).To(BeEmpty())

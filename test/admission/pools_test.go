@@ -30,7 +30,7 @@ var _ = Describe("the policy about pools", Label("K8S-04"), func() {
 		return r
 	}
 
-	It("limits what a pool says about its pods to what somebody may use", func(ctx SpecContext) {
+	It("limits a pool to the images and settings that its author may use", func(ctx SpecContext) {
 		const image = "registry.example.com/sandbox@sha256:0123"
 		whole := map[string]any{"warm": int64(1), "image": image, "tolerations": []any{map[string]any{"operator": "Exists"}}, "priorityClassName": "high", "runtimeClassName": "own",
 			"podMetadata": map[string]any{"annotations": map[string]any{"sidecar.example.com/inject": "true"}, "labels": map[string]any{"team": "blue"}}}
@@ -89,7 +89,7 @@ var _ = Describe("the policy about pools", Label("K8S-04"), func() {
 		Expect(refused(ctx, "skein-pools", may("tolerations", "annotations"), "sandboxpools", with(keys(100), keys(100)), nil)).To(BeEmpty())
 		Expect(refused(ctx, "skein-pools", may("tolerations"), "sandboxpools", with(keys(100), keys(9)), nil)).To(ContainElement(ContainSubstring(tooMany)))
 
-		By("answering the dearest request: nothing is allowed, and everything is asked for")
+		By("checking the most expensive request, which asks for everything without any right")
 		dearest := with(keys(100), keys(100))
 		for field, value := range map[string]string{"image": "i", "priorityClassName": "p", "runtimeClassName": "r"} {
 			Expect(unstructured.SetNestedField(dearest.Object, value, "spec", field)).To(Succeed())

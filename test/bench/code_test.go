@@ -42,7 +42,7 @@ var _ = Describe("Code in a claimed sandbox", Ordered, func() {
 		Expect(r.Status).To(Equal(sandbox.StatusSuccess), "%+v", r.Error)
 		return took
 	}
-	// think leaves the sandbox alone for a while, so that the next child can start: nobody calls in lockstep.
+	// think leaves the sandbox alone for a while, so that the next child can start: real callers do not call in lockstep.
 	think := func() { time.Sleep(20*time.Millisecond + rand.N(40*time.Millisecond)) }
 
 	It("gives its first result", func(ctx SpecContext) {

@@ -98,7 +98,7 @@ func (b *sandboxBench) coldSandbox(ctx SpecContext, t *harness.Thread) start {
 	return s
 }
 
-// plainPod is a pod as a sandbox's that is nobody's, and has no probe.
+// plainPod is a pod like a sandbox's, without an owner and a probe.
 func (b *sandboxBench) plainPod(ctx SpecContext, name string) start {
 	GinkgoHelper()
 	seen, stop := b.follow(ctx, client.MatchingFields{"metadata.name": name})

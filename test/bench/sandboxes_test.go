@@ -129,7 +129,7 @@ func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
 	b.writes(ctx, began, n)
 }
 
-// patch is a write like a claim's that changes nothing of a warm pod which anybody heeds.
+// patch is a write like a claim's that changes a warm pod in a way that has no effect.
 func (b *sandboxBench) patch(ctx SpecContext) time.Duration {
 	GinkgoHelper()
 	var l corev1.PodList

@@ -25,7 +25,7 @@ type database struct {
 	// bare gives a function that inserts n rows of a message's size on each of so many connections, each row in a
 	// transaction of its own.
 	bare func(ctx context.Context, connections int) func(n int)
-	// bareConnections to compare 16 threads with: SQLite has one writer, whoever writes.
+	// bareConnections to compare 16 threads with: SQLite has only one writer.
 	bareConnections int
 }
 

@@ -65,7 +65,7 @@ export default async () => { await starve(); const kept = []; for (let i = 0; i 
 		Expect(podOf(ctx, ns, "thread").UID).NotTo(Equal(pod.UID))
 	}, SpecTimeout(12*time.Minute))
 
-	It("of the manager with claims under way leave no pod that nobody uses", Serial, func(ctx SpecContext) {
+	It("of the manager during claims leave no unused pod", Serial, func(ctx SpecContext) {
 		ns := namespace(ctx)
 		poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) {
 			// Long enough that none idles for it before the manager is killed.
@@ -98,7 +98,7 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 		Expect(sandboxes(ctx, Default, ns, claimed())).NotTo(BeEmpty())
 		Expect(threads[0].Delete(ctx)).To(Succeed(), "and one that loses its thread while nobody looks")
 
-		By("the next one going on with the runs, and giving up the pods when they idle")
+		By("waiting until the next manager has ended the runs and deleted the idle pods")
 		Eventually(ctx, func(g Gomega) {
 			next, err := cluster.PodProcess(managerPod(ctx, g).UID, managerCommand...)
 			g.Expect(err).NotTo(HaveOccurred())

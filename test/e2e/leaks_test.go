@@ -69,7 +69,7 @@ func noLeaks(ctx context.Context, ns string) {
 	}).Should(Succeed())
 }
 
-// everySandbox lists the sandbox pods of a namespace, whatever has become of them.
+// everySandbox lists the sandbox pods of a namespace in every phase.
 func everySandbox(ctx context.Context, g Gomega, ns string) []corev1.Pod {
 	var l corev1.PodList
 	g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns), client.HasLabels{skeinv1.LabelPool})).To(Succeed())
