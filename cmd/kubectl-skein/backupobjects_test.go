@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Titles hold whatever a model writes.
+// Titles come from models, and may hold any character.
 func TestObjectsOfBackupsKeepEachCharacter(t *testing.T) {
 	for r := rune(0); r <= 0x10ffff; r++ {
 		if r == 0x3000 {

@@ -81,7 +81,7 @@ var _ = Describe("kubectl skein build", Label("K8S-03"), func() {
 		Expect(got.err).To(HavePrefix("error: tools/a.ts:1:15: node:fs is not available in sandboxes"))
 	})
 
-	It("watches, whatever mistakes come", func(ctx SpecContext) {
+	It("keeps watching after a mistake in a source", func(ctx SpecContext) {
 		dir := folder(map[string]string{"tools/a.ts": someTool})
 		out := filepath.Join(dir, "manifests")
 		watching, stop := context.WithCancel(ctx)

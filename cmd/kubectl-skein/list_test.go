@@ -78,12 +78,12 @@ $`))
 		Expect(got.out).To(Equal(want.String()))
 	},
 		Entry("by agent", "--agent=clerk", "waits"),
-		Entry("by agent, before it has one", "--agent=nobody", "broken"),
+		Entry("by agent, of a Thread whose agent does not exist", "--agent=nobody", "broken"),
 		Entry("by user", "--user-id=ada", "waits"),
 		Entry("by task", "--task=t-1", "waits"),
 		Entry("by state", "--state=waiting,NotReady", "waits broken"),
 		Entry("by label", "-l team=broken", "broken"),
-		Entry("by what nobody has", "--state=Parked", ""),
+		Entry("by a state that no Thread has", "--state=Parked", ""),
 	)
 
 	It("leave archived threads out unless they are asked for", Label("THR-05"), func() {

@@ -44,7 +44,7 @@ var _ = Describe("the live view", func() {
 		Expect(printed()).To(Equal("assistant: Good morning\n  Ada\nassistant calls f({})\n"))
 	})
 
-	It("begins anew when the answer turned out differently", func() {
+	It("prints the whole answer when it differs from what was streamed", func() {
 		delta("abc")
 		created(runtimev1.Message{ID: "1", Role: "assistant", Content: ptr.To("xyz")})
 		Expect(printed()).To(Equal("assistant: abc\nassistant: xyz\n"))
@@ -67,12 +67,12 @@ var _ = Describe("the live view", func() {
 		Expect(printed()).To(Equal("system (silent): psst\n"))
 	})
 
-	It("lets nobody play with the terminal", func() {
+	It("removes control characters from messages", func() {
 		created(runtimev1.Message{ID: "1", Role: "user", Name: "\x1b[31mada\r", Content: ptr.To("a\x1b]0;title\x07b\u009b2J")})
 		Expect(printed()).To(Equal("[31mada: a]0;titleb2J\n"))
 	})
 
-	It("shortens what tools gave", func() {
+	It("shortens the results of tools", func() {
 		created(runtimev1.Message{ID: "1", Role: "tool", Name: "f", ToolStatus: "error", Content: ptr.To(strings.Repeat("x\n", 300))})
 		Expect(printed()).To(HavePrefix("f (failed): x x x"))
 		Expect(printed()).To(HaveSuffix("…\n"))

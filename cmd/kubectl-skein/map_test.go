@@ -67,7 +67,7 @@ var _ = Describe("A map", Label("REL-01"), func() {
 		return m
 	}
 
-	It("has the family, from whatever thread of it one begins, and each edge once", func() {
+	It("has the whole family and each edge once, from any thread of it", func() {
 		Expect(gather("origin", 100).text()).To(Equal(strings.TrimLeft(`
 name-origin  (this thread)  "say \"apples\" <b>", agent shop, 3 messages
 ├─child: name-child  agent shop, 3 messages, terminated  (completed)
@@ -94,7 +94,7 @@ name-other  agent shop, 3 messages
 			ContainSubstring(`t0 -> t3 [label="handoff at message 5", style=bold];`), HaveSuffix("}\n")))
 	})
 
-	It("ends where it is told to", func() {
+	It("stops at its limit of threads", func() {
 		m := gather("origin", 2)
 		Expect(m.threads).To(HaveLen(2))
 		Expect(m.more).To(BeTrue())

@@ -127,7 +127,7 @@ var _ = Describe("--output", func() {
 			}
 			Expect(c.run(append(args, "-o", "nonsense")...).err).To(ContainSubstring("--output=nonsense: give json, yaml, wide or name"), one.args)
 		}
-		By("values, whatever they are")
+		By("values of any type")
 		Expect(c.run("state", "set", "hello", "total", `{"deep":[1]}`).err).To(BeEmpty())
 		for _, one := range []struct{ args, text, yaml, names string }{
 			{"kv get hello region", `"north"` + "\n", "north\n", "region\n"},
@@ -141,7 +141,7 @@ var _ = Describe("--output", func() {
 			Expect(c.run(append(args, "-o", "nonsense")...).err).To(ContainSubstring("--output=nonsense: give json, yaml, wide or name"), one.args)
 		}
 
-		By("what comes one after the other")
+		By("streams")
 		for _, text := range []string{"first", "second"} {
 			Expect(env.Threads.Store().Apply(ctx, st.ID(), nil, &store.AppendEvent{Event: store.Event{Type: store.EventCodeLog, Data: []byte(`{"level":"info","message":"` + text + `"}`)}})).To(Succeed())
 		}

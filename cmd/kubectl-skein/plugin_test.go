@@ -64,7 +64,7 @@ var _ = Describe("kubectl skein", func() {
 		Eventually(func() string { return c.run("messages", "hello").out }).Should(ContainSubstring("user (file /orders.csv, file /in/x.csv): from a pipe"))
 	})
 
-	It("shows the answer of the message's own run, whatever others say meanwhile", Label("MSG-05"), func() {
+	It("shows the answer of the message's own run, not of other runs", Label("MSG-05"), func() {
 		Expect(c.run("send", "hello", "in a crowd", "--wait", "--timeout=2m")).To(Equal(outputs{out: "echo: in a crowd\n"}))
 	})
 
@@ -261,7 +261,7 @@ $`))
 		Expect(c.run("endpoint", "hello", "https://elsewhere.example/x").err).To(ContainSubstring("is not a path"))
 	})
 
-	It("speaks for a subagent", Label("SUB-05"), func(ctx SpecContext) {
+	It("refuses to notify the parent of a thread without one", Label("SUB-05"), func(ctx SpecContext) {
 		child, _, err := env.Thread(ctx, c.ns, "child")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.run("notify", child.Name, "halfway").err).To(ContainSubstring("has no parent"))
@@ -304,7 +304,7 @@ $`))
 		Expect(c.run("messages", "hello").err).To(And(HavePrefix("Error from server (Forbidden): "), ContainSubstring("skein-conversation-reader")))
 	})
 
-	It("shows what one may see of a tree", Label("K8S-04"), func(ctx SpecContext) {
+	It("shows the part of a tree that the user may list", Label("K8S-04"), func(ctx SpecContext) {
 		tree(ctx, c.ns, obj)
 		c.kubeconfig = filepath.Join(GinkgoT().TempDir(), "viewer")
 		_, err := env.Kubeconfig("viewer", c.kubeconfig)

@@ -28,7 +28,7 @@ var _ = Describe("progress", func() {
 		Expect(out.String()).To(HaveSuffix("\r\x1b[K"))
 	})
 
-	It("counts again from where a reader is set back to", func() {
+	It("restarts its count when a reader is rewound", func() {
 		g := newProgress(io.Discard, "x", 10, nil, nil)
 		defer g.stop()
 		in := g.reader(strings.NewReader("0123456789"))
@@ -41,7 +41,7 @@ var _ = Describe("progress", func() {
 		Expect(seeks).To(BeFalse())
 	})
 
-	It("shows how much where nobody knows how much there will be, and nothing of what is quick or no terminal's", func() {
+	It("shows amount and rate without a known total, and nothing for quick work or without a terminal", func() {
 		var out bytes.Buffer
 		g := newProgress(&out, "backup", 0, nil, nil)
 		_, err := g.writer(io.Discard).Write(make([]byte, 2048))

@@ -95,7 +95,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 	It("ends with a code for each outcome", func(ctx SpecContext) {
 		Expect(c.run("send", "hello", "stop", "--wait")).To(Equal(outputs{code: exitStopped, out: "echo: stop\n", err: "error: run stopped: StoppedByUser\n"}))
 
-		By("a time that is over while the thread is at work")
+		By("a timeout while the thread works")
 		got := c.run("send", "hello", "wait", "--wait", "--timeout=300ms")
 		Expect(got.code).To(Equal(exitTimeout), got.err)
 		Expect(got.err).To(ContainSubstring("no end of the run within 300ms: the message is in the thread all the same"))
@@ -103,7 +103,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Expect(got.code).To(Equal(exitTimeout), got.err)
 		Expect(got.err).To(ContainSubstring("no end of the run within 1s"))
 
-		By("a time that is over while it waits for somebody")
+		By("a timeout while the thread waits for a variable")
 		show(ctx, "Waiting", ready, metav1.Condition{Type: skeinv1.ConditionExecuting, Status: metav1.ConditionTrue, Reason: skeinv1.ReasonEnvMissing, Message: "KEY is missing"})
 		s := c.start("send", "hello", "wait", "--wait", "--timeout=5s")
 		Eventually(s.err.String).Should(ContainSubstring("waits: EnvMissing"))
@@ -140,7 +140,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Eventually(s.code).Should(Receive(BeZero()))
 		Expect(s.out.String()).To(Equal("echo: good day\n"))
 
-		By("its end before it was set up")
+		By("deleting the thread before it is set up")
 		obj = &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "gone"}, Spec: obj.Spec}
 		Expect(env.Client.Create(ctx, obj)).To(Succeed())
 		show(ctx, "Pending", metav1.Condition{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: skeinv1.ReasonReferenceNotFound, Message: "Thread origin does not exist"})
@@ -171,7 +171,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Expect(got.out).To(Equal("echo: good day\n"))
 	}, SpecTimeout(2*patience))
 
-	It("names the role for sending to those who may do nothing", Label("K8S-04"), func() {
+	It("names the role for sending to a user without rights", Label("K8S-04"), func() {
 		c.kubeconfig = filepath.Join(GinkgoT().TempDir(), "stranger")
 		_, err := env.Kubeconfig("stranger", c.kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
@@ -200,7 +200,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Expect(yaml.Unmarshal([]byte(ran.out), &got)).To(Succeed(), ran.out)
 		Expect(got.Run.Reason).To(Equal("StoppedByUser"))
 
-		By("names, and a message that nobody waits for")
+		By("names, and a message without --wait")
 		Expect(c.run("send", "hello", "x", "--wait", "-o", "name").out).To(MatchRegexp(`^message/\S+\nrun/sess_\w+\n$`))
 		ran = c.run("send", "hello", "x", "-o", "json")
 		got = sending{}
@@ -209,7 +209,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Expect(got.Run).To(BeNil())
 		Expect(c.run("send", "hello", "x", "-o", "table").err).To(ContainSubstring("give json, yaml or name"))
 
-		By("a time that is over before the message was taken")
+		By("a timeout before the run has ended")
 		ran = c.run("send", "hello", "wait", "--wait", "--timeout=300ms", "-o", "json")
 		Expect(ran.code).To(Equal(exitTimeout), ran.err)
 		got = sending{}

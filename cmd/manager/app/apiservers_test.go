@@ -33,7 +33,7 @@ func TestEveryAPIServerOfTheClusterIsClosedToTools(t *testing.T) {
 		slice("default", "kubernetes", "kubernetes", 6443, "10.0.0.5", "10.0.0.6"),
 		slice("default", "kubernetes-6", "kubernetes", 6443, "fd00::5"),
 		slice("default", "shop", "shop", 80, "10.0.0.7"),
-		slice("shop", "kubernetes", "kubernetes", 6443, "10.0.0.8"), // anybody may name a Service so
+		slice("shop", "kubernetes", "kubernetes", 6443, "10.0.0.8"), // a Service in any namespace may have this name
 	).Build()
 	own := newOwnAddresses(c)
 	for address, has := range map[string]bool{

@@ -137,7 +137,7 @@ func TestThatNoValueIsUnderAnOldKeyIsSaidWhenNoReplicaSealsUnderIt(t *testing.T)
 	now.Step(resealEvery)
 	look("1 noted", false) // once is enough
 	now.Step(resealEvery)
-	look("2", false) // somebody has changed the Secret
+	look("2", false) // the Secret was changed meanwhile
 	g.Eventually(secret.written, "30s").Should(Receive(Equal(fmt.Sprintf("%d at 2", primary))))
 	rotated, primary, err := envkeys.Rotate(keyset)
 	g.Expect(err).NotTo(HaveOccurred())

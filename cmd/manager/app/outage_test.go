@@ -27,7 +27,7 @@ func TestAManagerWaitsForAnAPIServerThatIsAway(t *testing.T) {
 		case 2:
 			panic(http.ErrAbortHandler) // the connection ends without an answer
 		default:
-			w.WriteHeader(http.StatusUnauthorized) // it is there: whoever needs more says what is missing
+			w.WriteHeader(http.StatusUnauthorized) // it answers, which is enough: later requests report the missing credentials
 		}
 	}))
 	defer s.Close()
