@@ -45,7 +45,7 @@ var _ = Describe("Connecting ahead", func() {
 		Expect(dials.Load()).To(BeEquivalentTo(1))
 	})
 
-	It("takes nothing: whoever runs code first has the sandbox", Label("COD-08"), func(ctx SpecContext) {
+	It("does not claim the sandbox: the first run does", Label("COD-08"), func(ctx SpecContext) {
 		s := sandboxtest.Start(GinkgoT(), nil)
 		early, late := s.Dial(GinkgoT(), "early"), s.Dial(GinkgoT(), "late")
 		Expect(early.Connect(ctx)).To(Succeed())
@@ -72,7 +72,7 @@ var _ = Describe("Connecting ahead", func() {
 		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).WithTimeout(patience).Should(Equal(sandbox.StatusSuccess))
 	}, NodeTimeout(2*patience))
 
-	It("gives an address little time once, and its later connections the usual", func(ctx SpecContext) {
+	It("limits the time of the first dial, not of later ones", func(ctx SpecContext) {
 		s := sandboxtest.Start(GinkgoT(), nil)
 		const little, usual = 250 * time.Millisecond, 5 * time.Second
 		var mu sync.Mutex
@@ -102,7 +102,7 @@ var _ = Describe("Connecting ahead", func() {
 		Expect(until[1:]).To(ContainElement(BeTemporally(">=", connected.Add(usual))))
 	}, NodeTimeout(2*patience))
 
-	It("tells of the first result, once", func(ctx SpecContext) {
+	It("reports the first result once", func(ctx SpecContext) {
 		s := sandboxtest.Start(GinkgoT(), nil)
 		var answered atomic.Int32
 		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: "t",
@@ -172,7 +172,7 @@ var _ = Describe("Connecting ahead", func() {
 })
 
 var _ = Describe("Certificates that rotate", Label("COD-08"), func() {
-	It("end no run, and refuse nobody before their end", func(ctx SpecContext) {
+	It("end no run, and are accepted until their authority is removed", func(ctx SpecContext) {
 		old, err := pki.NewCA(clock.RealClock{}, "test", time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		young, err := pki.NewCA(clock.RealClock{}, "test", time.Hour)

@@ -21,7 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 )
 
-var _ = Describe("Connections to sandboxes that are nobody's yet", func() {
+var _ = Describe("Connections to unclaimed sandboxes", func() {
 	two := sandbox.CodeRequest{Source: "export default () => 1 + 1"}
 	var (
 		s           *sandboxtest.Supervisor
@@ -61,7 +61,7 @@ var _ = Describe("Connections to sandboxes that are nobody's yet", func() {
 		eventually(ctx, connections.Count).Should(Equal(1))
 	}
 
-	It("serve the one who claims first, once, and bind nobody before", Label("COD-08"), func(ctx SpecContext) {
+	It("serve one client each, and do not claim the sandbox", Label("COD-08"), func(ctx SpecContext) {
 		keep(ctx, s.Addr)
 		keep(ctx, s.Addr) // a repeat does nothing
 		first := dial(ctx, "first")
@@ -83,7 +83,7 @@ var _ = Describe("Connections to sandboxes that are nobody's yet", func() {
 		Expect(dials.Load()).To(BeZero())
 	}, NodeTimeout(2*patience))
 
-	It("serve nobody once the certificates have changed", Label("COD-08"), func(ctx SpecContext) {
+	It("are not used after the certificates have changed", Label("COD-08"), func(ctx SpecContext) {
 		keep(ctx, s.Addr)
 		connections.Keep("other", s.Addr, sandboxtest.ServerName)
 		eventually(ctx, connections.Count).Should(Equal(2))
@@ -95,7 +95,7 @@ var _ = Describe("Connections to sandboxes that are nobody's yet", func() {
 		eventually(ctx, connections.Count).Should(Equal(1), "the other one is made anew")
 	}, NodeTimeout(2*patience))
 
-	It("are shared among the pools that want them, those that are good", func(ctx SpecContext) {
+	It("are divided among the pools, without those that fail", func(ctx SpecContext) {
 		connections.SetMost(4)
 		const a, b, c = sandboxtest.ServerName, "sandbox.other.default.skein.dev", "sandbox.third.default.skein.dev"
 		for i := range 6 {
@@ -116,7 +116,7 @@ var _ = Describe("Connections to sandboxes that are nobody's yet", func() {
 		Expect(connections.Names()).To(HaveLen(4))
 	}, NodeTimeout(2*patience))
 
-	It("are closed when their sandbox is no longer free, and when the other side is gone they are not used", func(ctx SpecContext) {
+	It("are closed when their sandbox is no longer free, and are not used after the other side closed them", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)

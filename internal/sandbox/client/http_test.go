@@ -31,7 +31,7 @@ var _ = Describe("requests and responses in definition code", Label("END-01"), f
 		return v
 	}
 
-	It("have headers whatever the case, joined and sorted", func() {
+	It("have headers of any case, joined and sorted", func() {
 		Expect(run(`
 			const h = new Headers({ 'X-B': ' 1 ', 'content-TYPE': 'text/html' });
 			h.append('x-b', 2); h.set('X-A', 'a'); h.append('set-cookie', 'p=1'); h.append('Set-Cookie', 'q=2'); h.delete('content-type');

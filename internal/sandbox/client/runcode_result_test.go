@@ -62,7 +62,7 @@ export async function inner(): Promise<T> {
 			Expect(r.Error.Stack).To(MatchRegexp(`(?s)^Error: outer\n.*main\.ts:5:\d+.*\ncaused by: RangeError: inner\n.*lib/inner\.ts:4:\d+`))
 		})
 
-		It("tells of causes only so far, whatever they are", func() {
+		It("bounds the causes of an error in its stack", func() {
 			for _, source := range []string{
 				"const e = new Error('x'); e.cause = e; throw e", "throw new Error('x', { get cause() { throw 1 } })", "throw new Error('x', { cause: 'text' })",
 				"throw Object.defineProperty(new Error('x'), 'cause', { get() { throw new Error('trap') } })",
@@ -101,7 +101,7 @@ export async function inner(): Promise<T> {
 			Entry("a report that cannot cross", "report(Symbol('s'))", "TypeError", "this value cannot cross the sandbox: a symbol"),
 		)
 
-		It("settles at once when nothing can settle the code any more", func() {
+		It("fails at once when the code awaits a promise that nothing settles", func() {
 			begun := time.Now()
 			r := run(sandbox.CodeRequest{Source: "await new Promise(() => {})"})
 			Expect(r.Status).To(Equal(sandbox.StatusError))
@@ -152,7 +152,7 @@ export async function inner(): Promise<T> {
 			Entry("in async code", "async function f(){const a=[];for(;;){a.push(new Array(1000).fill(1));await 0}} export default ()=>f()"),
 		)
 
-		It("the pool's cap holds whatever is asked", func() {
+		It("never exceed the pool's cap", func() {
 			r := run(sandbox.CodeRequest{Source: "export default ()=>new Uint8Array(100<<20).fill(1).byteLength", MemoryLimitBytes: 1 << 40})
 			Expect(r.Status).To(Equal(sandbox.StatusMemory))
 		})

@@ -232,7 +232,7 @@ var _ = Describe("runCode", func() {
 			Expect(e.Wait(ctx)).To(Equal(r))
 		})
 
-		It("ends code that is busy, whatever it catches", func() {
+		It("ends busy code that catches every error", func() {
 			started := make(chan struct{}, 1)
 			e := c.RunCode(ctx, sandbox.CodeRequest{Source: "report(1); for (;;) { try { for (;;); } catch {} finally {} }", Report: func(any) { started <- struct{}{} }})
 			Eventually(started, patience).Should(Receive())
@@ -254,7 +254,7 @@ var _ = Describe("runCode", func() {
 			Expect(r.Error.Message).To(Equal("the thread was aborted"))
 		})
 
-		It("ends when the one who waits gives up", func() {
+		It("ends when the caller's context ends", func() {
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
 			r := c.RunCode(ctx, sandbox.CodeRequest{Source: "for (;;);"}).Wait(short)

@@ -97,7 +97,7 @@ var _ = Describe("the compiler process", Label("TOL-02"), func() {
 		Expect(failed).To(MatchError("Error: the machine had no time to compile the source within 100ms: try again when it is less busy"))
 	})
 
-	It("ends with whoever asked, also within a source that takes forever", func() {
+	It("ends when its input closes, also during a source that takes forever", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		cmd := exec.Command(self, compiler.Arg)

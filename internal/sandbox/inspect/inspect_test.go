@@ -64,7 +64,7 @@ var _ = Describe("Definition code", Label("TOL-02"), func() {
 		Entry("defineTool not imported", inspect.Tool, "export default defineTool({ execute: async () => 1 });", "add import { defineTool } from '@standardagents/builder'"),
 		Entry("z not imported", inspect.Tool, "import { defineTool } from '@standardagents/builder';\nexport default defineTool({ args: z.object({ a: z.string() }), execute: async () => 1 });", "add import { z } from 'zod'"),
 		Entry("createAgent not imported", inspect.Handler, "export default createAgent('a', { handler: async () => 'x' });", "@agentuity/runtime"),
-		Entry("a variable that nobody declared", inspect.Tool, "const limits = { most: MAX };\nexport default () => limits.most", "MAX is not defined"),
+		Entry("an undeclared variable", inspect.Tool, "const limits = { most: MAX };\nexport default () => limits.most", "MAX is not defined"),
 		Entry("the environment of a process", inspect.Tool, "const key = process.env.KEY;\nexport default () => key", "process is not available"),
 		Entry("an effect in a Tool", inspect.Tool, "import { defineEffect } from '@standardagents/builder';\nexport default defineEffect({ execute: async () => {} })", "an effect (defineEffect)", "a Tool"),
 		Entry("an effect in a Tool, by another name", inspect.Tool, "import { defineEffect as d } from '@standardagents/builder';\nconst e = d({ execute: async () => {} });\nexport { e as default }", "an effect"),

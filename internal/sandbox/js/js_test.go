@@ -116,7 +116,7 @@ var _ = Describe("a child", func() {
 		}
 	})
 
-	It("finds a file damaged that ends within the images", func() {
+	It("refuses a file that was cut within the images", func() {
 		vm, err := qjs.New()
 		Expect(err).NotTo(HaveOccurred())
 		libs, err := js.CompileLibraries(vm)
@@ -142,7 +142,7 @@ var _ = Describe("a child", func() {
 		Expect(order).To(Equal([]protocol.Type{protocol.TypeStarted, protocol.TypeHostCall}))
 	})
 
-	It("ends when its pipe does, whatever it is doing", func() {
+	It("ends when its pipe closes, also during an endless loop", func() {
 		c := child(&protocol.Open{
 			Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js",
 			Modules: []protocol.Module{{Name: "main.js", Form: protocol.FormJavaScript, Source: "report(1); for (;;);"}},

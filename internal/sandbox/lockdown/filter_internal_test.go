@@ -25,7 +25,7 @@ func verdict(t *testing.T, program []unix.SockFilter, call uint32, arguments ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This machine reads numbers in network order, whatever order the processor has.
+	// This machine reads numbers in network order on every processor.
 	data := make([]byte, 64)
 	binary.BigEndian.PutUint32(data[offNumber:], call)
 	binary.BigEndian.PutUint32(data[offArch:], auditArch)

@@ -49,7 +49,7 @@ var _ = Describe("Configurations of clients", Label("COD-08"), func() {
 		ca = authority()
 	})
 
-	It("are read once while nothing changes, whatever they are called for", func() {
+	It("are read once for all servers while nothing changes", func() {
 		p := client()
 		Expect(same(ca.Cert, ca.Cert, p, p)).To(BeTrue())
 	})
@@ -70,7 +70,7 @@ var _ = Describe("Configurations of clients", Label("COD-08"), func() {
 		Expect(err).To(HaveOccurred())
 	})
 
-	It("are each caller's own", func() {
+	It("are copied for each caller", func() {
 		p := client()
 		first, err := configs.Get(ca.Cert, p, "one")
 		Expect(err).NotTo(HaveOccurred())
@@ -80,7 +80,7 @@ var _ = Describe("Configurations of clients", Label("COD-08"), func() {
 		Expect(second.NextProtos).To(BeEmpty())
 	})
 
-	It("are refused when they are wrong, without forgetting that", func() {
+	It("are refused each time when they are wrong", func() {
 		for range 2 {
 			_, err := configs.Get(ca.Cert, pki.Pair{Cert: ca.Cert, Key: client().Key}, "one")
 			Expect(err).To(HaveOccurred())

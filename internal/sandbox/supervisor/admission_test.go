@@ -18,7 +18,7 @@ var _ = Describe("the capacity of a sandbox", Label("COD-06"), func() {
 	var ctx context.Context
 	BeforeEach(func() { ctx = within(2 * patience) })
 
-	It("bounds the memory of all that runs, whatever its number", func() {
+	It("bounds the total memory of runs and isolates", func() {
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
 			o.Concurrency, o.MaxMemory, o.TotalMemory, o.MaxWallTime = 8, 32<<20, 64<<20, 500*time.Millisecond
 		})
@@ -43,7 +43,7 @@ var _ = Describe("the capacity of a sandbox", Label("COD-06"), func() {
 		}, patience).Should(Equal(sandbox.StatusSuccess))
 	})
 
-	It("tells a run that isolates leave no memory for it long before its time is up", func() {
+	It("refuses a run at once when isolates hold the memory that it needs", func() {
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
 			o.Concurrency, o.MaxMemory, o.TotalMemory, o.MaxWallTime = 8, 64<<20, 96<<20, time.Hour
 		})
@@ -58,7 +58,7 @@ var _ = Describe("the capacity of a sandbox", Label("COD-06"), func() {
 		}, patience).Should(Equal(sandbox.StatusSuccess))
 	})
 
-	It("lets small runs in side by side where large ones would queue", func() {
+	It("admits small runs side by side where large ones would queue", func() {
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
 			o.Concurrency, o.MaxMemory, o.TotalMemory = 8, 32<<20, 32<<20
 		})
@@ -83,7 +83,7 @@ var _ = Describe("the capacity of a sandbox", Label("COD-06"), func() {
 		}
 	})
 
-	It("has places for runs that all others wait for", func() {
+	It("keeps a place for runs that other runs start, and refuses them once it is taken", func() {
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { o.Concurrency = 1 })
 		c := s.Dial(GinkgoT(), "thread")
 		inner := func(depth int, source string) sandbox.HostFunc {
@@ -105,7 +105,7 @@ var _ = Describe("the capacity of a sandbox", Label("COD-06"), func() {
 			"those that wait for each other do not wait until their time is up")
 	})
 
-	It("is refused where one execution would never fit", func() {
+	It("must fit at least one execution", func() {
 		o := supervisor.Defaults()
 		o.TotalMemory = o.MaxMemory - 1
 		Expect(o.Validate()).To(MatchError(ContainSubstring("--max-total-memory")))

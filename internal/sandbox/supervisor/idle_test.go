@@ -18,7 +18,7 @@ var _ = Describe("a supervisor that is asked whether it idles", Label("COD-09"),
 	var ctx context.Context
 	BeforeEach(func() { ctx = within(2 * patience) })
 
-	It("tells every connection of its thread, and counts from the end of what ran last", func() {
+	It("tells every connection of its thread the time since the last run ended", func() {
 		s := sandboxtest.Start(GinkgoT(), nil)
 		one, two := s.Dial(GinkgoT(), "thread-a"), s.Dial(GinkgoT(), "thread-a")
 		Expect(two.Idle(ctx)).Error().NotTo(HaveOccurred(), "it idles before it has a thread, too")
@@ -41,7 +41,7 @@ var _ = Describe("a supervisor that is asked whether it idles", Label("COD-09"),
 		Expect(err).To(HaveOccurred())
 	})
 
-	It("begins nothing more once it has said that it idles to who is about to delete it", func() {
+	It("starts nothing more after it agreed to be deleted", func() {
 		s := sandboxtest.Start(GinkgoT(), nil)
 		first, two := s.Dial(GinkgoT(), "thread"), s.Dial(GinkgoT(), "thread")
 		e, release := holdRun(ctx, first)
@@ -65,7 +65,7 @@ var _ = Describe("a supervisor that is asked whether it idles", Label("COD-09"),
 		Expect(two.Idle(ctx)).To(BeNumerically(">", 0), "it can be asked again")
 	})
 
-	It("is as good as before when nobody deletes it", func() {
+	It("runs code again when it is not deleted in time", func() {
 		s := sandboxtest.Start(GinkgoT(), nil)
 		c := s.Dial(GinkgoT(), "thread")
 		Eventually(ctx, func() (time.Duration, error) { return c.Retire(ctx, 0, 50*time.Millisecond) }, patience).Should(BeNumerically(">", 0))
@@ -74,7 +74,7 @@ var _ = Describe("a supervisor that is asked whether it idles", Label("COD-09"),
 		}, patience).Should(Equal(sandbox.StatusSuccess))
 	})
 
-	It("tells no other thread, and asking makes it nobody's", func() {
+	It("answers no thread but its own, and is not claimed by the question", func() {
 		s := sandboxtest.Start(GinkgoT(), nil)
 		_, err := s.Dial(GinkgoT(), "thread-b").Idle(ctx)
 		Expect(err).NotTo(HaveOccurred())

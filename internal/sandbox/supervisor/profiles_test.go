@@ -42,7 +42,7 @@ var _ = Describe("Profiles of a supervisor", func() {
 		Expect(read(ctx, "http://"+address+"/debug/pprof/goroutine?debug=1")).To(HavePrefix("goroutine profile: total"))
 		Expect(read(ctx, "http://"+address+"/debug/pprof/profile?seconds=1")).To(HavePrefix("\x1f\x8b"), "what go tool pprof reads: protocol buffers, compressed")
 
-		By("ending while somebody reads a profile")
+		By("ending while a client reads a profile")
 		read := make(chan error, 1)
 		go func() {
 			resp, err := http.Get("http://" + address + "/debug/pprof/trace?seconds=3600")

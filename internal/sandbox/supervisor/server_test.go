@@ -120,7 +120,7 @@ var _ = Describe("a supervisor", func() {
 		Expect(s.Dial(GinkgoT(), "thread-a").RunCode(ctx, sandbox.CodeRequest{Source: one}).Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
 	})
 
-	Describe("who may come in", Label("COD-08"), func() {
+	Describe("its endpoint", Label("COD-08"), func() {
 		get := func(s *sandboxtest.Supervisor, config *tls.Config, change ...func(*http.Request)) (int, string, error) {
 			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
@@ -143,7 +143,7 @@ var _ = Describe("a supervisor", func() {
 			return c
 		}
 
-		It("is whoever has a client certificate of the CA", func() {
+		It("requires TLS 1.3 and a client certificate of the CA", func() {
 			s := sandboxtest.Start(GinkgoT(), nil)
 			none := config(s, s.Client)
 			none.Certificates = nil
@@ -236,7 +236,7 @@ var _ = Describe("a supervisor", func() {
 		Expect(second.Wait(ctx).Value).To(Equal(1.0))
 	})
 
-	It("says that it is busy when nothing comes free", func() {
+	It("says that it is busy when no place becomes free in time", func() {
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { o.Concurrency, o.MaxWallTime = 1, 300*time.Millisecond })
 		c := s.Dial(GinkgoT(), "t")
 		i, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{})
@@ -282,7 +282,7 @@ var _ = Describe("a supervisor", func() {
 		Eventually(func() int { return len(children()) }, patience).Should(BeNumerically("<=", len(before)))
 	})
 
-	It("ends what its manager gave up, also where nothing that is sent to it is read any more", Label("COD-04"), func() {
+	It("ends code that its manager gave up, also when the code's process has stopped reading", Label("COD-04"), func() {
 		before := children()
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { o.Prefork, o.MaxWallTime = 0, time.Hour })
 		c := s.Dial(GinkgoT(), "t")

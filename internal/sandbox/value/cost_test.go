@@ -35,7 +35,7 @@ var _ = Describe("the memory of values", Label("COD-07"), func() {
 		})).To(BeNumerically("<", 64<<20), "400 levels of claims that fit into 4 MiB took gigabytes")
 	})
 
-	DescribeTable("is known before it is taken", func(v any) {
+	DescribeTable("is known before it is allocated", func(v any) {
 		b, err := value.Encode(v)
 		Expect(err).NotTo(HaveOccurred())
 		cost, err := value.Cost(b)
@@ -63,7 +63,7 @@ var _ = Describe("the memory of values", Label("COD-07"), func() {
 		Expect(err).To(MatchError(value.ErrTooLarge))
 	})
 
-	It("is known of whatever can be decoded", func() {
+	It("is known for every whole value, and for no truncated one", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			b, err := value.Encode(anyValue(3).Draw(t, "value"))
 			if err != nil {

@@ -55,7 +55,7 @@ func anyValue(depth int) *rapid.Generator[any] {
 }
 
 var _ = Describe("values", Label("COD-07"), func() {
-	It("are the same after a round trip, whatever they are", func() {
+	It("are the same after a round trip", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			v := anyValue(3).Draw(t, "value")
 			b, err := value.Encode(v)
@@ -73,7 +73,7 @@ var _ = Describe("values", Label("COD-07"), func() {
 		})
 	})
 
-	It("are never believed further than the bytes go", func() {
+	It("that were decoded from damaged bytes can be encoded again", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			b, err := value.Encode(anyValue(3).Draw(t, "value"))
 			if err != nil {
