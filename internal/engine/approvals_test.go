@@ -138,7 +138,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		Expect(list[1].Decision).To(BeNil())
 	})
 
-	It("do not hold up the others where calls are made at once", func(ctx SpecContext) {
+	It("do not block parallel calls that need none", func(ctx SpecContext) {
 		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		}, enginetest.Script(calls(set("a", 1), enginetest.ToolCall("schedule_effect", map[string]any{"name": "now"})), say))
@@ -153,7 +153,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		Expect(value(ctx, id, "a")).To(Equal("1"))
 	})
 
-	It("take other arguments only as the tool's schema has them: else they wait on, for better ones", func(ctx SpecContext) {
+	It("take other arguments only if these match the tool's schema, and wait on otherwise", func(ctx SpecContext) {
 		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(calls(set("a", 1)), say))
 		e, stop := start(w)
 		id := makeThread(ctx, w, "agent")
@@ -176,7 +176,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		Expect(value(ctx, id, "b")).To(Equal("2"))
 	})
 
-	It("are decided on once: the same again is no error, another is", func(ctx SpecContext) {
+	It("are decided on once: the same decision again is no error, another one is", func(ctx SpecContext) {
 		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(calls(set("a", 1)), say))
 		e, _ := start(w)
 		id := makeThread(ctx, w, "agent")
@@ -201,7 +201,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		Expect(err).To(BeAssignableToTypeOf(&definition.UnknownError{}))
 	})
 
-	It("are refused when nobody decides in time", func(ctx SpecContext) {
+	It("are refused after their timeout", func(ctx SpecContext) {
 		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 30*time.Millisecond), enginetest.Script(calls(set("a", 1)), say))
 		e, _ := start(w)
 		id := makeThread(ctx, w, "agent")
@@ -252,7 +252,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 })
 
 var _ = Describe("Waiting for a time", Label("RUN-11", "TOL-02"), func() {
-	It("parks the run, also when whoever parked it is gone", func(ctx SpecContext) {
+	It("parks the run, which another engine continues", func(ctx SpecContext) {
 		w := newWorld()
 		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinWait, skeinv1.BuiltinKV), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{

@@ -155,8 +155,8 @@ export default defineTool({
 		Entry("by waiting for ever", "export default () => new Promise(() => {})", `.+`, 500),
 		Entry("by using up memory", "export default () => { const a = []; for (;;) a.push(new Array(1000).fill(1)); }", `.*memory`, 0),
 		Entry("by returning what cannot cross", "export default () => ({ f() {} })", `.*cannot cross`, 0),
-		Entry("by calling what is not there", "export default (state) => state.noSuchThing()", `TypeError: .*not a function\n.*tool\.ts:1:`, 0),
-		Entry("by asking for a variable that nobody has set", "export default (state) => state.env('KEY')", `.*there is no such variable: KEY`, 0),
+		Entry("by calling a function that does not exist", "export default (state) => state.noSuchThing()", `TypeError: .*not a function\n.*tool\.ts:1:`, 0),
+		Entry("by reading a variable that is not set", "export default (state) => state.env('KEY')", `.*there is no such variable: KEY`, 0),
 	)
 
 	It("reaches the rest of the thread through state", Label("TOL-03", "EFF-01", "AGT-07"), func(ctx SpecContext) {

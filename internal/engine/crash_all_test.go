@@ -200,7 +200,7 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 			w.people(ctx, e, gate.IsCut)
 			stop()
 			Expect(gate.Expire(ctx)).To(Succeed())
-			later := &shifted{} // by now nobody can be at what follows a run any more
+			later := &shifted{} // by now no engine can still work on the tasks after a run
 			later.by.Store(int64(hour))
 			e, stop = start(w.World, w.withTask, func(o *engine.Options) {
 				o.Clock, o.SweepInterval, o.Threads = later, 20*time.Millisecond, w.Over(muchLater{w.Store})
@@ -227,7 +227,7 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 	}, NodeTimeout(manyPlays))
 })
 
-// muchLater is a store by whose clock nobody can be at the tasks after any run any more. The store has a clock of its own, as databases do.
+// muchLater is a store by whose clock no engine can still work on the tasks after a run. The store has a clock of its own, as databases do.
 type muchLater struct{ store.Store }
 
 func (s muchLater) LeftPostRun(ctx context.Context, _ time.Duration, limit int) ([]store.LeftRun, error) {

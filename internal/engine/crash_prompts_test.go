@@ -46,7 +46,7 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 		send(ctx, w, id, "go")
 		approve := func(until func() bool) {
 			for ctx.Err() == nil && !until() {
-				if r := lastRunOrNone(ctx, w, id); r.Status == store.RunWaiting { // nobody decides before it waits
+				if r := lastRunOrNone(ctx, w, id); r.Status == store.RunWaiting { // a call can be decided on only once the run waits
 					list, _, err := people.Approvals(ctx, id, approval.Page{})
 					Expect(err).NotTo(HaveOccurred())
 					for _, a := range list {

@@ -101,7 +101,7 @@ func recorded(ctx context.Context, w *enginetest.World, id string) map[string]in
 	return out
 }
 
-// check holds what must be true whatever happened: each call has one result, each effect was scheduled
+// check holds what must be true after every crash: each call has one result, each effect was scheduled
 // once, a call was executed again only where its result had not been recorded, and there is one child.
 func check(ctx context.Context, w *enginetest.World, id string, before map[string]int) {
 	GinkgoHelper()

@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// met is a run that somebody does something to.
+// met is a run to which a verb is applied.
 type met struct {
 	thread, run, call string // call is the one that waits for approval
 	domain            *thread.Service
@@ -61,8 +61,8 @@ func decide(approved bool) func(context.Context, *engine.Engine, met) error {
 	}
 }
 
-var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02", "RUN-04", "RUN-09", "RUN-10", "RUN-11", "THR-05", "THR-06"), func() {
-	It("behind any write leaves what there is without it", func(ctx SpecContext) {
+var _ = Describe("A crash while a run is ended or a call is decided on", Label("RUN-02", "RUN-04", "RUN-09", "RUN-10", "RUN-11", "THR-05", "THR-06"), func() {
+	It("after any write leaves the same result as no crash", func(ctx SpecContext) {
 		w := newWorld()
 		w.Logger = logr.Discard() // crashes are loud
 		hanging := skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000), Times: ptr.To[int32](0)}
@@ -112,7 +112,7 @@ var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02"
 			}
 			return true
 		}
-		// play cuts the engine off behind the n-th write since somebody has begun; with 0 never.
+		// play cuts the engine off behind the n-th write since the verb began; with 0 never.
 		play := func(agent, verb string, n int) (writes int, outcome []string) {
 			gate := &enginetest.Gate{Store: w.Store}
 			e, stop := start(w, func(o *engine.Options) { o.Threads = w.Over(gate) })

@@ -182,7 +182,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		Expect(w.Store.Value(ctx, id, "cancelled")).To(MatchJSON("true"))
 	})
 
-	It("leave whom they answer alone once they are over, even when their time was up half way", func(ctx SpecContext) {
+	It("do not return while a piece is written, even when their time is up", func(ctx SpecContext) {
 		const source = `export default defineThreadEndpoint(() => new Response((function* () { yield 'one'; yield 'two'; })()));`
 		put(source)
 		Expect(get(ctx).body()).To(Equal("onetwo"), "its sandbox is there: starting one is no part of the time")
@@ -243,7 +243,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 			HaveField("Message", ContainSubstring("larger than 64 MiB"))),
 	)
 
-	It("cannot have what others call taken for a request", func(ctx SpecContext) {
+	It("do not turn the arguments of other tools into requests", func(ctx SpecContext) {
 		put(`export default defineThreadEndpoint(async (request, state) => { const r = await state.invokeTool('plain', { method: 'GET', url: 'https://x.example/' }); return r; });`)
 		w.Definitions.Put("a", codeTool("plain", `export default (state, args) => ({ status: 'success', result: JSON.stringify([typeof state.getMessages, args.method]) });`))
 		Expect(get(ctx).body()).To(ContainSubstring(`[\"function\",\"GET\"]`))
@@ -278,7 +278,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		Eventually(done).Should(Receive(MatchError(store.ErrTerminated)))
 	})
 
-	It("are ended when nobody waits for them", func(ctx SpecContext) {
+	It("are ended when their client goes away", func(ctx SpecContext) {
 		put(`export default defineThreadEndpoint(async (request, state) => { await state.setValue('begun', true); for (;;) await state.getValue('x'); });`)
 		asking, leave := context.WithCancel(ctx)
 		done := make(chan error, 1)

@@ -150,7 +150,7 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
 		Expect(events(ctx, id, store.EventHandlerLog)).To(ContainElement(And(ContainSubstring("RangeError: too far"), ContainSubstring("handler.ts:"))))
 	})
 
-	DescribeTable("says what a schema has against the message, whichever library it is of", func(ctx SpecContext, schema, text, want string) {
+	DescribeTable("says why a schema of any library refuses the message", func(ctx SpecContext, schema, text, want string) {
 		w.Definitions.Put("a", handler(`import { z } from 'zod';
 export default createAgent('Strict', { schema: { input: `+schema+` }, handler: async () => 'taken' });`, nil))
 		start(w)

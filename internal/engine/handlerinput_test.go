@@ -61,7 +61,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 		Expect(page.Entries).To(ConsistOf(HaveField("Value", MatchJSON(`["0","1","2","3","4"]`))))
 	})
 
-	It("are each answered once wherever a crash cuts the handler's runs off", Label("RUN-02"), func(ctx SpecContext) {
+	It("are each answered once over a crash at any point of the handler's runs", Label("RUN-02"), func(ctx SpecContext) {
 		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
@@ -140,7 +140,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 		Expect(statuses(ctx, w, id)).To(HaveLen(4))
 	})
 
-	It("are not answered again for the sake of a tool call that somebody queues", Label("TOL-01"), func(ctx SpecContext) {
+	It("are not answered again when a tool call is queued", Label("TOL-01"), func(ctx SpecContext) {
 		w.Definitions.Put("a", handler(echo, nil))
 		id := makeThread(ctx, w, "a")
 		start(w)
@@ -151,7 +151,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: one", "assistant: echo one", "assistant ->none", HavePrefix("tool none error")))
 	})
 
-	It("are what it answers when they are silent, as children's are", func(ctx SpecContext) {
+	It("are answered also when they are silent", func(ctx SpecContext) {
 		w.Definitions.Put("a", handler(`export default createAgent('Silent', { handler: async (ctx, input) => 'echo ' + input + ' ' + Boolean(ctx.message.silent) });`, nil))
 		id := makeThread(ctx, w, "a")
 		start(w)

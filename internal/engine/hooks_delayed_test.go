@@ -113,7 +113,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 	}
 	hourly := func(o *engine.Options) { o.HookRetry = time.Hour }
 
-	It("are held also where the sandbox is busy", Label("COD-06"), func(ctx SpecContext) {
+	It("wait also for a busy sandbox", Label("COD-06"), func(ctx SpecContext) {
 		pods.busy.Store(true)
 		start(w, hourly)
 		id := makeThread(ctx, w, "a")
@@ -122,7 +122,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Expect(failures(ctx, w, id)).To(BeEmpty())
 	})
 
-	It("let a message go first that is there already, and come then", func(ctx SpecContext) {
+	It("run after a message that is already there", func(ctx SpecContext) {
 		pods.full.Store(true)
 		_, stop := start(w, hourly)
 		id := makeThread(ctx, w, "a")
@@ -131,7 +131,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		stop()
 		send(ctx, w, id, "two")
 		pods.full.Store(false)
-		pods.slow.Store(true) // whoever waits for a sandbox waits until he gives up
+		pods.slow.Store(true) // a caller that waits for a sandbox waits until it gives up
 		pods.asked.Store(0)
 		var before atomic.Int32
 		clock := &shifted{}
@@ -149,7 +149,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Eventually(pods.asked.Load).ShouldNot(BeZero(), "the hooks have their turn when it was")
 	})
 
-	It("let a message go first that comes while a busy sandbox has them wait", Label("COD-06"), func(ctx SpecContext) {
+	It("run after a message that arrives while they wait for a busy sandbox", Label("COD-06"), func(ctx SpecContext) {
 		pods.full.Store(true)
 		_, stop := start(w, hourly)
 		id := makeThread(ctx, w, "a")
@@ -175,7 +175,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		return makeThread(ctx, w, "child", func(n *thread.NewThread) { n.ParentID, n.Child = parent, &store.Child{Name: "c"} })
 	}
 
-	It("are recorded as untold when the engine stops while a thread that was terminated waits for one with its last words", Label("SUB-02"), func(ctx SpecContext) {
+	It("are recorded as failed when the engine stops while a terminated thread waits for them", Label("SUB-02"), func(ctx SpecContext) {
 		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), enginetest.Script(skeinv1.ScriptStep{Error: "bye"}))
 		e, stop := start(w, func(o *engine.Options) {
 			o.Faults = func(point string) {
@@ -193,7 +193,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", HaveSuffix("; the thread is terminated"))))
 	})
 
-	It("as their run's ended with its thread are told of its last words in another, of the same sandbox", Label("SUB-02"), func(ctx SpecContext) {
+	It("get the last message of a terminated thread in the same sandbox", Label("SUB-02"), func(ctx SpecContext) {
 		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), func(a *definition.Agent) { a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
 			enginetest.Script(enginetest.Call("finish", map[string]any{"message": "bye"})))
 		var over, terminated atomic.Bool
@@ -221,7 +221,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Expect(pods.givenUp.Load()).To(BeZero())
 	})
 
-	DescribeTable("and of which one was held before are told of the last words of a thread, or the log says why not", Label("SUB-02"),
+	DescribeTable("get the last messages of a thread after one that waited, or the log says why not", Label("SUB-02"),
 		func(ctx SpecContext, step skeinv1.ScriptStep, full bool) {
 			w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), enginetest.Script(step))
 			e, _ := start(w, func(o *engine.Options) { o.HookRetry = 100 * time.Hour })
@@ -256,7 +256,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 
 	// Three replicas, each hours after the one before, so that the one knows nothing from the other's memory and no
 	// time has to pass.
-	It("are told later and in their order, or given up, while the conversation goes on", func(ctx SpecContext) {
+	It("run later and in order, or are given up, while the conversation goes on", func(ctx SpecContext) {
 		pods.full.Store(true)
 		after := func(hours int, tries int) func(*engine.Options) {
 			return func(o *engine.Options) {

@@ -196,7 +196,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		Eventually(func() []string { return noted(ctx, w, children[0].ID, "after_create_message") }).Should(ContainElement(ContainSubstring("the result")))
 	})
 
-	// Every hook of this agent leaves a trace of its own making. At whatever point a crash cuts the conversation off,
+	// Every hook of this agent leaves a trace of its own making. At any point where a crash cuts the conversation off,
 	// the traces in the end are those of one that was not cut off.
 	It("at any point of a crash leave what they do once", Label("RUN-02"), func(ctx SpecContext) {
 		trace := func(name skeinv1.HookName, said string) func(*definition.Agent) {

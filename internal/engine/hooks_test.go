@@ -76,7 +76,7 @@ func eventsOf(ctx context.Context, w *enginetest.World, id, kind string) []strin
 	return out
 }
 
-// quiet waits until nothing is in a thread's inbox and nobody holds it.
+// quiet waits until a thread's inbox is empty and its lease is free.
 func quiet(ctx context.Context, w *enginetest.World, id string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {

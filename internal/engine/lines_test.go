@@ -111,7 +111,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		}
 	})
 
-	It("in an endpoint, with the stack that whoever asks is not told", Label("END-01"), func(ctx SpecContext) {
+	It("in an endpoint, with the stack that its client does not get", Label("END-01"), func(ctx SpecContext) {
 		w.Definitions.PutEndpoint("GET /x", definition.Endpoint{ObjectName: "report", Module: compiled(endpointHead +
 			`export default defineThreadEndpoint(async () => { console.log('asked'); throw new Error('no report'); });`)})
 		e, _ := start(w)

@@ -32,7 +32,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		return all[len(all)-1]
 	}
 
-	It("is gone on with from run to run, over restarts of the engine, and from step to step", func(ctx SpecContext) {
+	It("continues over steps, runs and restarts of the engine", func(ctx SpecContext) {
 		w.Definitions.Put("a", sessions, enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(
 			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "look"}, Content: "{{ .Session }}/{{ .NewMessages }}", ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("get_value", map[string]any{"key": "k"})}}, step))
 		_, stop := start(w)
@@ -45,7 +45,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(told(ctx, w, id)).To(ContainElement("assistant ->get_value: session-5/1"))
 	})
 
-	It("is begun anew where the log is no longer what the provider knows, and by another agent or thread", func(ctx SpecContext) {
+	It("begins again after a change of the log, and for another agent or thread", func(ctx SpecContext) {
 		w.Definitions.Put("a", sessions, enginetest.Script(step))
 		start(w)
 		id := makeThread(ctx, w, "a")
@@ -62,7 +62,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(ask(ctx, id, "six")).To(Equal("assistant: /11"))
 	})
 
-	It("that the provider has forgotten is begun anew, and nobody is told", func(ctx SpecContext) {
+	It("that the provider has lost begins again without an error", func(ctx SpecContext) {
 		forgets := step
 		forgets.When, forgets.ForgetsSession = &skeinv1.ScriptMatch{Matches: "two"}, true
 		w.Definitions.Put("a", sessions, enginetest.Script(forgets, step))
@@ -73,7 +73,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(ask(ctx, id, "three")).To(Equal("assistant: session-5/1"))
 	})
 
-	It("stays the old one over a failure", Label("RUN-05"), func(ctx SpecContext) {
+	It("continues after a failure", Label("RUN-05"), func(ctx SpecContext) {
 		w.Definitions.Put("a", sessions, enginetest.Script(skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "two"}, Error: "out of order"}, step))
 		start(w)
 		id := makeThread(ctx, w, "a")
@@ -83,7 +83,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(ask(ctx, id, "three")).To(Equal("assistant: session-3/3"), "what failed and what was asked then are new to it")
 	})
 
-	It("is exported, kept over a failure, and gone on with after an import", Label("LOG-01", "LOG-02", "RUN-05"), func(ctx SpecContext) {
+	It("is exported, kept after a failure, and continued after an import", Label("LOG-01", "LOG-02", "RUN-05"), func(ctx SpecContext) {
 		failing := skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "fail"}, Error: "out of order", Times: ptr.To[int32](0)}
 		w.Definitions.Put("a", sessions, enginetest.Script(failing, step))
 		w.Definitions.Put("other", sessions, enginetest.Script(failing, step))
@@ -128,7 +128,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(ask(ctx, id, "two")).To(Equal("assistant: session-3/3"))
 		Expect(manifest(export(copied))).To(HaveKeyWithValue("sessionId", manifest(export(id))["sessionId"]))
 
-		By("not going on with it where that is not what was said, or with another agent")
+		By("not continuing it after another log, or with another agent")
 		edited := imported("a", first)
 		msgs, err := w.Messages(ctx, edited)
 		Expect(err).NotTo(HaveOccurred())
@@ -138,7 +138,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(ask(ctx, imported("a", strings.Replace(first, "session-3", "sess_0123456789abcdef0123456789abcdef", 1)), "two")).To(HavePrefix("assistant: /"), "that is a run of an older export")
 	})
 
-	It("that later answers have no part in is exported with how much it has", Label("LOG-01", "LOG-02"), func(ctx SpecContext) {
+	It("is exported with the number of messages that it knows", Label("LOG-01", "LOG-02"), func(ctx SpecContext) {
 		down := skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "two"}, Error: "down", Times: ptr.To[int32](0)}
 		w.Definitions.Put("a", sessions, enginetest.Script(down, step), func(a *definition.Agent) {
 			a.A.Model.Fallbacks = []definition.Model{{Name: "b", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: []skeinv1.ScriptStep{enginetest.Say("from b")}}}
@@ -166,7 +166,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(ask(ctx, id, "three")).To(Equal("assistant: session-3/3"))
 	})
 
-	It("that a fallback had no part in goes on behind it", Label("AGT-06"), func(ctx SpecContext) {
+	It("continues after an answer of a fallback", Label("AGT-06"), func(ctx SpecContext) {
 		w.Definitions.Put("a", sessions, enginetest.Script(skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "two"}, Error: "down", Times: ptr.To[int32](0)}, step), func(a *definition.Agent) {
 			a.A.Model.Fallbacks = []definition.Model{{Name: "b", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: []skeinv1.ScriptStep{enginetest.Say("from b")}}}
 		})

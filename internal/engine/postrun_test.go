@@ -51,7 +51,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		Eventually(began).Should(Receive(&first))
 		Expect(first.Thread.ID).To(Equal(id))
 		Expect(first.Run).To(And(HaveField("ID", lastRun(ctx, w, id).ID), HaveField("Status", store.RunSucceeded)))
-		Eventually(func() error { // but for a moment, where somebody looks whether there is more to do
+		Eventually(func() error { // an engine may hold it for a moment to look for more work
 			fence, err := w.Store.Acquire(ctx, id, "another", time.Minute)
 			if err == nil {
 				err = w.Store.Release(ctx, fence)

@@ -81,7 +81,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		Expect(err).NotTo(HaveOccurred())
 	}
 
-	It("parks the run, which goes on within the prompt, also of one that another prompt calls, wherever it is taken up", func(ctx SpecContext) {
+	It("parks the run, which continues within nested prompts on any replica", func(ctx SpecContext) {
 		clock := &shifted{}
 		seen := &spy{factory: w.Models}
 		w.Models = seen
@@ -109,7 +109,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }).Should(HaveLen(1))
 		waiting(ctx, id, skeinv1.ReasonWaitingForTime)
 		stop()
-		// Nobody runs meanwhile: the time alone would end the run before the message is there.
+		// No engine runs meanwhile: the time alone would end the run before the message is there.
 		clock.by.Add(int64(2 * time.Hour))
 		send(ctx, w, id, "are you there?")
 		start(w, options)
@@ -122,9 +122,9 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		Expect(lastRun(ctx, w, id).State).NotTo(ContainSubstring("waits"))
 	})
 
-	It("may be refused, or not be decided on in time, which the prompt is told", func(ctx SpecContext) {
+	It("tells the prompt about a refusal or a timeout", func(ctx SpecContext) {
 		for name, d := range map[string]*store.Approval{"refused": {By: "bob", Reason: "no"}, "late": nil} {
-			clock := &shifted{} // whose timers are real: whoever sets one after the shift still wakes
+			clock := &shifted{} // its timers are real, so that one that is set after the shift still fires
 			w.Definitions.Put(name, enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, time.Hour),
 				enginetest.Script(calls(set("k")), enginetest.Say("re: {{.Last.Content}}"))), enginetest.Script(calls(ask("keep", "it")), enginetest.Say("done")))
 			e, stop := start(w, func(o *engine.Options) { o.Clock = clock })
@@ -145,7 +145,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		}
 	})
 
-	It("is over when the prompt is there no more, which the caller is told", func(ctx SpecContext) {
+	It("fails with an error when the prompt was removed", func(ctx SpecContext) {
 		writer := func(change ...func(*definition.Agent)) {
 			w.Definitions.Put("writer", append(change, enginetest.Script(
 				skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "user"}, Times: new(int32), ToolCalls: []skeinv1.ScriptToolCall{ask("keep", "it")}},
@@ -163,7 +163,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		Expect(w.Store.Value(ctx, id, "k")).Error().To(MatchError(store.ErrNotFound))
 	})
 
-	It("lets the prompt go on when what it waits for is deleted", func(ctx SpecContext) {
+	It("lets the prompt continue when the call that it waits for is deleted", func(ctx SpecContext) {
 		clock := &shifted{}
 		writer := func(does skeinv1.ScriptStep) {
 			w.Definitions.Put("writer", enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, time.Hour),
@@ -184,7 +184,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		Expect(told(ctx, w, id)).To(ContainElement("tool keep success: went on"))
 	})
 
-	It("keeps no other from going on where calls are made at once, in whatever order they are decided", func(ctx SpecContext) {
+	It("does not block parallel calls, in any order of decisions", func(ctx SpecContext) {
 		w.Definitions.Put("writer", func(a *definition.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
 			enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(
 				skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "user"}, Times: new(int32), ToolCalls: []skeinv1.ScriptToolCall{set("k")}},

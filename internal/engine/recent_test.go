@@ -28,7 +28,7 @@ func (r *readings) Messages(ctx context.Context, id string, q store.MessageQuery
 }
 
 var _ = Describe("A conversation between two runs", Label("RUN-01"), func() {
-	It("is kept in memory while nobody else changes it, and read again whatever somebody has changed", func(ctx SpecContext) {
+	It("is kept in memory, and read again after a change from outside", func(ctx SpecContext) {
 		w := newWorld()
 		w.Definitions.Put("a")
 		m := listening(w, says("said"))
@@ -102,7 +102,7 @@ var _ = Describe("A conversation between two runs", Label("RUN-01"), func() {
 		Expect(m.read[3]).To(Equal(append(now, "assistant: said three", "user: four")))
 	})
 
-	It("has nothing of what called prompts have within", func(ctx SpecContext) {
+	It("leaves out the messages within called prompts", func(ctx SpecContext) {
 		w := newWorld()
 		m := newHeld()
 		w.Models = m

@@ -63,7 +63,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: hang", "assistant: (stopped by user)", "user: now", "assistant: echo: now"))
 	})
 
-	It("takes the place of the run by the policy interrupt, wherever that is", func(ctx SpecContext) {
+	It("takes the place of the run by the policy interrupt, on any replica", func(ctx SpecContext) {
 		e, _ := start(w)
 		other, err := engine.New(w.Options()) // has not started: it takes up nothing
 		Expect(err).NotTo(HaveOccurred())
@@ -231,7 +231,7 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 })
 
 var _ = Describe("A message that takes the place of a run that waits for a child", Label("RUN-09", "RUN-04"), func() {
-	It("ends the child's run too, also when whoever took the message dies right after", func(ctx SpecContext) {
+	It("ends the child's run too, also when the engine that took the message crashes", func(ctx SpecContext) {
 		w := newWorld()
 		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
 		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {

@@ -46,7 +46,7 @@ func (c *counter) Stream(_ context.Context, req model.Request, _ func(model.Delt
 }
 
 var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
-	It("are others than those that are gone from the conversation, whatever ids a model gives them", func(ctx SpecContext) {
+	It("are told apart from removed calls with the same id", func(ctx SpecContext) {
 		w := newWorld()
 		provider := &counter{}
 		w.Models = provider
@@ -97,7 +97,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		rest(ctx, w, id)
 
-		By("what the provider is shown")
+		By("checking the ids that the provider gets")
 		send(ctx, w, id, "again")
 		fourth := waiting(4)
 		_, err = e.Decide(ctx, id, fourth.ToolCallID, store.Approval{Approved: true, By: "ada"})
@@ -107,7 +107,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		Expect(shown).To(HaveExactElements("call_0", "call_1", fourth.ToolCallID, HavePrefix(fourth.ToolCallID[:36])), "its own ids, where they tell the calls apart")
 	})
 
-	It("are told apart from those that were recorded by the provider's ids alone", func(ctx SpecContext) {
+	It("are told apart from earlier calls that were recorded under the provider's ids", func(ctx SpecContext) {
 		w := newWorld()
 		provider := &counter{}
 		w.Models = provider

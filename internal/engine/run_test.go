@@ -64,7 +64,7 @@ var _ = Describe("A run", func() {
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(
 			enginetest.Call("get_value", map[string]any{"key": "k"}), enginetest.Say("done")))
 		start(w, func(o *engine.Options) {
-			o.SweepInterval = hour // nobody looks at it a second time
+			o.SweepInterval = hour // no sweep looks at it a second time
 			o.Faults = func(p string) {
 				mu.Lock()
 				defer mu.Unlock()

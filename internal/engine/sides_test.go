@@ -229,7 +229,7 @@ var _ = Describe("The code of two sides", Label("RUN-03"), func() {
 			"a assistant ->pass", "a tool pass success: 1", "b assistant: b heard (the turn ended without a message)"}))
 	})
 
-	It("ends the session by stop(), whichever side's it is", func(ctx SpecContext) {
+	It("ends the session with stop()", func(ctx SpecContext) {
 		id, run := play(ctx, enginetest.Script(enginetest.Say("a")), enginetest.Dual(
 			codeTool("t", `export default (state) => { const x = state.execution; x.stop(); return [x.stopped, x.stoppedBy] }`),
 			enginetest.Script(enginetest.Call("t", nil), enginetest.Say("never"))))
@@ -237,7 +237,7 @@ var _ = Describe("The code of two sides", Label("RUN-03"), func() {
 		Expect(run.Status).To(Equal(store.RunSucceeded))
 	})
 
-	It("queues calls of its own side's tools, whoever's turn it is when they are made", func(ctx SpecContext) {
+	It("queues calls of its own side's tools, which run although it gave the turn away", func(ctx SpecContext) {
 		id, _ := play(ctx, turnsAtMost(3), enginetest.Script(enginetest.Say("a heard {{.Last.Content}}")), enginetest.Dual(
 			codeTool("t", `export default async (state) => { await state.queueTool('u', {}); state.execution.forceTurn('a'); return 'queued' }`),
 			codeTool("u", `export default (state) => state.execution.currentSide`),

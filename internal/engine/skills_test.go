@@ -61,7 +61,7 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 		Expect([][]string{seen.tools("a", 0), seen.tools("a", 1), seen.tools("a", 2)}).To(Equal([][]string{{"skill"}, {"skill"}, {"get_value", "set_value", "skill"}}))
 	})
 
-	It("that somebody activates beside the run counts from its next step on", func(ctx SpecContext) {
+	It("that is activated from outside the run counts from its next step on", func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.Skill(values, skeinv1.BuiltinKV), enginetest.Builtin(skeinv1.BuiltinFiles))
 		var id string
 		m := listening(w, func(call int, _ model.Request) *model.Response {

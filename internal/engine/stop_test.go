@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// meeting is a store in which, once, who takes a lease gets it when somebody else has come for the thread too.
+// meeting is a store in which the first Acquire, once armed, waits until its context ends.
 type meeting struct {
 	store.Store
 	armed   atomic.Bool
@@ -86,7 +86,7 @@ var _ = Describe("Stopping for good and for now", func() {
 	It("is no failure for two who stop a run that waits at the same time", Label("RUN-04"), func(ctx SpecContext) {
 		w.Definitions.Put("waits", enginetest.Builtin(skeinv1.BuiltinWait), enginetest.Script(enginetest.Call("wait", map[string]any{"delayMs": 3600_000})))
 		met := &meeting{Store: w.Store, entered: make(chan struct{})}
-		e, _ := start(w, func(o *engine.Options) { o.Threads, o.SweepInterval = w.Over(met), hour }) // nobody else comes for it
+		e, _ := start(w, func(o *engine.Options) { o.Threads, o.SweepInterval = w.Over(met), hour }) // no sweep takes it up
 		id := makeThread(ctx, w, "waits")
 		send(ctx, w, id, "go")
 		Eventually(lastRunOr).WithArguments(ctx, w, id).Should(HaveField("Status", store.RunWaiting))

@@ -23,7 +23,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// enders are the ways in which somebody ends a run, each with the point right after its own write.
+// enders are the ways to end a run, each with the point right after its own write.
 var enders = []struct {
 	name, after string
 	end         func(ctx context.Context, w *enginetest.World, e *engine.Engine, id string) error
@@ -94,7 +94,7 @@ func takingPlace(policy skeinv1.RunPolicy) func(context.Context, *enginetest.Wor
 	}
 }
 
-var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", "RUN-10", "SUB-04"), func() {
+var _ = Describe("Ending a run that waits for a child", Label("RUN-04", "RUN-09", "RUN-10", "SUB-04"), func() {
 	var w *enginetest.World
 	helper := func(agent string) func(*definition.Agent) {
 		return func(a *definition.Agent) {
@@ -168,7 +168,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 	}{name: "a termination", end: func(ctx context.Context, _ *enginetest.World, e *engine.Engine, id string) error {
 		return e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)
 	}}) {
-		It("at a cost that does not grow with the children that have ended or rest: "+by.name, func(ctx SpecContext) {
+		It("reads no children that have ended or rest: "+by.name, func(ctx SpecContext) {
 			reads := &countedReads{Store: w.Store}
 			e, _ := start(w, func(o *engine.Options) { o.Threads = w.Over(reads) })
 			id, _, _ := waiting(ctx)
@@ -193,7 +193,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 	}
 
 	for _, by := range enders {
-		It("though who ended it dies right after its own write: "+by.name, func(ctx SpecContext) {
+		It("stops the descendants although the engine crashes right after its write: "+by.name, func(ctx SpecContext) {
 			// On a replica of its own, beside one that goes on.
 			start(w)
 			o := w.Options()
@@ -211,7 +211,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		})
 	}
 
-	It("though the one replica that there is dies right after the write that ends it", func(ctx SpecContext) {
+	It("stops the descendants although the only replica crashes right after its write", func(ctx SpecContext) {
 		w.Logger = logr.Discard() // crashes are loud
 		for _, by := range enders {
 			c := cutAt(w, by.after, 1)
@@ -228,7 +228,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		}
 	})
 
-	It("though the run was cut off before it noted what it waits for", func(ctx SpecContext) {
+	It("stops the descendants although the run was cut off before it recorded its wait", func(ctx SpecContext) {
 		_, stop := start(w)
 		id, child, grandchild := waiting(ctx)
 		stop()
@@ -243,7 +243,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		over(ctx, id, child, grandchild)
 	})
 
-	It("though what the order is about comes together with it to a run under way", func(ctx SpecContext) {
+	It("stops a run that receives the order together with the message that it is about", func(ctx SpecContext) {
 		m := newHeld()
 		w.Models = m
 		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinKV))
@@ -270,7 +270,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }).Should(Succeed())
 	}
 
-	It("but not what the next run says to a child that has not taken up what the last one said", func(ctx SpecContext) {
+	It("keeps what the next run says to a child that has not read the last message", func(ctx SpecContext) {
 		e, _ := start(w)
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
@@ -290,7 +290,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		Expect(told(ctx, w, id)).To(ContainElement("tool subagent_message success: re: second"))
 	})
 
-	It("but not what anybody has said to the child before it found out", func(ctx SpecContext) {
+	It("keeps messages that the child receives before the order", func(ctx SpecContext) {
 		_, stop := start(w)
 		id, child, _ := waiting(ctx)
 		stop()
@@ -310,7 +310,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		Expect(told(ctx, w, child)).To(ContainElement("assistant: re: on your own"))
 	})
 
-	DescribeTable("though the child's thread comes to be afterwards", func(ctx SpecContext, resumable bool) {
+	DescribeTable("stops a child whose thread is created afterwards", func(ctx SpecContext, resumable bool) {
 		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), helper("child"), func(a *definition.Agent) { a.Spec.Subagents[0].Resumable = resumable },
 			enginetest.Script(create, enginetest.Say("re: {{ .Last.Content }}")))
 		late := &lateChildren{Children: w.Children}

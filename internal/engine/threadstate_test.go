@@ -150,7 +150,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 				reason("injectMessage"), reason("writeFile"), reason("setValue"), reason("setEnv"), reason("emit")})))
 		})
 
-		It("is of the code's own tree, whatever the code says", Label("TOL-03", "THR-01"), func(ctx SpecContext) {
+		It("is refused outside the code's own tree", Label("TOL-03", "THR-01"), func(ctx SpecContext) {
 			// What a child process may send when its engine has been taken over: the right is checked behind it.
 			family(ctx, `export default async (state) => {
 				const child = await state.getChildThread('helper-1');
@@ -330,7 +330,7 @@ func asksOnceParked(held ...int) func(*engine.Options) {
 			case "park.after":
 				select {
 				case parked <- struct{}{}:
-				default: // nobody is held any more
+				default: // no run is held any more
 				}
 			case "model.before":
 				if slices.Contains(held, int(asked.Add(1))) {

@@ -32,7 +32,7 @@ func bareCodeHost() *Host {
 	return c
 }
 
-// Whoever called the code has its answer, also where the work that goes on after it has failed by the time that anybody looks.
+// The caller of the code gets its answer, also when the work that goes on after it has failed before the caller reads it.
 func TestAnswerBeforeTheWorkAfterIt(t *testing.T) {
 	for range 100 {
 		c := bareCodeHost()

@@ -32,7 +32,7 @@ var _ = Describe("A pool of workers", func() {
 		return served
 	}
 
-	It("lets groups take turns, whatever each of them has", func() {
+	It("lets groups take turns, however much each has queued", func() {
 		served := order(func(add func(string)) {
 			for range 10_000 {
 				add("many")
@@ -89,7 +89,7 @@ var _ = Describe("A pool of workers", func() {
 		p.Wait()
 	})
 
-	It("never has more under way than it may, and does everything, under churn", func() {
+	It("never exceeds its workers, and does all work", func() {
 		p := fairpool.New(16, 6)
 		var all, done atomic.Int64
 		var each [5]atomic.Int64

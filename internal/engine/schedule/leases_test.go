@@ -17,7 +17,7 @@ import (
 
 const term = 15 * time.Second
 
-// swallower is a store whose renewals never return once it swallows, whatever their context says.
+// swallower is a store whose renewals never return once it swallows, even when their context ends.
 type swallower struct {
 	store.Store
 	// acquired is called while a lease is being acquired.
@@ -66,7 +66,7 @@ func holding(t *testing.T, s *swallower) (clock *clocktesting.FakeClock, ctx con
 	return clock, ctx, release
 }
 
-// waits returns when somebody waits for the clock.
+// waits returns when a timer of the clock is set.
 func waits(t *testing.T, clock *clocktesting.FakeClock) {
 	t.Helper()
 	NewWithT(t).Eventually(clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())

@@ -84,7 +84,7 @@ func TestEachSideReadsTheOtherAsAUser(t *testing.T) {
 	}
 }
 
-// Whatever a log holds, what the model gets to read is a conversation that providers take: each call has
+// For any log, the model gets a conversation that providers accept: each call has
 // exactly one result, right behind it and in order, and there is no result without a call.
 func TestAnyLogMakesAValidConversation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
