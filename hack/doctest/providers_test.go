@@ -35,7 +35,7 @@ func TestEachModelProviderHasItsPlaces(t *testing.T) {
 			t.Errorf("the table of docs/models.md has no row for the provider %s", name)
 		}
 		if name == string(skeinv1.ProviderScripted) {
-			continue // no server, and no SDK of anybody
+			continue // it has neither a server nor an SDK
 		}
 		if name != string(skeinv1.ProviderOpenAI) && !strings.Contains(samples, "provider: "+name+"\n") {
 			t.Errorf("config/samples has no Model of the provider %s", name)

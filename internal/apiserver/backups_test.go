@@ -59,7 +59,7 @@ var _ = Describe("backups", Label("K8S-09"), func() {
 	const asJSON = "application/json"
 	const root = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/"
 
-	It("are restored into another installation, whatever arrives twice or at the same time", func(ctx SpecContext) {
+	It("are restored into another installation, also from parts that arrive twice or at once", func(ctx SpecContext) {
 		from, to := newEnv(), newEnv()
 		st, t := from.thread("hello")
 		_, err := t.WriteFile(ctx, "/a.txt", strings.NewReader("contents"), runtimeclient.WriteFileOptions{})

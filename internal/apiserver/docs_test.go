@@ -48,7 +48,7 @@ func granted() map[string]bool {
 }
 
 var _ = Describe("the installation's roles", Label("K8S-04"), func() {
-	It("grant each verb of each subresource to somebody", func() {
+	It("grant each verb of each subresource", func() {
 		roles := granted()
 		for sub, r := range (&Server{}).handlers().routes() {
 			for _, verb := range r.Verbs() {
@@ -58,7 +58,7 @@ var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 		}
 	})
 
-	It("name no subresource that is not there", func() {
+	It("name only subresources that exist", func() {
 		routes := (&Server{}).handlers().routes()
 		for key := range maps.Keys(granted()) {
 			resource, _, _ := strings.Cut(key, " ")

@@ -83,7 +83,7 @@ var _ = Describe("Retained data of a namespace that was deleted", Label("THR-09"
 		Expect(hits(bob, runtimeclient.SearchOptions{})).To(Equal([]string{here}))
 	})
 
-	It("is not in a list, whatever selects it", func() {
+	It("is not in a list, under any filter", func() {
 		for _, o := range []runtimeclient.HistoryOptions{{}, {User: "ada"}, {Task: "t"}, {Agent: "helper"}, {Archived: "all"}, {Limit: 1}} {
 			Expect(listed("door", o)).To(Equal([]string{here}), "%+v", o)
 			Expect(listed("", o)).To(Equal([]string{here}), "%+v", o)

@@ -190,7 +190,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Expect(body).To(BeEmpty())
 	})
 
-	It("are asked once under an idempotency key, and answer a repeat as the first time", Label("MSG-10"), func() {
+	It("are called once under an idempotency key, and answer a repeat as the first time", Label("MSG-10"), func() {
 		times := 0
 		e.engine.endpoint = func(_ context.Context, req endpoints.Request, to endpoints.Answer) error {
 			times++
@@ -214,7 +214,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Expect(audits).To(HaveLen(2), "a repeat is a request of its own in the audit log")
 	})
 
-	It("are asked from Go, which gives the code's answer whatever it is", func(ctx SpecContext) {
+	It("give the Go client any answer of the code, and redirects are not followed", func(ctx SpecContext) {
 		t := e.client().Thread("ns", "hello")
 		answer(422, [][2]string{{"x-b", "2"}}, "no")
 		resp, err := t.Endpoint(ctx, runtimeclient.EndpointRequest{Method: "post", Path: "/report/a b", Query: url.Values{"v": {"1"}}, Header: http.Header{"X-A": {"1"}}, Body: strings.NewReader("in")})

@@ -241,7 +241,7 @@ var _ = Describe("runCode in Go", Label("COD-04"), func() {
 		Expect(err).To(kind(runtimeclient.ErrUnavailable))
 	})
 
-	It("says why the thread has no sandbox, and lets nobody try by himself", Label("COD-09"), func(ctx SpecContext) {
+	It("says why the thread has no sandbox, and suggests no retry", Label("COD-09"), func(ctx SpecContext) {
 		e := newEnv()
 		_, t := e.thread("hello")
 		e.engine.err = &ports.NoSandboxError{Message: "exceeded quota: raise it"}
@@ -256,7 +256,7 @@ var _ = Describe("runCode in Go", Label("COD-04"), func() {
 })
 
 var _ = Describe("The queue of a thread", Label("MSG-07", "K8S-12"), func() {
-	It("takes no more from clients, whatever the role, once so much waits that a run could hardly read it", func(ctx SpecContext) {
+	It("refuses messages of clients once too many bytes wait", func(ctx SpecContext) {
 		e := newEnv()
 		_, t := e.thread("hello")
 		large := strings.Repeat("x", 200_000)

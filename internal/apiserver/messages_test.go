@@ -105,7 +105,7 @@ var _ = Describe("messages and queue", func() {
 		Expect(t.Queued(ctx, runtimeclient.Page{})).To(HaveField("Total", int64(1)))
 	})
 
-	It("refuses another message under a used idempotency key, and knows a repeat whatever became of the first one", Label("MSG-10"), func(ctx SpecContext) {
+	It("refuses another message under a used idempotency key, and knows a repeat after an edit of the first one", Label("MSG-10"), func(ctx SpecContext) {
 		e := newEnv()
 		st, t := e.thread("hello")
 		for _, path := range []string{"a.csv", "b.csv"} {

@@ -146,7 +146,7 @@ var _ = Describe("writes under an idempotency key", Label("MSG-10"), func() {
 })
 
 var _ = Describe("writes that expect a version", Label("THR-11"), func() {
-	It("lose against a change that they have not seen, whatever they write", func() {
+	It("are refused after a change that they have not seen", func() {
 		e := newEnv()
 		st, _ := e.thread("hello")
 		resp, _ := e.do("POST", at("hello", "/messages?v=0"), strings.NewReader(`{"content":"a"}`))
@@ -180,7 +180,7 @@ var _ = Describe("leases", Label("THR-12"), func() {
 		return l
 	}
 
-	It("are held by one, fence his writes, and end by release", func() {
+	It("are held by one client, fence its writes, and end by release", func() {
 		e := newEnv()
 		st, _ := e.thread("hello")
 		l := acquire(e, `{"ttlSeconds":600}`)
@@ -211,7 +211,7 @@ var _ = Describe("leases", Label("THR-12"), func() {
 		Expect(t.Messages).To(Equal(int64(1)))
 	})
 
-	It("refuse what is no term and no token", func() {
+	It("refuse invalid terms and tokens", func() {
 		e := newEnv()
 		e.thread("hello")
 		for _, body := range []string{`{"ttlSeconds":0}`, `{"ttlSeconds":-1}`, `{"ttlSeconds":3601}`, `{"ttlSeconds":9223372036854775807}`, `{"ttl":1}`} {

@@ -180,7 +180,7 @@ var _ = Describe("A gateway", Label("IDS-03"), func() {
 		Entry("of IPv4 in IPv6", "[::ffff:10.0.0.1]:4", "198.51.100.1", "::ffff:198.51.100.1"),
 	)
 
-	It("refuses requests beyond a limit, and those of nobody else", func() {
+	It("refuses requests beyond a limit, and serves other clients", func() {
 		s := serverOf(func(g *definitions.Gateway) { g.Limits.PerAddress, g.Limits.PerThread = 12, 6 })
 		status := func(r *http.Request) int { return ask(s, r).StatusCode }
 		for range 10 {
@@ -229,7 +229,7 @@ var _ = Describe("The name of a Thread", func() {
 })
 
 var _ = Describe("The Thread of an id", Label("IDS-04"), func() {
-	It("is made once, and one that somebody else made is never taken", func(ctx SpecContext) {
+	It("is created once, and a foreign Thread of its name is never used", func(ctx SpecContext) {
 		g := &definitions.Gateway{Namespace: "ns", Name: "chat", Agent: "agent"}
 		scheme := runtime.NewScheme()
 		Expect(skeinv1.AddToScheme(scheme)).To(Succeed())

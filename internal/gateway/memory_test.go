@@ -180,7 +180,7 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 		Expect(events.reads.Load() - reads).To(BeEquivalentTo(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("shows why a run failed to nobody outside", func() {
+	It("hides from clients why a run failed", func() {
 		why := `(error: Post "http://models.internal:8080/v1": connection refused)`
 		for status, want := range map[store.MessageStatus]string{store.MessageFailed: failedAnswer, store.MessageCompleted: why} {
 			m, ok := visibleMessage(&store.Message{Role: store.RoleAssistant, Status: status, Content: &why})

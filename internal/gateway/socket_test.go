@@ -126,7 +126,7 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
 	}, SpecTimeout(time.Minute))
 
-	It("are closed when what they send is refused again and again, for whatever reason", func(ctx SpecContext) {
+	It("are closed after repeated refusals, for one reason or several", func(ctx SpecContext) {
 		s, url := served(func(g *definitions.Gateway) { g.Limits.MessageBytes = 100 })
 		c := dial(ctx, url)
 		_, _, err := c.Read(ctx) // open

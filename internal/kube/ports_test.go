@@ -124,7 +124,7 @@ var _ = Describe("Children", func() {
 		Expect(looked).To(Equal(3))
 	})
 
-	It("never take over what somebody else made", func(ctx SpecContext) {
+	It("never take over a foreign Subagent of their name", func(ctx SpecContext) {
 		port := newChildren(ctx)
 		first, err := port.Create(ctx, parent, request)
 		Expect(err).NotTo(HaveOccurred())
@@ -185,7 +185,7 @@ var _ = Describe("Children", func() {
 		}
 	})
 
-	It("have names that fit labels, whatever their parent is called", func(ctx SpecContext) {
+	It("have names that fit labels, also under a parent with a long name", func(ctx SpecContext) {
 		long := *parent
 		long.Name = strings.Repeat("n", 200)
 		s, err := newChildren(ctx).Create(ctx, &long, request)
@@ -227,7 +227,7 @@ var _ = Describe("Threads", Label("REL-03"), func() {
 		Expect(o.OwnerReferences).To(BeEmpty(), "it outlives the old thread")
 	})
 
-	It("never take over what somebody else made", func(ctx SpecContext) {
+	It("never take over a foreign Thread of their name", func(ctx SpecContext) {
 		foreign := &skeinv1.Thread{ObjectMeta: kubetest.Meta("x")}
 		made := *t
 		made.Name = "x"

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("The Thread of a delivery", Label("EVT-05"), func() {
-	It("is made once, and one that somebody else made is never taken", func(ctx SpecContext) {
+	It("is created once, and a foreign Thread of its name is never used", func(ctx SpecContext) {
 		c := kubetest.Cluster(interceptor.Funcs{})
 		port := kube.NewThreads(c, c)
 		r := &definitions.Receiver{Namespace: kubetest.Namespace, Name: "orders", UID: "1", Agent: "worker"}

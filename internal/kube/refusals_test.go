@@ -29,7 +29,7 @@ import (
 type making struct {
 	// made calls it, and returns the name or id of what it made.
 	made func(ctx context.Context, c client.WithWatch, db store.Store) (string, error)
-	// taint changes an object of the same name so that it is somebody else's.
+	// taint changes an object of the same name so that it has another owner.
 	taint func(o client.Object)
 }
 
@@ -136,7 +136,7 @@ var _ = Describe("An object that is made for a cause", Label("SUB-03", "K8S-11")
 	}
 
 	for what, m := range makings {
-		It("is found by a repeat whatever refuses that: "+what, func(ctx SpecContext) {
+		It("is found by a repeat although the cluster would refuse it now: "+what, func(ctx SpecContext) {
 			var refuse error
 			c, db := cluster(&refuse), childStore(ctx)
 			prepare(ctx, c)
@@ -179,7 +179,7 @@ var _ = Describe("An object that is made for a cause", Label("SUB-03", "K8S-11")
 			Expect(err).NotTo(HaveOccurred(), "what refused it has gone, and nothing is left of the attempts")
 		})
 
-		It("is never another one's of its name: "+what, func(ctx SpecContext) {
+		It("is never a foreign object of its name: "+what, func(ctx SpecContext) {
 			var refuse error
 			c, db := cluster(&refuse), childStore(ctx)
 			prepare(ctx, c)

@@ -59,7 +59,7 @@ var _ = Describe("A budget of memory", Label("K8S-12"), func() {
 		Expect(errors.As(err, &large)).To(BeTrue())
 	})
 
-	It("wakes who waits, the namespace that holds least first", func(ctx SpecContext) {
+	It("wakes waiting draws, the namespace that holds least first", func(ctx SpecContext) {
 		a, small, large := b.Open("a"), b.Open("small"), b.Open("large")
 		Expect(a.TryDraw(500)).To(Succeed())
 		Expect(large.TryDraw(200)).To(Succeed())
@@ -74,7 +74,7 @@ var _ = Describe("A budget of memory", Label("K8S-12"), func() {
 		Eventually(first).Should(Receive(Succeed()))
 	})
 
-	It("keeps nobody below an equal share waiting for others", func(ctx SpecContext) {
+	It("lets a namespace below its equal share draw at once", func(ctx SpecContext) {
 		a, greedy, calm := b.Open("a"), b.Open("greedy"), b.Open("calm")
 		Expect(a.TryDraw(450)).To(Succeed())
 		Expect(calm.TryDraw(10)).To(Succeed())
@@ -114,7 +114,7 @@ var _ = Describe("A budget of memory", Label("K8S-12"), func() {
 		Expect(b.Waiting()).To(BeZero())
 	})
 
-	It("asks for what is only kept before anybody waits", func(ctx SpecContext) {
+	It("asks for unused memory back before a draw waits", func(ctx SpecContext) {
 		kept := b.Open("a")
 		Expect(kept.TryDraw(400)).To(Succeed())
 		b.OnShortage(func(n int64) {
@@ -161,7 +161,7 @@ var _ = Describe("A budget of memory", Label("K8S-12"), func() {
 		Expect(a.Drawn()).To(BeEquivalentTo(cap(got)))
 	})
 
-	It("is never exceeded, and is whole at the end", func(ctx SpecContext) {
+	It("is never exceeded, and everything is returned at the end", func(ctx SpecContext) {
 		b = membudget.New(1000, time.Millisecond)
 		var group sync.WaitGroup
 		seed := uint64(GinkgoRandomSeed())

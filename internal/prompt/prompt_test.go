@@ -178,7 +178,7 @@ func TestRenderedSizeIsBounded(t *testing.T) {
 	}
 }
 
-// Values are not parsed: they come out as they went in, whatever they look like and wherever they are.
+// Values are not parsed: they come out as they went in, in every form and at every place.
 func TestValuesAreNotTakenForPlaceholders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.SampledFrom([]string{"{{", "}}", `\{{`, "{{ env.SECRET }}", "{{ arguments.b }}", "{", "}", `\`, " ", "env.SECRET", "ä", "x"})

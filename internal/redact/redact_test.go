@@ -88,7 +88,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		Expect(r.Text("ns", "say open-sesame")).To(Equal("say [redacted]"))
 	})
 
-	It("takes the first 64 bytes of a longer value for it", func() {
+	It("finds a longer value by its first 64 bytes", func() {
 		long := strings.Repeat("k", 63) + "é and more"
 		r.Register("ns", "LONG", long)
 		Expect(r.Text("ns", "a "+long+" b")).To(Equal("a [redacted] b"))
@@ -115,7 +115,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		}
 	})
 
-	It("shows a stream 64 bytes late, whatever it says", func() {
+	It("delays a stream by 64 bytes", func() {
 		r.Register("ns", "KEY", "sesame-open")
 		s := r.Open("ns")
 		Expect(s.Next("it is sesame-open")).To(BeEmpty())
@@ -125,7 +125,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		Expect(r.Open("other").Next("sesame-open")).To(Equal("sesame-open"), "a namespace without secrets needs no delay")
 	})
 
-	It("does not tell by the time at which something is shown whether it begins like a value", func() {
+	It("shows text at the same time whether or not it begins like a value", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			r := redact.NewRegistry(nil)
 			value := rapid.StringMatching(`[ab]{6,100}`).Draw(t, "value")
@@ -146,7 +146,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		})
 	})
 
-	It("goes on without what follows the beginning of a long value, whether it is the rest or not", func() {
+	It("leaves out what follows the beginning of a long value, also when it is not the rest", func() {
 		value := strings.Repeat("0123456789", 10)
 		r.Register("ns", "K", value)
 		other := value[:70] + strings.Repeat("x", 30)

@@ -108,7 +108,7 @@ var _ = Describe("export and import", func() {
 		Expect(membudget.From(work).Drawn()).To(BeZero())
 	})
 
-	It("can be imported whatever was said", Label("LOG-02"), func(ctx SpecContext) {
+	It("keep messages with null bytes and invalid UTF-8", Label("LOG-02"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		from, to := e.create(ctx, "from"), e.create(ctx, "to")
 		logged(ctx, from, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Name: "a\x00da", Content: ptr("a\x00b\xff")}})

@@ -51,7 +51,7 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 		put(ctx, named("free", ""), "of an earlier release")
 	})
 
-	It("is removed with the namespace, and what nobody owned belongs to the namespace that has the name", func(ctx SpecContext) {
+	It("is removed with the namespace, and unowned values go to the namespace of that name", func(ctx SpecContext) {
 		for _, removed := range []int64{2, 0} {
 			Expect(sweep(ctx)).To(Equal(removed))
 			Expect(owners(ctx)).To(ConsistOf(named("door", "uid-2"), named("free", "")))
@@ -59,7 +59,7 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 		Expect(e.KV(named("door", "")).Keys(ctx, "s", store.KeyQuery{})).To(HaveField("Keys", []string{"mine", "of an earlier release"}))
 	})
 
-	It("stays while the API server is away, and when nobody knows which cluster this is", func(ctx SpecContext) {
+	It("stays while the API server is away, and when the cluster is unknown", func(ctx SpecContext) {
 		old := map[string]store.Namespace{"kube-system": named("door", "uid-1"), "door": named("door", "uid-1"), "gone": named("gone", "uid-3")}
 		for _, name := range []string{"kube-system", "gone", "door"} {
 			put(ctx, old[name], "once more")

@@ -80,7 +80,7 @@ var _ = Describe("thumbnails", Label("FIL-06"), func() {
 		}
 	})
 
-	DescribeTable("refuse images that would take too much memory, whatever their header says", func(ctx SpecContext, name string, data func() string) {
+	DescribeTable("refuse images that would take too much memory", func(ctx SpecContext, name string, data func() string) {
 		st := newEnv(ctx).create(ctx, "t")
 		write(ctx, st, name, data())
 		_, err := st.Thumbnail(ctx, name, thread.ThumbnailOptions{})

@@ -98,7 +98,7 @@ var _ = Describe("signatures", Label("EVT-05"), func() {
 		Expect(err).To(MatchError(ErrBadSignature))
 	})
 
-	It("need keys that nobody guesses", func() {
+	It("refuse keys that are short or not base64", func() {
 		for _, text := range []string{"short", "whsec_c2hvcnQ=", "whsec_not base64 at all, but long"} {
 			_, err := Key(text)
 			Expect(err).To(HaveOccurred(), text)

@@ -94,7 +94,7 @@ func newPipe(t *testing.T, name string) *pipe {
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(name, os.O_RDWR, 0) // with a writer of its own it has no end while nobody else writes
+	f, err := os.OpenFile(name, os.O_RDWR, 0) // opened for writing too, so that a read without another writer does not end
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ var _ = Describe("A mistake on the command line", func() {
 		Entry("a bad name", "lower-case letters", "up", "--name=My_Cluster"),
 		Entry("a bad value for --node", "true, false or auto", "up", "--node=maybe", "--name=bad"),
 		Entry("a bad range", "is not an IPv4 range", "up", "--node=false", "--name=bad", "--pod-cidr=fd00::/64"),
-		Entry("a directory that is somebody's", "is not a cluster's", "up", "--node=false", "--dir=/etc"),
+		Entry("up in a directory that is no cluster's", "is not a cluster's", "up", "--node=false", "--dir=/etc"),
 		Entry("down of a directory that is no cluster's", "is not a cluster's", "down", "--dir=/etc"),
 		Entry("an image without a name", "needs --name and --binary", "image", "--out=/dev/null"),
 		Entry("an image with a bad name", "is not valid", "image", "--out=/tmp/x.tar", "--name=A B", "--binary=/bin/true"),

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("The demo of the repository", func() {
-	// A folder of its own with links into the repository: a demo that somebody left running in the repository is not touched.
+	// A folder of its own with links into the repository, so that a demo that runs in the repository is not touched.
 	It("plays to its end, with a node where there can be one, and leaves nothing when it is taken down", func(ctx SpecContext) {
 		root, err := filepath.Abs("../../..")
 		Expect(err).NotTo(HaveOccurred())

@@ -248,7 +248,7 @@ func requests() {
 		}
 	}, SpecTimeout(patience))
 
-	It("believes the front proxy's headers of nobody but the front proxy", func(ctx SpecContext) {
+	It("accepts the front proxy's headers only from the front proxy", func(ctx SpecContext) {
 		direct := &rest.Config{Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}
 		direct.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {

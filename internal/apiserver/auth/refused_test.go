@@ -18,7 +18,7 @@ import (
 var _ = Describe("A request whose review finds the queue full", Label("K8S-12"), func() {
 	full := flow.NewSemaphores(1, 0, "requests of %q wait for a test")
 
-	DescribeTable("is answered with 429, whatever the filter takes the error for", func(ctx SpecContext, review func(r *http.Request) error) {
+	DescribeTable("is answered with 429, also when the filter reports another error", func(ctx SpecContext, review func(r *http.Request) error) {
 		control := flow.New(flow.Limits{}, clock.RealClock{}, nil, func(w http.ResponseWriter, _ *http.Request, err *apierrors.StatusError) {
 			w.WriteHeader(int(err.ErrStatus.Code))
 		})

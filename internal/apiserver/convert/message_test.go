@@ -28,7 +28,7 @@ var (
 		"ParentID", "Metadata", "Attachments", "ToolCallID", "ToolStatus", "ReasoningContent", "RunID", "Usage", // left out
 		"Depth", "ToolCalls", "Summary", // such messages have no line, or other lines
 	}
-	// notWritten are set by Skein alone, of messages that somebody writes.
+	// notWritten are set by Skein alone in messages of clients.
 	notWritten = []string{"Side", "RunID", "Usage", "Summary"}
 	// notDescribed are no part of a request: the doors set them.
 	notDescribed = []string{"Digest", "Unpark", "FromSystem"}
@@ -128,8 +128,8 @@ func TestEachFieldOfAMessageIsExportedOrLeftOut(t *testing.T) {
 	}
 }
 
-// Whatever a client may set of a message that it writes is in the message then, and each field of a message may be set or is
-// set by Skein alone.
+// Each field that a client may set is in the message that it writes, and each field of a message may be set or is set by Skein
+// alone.
 func TestEachFieldOfAMessageIsWritten(t *testing.T) {
 	ctx := t.Context()
 	st := newThread(t, newThreads(t), "t")

@@ -40,7 +40,7 @@ var _ = Describe("What the filters of a chain answer", Label("K8S-12"), func() {
 	}
 	handle := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("done")) }
 
-	DescribeTable("is 429 when a queue is full, whatever the filter takes that for", func(code int) {
+	DescribeTable("is 429 when a queue is full, also when the filter answers with another error", func(code int) {
 		got, body := serve(func(http.Handler) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
 				full(r.Context())
@@ -51,14 +51,14 @@ var _ = Describe("What the filters of a chain answer", Label("K8S-12"), func() {
 		Expect(body).To(Equal(`0 requests of "one" wait for a test: try again later, or make fewer requests at once`))
 	}, Entry("wrong credentials", 401), Entry("missing rights", 403), Entry("a fault of the server", 500))
 
-	It("stays otherwise", func() {
+	It("is unchanged otherwise", func() {
 		code, body := serve(func(http.Handler) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "failed", http.StatusUnauthorized) }
 		}, handle)
 		Expect([]any{code, body}).To(Equal([]any{http.StatusUnauthorized, "failed\n"}))
 	})
 
-	It("says nothing about what a handler answers", func() {
+	It("is unchanged when a handler answers", func() {
 		tried := func(next http.Handler) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
 				full(r.Context()) // one of two ways to a right

@@ -146,7 +146,7 @@ var _ = Describe("Trouble with pods", func() {
 		Expect(w.pods(ctx)).To(HaveLen(2))
 	})
 
-	It("removes pods whose end nobody confirms, as on a node that is gone", Label("COD-09"), func(ctx SpecContext) {
+	It("removes pods whose deletion is not confirmed, as on a lost node", Label("COD-09"), func(ctx SpecContext) {
 		w.reconcile(ctx)
 		w.allUp(ctx)
 		w.claim(ctx, w.pods(ctx)[0])

@@ -231,7 +231,7 @@ var _ = Describe("An effect of one time with policies", Label("EFF-04", "EFF-05"
 		Expect(threads.Items).To(BeEmpty())
 	})
 
-	DescribeTable("shows how the firing of its due time ended, whatever runs by hand do", Label("EFF-08"), func(ctx SpecContext, own, byHand store.FiringStatus, reason string) {
+	DescribeTable("shows how the firing of its due time ended, not how manual runs ended", Label("EFF-08"), func(ctx SpecContext, own, byHand store.FiringStatus, reason string) {
 		w := newWorld(ctx)
 		w.thread(ctx)
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {

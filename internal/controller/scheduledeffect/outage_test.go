@@ -59,7 +59,7 @@ var _ = Describe("A ScheduledEffect whose database is away for a while", func() 
 		stored.away = false
 	}
 
-	It("is not deleted as finished before anybody has looked at its edit", Label("EFF-03"), func(ctx SpecContext) {
+	It("is not deleted as finished before its edit is reconciled", Label("EFF-03"), func(ctx SpecContext) {
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.MaxFirings, s.Spec.TTLSecondsAfterFinished = ptr.To(int64(1)), ptr.To(int32(60))
 		})

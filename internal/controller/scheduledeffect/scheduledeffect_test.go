@@ -116,7 +116,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(9600 * time.Millisecond))
 	})
 
-	It("fires once, whatever crashes in between", Label("EFF-04"), func(ctx SpecContext) {
+	It("fires once over crashes of the manager", Label("EFF-04"), func(ctx SpecContext) {
 		setUp(ctx, e, thread)
 		s := declareEffect(ctx, e, after(0))
 		for range 5 { // each stands for a manager that dies after one reconcile

@@ -89,7 +89,7 @@ var _ = Describe("The subagent controller", func() {
 		}
 	})
 
-	It("does not make a child again that somebody deleted", func(ctx SpecContext) {
+	It("does not make a deleted child again", func(ctx SpecContext) {
 		createThread(ctx, e, parent)
 		s := declareSubagent(ctx, e)
 		Reconcile(ctx, r, s)
@@ -104,7 +104,7 @@ var _ = Describe("The subagent controller", func() {
 		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
 	})
 
-	It("does not make a child again that somebody deleted before its status says that there was one", Label("SUB-08"), func(ctx SpecContext) {
+	It("does not make a child again that was deleted before the status showed it", Label("SUB-08"), func(ctx SpecContext) {
 		createThread(ctx, e, parent)
 		s, t := declareChild(ctx, e, r)
 		Expect(Get(ctx, e, s).Status.Entry).To(BeNil())
@@ -117,7 +117,7 @@ var _ = Describe("The subagent controller", func() {
 		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("terminated"))
 	})
 
-	It("shows a deleted child as terminated, also when somebody makes a Thread of its name", Label("SUB-08"), func(ctx SpecContext) {
+	It("shows a deleted child as terminated, also when a Thread of its name is created", Label("SUB-08"), func(ctx SpecContext) {
 		createThread(ctx, e, parent)
 		s, t := declareChild(ctx, e, r)
 		storeThread(ctx, e, t, childRow(parent, s))

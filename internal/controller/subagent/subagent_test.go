@@ -123,7 +123,7 @@ var _ = Describe("The subagent controller", func() {
 		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotReady), HaveField("Message", ContainSubstring(`Agent "worker"`)))))
 	})
 
-	It("takes nobody else's Thread, and belongs to nobody else", func(ctx SpecContext) {
+	It("uses no foreign Thread as the child, and refuses a foreign owner", func(ctx SpecContext) {
 		e.Create(ctx, parent, &skeinv1.Thread{ObjectMeta: Meta("s")})
 		storeThread(ctx, e, parent)
 		s := declareSubagent(ctx, e)

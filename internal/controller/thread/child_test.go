@@ -30,7 +30,7 @@ var _ = Describe("The thread controller", func() {
 	)
 	BeforeEach(func(ctx SpecContext) { e, r, _ = newController(ctx) })
 
-	Describe("for a name that was another thread's, whose finalizer somebody removed", Label("THR-09", "IDS-01"), func() {
+	Describe("for a name of an earlier thread whose finalizer was removed", Label("THR-09", "IDS-01"), func() {
 		forced := func(ctx context.Context, name string) string {
 			GinkgoHelper()
 			t := newThread(ctx, e, name)
@@ -53,7 +53,7 @@ var _ = Describe("The thread controller", func() {
 			return ids
 		}
 
-		It("retains what is left of the other, which works no more and is not found by the name", func(ctx SpecContext) {
+		It("retains the data of the earlier thread, which is stopped and not found by its name", func(ctx SpecContext) {
 			e.ReadyAgent(ctx, "a")
 			before := forced(ctx, "name")
 			elsewhere, _, err := e.Store.CreateThread(ctx, store.Thread{ID: "elsewhere", Namespace: "other", Name: "name", Agent: "a"})
@@ -70,7 +70,7 @@ var _ = Describe("The thread controller", func() {
 			Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("RetainedAt", BeZero()))
 		})
 
-		It("tells the parent of the other, whose call waits, that it gets no result", Label("SUB-03"), func(ctx SpecContext) {
+		It("tells the waiting parent of the earlier thread that it gets no result", Label("SUB-03"), func(ctx SpecContext) {
 			e.ReadyAgent(ctx, "a")
 			parent := newThread(ctx, e, "parent")
 			Reconcile(ctx, r, parent)
@@ -95,7 +95,7 @@ var _ = Describe("The thread controller", func() {
 			Expect(e.Store.Thread(ctx, before)).To(HaveField("RetainedAt", Not(BeZero())))
 		})
 
-		It("does nothing from a copy of the object that is older than the one of the name", func(ctx SpecContext) {
+		It("does nothing from a stale copy of the earlier object", func(ctx SpecContext) {
 			e.ReadyAgent(ctx, "a")
 			old := newThread(ctx, e, "name")
 			old.Finalizers = []string{skeinv1.Finalizer}
@@ -119,7 +119,7 @@ var _ = Describe("The thread controller", func() {
 		})
 	})
 
-	It("says what a child waits for whose parent left it before it was stored", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+	It("says that an orphaned child waits for its parent", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		alone := func(s *skeinv1.Subagent) { s.OwnerReferences = nil } // --cascade=orphan took it away
 		s, t := newChild(ctx, e, &skeinv1.Thread{ObjectMeta: Meta("parent")}, alone)
@@ -249,7 +249,7 @@ var _ = Describe("The thread controller", func() {
 		}
 	})
 
-	It("tells a parent of a deleted child in whatever state the child is, and marks its Subagent", Label("SUB-08"), func(ctx SpecContext) {
+	It("tells the parent of a deleted child, also of a completed one, and marks its Subagent", Label("SUB-08"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		parent := newThread(ctx, e, "parent")
 		Reconcile(ctx, r, parent)

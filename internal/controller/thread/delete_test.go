@@ -145,7 +145,7 @@ var _ = Describe("The thread controller", func() {
 		return apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(o), o))
 	}
 
-	It("purges the data of descendants before that of the thread, in whatever order they are reconciled", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+	It("purges the data of descendants before that of the thread, in any order of reconciles", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
 		all, subs := generations(ctx)
 		root, child, grandchild := all[0], all[1], all[2]
 		Expect(e.Client.Delete(ctx, root)).To(Succeed())

@@ -61,7 +61,7 @@ func TestFewChildrenAreListedAgainWhenTheyChange(t *testing.T) {
 	g.Expect(listed()).To(BeTrue(), "the list failed")
 }
 
-// A parent of 10,000 children has a status of bounded size. They are listed once, whatever becomes of them and whenever.
+// A parent of 10,000 children has a status of bounded size. They are listed once, and no later change lists them again.
 func TestTenThousandChildren(t *testing.T) {
 	g := NewWithT(t)
 	const children = 10_000

@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// Each reconcile of a parent computes the whole status, whatever a child has changed.
+// Each reconcile of a parent computes the whole status after any change of a child.
 func TestParentsGatherWhatTheirChildrenChange(t *testing.T) {
 	g := NewWithT(t)
 	parent := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "parent"}}

@@ -116,7 +116,7 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		Expect(create(ctx, "ended", of("origin", 0)).Status.Messages).To(Equal(int64(1)), "a thread that has ended can be forked")
 	})
 
-	It("forks at the message that was asked for, whatever has been removed since, or says that it cannot", func(ctx SpecContext) {
+	It("forks at the requested message after removals before it, or says that it cannot", func(ctx SpecContext) {
 		origin := create(ctx, "origin")
 		say(ctx, origin, 5)
 		st, err := e.Threads.Open(ctx, origin.ThreadID())
@@ -158,7 +158,7 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		Expect(wrong).To(beNotReady(skeinv1.ReasonInvalidSpec, "delete this Thread and create it without the annotation"))
 	})
 
-	It("names a circle", func(ctx SpecContext) {
+	It("reports forks that form a circle", func(ctx SpecContext) {
 		create(ctx, "x", of("y"))
 		create(ctx, "y", of("z"))
 		z := create(ctx, "z", of("x"))

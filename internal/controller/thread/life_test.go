@@ -69,7 +69,7 @@ var _ = DescribeTable("The life of a Thread costs few writes, and none is refuse
 			Reconcile(ctx, r, t)
 			Expect(Get(ctx, e, t).Status.LastRun).To(HaveValue(HaveField("Outcome", skeinv1.RunSucceeded)))
 		}
-		e.Clock.Step(time.Minute) // whatever is gathered is due
+		e.Clock.Step(time.Minute) // the gathered changes are due
 		Reconcile(ctx, r, t)
 
 		Expect(e.Client.Delete(ctx, t)).To(Succeed())

@@ -187,7 +187,7 @@ var _ = Describe("Deleting a Thread that cannot be decoded", Label("K8S-08"), fu
 		Expect(api.Get(ctx, client.ObjectKeyFromObject(u), &skeinv1.Thread{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	}, SpecTimeout(patience))
 
-	It("purges nothing that belongs to another object, whatever the label says", func(ctx SpecContext) {
+	It("purges no data of another object that its label names", func(ctx SpecContext) {
 		e := controllertest.New(ctx)
 		const id = "0198f000-0000-7000-8000-000000000002"
 		u := threadOf("thief", `{agentRef: {name: a}, idleExpiry: 30, deletionPolicy: Delete}`)

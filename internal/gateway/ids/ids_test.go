@@ -68,7 +68,7 @@ var _ = Describe("Ids", Label("IDS-02"), func() {
 		}
 	})
 
-	It("of a user are the same each time, and nobody can tell them without the key", Label("IDS-06"), func() {
+	It("of a user are the same each time, and depend on the key", Label("IDS-06"), func() {
 		id := ids.OfUser(oldKey, "ada@example.com")
 		Expect(ids.Check(id)).To(Succeed())
 		Expect(ids.OfUser(oldKey, "ada@example.com")).To(Equal(id))
@@ -203,7 +203,7 @@ var _ = Describe("A request", Label("IDS-03", "IDS-04"), func() {
 		Expect(of(true, request("", escaped(signed(someID))))).To(Equal(ids.Found{ID: someID}))
 	})
 
-	DescribeTable("with a form that nobody sets has no id", func(r func() *http.Request) {
+	DescribeTable("with an id in an unknown form gets a new one, or is refused in strict mode", func(r func() *http.Request) {
 		isNew(of(false, r()))
 		Expect(of(true, r()).Refused).To(HaveOccurred())
 	},
@@ -240,7 +240,7 @@ var _ = Describe("A request", Label("IDS-03", "IDS-04"), func() {
 	})
 })
 
-// FuzzVerify looks for a text that verifies although nobody has signed it.
+// FuzzVerify looks for a text that verifies without a valid signature.
 func FuzzVerify(f *testing.F) {
 	r, err := ids.NewKeyring(newKey, oldKey)
 	if err != nil {

@@ -69,7 +69,7 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 		Expect(err).To(kubetest.NotReady(skeinv1.ReasonInvalidSpec, "code, http or mcp"))
 	})
 
-	DescribeTable("are told apart before anybody asks them", func(wrong string, servers map[string]*skeinv1.MCPServer) {
+	DescribeTable("must have names that do not collide", func(wrong string, servers map[string]*skeinv1.MCPServer) {
 		tools := []skeinv1.PromptTool{{Name: "a"}, {Name: "b"}, {Name: "x-y"}}
 		if wrong == "" {
 			Expect(definitions.CheckServerNames(tools, servers)).To(Succeed())

@@ -79,7 +79,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 		return a
 	}
 
-	It("turns without a moment at which a manager and a pod refuse each other", func(ctx SpecContext) {
+	It("rotates without a moment at which a manager and a pod refuse each other", func(ctx SpecContext) {
 		leader, replica := loaded(ctx), loaded(ctx)
 		type issued struct {
 			data map[string][]byte
@@ -139,7 +139,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 		Expect(after.Annotations).To(HaveKeyWithValue("skein.dev/next-at", begin.Add(84*time.Hour).Format(time.RFC3339)))
 	})
 
-	It("takes over the Secret of an installation that knew no turns", func(ctx SpecContext) {
+	It("takes over the Secret of an installation without rotation", func(ctx SpecContext) {
 		ca, err := pki.NewCA(clk, "skein-sandboxes", 100*time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(api.Create(ctx, &corev1.Secret{ObjectMeta: kubetest.Meta(sandboxca.SecretName), Data: map[string][]byte{"tls.crt": ca.Cert, "tls.key": ca.Key}})).To(Succeed())
@@ -151,7 +151,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 		Expect(pki.Check(clk, ca.Cert, own, time.Hour)).To(Succeed())
 	})
 
-	It("makes another where somebody broke it, so that what it issued before is refused", func(ctx SpecContext) {
+	It("makes a new one after its Secret was deleted, and earlier certificates are refused", func(ctx SpecContext) {
 		a := loaded(ctx)
 		pod, _, err := a.Server("default", kubetest.Namespace)
 		Expect(err).NotTo(HaveOccurred())

@@ -55,7 +55,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, NodeTimeout(kubetest.Patience))
 
-	It("lets go of the pod that it dialled and another was faster to claim", Label("COD-08"), func(ctx SpecContext) {
+	It("closes its connection to a pod that another claim took first", Label("COD-08"), func(ctx SpecContext) {
 		lost := 0
 		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
 			if lost++; lost == 1 {
@@ -77,7 +77,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(sbx).To(BeIdenticalTo(dialled[1]))
 	})
 
-	It("leaves the pod that it dialled and died before claiming to whoever comes next", Label("COD-08"), func(ctx SpecContext) {
+	It("leaves a pod that it dialled and did not claim to the next thread", Label("COD-08"), func(ctx SpecContext) {
 		dialled, dead := make(chan *connection, 1), make(chan struct{})
 		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
 			select {

@@ -115,8 +115,8 @@ func TestConnections(t *testing.T) {
 	g.Expect(connections.all()).To(BeEmpty())
 }
 
-// Foreign pods with the labels get no connection, and a pool's own pods get theirs in whatever order pool and pods
-// are seen.
+// Foreign pods with the labels get no connection, and a pool's own pods get theirs in any order in which pool and
+// pods are seen.
 func TestConnectionsOfPoolsOnly(t *testing.T) {
 	g := NewWithT(t)
 	own := readyPod("u", "default", &metav1.OwnerReference{APIVersion: "skein.dev/v1alpha1", Kind: "SandboxPool", Name: "default", UID: "pool", Controller: new(bool)})

@@ -195,7 +195,7 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
 	})
 
-	It("are not taken from another replica because whoever asked gave up", Label("COD-09"), func(ctx SpecContext) {
+	It("stay with another replica when a caller gives up", Label("COD-09"), func(ctx SpecContext) {
 		impatient, leave := context.WithCancel(ctx)
 		p := newPods(interceptor.Funcs{}, running)
 		var dialled []*connection

@@ -212,7 +212,7 @@ var _ = Describe("Sandboxes as pods", func() {
 		Expect(p.writes).To(Equal(map[string]int{"patch": 6, "create": 14}), "no two of them tried the same pod")
 	})
 
-	It("try the next pod when somebody else was faster", Label("COD-09"), func(ctx SpecContext) {
+	It("try the next pod when another claim was faster", Label("COD-09"), func(ctx SpecContext) {
 		lost := 0
 		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
 			if lost++; lost == 1 {

@@ -127,7 +127,7 @@ var _ = DescribeTable("What keeps a pod from coming up", func(status corev1.PodS
 	Entry("nothing yet", waitingFor("ContainerCreating"), "", false),
 	Entry("its image, just tried", waitingFor("ErrImagePull"), skeinv1.ReasonImageUnavailable, false, "ErrImagePull: x", "spec.imagePullSecrets"),
 	Entry("its image, tried in vain", waitingFor("ImagePullBackOff"), skeinv1.ReasonImageUnavailable, true, "--sandbox-image"),
-	Entry("an image that nobody may pull", waitingFor("ErrImageNeverPull"), skeinv1.ReasonImageUnavailable, true, "spec.imagePullPolicy"),
+	Entry("an image that must not be pulled", waitingFor("ErrImageNeverPull"), skeinv1.ReasonImageUnavailable, true, "spec.imagePullPolicy"),
 	Entry("its container", waitingFor("CreateContainerConfigError"), skeinv1.ReasonPodsFailing, false, "CreateContainerConfigError: x"),
 	Entry("the nodes", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3"}}},
 		skeinv1.ReasonUnschedulable, false, "Unschedulable: 0/3", "make room"),

@@ -17,7 +17,7 @@ import (
 // SQLite compiles a prepared statement again each time that a parameter changes which it has compared with the constant of a partial index:
 // "namespace = ?" where an index has "WHERE namespace = ”". That takes longer than the query.
 var _ = Describe("SQLite's statements", func() {
-	It("are compiled once, whatever their parameters are", func(ctx SpecContext) {
+	It("are not compiled again for other parameters", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		s := openSQLite(ctx, dir)
 		Expect(s.Close()).To(Succeed()) // the schema is there

@@ -107,7 +107,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("in text", skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `hello {{arguments.a}}`, ContentType: "text/plain"}}, `{"a":"<you>"}`, "/s", "hello <you>"),
 	)
 
-	It("render JSON templates to valid JSON whatever the values are", func() {
+	It("render JSON templates to valid JSON for any values", func() {
 		res := call(skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `{"in":"{{arguments.s}}","v":{{arguments.s}}}`}}, httptool.Secrets{}, `{"s":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`)
 		Expect(res.Status).To(Equal(tool.StatusSuccess))
 		Expect(lastSeen().Body).To(MatchJSON(`{"in":"\"},{\"x\":1 \u2028 {{env.TOKEN}}","v":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`), "placeholders within values are not filled in")

@@ -6,7 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Break ends the session with a server without anybody noticing.
+// Break ends the session with a server without telling its users.
 func (s *Servers) Break(ctx context.Context, config *Server) error {
 	v, err := s.of(config)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestRender(t *testing.T) {
 			ingressRule(policy("a", "web", netv1.PolicyTypeIngress), netv1.NetworkPolicyIngressRule{From: []netv1.NetworkPolicyPeer{
 				{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: app("db")}}}),
 			[]string{"type ipv4_addr; elements = { 100.96.0.11 }"}, nil},
-		{"selectors that match nobody allow nobody",
+		{"selectors that match no pod allow no pod",
 			ingressRule(policy("a", "web", netv1.PolicyTypeIngress), netv1.NetworkPolicyIngressRule{From: []netv1.NetworkPolicyPeer{{PodSelector: app("none")}}}),
 			[]string{"100.96.0.10 : jump"}, []string{"return"}},
 		{"an address block with exceptions",
@@ -102,7 +102,7 @@ func TestRender(t *testing.T) {
 			To:    []netv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}},
 			Ports: []netv1.NetworkPolicyPort{port(intstr.FromString("http"), 0, corev1.ProtocolTCP)}}),
 			[]string{"proto-src 8080 return", "proto-src 5432 return", "{ 100.96.0.10 }", "{ 100.96.0.11 }"}, nil},
-		{"a named port that nobody has", ingressRule(policy("a", "web", netv1.PolicyTypeIngress), netv1.NetworkPolicyIngressRule{Ports: []netv1.NetworkPolicyPort{
+		{"a named port that no pod has", ingressRule(policy("a", "web", netv1.PolicyTypeIngress), netv1.NetworkPolicyIngressRule{Ports: []netv1.NetworkPolicyPort{
 			port(intstr.FromString("admin"), 0, corev1.ProtocolTCP)}}), nil, []string{"return"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -83,7 +83,7 @@ var _ = Describe("The locks of threads and of namespaces with quotas", Label("K8
 		}),
 	)
 
-	It("never make two transactions wait for each other, whichever of them share a commit", func(ctx SpecContext) {
+	It("never make two transactions wait for each other, also when some share a commit", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		// The database would resolve such a wait after a second. Here it does not.
 		url := d.url + "&deadlock_timeout=1h"

@@ -165,7 +165,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		Eventually(heard).Should(Receive(Equal(store.Notification{ThreadID: "t", Changed: store.ChangedLog, Remote: true})))
 	})
 
-	It("lease a thread to one of them, whatever their clocks show", func(ctx SpecContext) {
+	It("lease a thread to one of many that ask at once", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		all := []store.Store{open(ctx, d), open(ctx, d), open(ctx, d)}
 		_, _, err := all[0].CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
