@@ -84,7 +84,7 @@ var _ = Describe("What follows a run", Label("RUN-07"), func() {
 		Expect(out).To(ContainSubstring("COST"))
 	}, SpecTimeout(5*time.Minute))
 
-	It("holds no run up, and one task that fails stops no other and tells no secret", func(ctx SpecContext) {
+	It("delays no run, and a failing task stops no other and shows no secret", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		const key = "sk-canary-of-the-title"
 		goOn := make(chan struct{})

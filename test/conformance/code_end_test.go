@@ -44,7 +44,7 @@ var _ = Describe("The end of code", Label("COD-04"), func() {
 		Expect(heard(ctx, conn).Result).To(HaveValue(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", "enough"))))
 	}, SpecTimeout(5*time.Minute))
 
-	It("comes with the connection that attends it", func(ctx SpecContext) {
+	It("comes when its WebSocket closes", func(ctx SpecContext) {
 		t, state := coded(ctx)
 		// More of them than a sandbox takes at a time, one after the other: each must have left its place.
 		for range 6 {

@@ -48,7 +48,7 @@ var _ = Describe("The resource threads of the runtime API", Label("K8S-04"), fun
 		Expect(kubectl("get", "thread", t.Name)).To(ContainSubstring("Idle"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("is passed by when a namespace ends and when the garbage collector follows owners", Label("THR-09"), func(ctx SpecContext) {
+	It("is ignored by the deletion of namespaces and by the garbage collector", Label("THR-09"), func(ctx SpecContext) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "row-"}}
 		Expect(cluster.Client.Create(ctx, ns)).To(Succeed())
 		if onV8 {

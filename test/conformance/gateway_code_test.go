@@ -142,7 +142,7 @@ var _ = Describe("A gateway whose ids come from code", func() {
 		Expect(knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "", "X-User-Id", "a", "X-User-Id", "b").id()).To(Equal(signedBy(firstKey, seeds("a, b"))))
 	}, SpecTimeout(8*time.Minute))
 
-	It("is declared with code that can work", Label("IDS-06"), func(ctx SpecContext) {
+	It("is refused, or not ready, when its declaration is wrong", Label("IDS-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		code := func(edit func(*skeinv1.GatewayCodeIDs)) func(*skeinv1.ThreadGatewaySpec) {
 			return func(s *skeinv1.ThreadGatewaySpec) {

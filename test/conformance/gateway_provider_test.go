@@ -159,7 +159,7 @@ var _ = Describe("A gateway whose ids come from a service", func() {
 		Eventually(ctx, func() int { return knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "").status }).Should(Equal(503))
 	}, SpecTimeout(5*time.Minute))
 
-	It("is declared with what can work", Label("IDS-06"), func(ctx SpecContext) {
+	It("is refused, or not ready, when its declaration is wrong", Label("IDS-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		for says, wrong := range map[string]func(*skeinv1.ThreadGatewaySpec){
 			"write an address such as": func(s *skeinv1.ThreadGatewaySpec) {

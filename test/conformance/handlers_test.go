@@ -249,7 +249,7 @@ export default createAgent('Echo', { handler: async (ctx, input) => {
 		Eventually(ctx, func() []string { return handlerLog(ctx, t) }).Should(ContainElement(ContainSubstring(`"thrd_` + strings.ReplaceAll(string(o.UID), "-", ""))))
 	}, SpecTimeout(5*time.Minute))
 
-	It("are there to start from: the sample", func(ctx SpecContext) {
+	It("work as in the sample", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		_, err := cluster.Kubectl(ctx, "-n", ns, "apply", "-f", filepath.Join(harness.Root(), "config", "samples", "handler.yaml"))
 		Expect(err).NotTo(HaveOccurred())

@@ -286,7 +286,7 @@ var _ = Describe("The end of threads", func() {
 		Expect(err).To(MatchError(ContainSubstring("give 0s for never")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("has five verbs that differ", Label("THR-10"), func(ctx SpecContext) {
+	It("differs for each of its five verbs", Label("THR-10"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Scripted(ns, "model", hang(), harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
 		type effect struct {

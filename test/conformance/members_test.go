@@ -25,7 +25,7 @@ type member struct {
 var _ = Describe("ThreadState in Go", Label("THR-18", "THR-02", "THR-05"), func() {
 	// One program goes through all members of one thread, a child that a parent's model has made. It knows the
 	// interface only, and a member that it does not use is a failure.
-	It("does all that the interface says", func(ctx SpecContext) {
+	It("implements every member of the interface", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx,
 			harness.Scripted(ns, "parent", harness.On("go", harness.Calls("subagent_create", map[string]any{

@@ -33,7 +33,7 @@ var _ = Describe("The times of peers", Label("K8S-04"), func() {
 	}
 	times := `^skein: n=3 p50 [0-9.]+ ms p95 [0-9.]+ ms worst [0-9.]+ ms`
 
-	It("are those of Threads too, one after another and at once", func(ctx SpecContext) {
+	It("can be measured for Threads, one after another and at once", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		Expect(peers(ctx, "NAMESPACE="+ns, "PEER=skein", "N=3")).To(MatchRegexp(times + `\n$`))
 		Expect(peers(ctx, "NAMESPACE="+ns, "PEER=skein", "N=3", "AT=once")).To(MatchRegexp(times + ` at once: [0-9.]+ a second\n$`))

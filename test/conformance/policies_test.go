@@ -99,7 +99,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 		Expect(err).To(MatchError(ContainSubstring("supported values")))
 	})
 
-	It("ends a run only for those who may", func(ctx SpecContext) {
+	It("ends a run only with the right to stop it", func(ctx SpecContext) {
 		t, _ := working(ctx)
 		ns := t.Namespace
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "talker"}, Rules: []rbacv1.PolicyRule{{

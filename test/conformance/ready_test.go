@@ -225,7 +225,7 @@ var _ = Describe("Ready", func() {
 		Expect(err).To(MatchError(ContainSubstring("forbidden")))
 	}, SpecTimeout(patience))
 
-	It("reads in kstatus and Argo CD as what it is", Label("K8S-01"), func(ctx SpecContext) {
+	It("is read correctly by kstatus and Argo CD", Label("K8S-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		scripts, err := health.ArgoScripts(harness.Root())
 		Expect(err).NotTo(HaveOccurred())
@@ -261,7 +261,7 @@ var _ = Describe("Ready", func() {
 		}
 	}, SpecTimeout(3*patience))
 
-	It("is what a new object is not yet, for kstatus and before any controller has seen it", Label("K8S-01"), func(ctx SpecContext) {
+	It("is in progress for kstatus before any controller has seen a new object", Label("K8S-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		created, err := cluster.KubectlIn(ctx, "apiVersion: skein.dev/v1alpha1\nkind: Agent\nmetadata: {name: new, namespace: "+ns+"}\nspec: {sideA: {promptRef: {name: p}}}\n", "create", "--dry-run=server", "-o", "json", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("What models of parents and children are given", func() {
-	It("is no subagent_create while a kind has as many children as it may", Label("SUB-03"), func(ctx SpecContext) {
+	It("leaves out subagent_create while a kind is at its limit", Label("SUB-03"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		var mu sync.Mutex
 		offered := map[string][]string{} // the tools, by the newest message

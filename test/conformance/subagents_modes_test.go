@@ -88,7 +88,7 @@ var _ = Describe("What subagents are to their parents", func() {
 		Expect(child.Queue(ctx, runtimev1.NewMessage{Content: "too late"})).Error().To(MatchError(ContainSubstring("terminated")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("is what the child says itself, where its communication is explicit", Label("SUB-04", "SUB-05"), func(ctx SpecContext) {
+	It("is only what the child sends when its communication is explicit", Label("SUB-04", "SUB-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, fixtureTool(ns, "report-up"),
 			harness.Scripted(ns, "parent", harness.On("^go$", starts("add", "Sum")), always("noted")),

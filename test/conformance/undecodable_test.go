@@ -113,7 +113,7 @@ func saysInvalid(ctx context.Context, ns string, writable bool) {
 }
 
 var _ = Describe("An object that the manager cannot decode", Serial, outages, Label("K8S-08"), func() {
-	It("harms itself alone, through a restart too, and heals", func(ctx SpecContext) {
+	It("affects no other object, also after a restart, and recovers when corrected", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		restore := loosen(ctx)
 		force(ctx, ns)
