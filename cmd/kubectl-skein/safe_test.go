@@ -20,7 +20,7 @@ import (
 // controls clears the line before it, as text of a model might.
 const controls = "\x1b[1A\x1b[2K\u009b2Kquietly\r"
 
-var _ = Describe("what others wrote", func() {
+var _ = Describe("text of other users", func() {
 	It("does not control the terminal, and makes no rows of its own", func(ctx SpecContext) {
 		ns, err := env.Namespace(ctx)
 		Expect(err).NotTo(HaveOccurred())

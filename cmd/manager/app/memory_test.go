@@ -38,7 +38,7 @@ var _ = Describe("The budget of memory", Label("K8S-12"), Serial, func() {
 		Entry(nil, "0", int64(0)),
 	)
 
-	DescribeTable("refuses what it cannot be", func(flag string) {
+	DescribeTable("refuses invalid values", func(flag string) {
 		_, err := budget(flag)
 		Expect(err).To(MatchError(ContainSubstring("--memory-budget=" + flag + ": give an amount of bytes such as 400Mi, at least 128Mi, or 0 for no limit")))
 		o := Defaults()

@@ -177,14 +177,14 @@ var _ = Describe("A folder of TypeScript", func() {
 		Entry("a hook that does not say which", map[string]string{"hooks/h.ts": "export default { execute: async () => 1 };", "objects/a.yaml": "apiVersion: skein.dev/v1alpha1\nkind: Agent\nmetadata: {name: a}\nspec: {hooks: [{code: {file: ../hooks/h.ts}}]}\n"}, "which hook it is"),
 	)
 
-	It("refuses a folder that is none", func() {
+	It("refuses a path that is not a folder", func() {
 		_, err := build.Build("nowhere")
 		Expect(err).To(MatchError(ContainSubstring("nowhere")))
 		_, err = build.Build("build_test.go")
 		Expect(err).To(MatchError(ContainSubstring("is not a folder")))
 	})
 
-	It("takes other folders, and makes code small when told to", func() {
+	It("reads other folders and minifies code as skein.yaml says", func() {
 		text := tool + "const aLongName = (n: number) => n + 1;\nexport default defineTool({ description: 'x', execute: async (_s, a: { n: number }) => aLongName(aLongName(a.n)) });"
 		p := newProject(map[string]string{"src/tools/t.ts": text, "skein.yaml": "tools: src/tools\n"})
 		made, _ := p.build()
@@ -210,7 +210,7 @@ var _ = Describe("A folder of TypeScript", func() {
 		Expect(p.mistake()).To(MatchRegexp(`tools/t.ts: .* the code has 11\d{5} bytes, and the limit is 1000000; the largest files:\n +11\d{5}  lib/data.ts\n +\d+  tools/t.ts\n +\d+  lib/small.ts\n  .*minify: true`))
 	})
 
-	It("makes the same of the same, wherever the folder is and however often", func() {
+	It("builds the same output from the same input, in any folder and in parallel", func() {
 		files := map[string]string{"node_modules/p/package.json": `{"name":"p","main":"i.js"}`, "node_modules/p/i.js": "module.exports = 1;"}
 		for i := range 12 {
 			files[fmt.Sprintf("tools/t%d.ts", i)] = tool + "import p from 'p';\nexport default defineTool({ description: 'x', execute: async () => p });"
@@ -315,7 +315,7 @@ var _ = Describe("The folder of manifests", func() {
 })
 
 var _ = Describe("The check of types", func() {
-	It("says why there is none, and fails when it must be", func(ctx SpecContext) {
+	It("reports a missing compiler, and fails if the check is required", func(ctx SpecContext) {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
 		p := newProject(map[string]string{"tools/a.ts": "x"})
 		skipped, err := build.CheckTypes(ctx, string(p), build.CheckAuto, []string{"tools/a.ts"})
