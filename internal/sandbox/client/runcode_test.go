@@ -254,7 +254,7 @@ var _ = Describe("runCode", func() {
 			Expect(r.Error.Message).To(Equal("the thread was aborted"))
 		})
 
-		It("ends when the caller's context ends", func() {
+		It("ends when the context of Wait ends", func() {
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
 			r := c.RunCode(ctx, sandbox.CodeRequest{Source: "for (;;);"}).Wait(short)

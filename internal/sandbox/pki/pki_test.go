@@ -67,7 +67,7 @@ var _ = Describe("certificates", Label("COD-08"), func() {
 		Expect(c).NotTo(HaveOccurred())
 	})
 
-	It("keep everyone else apart", func() {
+	It("are refused for another CA, namespace, pool or use", func() {
 		ca, server, client := issue()
 		other, otherServer, otherClient := issue()
 		_, c := handshake(ca.Cert, otherServer, ca.Cert, client, name)
@@ -93,7 +93,7 @@ var _ = Describe("certificates", Label("COD-08"), func() {
 		Expect(pki.Check(clock, []byte("x"), server, 0)).To(MatchError(ContainSubstring("no CA certificate")))
 	})
 
-	It("cannot be issued by what is no CA", func() {
+	It("cannot be issued by an invalid CA", func() {
 		_, err := pki.IssueServer(clock, pki.Pair{Cert: []byte("x"), Key: []byte("y")}, name, time.Hour)
 		Expect(err).To(MatchError(ContainSubstring("the CA is not usable")))
 	})

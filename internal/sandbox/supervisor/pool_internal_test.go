@@ -92,7 +92,7 @@ var _ = Describe("the pool of children", func() {
 		}
 	}
 
-	It("has children of the small program for definition code, and others for runs", func(ctx SpecContext) {
+	It("starts definition code in children of the small program, and runs in others", func(ctx SpecContext) {
 		s := start(beside(func(path string) error { return os.Symlink(self(), path) }))
 		for kind, program := range map[protocol.Kind]string{protocol.KindIsolate: s.small.path(), protocol.KindRun: s.opts.Program} {
 			p := s.poolOf(kind)
