@@ -82,7 +82,7 @@ var _ = Describe("Subagents", func() {
 		Expect(c.RegistryStatus).To(Equal("completed"))
 	})
 
-	It("takes a child that exists for made, although the store is away right afterwards", Label("SUB-03"), func(ctx SpecContext) {
+	It("does not make a child twice when the store fails right afterwards", Label("SUB-03"), func(ctx SpecContext) {
 		w.Definitions.Put("child", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("one")}}, enginetest.Say("done")))

@@ -92,7 +92,7 @@ var _ = Describe("Callers outside of runs", func() {
 		Expect(e.NotifyParent(ctx, child, "", "x")).To(MatchError(store.ErrTerminated), "it went with its parent")
 	})
 
-	It("cannot paint over a termination with a status", Label("SUB-05", "THR-05"), func(ctx SpecContext) {
+	It("cannot replace a termination with a status", Label("SUB-05", "THR-05"), func(ctx SpecContext) {
 		w.Definitions.Put("a")
 		e, _ := start(w)
 		parent := makeThread(ctx, w, "a")

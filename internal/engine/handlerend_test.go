@@ -34,7 +34,7 @@ var _ = Describe("The end of a session whose handler failed", Label("AGT-09", "S
 	}
 	const listener = `ctx.session.addEventListener('completed', () => ctx.logger.info('told'));`
 
-	DescribeTable("is no failure of its listeners", func(ctx SpecContext, source string) {
+	DescribeTable("calls no listeners and reports no failure of them", func(ctx SpecContext, source string) {
 		w.Definitions.Put("a", handler(source, nil), func(a *definition.Agent) { a.A.Handler.Timeout = 300 * time.Millisecond })
 		start(w)
 		id := makeThread(ctx, w, "a")

@@ -60,7 +60,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		Expect(w.Store.StateValue(ctx, id, "seen")).To(MatchJSON(`["hi"]`))
 	})
 
-	It("cannot change by what Skein knows a message, and leave what they do not name", func(ctx SpecContext) {
+	It("cannot change the metadata of Skein, and keep the fields that they omit", func(ctx SpecContext) {
 		w.Definitions.Put("a",
 			hook(skeinv1.HookBeforeCreateMessage, `export default async (state, m) => ({ ...m, metadata: undefined, name: undefined, content: undefined });`),
 			hook(skeinv1.HookBeforeUpdateMessage, `export default async (state, id, u) => u.metadata.subagent_id ? { content: 'new' } : { ...u, metadata: { subagent_id: 'x', status_kind: 'y' } };`))
@@ -111,7 +111,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		Expect(noted(ctx, w, id, "after_create_message")).To(HaveLen(1))
 	})
 
-	It("cannot be switched off by what a caller says of a message", func(ctx SpecContext) {
+	It("cannot be switched off by the metadata of a message", func(ctx SpecContext) {
 		w.Definitions.Put("a", note(skeinv1.HookAfterCreateMessage), enginetest.Script(enginetest.Say("ok")))
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")

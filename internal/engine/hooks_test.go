@@ -285,7 +285,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		Entry("a history that is deep", skeinv1.HookPrefilterLLMHistory, `let a: any = []; for (let i = 0; i < 600; i++) a = [a]; return a;`, "nests deeper"),
 	)
 
-	It("must be the hook that they are given for", func(ctx SpecContext) {
+	It("must match the type of the hook that their object declares", func(ctx SpecContext) {
 		id := play(ctx, hook(skeinv1.HookAfterCreateMessage, `export default defineHook('filter_messages', async () => {});`), enginetest.Script(enginetest.Say("done")))
 		Expect(failures(ctx, w, id)).To(ContainElement(HaveField("Error", ContainSubstring("filter_messages but the object uses it for after_create_message"))))
 	})
@@ -351,7 +351,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		}
 	})
 
-	It("cost a thread without any nothing", func(ctx SpecContext) {
+	It("add no sandbox, read or write to a thread without any", func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), useKV)
 		calls := &counted{Store: w.Store}
 		start(w, func(o *engine.Options) {

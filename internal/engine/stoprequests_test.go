@@ -335,7 +335,7 @@ var _ = Describe("Ending a run that waits for a child", Label("RUN-04", "RUN-09"
 			send(ctx, w, child.ID, "on your own")
 			Expect(rest(ctx, w, child.ID).Status).To(Equal(store.RunSucceeded), "with what is said to it later it begins")
 		}
-	}, Entry("one that can be talked to again", true), Entry("one that gives a result and is over", false))
+	}, Entry("a resumable child", true), Entry("a child with one result", false))
 })
 
 // lateChildren makes the threads of children when it is told to, as a controller may that is behind.

@@ -89,7 +89,7 @@ var _ = Describe("A pool of workers", func() {
 		p.Wait()
 	})
 
-	It("never exceeds its workers, and does all work", func() {
+	It("never exceeds its workers or the bound of a group, and does all work", func() {
 		p := fairpool.New(16, 6)
 		var all, done atomic.Int64
 		var each [5]atomic.Int64

@@ -86,7 +86,7 @@ var _ = Describe("Limits", Label("AGT-06"), func() {
 	})
 	ignore := func(model.Delta) {}
 
-	It("hold over replicas, and everybody gets a turn", func(ctx SpecContext) {
+	It("hold over replicas, and every call gets its turn", func(ctx SpecContext) {
 		b := newBusy()
 		two := &skeinv1.ModelLimits{MaxConcurrent: 2}
 		var group sync.WaitGroup
@@ -109,7 +109,7 @@ var _ = Describe("Limits", Label("AGT-06"), func() {
 		Expect(permits.tokens).To(Equal(int64(8 * 15)))
 	})
 
-	It("are waited for by one of each replica, which asks the store", func(ctx SpecContext) {
+	It("are polled in the store by one waiting call of each replica", func(ctx SpecContext) {
 		b := newBusy()
 		still := clocktesting.NewFakeClock(time.Now()) // the one that waits asks again after a second: it does not come
 		c := modellimit.New(permits, still).Wrap(b, "ns", "m", &skeinv1.ModelLimits{MaxConcurrent: 1})
@@ -132,7 +132,7 @@ var _ = Describe("Limits", Label("AGT-06"), func() {
 		Expect(permits.taken).To(BeNumerically("<", 10), "not each for itself")
 	})
 
-	It("that are not there cost nothing", func() {
+	It("without values leave the client as it is", func() {
 		b := newBusy()
 		for _, none := range []*skeinv1.ModelLimits{nil, {}} {
 			Expect(modellimit.New(permits, clock.RealClock{}).Wrap(b, "ns", "m", none)).To(BeIdenticalTo(model.Client(b)))
