@@ -115,7 +115,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		}
 	}, SpecTimeout(2*patience))
 
-	It("beat while nothing happens", func(ctx SpecContext) {
+	It("send heartbeats while nothing happens", func(ctx SpecContext) {
 		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
 		e.thread("hello")
 		resp := e.sse(ctx, "hello", "")
@@ -190,7 +190,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 	}, SpecTimeout(2*patience))
 
 	Describe("by WebSocket", func() {
-		It("carry the same, from where it was asked", func(ctx SpecContext) {
+		It("carry the same events, from the requested place", func(ctx SpecContext) {
 			e := newEnv()
 			st, _ := e.thread("hello")
 			emit(st, 0, 3)

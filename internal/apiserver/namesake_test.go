@@ -28,7 +28,7 @@ var _ = Describe("A namespace with the name of one that was deleted", Label("STA
 		e.svc.ServeNamespaces(func(ctx context.Context, name string) (string, error) { return objects.NamespaceUID(ctx, e.kube, name) })
 	})
 
-	It("has none of its usage and events", Label("LOG-03", "STA-06"), func(ctx SpecContext) {
+	It("shows none of the usage and events of the earlier one", Label("LOG-03", "STA-06"), func(ctx SpecContext) {
 		ran := func(uid, id string) {
 			GinkgoHelper()
 			made := store.Thread{ID: id, Namespace: "door", NamespaceUID: uid, Name: id, Agent: "helper"}
@@ -49,7 +49,7 @@ var _ = Describe("A namespace with the name of one that was deleted", Label("STA
 		}
 	})
 
-	It("has none of its key-values", func(ctx SpecContext) {
+	It("has none of the key-values of the earlier one", func(ctx SpecContext) {
 		kv := e.client().KV("door", "s")
 		Expect(kv.Set(ctx, "early", 1, 0)).To(MatchError(ContainSubstring(`namespace "door" does not exist: create it first`)))
 		first := made("uid-1")

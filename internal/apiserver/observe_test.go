@@ -305,7 +305,7 @@ var _ = Describe("waiting for a version", Label("EVT-04"), func() {
 		Expect(err).To(MatchError(ContainSubstring(fmt.Sprintf("was at version %d after 20ms, and version %d had not been written", rec.V, rec.V+1))))
 	}, SpecTimeout(2*patience))
 
-	It("refuses what is no version", func(ctx SpecContext) {
+	It("refuses an invalid version", func(ctx SpecContext) {
 		e := newEnv()
 		e.thread("hello")
 		for _, query := range []string{"", "?v=", "?v=x", "?v=-1", "?v=1&v=2", "?v=1&w=2"} {

@@ -48,7 +48,7 @@ var _ = Describe("the server", func() {
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "an id is no way into another namespace: %v", err)
 	})
 
-	It("answers others while requests of one wait for anything at all, however many they are", Label("K8S-12"), func(ctx SpecContext) {
+	It("answers other users while any number of requests of one user wait", Label("K8S-12"), func(ctx SpecContext) {
 		const many = 450 // more than the generic server has under way, unless told otherwise
 		release, waiting := make(chan struct{}), make(chan struct{}, 2*many)
 		var e *testEnv
@@ -147,13 +147,13 @@ var _ = Describe("the server", func() {
 		Expect(resp.StatusCode).To(Equal(http.StatusMethodNotAllowed))
 	})
 
-	It("asks who it is", func() {
+	It("refuses anonymous requests", func() {
 		e := newEnv()
 		s := e.status("GET", at("hello", "/messages"), "", "Authorization", "")
 		Expect(s.Reason).To(Equal(metav1.StatusReasonUnauthorized))
 	})
 
-	DescribeTable("has nothing anywhere else",
+	DescribeTable("answers other paths with an error",
 		func(method, p string, code int) {
 			e := newEnv()
 			e.thread("hello")

@@ -107,7 +107,7 @@ var _ = Describe("lookups", Label("THR-16", "IDS-01"), func() {
 		Expect(err).NotTo(MatchError(ContainSubstring(one)), "who asks may read one thread of that name, not those that it might mean")
 	})
 
-	It("prefer the thread whose object is there over one that was kept", func(ctx SpecContext) {
+	It("prefer a thread with an object over a retained one", func(ctx SpecContext) {
 		e := newEnv()
 		e.threadOf("ns", "hello", one, false)
 		e.threadOf("ns", "hello", two, true)

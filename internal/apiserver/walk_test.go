@@ -214,7 +214,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		})
 	})
 
-	It("that is of a child alone is refused to others", Label("SUB-05"), func() {
+	It("that only a child may use is refused for a thread without a parent", Label("SUB-05"), func() {
 		e, _ := parentAndChild()
 		eachWrite(func(key, method, path string, w write) {
 			if !w.child {

@@ -84,7 +84,7 @@ var _ = Describe("Log lines of a request", Label("K8S-06"), Serial, func() {
 			HaveKeyWithValue("namespace", "ns"), HaveKeyWithValue("threadGateway", "chat"), HaveKeyWithValue("name", threadOf(got.Header.Get("x-thread-id")))))
 	})
 
-	It("name no trace where there are none", func() {
+	It("name no trace without telemetry", func() {
 		telemetry.Install(nil)
 		got := ask(s, post("/ns/chat/v1/message", `{"content":"hello"}`))
 		Expect(logged()).To(And(HaveKeyWithValue("request_id", got.Header.Get("x-session-id")), Not(HaveKey("trace_id"))))

@@ -152,7 +152,7 @@ var _ = Describe("The record of a data folder", func() {
 		Expect(leader.Register(lock, "b")).To(HaveLen(16))
 	})
 
-	It("says nothing in a copy of the folder", func() {
+	It("names no earlier processes in a copy of the folder", func() {
 		lock := folder()
 		Expect(leader.Register(lock, "a")).To(BeEmpty())
 		copied := filepath.Join(GinkgoT().TempDir(), "copy")
@@ -163,14 +163,14 @@ var _ = Describe("The record of a data folder", func() {
 		Expect(leader.Register(lock, "d")).To(Equal([]string{"a"}))
 	})
 
-	It("says nothing after the machine has started again, when numbers may name other files", func() {
+	It("names no earlier processes after a restart of the machine", func() {
 		lock := folder()
 		Expect(leader.Register(lock, "a")).To(BeEmpty())
 		leader.Boot(GinkgoT(), "another start")
 		Expect(leader.Register(lock, "b")).To(BeEmpty())
 	})
 
-	It("says nothing when it is damaged, and is created again", func() {
+	It("is created again when it is damaged", func() {
 		lock := folder()
 		Expect(os.WriteFile(filepath.Join(filepath.Dir(lock), "leader.json"), []byte(`{"processes": ["a`), 0o600)).To(Succeed())
 		former, err := leader.Register(lock, "b")

@@ -36,7 +36,7 @@ var _ = Describe("The clock of a process", Label("K8S-05"), func() {
 		Eventually(ahead).Should(BeZero())
 	})
 
-	DescribeTable("is not moved by a file that says nothing of use", func(ctx SpecContext, text string) {
+	DescribeTable("is not moved by an invalid file", func(ctx SpecContext, text string) {
 		file := filepath.Join(GinkgoT().TempDir(), "clock")
 		Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
 		Expect(ownclock.Track(ctx, file)).To(MatchError(ContainSubstring("write how far the clock is to be ahead, such as -40s")))

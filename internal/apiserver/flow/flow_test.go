@@ -177,7 +177,7 @@ var _ = Describe("Flow control", Label("K8S-12"), func() {
 		})
 	})
 
-	Context("with a number of searches of everybody", func() {
+	Context("with a limit of searches of all users", func() {
 		BeforeEach(func() { limits = flow.Limits{SearchesOpen: 16} })
 		It("gives no user more than a quarter of them", func() {
 			defer close(hold)

@@ -57,7 +57,7 @@ var _ = Describe("The SandboxPool of code", Label("COD-09", "K8S-02"), func() {
 		return conditions.Ready(Get(ctx, e, a).Status.Conditions)
 	}
 
-	DescribeTable("is not needed by what is no code", func(ctx SpecContext, tool skeinv1.PromptTool) {
+	DescribeTable("is not needed by tools without code", func(ctx SpecContext, tool skeinv1.PromptTool) {
 		made(ctx, prompt(tool), &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: "https://example.com"}}})
 		a := agent()
 		e.Create(ctx, a)
@@ -67,7 +67,7 @@ var _ = Describe("The SandboxPool of code", Label("COD-09", "K8S-02"), func() {
 		Entry("an HTTP request", skeinv1.PromptTool{Name: "t"}),
 	)
 
-	DescribeTable("is missed by an Agent whose code needs it, until it is there", func(ctx SpecContext, says string, edit func(*skeinv1.Agent), objs ...client.Object) {
+	DescribeTable("is reported as missing by an Agent whose code needs it, until it exists", func(ctx SpecContext, says string, edit func(*skeinv1.Agent), objs ...client.Object) {
 		made(ctx, objs...)
 		a := agent()
 		if edit != nil {

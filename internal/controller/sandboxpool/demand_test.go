@@ -80,7 +80,7 @@ var _ = Describe("The buffer of warm sandboxes", func() {
 		Expect(desired(ctx)).To(BeEquivalentTo(2))
 	})
 
-	It("is what the pool says where it says nothing of maxWarm", func(ctx SpecContext) {
+	It("does not raise the warm pods of a pool without maxWarm", func(ctx SpecContext) {
 		w.change(ctx, func(s *skeinv1.SandboxPoolSpec) { s.MaxWarm = nil })
 		for range 3 {
 			take(ctx, 2)
@@ -101,7 +101,7 @@ var _ = Describe("The buffer of warm sandboxes", func() {
 		Expect(w.warm(ctx)).To(HaveLen(1))
 	})
 
-	It("knows nothing of demand under a new leader, and does not take what is claimed for it", func(ctx SpecContext) {
+	It("begins again under a new leader, which does not count earlier claims", func(ctx SpecContext) {
 		take(ctx, 2)
 		take(ctx, 2)
 		Expect(w.warm(ctx)).To(HaveLen(4))

@@ -70,7 +70,7 @@ var _ = Describe("Due times that an edit of the times replaces", Label("EFF-03",
 		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Minute, 11*time.Minute, 11)))
 	})
 
-	It("are none of a schedule that had fired as often as it might", func(ctx SpecContext) {
+	It("are not recorded for a schedule that had reached maxFirings", func(ctx SpecContext) {
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(1)) })
 		w.pass(ctx, 90*time.Second)
 		w.Clock.Step(10 * time.Minute)

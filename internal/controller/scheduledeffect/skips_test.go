@@ -170,7 +170,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		Expect(w.skipped(ctx)).To(ContainElement(And(HaveField("Due", after(22*time.Second)), HaveField("Count", int64(4)))), "it has fired in between")
 	})
 
-	It("are none after a schedule has fired as often as it may", func(ctx SpecContext) {
+	It("are not recorded after a schedule has reached maxFirings", func(ctx SpecContext) {
 		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(1)) })
 		w.pass(ctx, time.Second)
 		w.Clock.Step(10 * time.Minute)

@@ -101,7 +101,7 @@ var _ = Describe("A Thread whose database is away for a while", Label("THR-03"),
 		Expect(e.Store.FileUsage(ctx, string(t.UID))).To(HaveField("MaxBytes", HaveValue(BeEquivalentTo(5<<20))))
 	})
 
-	It("shows what it showed before, and why it is not Ready", Label("K8S-01"), func(ctx SpecContext) {
+	It("keeps its status, and says why it is not Ready", Label("K8S-01"), func(ctx SpecContext) {
 		Reconcile(ctx, r, t)
 		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.PutRun{Run: store.Run{ID: "r", ThreadID: string(t.UID), Agent: "a", Status: store.RunSucceeded, StartedAt: 1, EndedAt: 2}},
 			&store.Terminate{Reason: skeinv1.ReasonTerminatedByRequest})).To(Succeed())

@@ -174,7 +174,7 @@ var _ = Describe("The thread controller", func() {
 		Expect(ready(t)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
 	})
 
-	It("says nothing of a write that met another's", func(ctx SpecContext) {
+	It("reports no error for a conflict of writes", func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		t := newThread(ctx, e, "t")
 		e.Fail(func(verb string, o client.Object) error {

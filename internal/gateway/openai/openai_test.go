@@ -41,14 +41,14 @@ var _ = Describe("A request", func() {
 		Expect(got.Earlier[0].Content).To(Equal("49"))
 	})
 
-	It("that nests without end is wrong like others", func() {
+	It("that nests too deeply is refused", func() {
 		for _, open := range []string{"[", `{"a":`, `{"messages":[`} {
 			_, err := openai.ParseChat([]byte(`{"model":"m","messages":` + strings.Repeat(open, 1<<17)))
 			Expect(err).To(BeAssignableToTypeOf(&openai.Error{}))
 		}
 	})
 
-	It("says what is wrong, and repeats little of it", func() {
+	It("is refused with a short error, also when a wrong value is long", func() {
 		_, err := openai.ParseChat([]byte(`{"model":"m","messages":[{"role":"` + strings.Repeat("ä", 1<<16) + `","content":"x"}]}`))
 		Expect(err).To(BeAssignableToTypeOf(&openai.Error{}))
 		Expect(len(err.Error())).To(BeNumerically("<", 200))

@@ -195,7 +195,7 @@ var _ = Describe("Secrets by namespace", Label("K8S-13"), func() {
 		Expect(heard.list()).NotTo(ContainElement(ContainSubstring(other)))
 	})
 
-	It("are not to be read, as before, while the API server cannot be asked", func(ctx SpecContext) {
+	It("without a right stay forbidden while the API server is away", func(ctx SpecContext) {
 		start()
 		ns := namespace(ctx)
 		Eventually(ctx, get(ns, "s")).Should(Satisfy(apierrors.IsForbidden))

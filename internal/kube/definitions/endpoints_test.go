@@ -33,7 +33,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 		return e
 	}
 
-	DescribeTable("one answers, always the same, and it is the only one that is not told that its path is taken",
+	DescribeTable("the same one always answers, and the others report that their path is taken",
 		func(ctx SpecContext, first string, edit func(e *skeinv1.ThreadEndpoint)) {
 			var all []client.Object
 			for i := range 20 {

@@ -33,7 +33,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		Expect(d.Hooks(ctx, kubetest.Namespace, "a")).To(HaveLen(2))
 	})
 
-	It("are none without any", func(ctx SpecContext) {
+	It("are nil for an agent without hooks", func(ctx SpecContext) {
 		d := resolver(kubetest.Cluster(interceptor.Funcs{}, prompt("p", "m"), agent("a", "p")))
 		Expect(d.Hooks(ctx, kubetest.Namespace, "a")).To(BeNil())
 	})

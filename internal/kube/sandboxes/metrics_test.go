@@ -26,7 +26,7 @@ var _ = Describe("The metrics of sandboxes", Label("K8S-06", "COD-09"), func() {
 		return 0
 	}
 
-	It("say how threads came by their pods", func(ctx SpecContext) {
+	It("count how threads acquired their pods", func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, running)
 		counts := func() []uint64 { return []uint64{acquired("cold"), acquired("own"), acquired("warm")} }
 		before := counts()

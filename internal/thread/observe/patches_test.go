@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("patches", Label("EVT-02"), func() {
-	It("change every value into every other", func() {
+	It("turn any value into any other", func() {
 		rapid.Check(GinkgoTB(), func(t *rapid.T) {
 			from, to := values(t, "from"), values(t, "to")
 			changes, err := difference(from, to)
