@@ -145,6 +145,9 @@ func (b *builder) build(ctx context.Context, missing []keyed, bin string) error 
 			apart = append(apart, k)
 		}
 	}
+	if len(missing) > 0 {
+		defer useHugePages(b.out)()
+	}
 	p := newProgress(b.out)
 	defer p.stop()
 	together := p.feed()

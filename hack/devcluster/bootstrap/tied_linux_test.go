@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "go" {
 		os.Exit(slowCompiler(os.Getenv(tellFile)))
 	}
+	os.Setenv(envHugePages, "0") // tests leave the machine as it is
 	os.Exit(m.Run())
 }
 
