@@ -31,4 +31,5 @@ trap 'echo "interrupted" >&2; exit 130' INT TERM
 "$make" --no-print-directory --keep-going prefetch || true
 export PREBUILT=1
 
-exec build/testrun all -reports "$reports" -make "$make" -spent "${SECONDS}s"
+# Where memory is slow, half of the run would be page faults (docs/adr/0037-cold-builds.md).
+exec hack/devcluster/devcluster.sh huge-pages build/testrun all -reports "$reports" -make "$make" -spent "${SECONDS}s"

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"time"
@@ -38,6 +41,19 @@ func useHugePages(out io.Writer) (restore func()) {
 	return hugePages{hugePagesSetting, pageCost, os.WriteFile, out}.use()
 }
 
+// withHugePages runs a command and returns how it ended. It asks the command to end when this process is asked to.
+func withHugePages(ctx context.Context, out io.Writer, args []string) error {
+	if len(args) == 0 {
+		return errors.New("huge-pages needs a command to run")
+	}
+	defer useHugePages(out)()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	tie(cmd)
+	return runTied(cmd)
+}
+
 func (h hugePages) use() (restore func()) {
 	before := h.mode()
 	if before == "" || before == "always" {
@@ -47,18 +63,18 @@ func (h hugePages) use() (restore func()) {
 	if cost < slowPage {
 		return func() {}
 	}
-	why := fmt.Sprintf("==> Build: a page of memory takes %d µs on this machine, where most take less than one", cost.Microseconds())
+	why := fmt.Sprintf("==> A page of memory takes %d µs on this machine, where most take less than one", cost.Microseconds())
 	if err := h.set("always"); err != nil {
-		fmt.Fprintf(h.out, "%s: 'echo always >%s' as root makes this build about a third shorter\n", why, h.setting)
+		fmt.Fprintf(h.out, "%s: 'echo always >%s' as root would make this faster\n", why, h.setting)
 		return func() {}
 	}
-	fmt.Fprintf(h.out, "%s: transparent huge pages are set to always during this build, and to %s after it (%s=0 leaves them as they are)\n", why, before, envHugePages)
+	fmt.Fprintf(h.out, "%s: transparent huge pages are set to always meanwhile, and to %s afterwards (%s=0 keeps them as they are)\n", why, before, envHugePages)
 	return func() {
 		if h.mode() != "always" {
 			return // it was changed meanwhile
 		}
 		if err := h.set(before); err != nil {
-			fmt.Fprintf(h.out, "==> Build: transparent huge pages stay set to always: %v\n", err)
+			fmt.Fprintf(h.out, "==> Transparent huge pages stay set to always: %v\n", err)
 		}
 	}
 }

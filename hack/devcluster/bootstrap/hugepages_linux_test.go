@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +22,7 @@ func TestHugePages(t *testing.T) {
 		says     string
 	}{
 		"a slow machine":                         {before: "always [madvise] never", cost: 20 * time.Microsecond, during: "always", says: "takes 20 µs"},
-		"a slow machine where none get them":     {before: "always madvise [never]", cost: 20 * time.Microsecond, during: "always", says: "and to never after it"},
+		"a slow machine where none get them":     {before: "always madvise [never]", cost: 20 * time.Microsecond, during: "always", says: "and to never afterwards"},
 		"a slow machine of another user":         {before: "always [madvise] never", cost: 20 * time.Microsecond, readOnly: true, during: "always [madvise] never", says: "as root"},
 		"a machine whose pages are fast":         {before: "always [madvise] never", cost: time.Microsecond, during: "always [madvise] never"},
 		"a machine where all programs have them": {before: "[always] madvise never", cost: 20 * time.Microsecond, during: "[always] madvise never"},
@@ -69,6 +73,35 @@ func TestHugePagesThatWereChangedMeanwhileStay(t *testing.T) {
 	restore()
 	if got := content(t, setting); got != "always madvise [never]" {
 		t.Errorf("the setting is %q", got)
+	}
+}
+
+func TestTheCommandWithHugePagesEndsAsItWould(t *testing.T) {
+	var x *exec.ExitError
+	if err := withHugePages(t.Context(), io.Discard, []string{"sh", "-c", "exit 7"}); !errors.As(err, &x) || x.ExitCode() != 7 {
+		t.Errorf("the command exits with 7, and this returns %v", err)
+	}
+	if err := withHugePages(t.Context(), io.Discard, []string{"true"}); err != nil {
+		t.Error(err)
+	}
+	if err := withHugePages(t.Context(), io.Discard, nil); err == nil {
+		t.Error("there is no command")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	said := newPipe(t, filepath.Join(t.TempDir(), "said"))
+	done := make(chan error, 1)
+	go func() {
+		done <- withHugePages(ctx, io.Discard, []string{"sh", "-c", `trap 'kill $!; echo asked >"$0"; exit 5' TERM; sleep 600 & echo begun >"$0"; wait`, said.name})
+	}()
+	if line := said.next(t, "the command to begin"); line != "begun" {
+		t.Fatal(line)
+	}
+	cancel()
+	if line := said.next(t, "the command to be asked to end"); line != "asked" {
+		t.Fatal(line)
+	}
+	if err := <-done; err == nil {
+		t.Error("no error")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -19,10 +20,17 @@ import (
 	"syscall"
 )
 
+// hugePagesCommand runs another command, with huge pages where a page of memory takes long.
+const hugePagesCommand = "huge-pages"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
+	var x *exec.ExitError
+	if errors.As(err, &x) && len(os.Args) > 1 && os.Args[1] == hugePagesCommand {
+		os.Exit(max(x.ExitCode(), 1)) // the command has said why
+	}
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted; what is built already is kept")
@@ -48,6 +56,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	b := &builder{src: src, cache: c, out: os.Stderr, programs: ownPrograms}
 	switch command {
+	case hugePagesCommand:
+		return withHugePages(ctx, os.Stderr, args[1:])
 	case "down", "status":
 		// Stopping a cluster must not wait for a compiler: any earlier version can do it.
 		if dir := c.newest(controlPlane.name, withNode.name); dir != "" && !b.built(controlPlane) && !b.built(withNode) {

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os/exec"
 )
@@ -17,3 +19,7 @@ func outputTied(cmd *exec.Cmd) ([]byte, error) { return cmd.Output() }
 func availableMemory() int64 { return 0 }
 
 func useHugePages(io.Writer) (restore func()) { return func() {} }
+
+func withHugePages(context.Context, io.Writer, []string) error {
+	return errors.New("huge-pages is for Linux")
+}
