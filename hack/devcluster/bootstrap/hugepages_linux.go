@@ -41,7 +41,7 @@ func useHugePages(out io.Writer) (restore func()) {
 	return hugePages{hugePagesSetting, pageCost, os.WriteFile, out}.use()
 }
 
-// withHugePages runs a command and returns how it ended. It asks the command to end when this process is asked to.
+// withHugePages runs a command and returns how it ended. It asks the command to end when ctx ends.
 func withHugePages(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) == 0 {
 		return errors.New("huge-pages needs a command to run")

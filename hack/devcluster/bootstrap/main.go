@@ -57,7 +57,10 @@ func run(ctx context.Context, args []string) error {
 	b := &builder{src: src, cache: c, out: os.Stderr, programs: ownPrograms}
 	switch command {
 	case hugePagesCommand:
-		return withHugePages(ctx, os.Stderr, args[1:])
+		// An interrupt reaches the command by itself, as it is in the same process group, and must reach it once.
+		asked, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		return withHugePages(asked, os.Stderr, args[1:])
 	case "down", "status":
 		// Stopping a cluster must not wait for a compiler: any earlier version can do it.
 		if dir := c.newest(controlPlane.name, withNode.name); dir != "" && !b.built(controlPlane) && !b.built(withNode) {
