@@ -95,7 +95,7 @@ type Store interface {
 	Expired(ctx context.Context, limit int) ([]string, error)
 	// FinishRemovals removes what is left of the messages of conversations that were destroyed or truncated before a time
 	// in microseconds, and whose removal was interrupted. It works on at most limit threads (100 when 0), and returns how
-	// many it finished.
+	// many it finished. One that fails does not keep it from the others.
 	FinishRemovals(ctx context.Context, before int64, limit int) (finished int, err error)
 	// PurgeThread removes everything that the store keeps of a thread. A thread that does not exist is no error. It
 	// revokes the lease first, and can be repeated when it was interrupted. It returns the bucket objects that nothing

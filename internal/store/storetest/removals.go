@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -139,6 +140,33 @@ func describeRemovals(e *env) {
 				Expect(err).NotTo(HaveOccurred())
 			}
 			e.nothingLeft(ctx)
+		})
+
+		It("goes on after a conversation of which they cannot be removed", func(ctx SpecContext) {
+			var threads []string
+			for range 3 {
+				id := e.said(ctx, many)
+				interrupted(ctx, id, &store.Truncate{Index: 4})
+				threads = append(threads, id)
+				e.clock.Step(time.Second)
+			}
+			db, err := e.backend.SQL()
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(db.Close)
+			first := fmt.Sprintf(`(SELECT key FROM thread WHERE id = '%s')`, threads[0])
+			// The last deletion of the first one cannot be logged.
+			_, err = db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO log (thread, seq, type, run_id, message_id, created_at) VALUES (%s, %d, 'taken', '', '', 0)`, first, 2*many-5))
+			Expect(err).NotTo(HaveOccurred())
+			finished, err := e.store.FinishRemovals(ctx, e.now()+1, 0)
+			Expect(err).To(MatchError(ContainSubstring(threads[0])))
+			Expect(finished).To(Equal(2))
+			for _, id := range threads[1:] {
+				Expect(ofType(e.events(ctx, id), store.EventMessageDeleted)).To(HaveLen(many - 5))
+			}
+			_, err = db.ExecContext(ctx, `DELETE FROM log WHERE type = 'taken'`)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(finish(ctx)).To(Equal(1))
+			Expect(ofType(e.events(ctx, threads[0]), store.EventMessageDeleted)).To(HaveLen(many - 5))
 		})
 
 		It("can be interrupted and repeated as a purge, which shows nothing of the conversation", Label("THR-09"), func(ctx SpecContext) {

@@ -263,16 +263,13 @@ func (r *removal) log(t *txn.Tx, h *txn.Head, source, from, to, n int64) error {
 // sliceInherited removes the newest slice of the inherited messages that the view of r has: it logs their deletion, and takes their rows out
 // of the view. If the view has none, sliceInherited deletes the view.
 func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head) error {
-	s, err := scanSegment(t.One(t.Ctx, queries.LastSegment, r.view))
+	s, err := r.lastInherited(t)
 	if errors.Is(err, store.ErrNotFound) {
 		err = dropRemnant(t, r.view)
 		r.view = 0
 		return err
 	}
 	if err != nil {
-		return err
-	}
-	if _, err := lockSegments(t, s.Source); err != nil {
 		return err
 	}
 	from, n, err := newest(t, s.Source, s.Lo, s.Hi)
@@ -291,6 +288,21 @@ func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head) error {
 		return t.Write(t.Ctx, queries.DeleteSegment, r.view, s.Lo)
 	}
 	return t.Write(t.Ctx, queries.TrimSegment, from, r.view, from, from)
+}
+
+// lastInherited returns the last segment of the view of r, or store.ErrNotFound. The view has no head, so writers of the source may change
+// its segments until the source is locked. Then lastInherited reads the segment again, which may have got another source.
+func (r *removal) lastInherited(t *txn.Tx) (*Segment, error) {
+	for locked := int64(0); ; {
+		s, err := scanSegment(t.One(t.Ctx, queries.LastSegment, r.view))
+		if err != nil || s.Source == locked {
+			return s, err
+		}
+		if _, err := lockSegments(t, s.Source); err != nil {
+			return nil, err
+		}
+		locked = s.Source
+	}
 }
 
 // sliceOwn removes rows of the thread. Those that forks read move to a remnant.
@@ -314,20 +326,25 @@ func (r *removal) sliceOwn(t *txn.Tx, h *txn.Head) error {
 	return nil
 }
 
-// FinishRemovals implements store.Store. It ends removals that a crash has interrupted.
+// FinishRemovals implements store.Store. It ends removals that a crash has interrupted. After one that fails it goes on with the next,
+// unless the database cannot be used.
 func (s Store) FinishRemovals(ctx context.Context, before int64, limit int) (finished int, err error) {
 	ids, err := sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.Removals, before, sqldb.PageSize(limit))
 	if err != nil {
 		return 0, fmt.Errorf("look for messages to remove: %w", err)
 	}
+	var errs []error
 	for _, id := range ids {
 		was, err := FinishRemoval(ctx, s.DB, id)
-		if err != nil {
-			return finished, err
-		}
-		if was {
+		switch {
+		case err == nil && was:
 			finished++
+		case err != nil:
+			errs = append(errs, err)
+		}
+		if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrUnavailable)) {
+			break
 		}
 	}
-	return finished, nil
+	return finished, errors.Join(errs...)
 }

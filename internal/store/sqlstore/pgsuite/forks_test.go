@@ -1,0 +1,138 @@
+package pgsuite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// locked begins a transaction that has the head of a thread.
+func locked(ctx context.Context, d database, id string) pgx.Tx {
+	GinkgoHelper()
+	tx, err := connect(ctx, d).Begin(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = tx.Exec(ctx, `SELECT FROM thread_head WHERE thread = (SELECT key FROM thread WHERE id = $1) FOR UPDATE`, id)
+	Expect(err).NotTo(HaveOccurred())
+	return tx
+}
+
+func connect(ctx context.Context, d database) *pgx.Conn {
+	GinkgoHelper()
+	db, err := pgx.Connect(ctx, d.url)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(db.Close)
+	return db
+}
+
+// awaitWaiting waits until so many sessions wait for locks. They get a lock in the order in which they came.
+func awaitWaiting(ctx context.Context, db *pgx.Conn, sessions int) {
+	GinkgoHelper()
+	Eventually(ctx, func() (n int) {
+		Expect(db.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)).To(Succeed())
+		return n
+	}).Should(Equal(sessions))
+}
+
+// inBackground calls a function that checks what it does. The returned function waits for its end.
+func inBackground(fn func()) (wait func()) {
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		defer GinkgoRecover()
+		fn()
+	}()
+	return func() { <-done }
+}
+
+var _ = Describe("While forks read a thread", Label("REL-02"), func() {
+	var (
+		d          database
+		one, other store.Store
+	)
+	BeforeEach(func() {
+		d = newDatabase(context.Background())
+		for _, s := range []*store.Store{&one, &other} {
+			opened, err := d.Open(nil)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func() { Expect(opened.Close()).To(Succeed()) })
+			*s = opened
+		}
+	})
+	create := func(ctx context.Context, id string, ops ...store.Op) {
+		GinkgoHelper()
+		_, _, err := one.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"}, ops...)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	purge := func(ctx context.Context, id string) {
+		GinkgoHelper()
+		_, err := one.PurgeThread(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = one.Thread(ctx, id)
+		Expect(err).To(MatchError(store.ErrNotFound))
+	}
+	say := func(ctx context.Context, id string, from, to int) {
+		GinkgoHelper()
+		for i := from; i < to; i++ {
+			Expect(one.Apply(ctx, id, nil, text(fmt.Sprint("m", i)))).To(Succeed())
+		}
+	}
+	// unrelated makes forks of a thread that have no relationship with it: they come from a fork that is purged.
+	unrelated := func(ctx context.Context, origin string, ids ...string) {
+		GinkgoHelper()
+		create(ctx, "between", &store.Fork{Origin: origin, Newest: true})
+		for _, id := range ids {
+			create(ctx, id, &store.Fork{Origin: "between", Newest: true})
+		}
+		purge(ctx, "between")
+	}
+
+	const messages, kept = 50, 5
+	DescribeTable("the messages that a fork removes in slices have their deletion logged once, whatever is done to the thread meanwhile", Label("MSG-11", "LOG-03"),
+		func(ctx SpecContext, inherited int, change store.Op) {
+			create(ctx, "origin")
+			say(ctx, "origin", 0, inherited)
+			unrelated(ctx, "origin", "fork")
+			say(ctx, "fork", inherited, messages)
+			interrupted, cancel := context.WithCancel(ctx)
+			stop := one.Subscribe(func(n store.Notification) {
+				if !n.Remote {
+					cancel()
+				}
+			})
+			Expect(one.Apply(interrupted, "fork", nil, &store.Truncate{Index: kept - 1})).To(Succeed())
+			stop()
+
+			held, db := locked(ctx, d, "origin"), connect(ctx, d)
+			changed := inBackground(func() { Expect(other.Apply(ctx, "origin", nil, change)).To(Succeed()) })
+			awaitWaiting(ctx, db, 1)
+			finished := inBackground(func() { Expect(one.FinishRemovals(ctx, 1<<62, 0)).To(Equal(1)) })
+			awaitWaiting(ctx, db, 2)
+			Expect(held.Commit(ctx)).To(Succeed())
+			changed()
+			finished()
+
+			events, err := one.Events(ctx, "fork", 0, 0)
+			Expect(err).NotTo(HaveOccurred())
+			count := map[string]int{}
+			for i, ev := range events {
+				Expect(ev.Seq).To(BeEquivalentTo(i+1), "the log has no gaps")
+				count[ev.Type]++
+			}
+			Expect(count).To(Equal(map[string]int{
+				store.EventMessageCreated: messages, store.EventMessageDeleted: messages - kept, store.EventTruncated: 1,
+			}))
+			purge(ctx, "fork")
+			purge(ctx, "origin")
+			var left int
+			Expect(db.QueryRow(ctx, `SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM thread)`).Scan(&left)).To(Succeed())
+			Expect(left).To(BeZero())
+		},
+		Entry("a message is changed", messages, &store.UpdateMessage{ID: "m48", Content: new("changed")}),
+		Entry("its messages are removed", 10, &store.Truncate{Index: kept - 1}),
+	)
+})
