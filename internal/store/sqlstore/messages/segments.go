@@ -152,10 +152,11 @@ func release(t *txn.Tx, h *txn.Head, m *store.Message) (copied bool, err error) 
 }
 
 // lockSegments locks a thread whose segments are about to change against other writers. It reports whether there is such a thread: a remnant
-// has no writer.
+// has no writer, and a thread may have been purged since the caller read its segments.
 func lockSegments(t *txn.Tx, key int64) (found bool, err error) {
 	var id string
-	if err := t.Row(t.Ctx, queries.ThreadIDByKey, []any{key}, &id); err != nil {
+	found, err = sqldb.Found(t.Row(t.Ctx, queries.ThreadIDByKey, []any{key}, &id))
+	if !found {
 		return false, err
 	}
 	_, err = t.Head(id)

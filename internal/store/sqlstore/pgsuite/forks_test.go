@@ -135,4 +135,38 @@ var _ = Describe("While forks read a thread", Label("REL-02"), func() {
 		Entry("a message is changed", messages, &store.UpdateMessage{ID: "m48", Content: new("changed")}),
 		Entry("its messages are removed", 10, &store.Truncate{Index: kept - 1}),
 	)
+
+	DescribeTable("a message can be changed while one of the forks is purged", Label("MSG-06", "THR-09"), func(ctx SpecContext, change func(ctx context.Context)) {
+		create(ctx, "origin", text("m"))
+		unrelated(ctx, "origin", "first", "second")
+		held := locked(ctx, d, "first")
+		changed := inBackground(func() { change(ctx) })
+		awaitWaiting(ctx, connect(ctx, d), 1) // it has read that there are two forks
+		purge(ctx, "second")
+		Expect(held.Commit(ctx)).To(Succeed())
+		changed()
+		m, err := one.Message(ctx, "first", "m")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(m.Content).To(HaveValue(Equal("m")))
+	},
+		Entry("with an update", func(ctx context.Context) {
+			Expect(other.Apply(ctx, "origin", nil, &store.UpdateMessage{ID: "m", Content: new("changed")})).To(Succeed())
+		}),
+		Entry("with a deletion", func(ctx context.Context) {
+			op := &store.DeleteMessage{ID: "m"}
+			Expect(other.Apply(ctx, "origin", nil, op)).To(Succeed())
+			Expect(op.Deleted).To(BeTrue())
+		}),
+		Entry("with a truncation", Label("MSG-11"), func(ctx context.Context) {
+			op := &store.Truncate{Index: -1}
+			Expect(other.Apply(ctx, "origin", nil, op)).To(Succeed())
+			Expect(op.Removed).To(BeEquivalentTo(1))
+		}),
+		Entry("with a purge", func(ctx context.Context) {
+			_, err := other.PurgeThread(ctx, "origin")
+			Expect(err).NotTo(HaveOccurred())
+			_, err = other.Thread(ctx, "origin")
+			Expect(err).To(MatchError(store.ErrNotFound))
+		}),
+	)
 })
