@@ -19,8 +19,9 @@ const (
 	ClaimNames = `SELECT name FROM quota_claim WHERE namespace = ? AND resource = ? AND expires_at > ?`
 	PutClaim   = `INSERT INTO quota_claim (namespace, resource, name, expires_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (namespace, resource, name) DO UPDATE SET expires_at = excluded.expires_at`
-	DropClaim   = `DELETE FROM quota_claim WHERE namespace = ? AND resource = ? AND name = ?`
-	SweepClaims = `DELETE FROM quota_claim WHERE expires_at <= ?`
+	DropClaim     = `DELETE FROM quota_claim WHERE namespace = ? AND resource = ? AND name = ?`
+	ExpiredClaims = `SELECT DISTINCT namespace FROM quota_claim WHERE expires_at <= ?`
+	SweepClaims   = `DELETE FROM quota_claim WHERE namespace = ? AND expires_at <= ?`
 )
 
 // PartSeqs is how many sequence numbers of a thread a row of message_usage counts. The triggers that write it have the same number.

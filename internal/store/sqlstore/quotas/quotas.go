@@ -193,18 +193,33 @@ func (s Store) ReleaseQuota(ctx context.Context, namespace string, resource stor
 
 // SweepQuotas implements store.QuotaStore.
 func (s Store) SweepQuotas(ctx context.Context) error {
-	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		if err := t.Write(t.Ctx, queries.SweepClaims, t.Now); err != nil {
-			return err
-		}
-		return t.Write(t.Ctx, queries.SweepDays, day(t.Now)-1)
-	}); err != nil {
+	if err := s.sweepClaims(ctx); err != nil {
+		return err
+	}
+	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return t.Write(t.Ctx, queries.SweepDays, day(t.Now)-1) }); err != nil {
 		return err
 	}
 	if err := s.countRestored(ctx); err != nil {
 		return err
 	}
 	return s.countOldMessages(ctx)
+}
+
+// sweepClaims removes the claims that have expired, those of each namespace while that is locked, as all writers of claims do.
+func (s Store) sweepClaims(ctx context.Context) error {
+	namespaces, err := sqldb.ReadColumn[string](ctx, s.DB.Readers, queries.ExpiredClaims, s.DB.Now())
+	if err != nil {
+		return fmt.Errorf("look for claims that have expired: %w", err)
+	}
+	for _, namespace := range namespaces {
+		if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+			t.AtEnd(namespace, "", func() error { return t.Write(t.Ctx, queries.SweepClaims, namespace, t.Now) })
+			return nil
+		}, "quota/"+namespace); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Await records what a thread waits for.
