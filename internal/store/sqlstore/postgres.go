@@ -99,8 +99,9 @@ var postgresDialect = &sqldb.Dialect{
 	Begin:    "BEGIN",
 	Snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 	// Concurrent claims skip each other's rows.
-	Claimable: queries.Claimable + ` FOR UPDATE SKIP LOCKED`,
-	Lock:      `SELECT 1 FROM pg_advisory_xact_lock(hashtextextended(?, 0))`,
+	Claimable:    queries.Claimable + ` FOR UPDATE SKIP LOCKED`,
+	ExtendFiring: queries.ExtendUnlocked,
+	Lock:         `SELECT 1 FROM pg_advisory_xact_lock(hashtextextended(?, 0))`,
 	Purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
 		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`, queries.DropMessageUses},
 	AddChanges:       []string{queries.AddRemoveChanges},

@@ -82,9 +82,10 @@ var sqliteDialect = &sqldb.Dialect{
 	Goose:  goose.DialectSQLite3,
 	Folder: "migrations/sqlite",
 
-	Begin:     "BEGIN IMMEDIATE",
-	Snapshot:  "BEGIN",
-	Claimable: queries.Claimable,
+	Begin:        "BEGIN IMMEDIATE",
+	Snapshot:     "BEGIN",
+	Claimable:    queries.Claimable,
+	ExtendFiring: queries.ExtendFiring,
 	// The folder belongs to one process at a time, so holders of leases, firings and permits are gone, and their work
 	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
 	Purge:      []string{queries.DropMessageUses},

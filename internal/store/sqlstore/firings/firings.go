@@ -146,7 +146,7 @@ func (s Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration
 // claim claims firings of one namespace.
 func (s Store) claim(t *txn.Tx, owner string, ttl time.Duration, namespace string, limit int, running []store.FiringKey) (claimed []store.Firing, err error) {
 	until := t.Now + ttl.Microseconds()
-	lapsed, err := extendLapsed(t, owner, until, namespace, limit, running)
+	lapsed, err := s.extendLapsed(t, owner, until, namespace, limit, running)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,9 @@ func (s Store) claim(t *txn.Tx, owner string, ttl time.Duration, namespace strin
 	return claimed, nil
 }
 
-// extendLapsed extends the claims of firings that run in the caller and have expired, and returns how many have.
-func extendLapsed(t *txn.Tx, owner string, until int64, namespace string, limit int, running []store.FiringKey) (lapsed int, err error) {
+// extendLapsed extends the claims of firings that run in the caller and have expired, and returns how many have. Like the claim, it does not
+// wait for another replica that is claiming one of them.
+func (s Store) extendLapsed(t *txn.Tx, owner string, until int64, namespace string, limit int, running []store.FiringKey) (lapsed int, err error) {
 	if len(running) == 0 {
 		return 0, nil
 	}
@@ -191,7 +192,7 @@ func extendLapsed(t *txn.Tx, owner string, until int64, namespace string, limit 
 		return 0, err
 	}
 	for _, k := range keys {
-		if err := t.Write(t.Ctx, queries.ExtendFiring, until, k.EffectID, k.Due, k.ThreadID, owner); err != nil {
+		if err := t.Write(t.Ctx, s.DB.Dialect.ExtendFiring, until, k.EffectID, k.Due, k.ThreadID, owner); err != nil {
 			return 0, err
 		}
 	}

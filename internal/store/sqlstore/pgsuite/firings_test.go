@@ -70,6 +70,45 @@ var _ = Describe("Firings", Label("EFF-02"), func() {
 		Expect(db.QueryRowContext(ctx, "SELECT count(*) FROM effect_firing WHERE epoch = 0 AND xmax::text <> '0'").Scan(&locked)).To(Succeed())
 		Expect(locked).To(BeZero())
 	})
+
+	It("are claimed without a wait for one that the caller runs too long and another replica takes over", func(ctx SpecContext) {
+		d, clock := newDatabase(ctx), clocktesting.NewFakeClock(time.Now())
+		s, err := d.Open(clock)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+		claim := func(n int, running ...store.FiringKey) (keys []store.FiringKey) {
+			GinkgoHelper()
+			claimed, err := s.ClaimFirings(ctx, "a", time.Minute, map[string]int{"n": n}, running...)
+			Expect(err).NotTo(HaveOccurred())
+			for i := range claimed {
+				keys = append(keys, claimed[i].Key())
+			}
+			return keys
+		}
+		lapses := func(k store.FiringKey) int64 {
+			GinkgoHelper()
+			f, err := s.Firing(ctx, k)
+			Expect(err).NotTo(HaveOccurred())
+			return f.AvailableAt
+		}
+		for due := range int64(2) {
+			Expect(s.RecordFiring(ctx, store.Firing{EffectID: "e", Due: due, Namespace: "n"})).To(BeTrue())
+		}
+		first, second := store.FiringKey{EffectID: "e"}, store.FiringKey{EffectID: "e", Due: 1}
+		Expect(claim(1)).To(ConsistOf(first))
+		began := clock.Now()
+		clock.Step(2 * time.Minute)
+
+		taken, err := connect(ctx, d).Begin(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = taken.Exec(ctx, `SELECT FROM effect_firing WHERE due = 0 FOR UPDATE`)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(claim(1, first)).To(ConsistOf(second), "while the other one is locked")
+		Expect(lapses(first)).To(Equal(began.Add(time.Minute).UnixMicro()))
+		Expect(taken.Rollback(ctx)).To(Succeed())
+		Expect(claim(1, first, second)).To(BeEmpty())
+		Expect(lapses(first)).To(Equal(clock.Now().Add(time.Minute).UnixMicro()))
+	})
 })
 
 func BenchmarkFirings(b *testing.B) {

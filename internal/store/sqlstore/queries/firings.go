@@ -41,7 +41,10 @@ const (
 	ClaimFiring   = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1,
 		started_at = CASE WHEN started_at = 0 THEN CAST(? AS BIGINT) ELSE started_at END WHERE effect_id = ? AND due = ? AND thread_id = ?`
 	ExtendFiring = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND owner = ?`
-	RenewFiring  = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ?
+	// ExtendUnlocked is ExtendFiring for databases with many writers. It skips a firing that another writer has locked, perhaps to claim it.
+	ExtendUnlocked = `UPDATE effect_firing SET available_at = ? WHERE (effect_id, due, thread_id) IN (SELECT f.effect_id, f.due, f.thread_id
+		FROM effect_firing f WHERE f.effect_id = ? AND f.due = ? AND f.thread_id = ? AND f.owner = ? FOR UPDATE SKIP LOCKED)`
+	RenewFiring = `UPDATE effect_firing SET available_at = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ?
 		AND status = 'pending' AND owner <> ''`
 	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = cost + ?, log = ?,
 			attempts = attempts - CAST(? AS BIGINT), started_at = CASE WHEN attempts = CAST(? AS BIGINT) THEN 0 ELSE started_at END

@@ -16,6 +16,8 @@ type Dialect struct {
 	Begin, Snapshot string
 	// Claimable is the query that selects firings to claim.
 	Claimable string
+	// ExtendFiring is the statement that extends a claim.
+	ExtendFiring string
 	// Lock is a query that locks a name until the transaction ends, and waits while another transaction has it; "" when there is one
 	// writer.
 	Lock string
