@@ -189,26 +189,36 @@ func (st *State) Truncate(ctx context.Context, at Truncation) (index, removed in
 // maxComment limits the comment of a relationship, in bytes.
 const maxComment = 4096
 
+// ErrNoPeer means that the other thread of a relationship does not exist, or is being purged. It wraps store.ErrNotFound.
+var ErrNoPeer = fmt.Errorf("related thread: %w", store.ErrNotFound)
+
 // Relate stores a relationship with both threads and returns the stored one. When the thread already has a relationship
 // of the same peer, type and role, nothing changes: Relate returns the existing one and existed true. It returns
-// store.ErrNotFound when the peer does not exist.
+// ErrNoPeer when the peer does not exist, or is being purged and the message is to be one of its own.
 func (st *State) Relate(ctx context.Context, r store.Relationship) (kept *store.Relationship, existed bool, err error) {
 	if err := st.checkRelationship(&r); err != nil {
 		return nil, false, err
 	}
 	op := &store.PutRelationship{R: r}
 	err = st.Apply(ctx, op)
-	if errors.Is(err, store.ErrForkPoint) {
-		parent := r.ThreadID
-		if r.Role == store.RelationParent {
-			parent = st.id
+	switch {
+	case err == nil:
+		return &op.Kept, op.Existed, nil
+	case errors.Is(err, store.ErrNotFound): // of one of the two threads
+		if _, err := st.Info(ctx); err != nil {
+			return nil, false, err
 		}
-		return nil, false, st.svc.noForkPoint(ctx, parent, "", r.MessageIndex, err)
-	}
-	if err != nil {
+		return nil, false, ErrNoPeer
+	case !errors.Is(err, store.ErrForkPoint):
 		return nil, false, err
+	case r.Role == store.RelationParent:
+		return nil, false, st.svc.noForkPoint(ctx, st.id, "", r.MessageIndex, err)
 	}
-	return &op.Kept, op.Existed, nil
+	err = st.svc.noForkPoint(ctx, r.ThreadID, "", r.MessageIndex, err)
+	if errors.Is(err, store.ErrObjectDeleted) || errors.Is(err, store.ErrNotFound) { // a caller must not take it for the thread's own
+		return nil, false, ErrNoPeer
+	}
+	return nil, false, err
 }
 
 func (st *State) checkRelationship(r *store.Relationship) error {

@@ -133,6 +133,10 @@ var _ = Describe("Relationships", func() {
 		beyond.MessageIndex = 1
 		_, _, err = a.Relate(ctx, beyond)
 		Expect(err).To(beInvalid("messageIndex", "b has 1 messages: give an index from 0 to 0"))
+		nobody := good
+		nobody.ThreadID = "nobody"
+		_, _, err = a.Relate(ctx, nobody)
+		Expect(err).To(And(MatchError(thread.ErrNoPeer), MatchError(store.ErrNotFound)))
 		kept, existed, err := a.Relate(ctx, good)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(existed).To(BeFalse())

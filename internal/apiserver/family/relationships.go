@@ -1,6 +1,7 @@
 package family
 
 import (
+	"errors"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/lookup"
 	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Relationships serves the links between threads.
@@ -67,6 +69,9 @@ func (h *Relationships) Add(c *call.Call) error {
 		r.MessageIndex = *body.MessageIndex
 	}
 	kept, existed, err := c.Thread.Relate(ctx, r)
+	if errors.Is(err, thread.ErrNoPeer) {
+		return status.Invalid(c.Name, metav1.CauseTypeFieldValueNotFound, "threadID", "the thread is being deleted, or gone: name another one")
+	}
 	if err != nil {
 		return err
 	}
