@@ -1,6 +1,7 @@
 package subagent
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -8,11 +9,15 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 )
 
-// childTurned is threadTurned for child Threads that Subagents own. It drops their creations, which this controller makes itself, and after
-// which it looks at them at once.
+// childTurned is threadTurned for child Threads that Subagents own. It drops the creations that this controller has just made itself, after
+// which it looks at the Subagent at once. A child that has a status was made earlier, and the cache may have shown its Subagent alone until now:
+// then the status of the Subagent says that the child was deleted.
 func childTurned() predicate.Predicate {
 	p := threadTurned()
-	p.CreateFunc = func(event.CreateEvent) bool { return false }
+	p.CreateFunc = func(e event.CreateEvent) bool {
+		t, ok := e.Object.(*skeinv1.Thread)
+		return ok && (t.Status.ThreadID != "" || meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionReady) != nil)
+	}
 	return p
 }
 
