@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"context"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 // maxEventNote bounds the note of an Event. The API server accepts 1,024 bytes.
@@ -16,8 +18,9 @@ const maxEventNote = 1000
 
 // recordEvents records Events for changes in a thread's life. Of runs it reports only failed ones, and of those only the
 // newest when a status is written: an Event is a write to the API server, and a busy thread would flood it. That a child
-// ended with its result is no news either, because each delegation ends so, nor that it ended with its parent, whose Event says so for all.
-func (r *Reconciler) recordEvents(before, after *skeinv1.Thread) {
+// ended with its result is no news either, because each delegation ends so, nor that it ended with a parent that has an Event of its end.
+func (r *Reconciler) recordEvents(ctx context.Context, s *scope, before *skeinv1.Thread) {
+	after := s.object
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
 	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):
@@ -38,10 +41,22 @@ func (r *Reconciler) recordEvents(before, after *skeinv1.Thread) {
 	}
 	if meta.IsStatusConditionTrue(after.Status.Conditions, skeinv1.ConditionTerminated) &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, skeinv1.ConditionTerminated) {
-		if reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason; reason != skeinv1.ReasonSessionEnded && reason != skeinv1.ReasonParentTerminated {
+		reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason
+		if reason != skeinv1.ReasonSessionEnded && (reason != skeinv1.ReasonParentTerminated || !r.parentTells(ctx, s.row)) {
 			r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonTerminated, "Terminate", "the thread was terminated (%s) and takes no new work", reason)
 		}
 	}
+}
+
+// parentTells reports whether the Event of a parent speaks for a thread that ended with it. A parent that ended with its result has none,
+// although that cut off the work of its children. When the parent cannot be read, the thread has an Event of its own: one too many says
+// nothing wrong.
+func (r *Reconciler) parentTells(ctx context.Context, row *store.Thread) bool {
+	if row == nil || row.ParentID == "" {
+		return false
+	}
+	parent, err := r.Threads.Store().Thread(ctx, row.ParentID)
+	return err == nil && parent.TerminatedReason != skeinv1.ReasonSessionEnded
 }
 
 // recordFailedRun records an Event when the last run of a thread has failed.

@@ -81,7 +81,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	r.statusLimit.Done(s.req)
 	written.Inc()
-	r.recordEvents(before, s.object)
+	r.recordEvents(ctx, s, before)
 	return ctrl.Result{}, nil
 }
 

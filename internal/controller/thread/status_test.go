@@ -133,22 +133,47 @@ var _ = Describe("The thread controller", func() {
 			Expect(Get(ctx, e, t).Status.Messages).To(BeEquivalentTo(5))
 		})
 
-		for reason, told := range map[string]OmegaMatcher{
-			skeinv1.ReasonTerminatedByRequest: Receive(ContainSubstring("Terminated")),
-			skeinv1.ReasonParentTerminated:    BeEmpty(), // the Event of the parent speaks for all below it
-		} {
-			It("that a thread was terminated at once: "+reason, Label("THR-05", "K8S-06"), func(ctx SpecContext) {
-				Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Terminate{Reason: reason})).To(Succeed())
-				Reconcile(ctx, r, t)
-				Get(ctx, e, t)
-				Expect(t.Status.Phase).To(Equal("Terminated"))
-				Expect(t.Status.TerminatedAt).To(Equal(e.Clock.Now().UnixMicro()))
-				Expect(meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(
-					And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
-				Expect(e.Recorder.Events).To(told)
-			})
-		}
+		It("that a thread was terminated at once", Label("THR-05", "K8S-06"), func(ctx SpecContext) {
+			Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Terminate{Reason: skeinv1.ReasonTerminatedByRequest})).To(Succeed())
+			Reconcile(ctx, r, t)
+			Get(ctx, e, t)
+			Expect(t.Status.Phase).To(Equal("Terminated"))
+			Expect(t.Status.TerminatedAt).To(Equal(e.Clock.Now().UnixMicro()))
+			Expect(meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(
+				And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonTerminatedByRequest))))
+			Expect(e.Recorder.Events).To(Receive(ContainSubstring("Terminated")))
+		})
 	})
+
+	DescribeTable("tells of the end of a family by one Event, of the thread above the others whose end is news", Label("THR-05", "SUB-08", "K8S-06"),
+		func(ctx SpecContext, reason, teller string) {
+			e.ReadyAgent(ctx, "a")
+			family := []*skeinv1.Thread{newThread(ctx, e, "root")}
+			Reconcile(ctx, r, family[0])
+			for i, name := range []string{"child", "grandchild"} {
+				t := newOwned(ctx, e, newSubagent(ctx, e, family[i], name), "")
+				Reconcile(ctx, r, t)
+				family = append(family, t)
+			}
+			for _, t := range family {
+				Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Terminate{Reason: reason})).To(Succeed())
+				reason = skeinv1.ReasonParentTerminated
+			}
+			e.Clock.Step(time.Minute)
+			var told []string
+			for _, t := range family {
+				Reconcile(ctx, r, t)
+				Expect(Get(ctx, e, t).Status.Phase).To(Equal("Terminated"))
+				for len(e.Recorder.Events) > 0 {
+					Expect(<-e.Recorder.Events).To(HavePrefix("Normal Terminated "))
+					told = append(told, t.Name)
+				}
+			}
+			Expect(told).To(Equal([]string{teller}))
+		},
+		Entry("when it was terminated", skeinv1.ReasonTerminatedByRequest, "root"),
+		Entry("when the result of its parent cut off its work", skeinv1.ReasonSessionEnded, "child"),
+	)
 
 	It("tells of a run that failed by one Event, and of no other", Label("K8S-06"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
