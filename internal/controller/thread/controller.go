@@ -75,7 +75,9 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	lost          lostCalls
+	marked        *lru.Cache // by UID: the id of the stored thread with which MarkDeleted was called
 	released      *lru.Cache // of UIDs
+	foreground    *foreground
 	families      families
 	childWaits    childWaits
 }
@@ -86,7 +88,9 @@ func New(o Options) *Reconciler {
 		Options:       o,
 		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
 		statusLimit:   statuslimit.New(),
+		marked:        lru.New(maxReleased),
 		released:      lru.New(maxReleased),
+		foreground:    newForeground(),
 	}
 }
 
@@ -96,7 +100,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.families.watch()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
-		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), finalizersChanged(), watches.RestoreEnded()))).
+		For(&skeinv1.Thread{}, builder.WithPredicates(r.foreground.seen(), predicate.Or(watches.SpecChanged(mgr.GetClient()), finalizersChanged(), watches.RestoreEnded()))).
+		Watches(&skeinv1.Thread{}, r.foreground.waiters()).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, objects.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
 		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
@@ -214,7 +219,7 @@ func ownerChanged() predicate.Predicate {
 	}
 }
 
-// finalizersChanged passes updates that may have removed our finalizer.
+// finalizersChanged passes updates that may have removed our finalizer, or that of the garbage collector.
 func finalizersChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -254,21 +254,36 @@ var _ = Describe("The thread controller", func() {
 		Expect(stored(ctx, root)).To(BeFalse())
 	})
 
+	// collected does to a Thread what the garbage collector does once it knows of no dependent to wait for.
+	collected := func(ctx context.Context, t *skeinv1.Thread) {
+		GinkgoHelper()
+		if controllerutil.RemoveFinalizer(Get(ctx, e, t), metav1.FinalizerDeleteDependents) {
+			Expect(e.Client.Update(ctx, t)).To(Succeed())
+		}
+	}
+	inForeground := func(ctx context.Context, t *skeinv1.Thread) {
+		GinkgoHelper()
+		controllerutil.AddFinalizer(Get(ctx, e, t), metav1.FinalizerDeleteDependents)
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+	}
+
 	DescribeTable("goes after the objects of its children only when it is deleted in the foreground, also when the garbage collector has not seen them", Label("THR-09"),
-		func(ctx SpecContext, foreground bool) {
+		func(ctx SpecContext, foreground, seen bool) {
 			const foreign = "example.com/keeps"
 			all, subs := generations(ctx)
-			root, child, sub := Get(ctx, e, all[0]), Get(ctx, e, all[1]), subs[0]
+			root, child, sub := all[0], Get(ctx, e, all[1]), subs[0]
 			for _, o := range []client.Object{child, sub} {
-				o.SetLabels(map[string]string{skeinv1.LabelThread: root.Name})
 				o.SetFinalizers(append(o.GetFinalizers(), foreign))
 				Expect(e.Client.Update(ctx, o)).To(Succeed())
 			}
 			if foreground {
-				root.Finalizers = append(root.Finalizers, metav1.FinalizerDeleteDependents)
-				Expect(e.Client.Update(ctx, root)).To(Succeed())
+				inForeground(ctx, root)
 			}
 			Expect(e.Client.Delete(ctx, root)).To(Succeed())
+			Reconcile(ctx, r, root)
+			if !seen {
+				collected(ctx, root)
+			}
 			for _, t := range []*skeinv1.Thread{root, child, all[2], child, root} {
 				Reconcile(ctx, r, t)
 			}
@@ -284,11 +299,65 @@ var _ = Describe("The thread controller", func() {
 				o.SetFinalizers(nil)
 				Expect(e.Client.Update(ctx, o)).To(Succeed())
 			}
+			if foreground && seen {
+				collected(ctx, root)
+			}
 			Expect(held()).To(BeFalse())
 		},
-		Entry("in the foreground", true),
-		Entry("in the background", false),
+		Entry("in the foreground", true, true),
+		Entry("in the foreground, and the garbage collector sees no dependents", true, false),
+		Entry("in the background", false, true),
 	)
+
+	It("goes after the Thread of a child that others have deleted with its Subagent", Label("THR-09"), func(ctx SpecContext) {
+		all, subs := generations(ctx)
+		root, child := all[0], Get(ctx, e, all[1])
+		child.Finalizers = append(child.Finalizers, "example.com/keeps")
+		Expect(e.Client.Update(ctx, child)).To(Succeed())
+		inForeground(ctx, root)
+		for _, o := range []client.Object{subs[0], child, root} {
+			Expect(e.Client.Delete(ctx, o)).To(Succeed())
+		}
+		Reconcile(ctx, r, root)
+		collected(ctx, root)
+		for _, t := range []*skeinv1.Thread{child, all[2], child, root} {
+			Reconcile(ctx, r, t)
+		}
+		Expect(stored(ctx, root)).To(BeFalse())
+		Expect(gone(ctx, root)).To(BeFalse())
+		Get(ctx, e, child).Finalizers = nil
+		Expect(e.Client.Update(ctx, child)).To(Succeed())
+		Reconcile(ctx, r, root)
+		Expect(gone(ctx, root)).To(BeTrue())
+	})
+
+	It("lists nothing in the foreground, and says once that it is deleted", Label("THR-09"), func(ctx SpecContext) {
+		all, _ := generations(ctx)
+		for _, t := range all {
+			inForeground(ctx, t)
+		}
+		lists := 0
+		live := interceptor.NewClient(e.Client, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			lists++
+			return c.List(ctx, l, opts...)
+		}})
+		marks := &marks{Store: e.Store, of: map[string]int{}}
+		r = newReconciler(e, func(o *thread.Options) {
+			o.Live, o.Threads = live, domain.NewService(domain.Options{Store: marks})
+		})
+		Expect(e.Client.Delete(ctx, all[0])).To(Succeed())
+		for _, t := range []*skeinv1.Thread{all[0], all[1], all[2], all[1], all[0]} {
+			Reconcile(ctx, r, t)
+		}
+		marks.of = map[string]int{}
+		for _, t := range all {
+			Expect(stored(ctx, t)).To(BeFalse())
+			Expect(Reconcile(ctx, r, t).RequeueAfter).To(BeZero(), "the removal of the garbage collector's finalizer is an event")
+			Expect(gone(ctx, t)).To(BeFalse())
+		}
+		Expect(marks.of).To(BeEmpty())
+		Expect(lists).To(BeZero())
+	})
 
 	It("keeps the object while the data cannot be purged", Label("THR-09"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
@@ -301,6 +370,17 @@ var _ = Describe("The thread controller", func() {
 		Expect(Get(ctx, e, t).Finalizers).To(ConsistOf(skeinv1.Finalizer))
 	})
 })
+
+// marks counts the Threads that a store is told are deleted, by UID.
+type marks struct {
+	store.Store
+	of map[string]int
+}
+
+func (m *marks) MarkDeleted(ctx context.Context, uid, threadID string, also ...string) error {
+	m.of[uid]++
+	return m.Store.MarkDeleted(ctx, uid, threadID, also...)
+}
 
 // unpurgeable is a store whose disk is full.
 type unpurgeable struct{ store.Store }

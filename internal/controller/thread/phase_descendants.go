@@ -209,10 +209,6 @@ func (r *Reconciler) deleteChildren(ctx context.Context, t *skeinv1.Thread, name
 // deleteChild deletes a Subagent and its Thread in the state that the API server has, because the cache may not know
 // yet that they were orphaned. A change in between is a conflict, after which they are checked again.
 func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, name string) error {
-	policy := metav1.DeletePropagationBackground
-	if controllerutil.ContainsFinalizer(parent, metav1.FinalizerDeleteDependents) {
-		policy = metav1.DeletePropagationForeground
-	}
 	var s skeinv1.Subagent
 	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: name}, &s); err != nil {
 		return client.IgnoreNotFound(err)
@@ -226,19 +222,19 @@ func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, na
 		return err
 	}
 	if err == nil && metav1.IsControlledBy(&t, &s) && t.DeletionTimestamp.IsZero() {
-		if err := r.deleteThread(ctx, parent, &t, policy); err != nil {
+		if err := r.deleteThread(ctx, parent, &t); err != nil {
 			return err
 		}
 	}
 	if !s.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	return r.deleteAsRead(ctx, parent, "Subagent", &s, policy)
+	return r.deleteAsRead(ctx, parent, "Subagent", &s)
 }
 
 // deleteThread deletes the Thread of a child, and ends the child's work at once, in all replicas.
-func (r *Reconciler) deleteThread(ctx context.Context, parent, t *skeinv1.Thread, policy metav1.DeletionPropagation) error {
-	if err := r.deleteAsRead(ctx, parent, "Thread", t, policy); err != nil {
+func (r *Reconciler) deleteThread(ctx context.Context, parent, t *skeinv1.Thread) error {
+	if err := r.deleteAsRead(ctx, parent, "Thread", t); err != nil {
 		return err
 	}
 	id := idOfDeleted(t)
@@ -249,9 +245,13 @@ func (r *Reconciler) deleteThread(ctx context.Context, parent, t *skeinv1.Thread
 	return nil
 }
 
-// deleteAsRead deletes an object unless it has changed since it was read. A refused deletion keeps the parent
+// deleteAsRead deletes an object, in the way of its parent, unless it has changed since it was read. A refused deletion keeps the parent
 // waiting, so an Event of the parent says why.
-func (r *Reconciler) deleteAsRead(ctx context.Context, parent *skeinv1.Thread, kind string, o client.Object, policy metav1.DeletionPropagation) error {
+func (r *Reconciler) deleteAsRead(ctx context.Context, parent *skeinv1.Thread, kind string, o client.Object) error {
+	policy := metav1.DeletePropagationBackground
+	if r.foreground.add(parent.UID, kind, o) {
+		policy = metav1.DeletePropagationForeground
+	}
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	err := r.Client.Delete(ctx, o, client.PropagationPolicy(policy), client.Preconditions{UID: &uid, ResourceVersion: &version})
 	switch {
@@ -279,6 +279,7 @@ func (r *Reconciler) ensureChildDeleted(ctx context.Context, parent *skeinv1.Thr
 	case err != nil, string(t.UID) != row.OwnerUID():
 		return false, nil // a person removed the finalizer of its object
 	case !t.DeletionTimestamp.IsZero():
+		r.foreground.add(parent.UID, "Thread", &t)
 		return controllerutil.ContainsFinalizer(&t, skeinv1.Finalizer), nil
 	}
 	owner := metav1.GetControllerOf(&t)
@@ -291,7 +292,7 @@ func (r *Reconciler) ensureChildDeleted(ctx context.Context, parent *skeinv1.Thr
 		return false, fmt.Errorf("read Subagent %q: %w", owner.Name, err)
 	}
 	if err != nil || s.UID != owner.UID { // the garbage collector will delete it
-		return true, r.deleteThread(ctx, parent, &t, metav1.DeletePropagationBackground)
+		return true, r.deleteThread(ctx, parent, &t)
 	}
 	if !ownedBy(&s, parent.UID) {
 		return false, nil
