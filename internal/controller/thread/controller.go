@@ -75,7 +75,6 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	lost          lostCalls
-	marked        *lru.Cache // by UID: the id of the stored thread with which MarkDeleted was called
 	released      *lru.Cache // of UIDs
 	foreground    *foreground
 	families      families
@@ -88,7 +87,6 @@ func New(o Options) *Reconciler {
 		Options:       o,
 		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
 		statusLimit:   statuslimit.New(),
-		marked:        lru.New(maxReleased),
 		released:      lru.New(maxReleased),
 		foreground:    newForeground(),
 	}

@@ -28,18 +28,14 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	// Another replica may be about to store the thread, from a copy of the object that is older than the deletion. From here on no
 	// replica works on the thread either, although it may take long until the data of descendants is purged.
 	// The mark of the Subagent keeps it from making this child again before its status says that there was one.
-	id := idOfDeleted(s.object)
-	if marked, _ := r.marked.Get(s.object.UID); marked != id {
-		var also []string
-		if owner := metav1.GetControllerOf(s.object); owner != nil && owner.Kind == "Subagent" {
-			also = append(also, string(owner.UID))
-		}
-		if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID), id, also...); err != nil {
-			return true, err
-		}
-		r.marked.Add(s.object.UID, id)
+	var also []string
+	if owner := metav1.GetControllerOf(s.object); owner != nil && owner.Kind == "Subagent" {
+		also = append(also, string(owner.UID))
 	}
-	row, err := r.Threads.Store().Thread(ctx, id)
+	if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID), idOfDeleted(s.object), also...); err != nil {
+		return true, err
+	}
+	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))
 	switch {
 	case err == nil && row.BelongsTo(string(s.object.UID)):
 		if wait, err := r.part(ctx, s, row); wait || err != nil {
