@@ -97,7 +97,7 @@ func (s *Server) await(q *request, to sink, threadID string, after int64, messag
 		logr.FromContextOrDiscard(ctx).Info("An answer of the gateway found no memory", "cause", err.Error())
 		to.end(nil, errNoRoom)
 	case err != nil:
-		to.end(nil, problemOf(q.Context(), err))
+		to.end(nil, q.problemOf(err))
 	default:
 		a.Status = statusSucceeded
 		to.end(a, nil)
@@ -160,7 +160,7 @@ func (f *follower) readPage(ctx context.Context, to sink) (more bool, err error)
 	defer done()
 	events, err := f.page(part)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, errEndedWaiting
+		return false, errGoneWaiting
 	}
 	if err != nil || len(events) == 0 {
 		return false, err
@@ -206,8 +206,10 @@ func sizeOf(events []store.Event) (bytes int64) {
 
 func (f *follower) event(ctx context.Context, e *store.Event, to sink) error {
 	switch {
-	case e.Type == store.EventTerminated, e.Type == store.EventDestroyed:
+	case e.Type == store.EventTerminated:
 		return errEndedWaiting
+	case e.Type == store.EventDestroyed:
+		return errGoneWaiting
 	case e.Type == store.EventMessageCreated && e.MessageID == f.answer.MessageID:
 		f.taken, f.answer.Run = true, e.RunID
 	case !f.taken || f.answer.Run != "" && e.RunID != f.answer.Run: // of another run, or of another writer

@@ -46,16 +46,17 @@ var (
 	errOrigin       = &problem{status: http.StatusForbidden, reason: "Forbidden", message: "pages of other sites may not do this: the gateway's allowedOrigins lists those that may"}
 	errTooMuch      = &problem{status: http.StatusRequestEntityTooLarge, reason: "TooLarge", message: "the message is too long: send a shorter one"}
 	errMedia        = &problem{status: http.StatusUnsupportedMediaType, reason: "UnsupportedMediaType", message: "send JSON, with Content-Type: application/json"}
-	errEnded        = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation has ended and takes no more messages: POST v1/new begins another one"}
+	errEnded        = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation has ended and takes no more messages"}
 	errBusy         = &problem{status: http.StatusConflict, reason: "Busy", message: "the agent is still at work on an earlier message: wait until it has answered", retry: 1}
 	errQueueFull    = &problem{status: http.StatusTooManyRequests, reason: "TooMany", message: "too many messages of this conversation wait already: send this one again when the agent has answered", retry: 1}
 	errUsedKey      = &problem{status: http.StatusUnprocessableEntity, reason: "KeyReused", message: "this Idempotency-Key was used for another message: use a new key for each message, and repeat a message unchanged"}
 	errProvided     = &problem{status: http.StatusConflict, reason: "Conflict", message: "a service says which conversation this is, so no other one can begin here: send messages without POST v1/new"}
 	errNoID         = &problem{status: http.StatusServiceUnavailable, reason: "NoID", message: "the service that knows which conversation this is gave no valid answer: try again later", retry: 5}
 	errUnknownUser  = &problem{status: http.StatusUnauthorized, reason: "Unauthorized", message: "log in first: the service that knows the users of this address does not know you"}
-	errUsersThread  = &problem{status: http.StatusConflict, reason: "Conflict", message: "a user has one conversation here, so no other one can begin: POST v1/message goes on with it"}
+	errUsersThread  = &problem{status: http.StatusConflict, reason: "Conflict", message: "a user has one conversation here, and POST v1/new begins no other one: send messages without it"}
 	errFailedRun    = &problem{status: http.StatusBadGateway, reason: "Failed", message: "the agent could not finish its answer: try again later"}
-	errEndedWaiting = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation ended before the agent answered: POST v1/new begins another one"}
+	errEndedWaiting = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation ended before the agent answered"}
+	errGoneWaiting  = &problem{status: http.StatusGone, reason: "Ended", message: "this conversation ended before the agent answered: the next message begins another one"}
 )
 
 // kind returns what sort of problem it is, in the words of OpenAI.
@@ -83,6 +84,31 @@ func methodNotAllowed(allow string) *problem {
 
 func tooMany(whose string) *problem {
 	return &problem{status: http.StatusTooManyRequests, reason: "TooMany", code: "rate_limit_exceeded", message: "too many requests of " + whose + " in the last minute: wait a little", retry: 5}
+}
+
+// What begins another conversation once one has ended for good. The gateway cannot do so by itself where it does not choose the id.
+const (
+	clientBegins   = "POST v1/new begins another one"
+	userBegins     = "ask the operator of this site to delete it, and then send the message again"
+	providerBegins = "ask the operator of this site to delete it or to have another one named, and then send the message again"
+)
+
+// problemOf returns what the client may know of an error.
+func (q *request) problemOf(err error) *problem {
+	p := problemOf(q.Context(), err)
+	if p != errEnded && p != errEndedWaiting {
+		return p
+	}
+	begins := clientBegins
+	switch {
+	case q.user != "":
+		begins = userBegins
+	case q.gateway.Provider != nil:
+		begins = providerBegins
+	}
+	ended := *p
+	ended.message += ": " + begins
+	return &ended
 }
 
 // problemOf returns what people outside may know of an error. The rest goes to the log.

@@ -86,7 +86,7 @@ func (s *Server) serve(answer http.ResponseWriter, r *http.Request) {
 	q := &request{Request: r, answer: w, gateway: g, limiter: s.limits.limiterOf(g)}
 	defer func() { q.body.release() }()
 	if err := s.serveGateway(q, parts[2]); err != nil {
-		refuse(w, problemOf(q.Context(), err))
+		refuse(w, q.problemOf(err))
 	}
 }
 

@@ -248,7 +248,7 @@ func (c *conversation) answer(ctx context.Context, f frame) *problem {
 	if err == nil {
 		return nil
 	}
-	p := problemOf(q.Context(), err)
+	p := q.problemOf(err)
 	a.WriteHeader(p.status)
 	_ = c.refuse(ctx, p, session) // reading notices that the client has gone
 	return p
