@@ -125,7 +125,7 @@ type follower struct {
 func (f *follower) follow(ctx context.Context, to sink) error {
 	f.shared = f.server.tails.Follow(ctx, f.threadID, f.after)
 	defer f.shared.Close()
-	ping := time.NewTicker(pingTime)
+	ping := time.NewTicker(f.server.pingTime)
 	defer ping.Stop()
 	for {
 		if err := f.read(ctx, to); err != nil || f.ended {

@@ -84,7 +84,8 @@ func serverOf(edit func(*definitions.Gateway), proxies ...string) *Server {
 	scheme := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
 	s := &Server{
-		opts: Options{Gateways: declared{"ns/chat": g}, Engine: room{}}, limits: newLimiters(), hooks: newHookRates(), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
+		opts: Options{Gateways: declared{"ns/chat": g}, Engine: room{}}, limits: newLimiters(), hooks: newHookRates(),
+		headerTime: headerTime, requestTime: requestTime, pingTime: pingTime, connections: maxConnections,
 		finder: &lookup.Finder{Reader: fake.NewClientBuilder().WithScheme(scheme).Build()},
 	}
 	for _, p := range proxies {

@@ -111,8 +111,8 @@ type Server struct {
 	tails    *observe.Tails
 	stopping chan struct{}
 
-	headerTime, requestTime time.Duration
-	connections             int
+	headerTime, requestTime, pingTime time.Duration
+	connections                       int
 }
 
 // New returns a server. Start makes it answer.
@@ -126,7 +126,7 @@ func New(o Options) (*Server, error) {
 		limits:   newLimiters(),
 		hooks:    newHookRates(),
 		tails:    tailsOf(o.Threads.Store()),
-		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime, connections: maxConnections,
+		stopping: make(chan struct{}), headerTime: headerTime, requestTime: requestTime, pingTime: pingTime, connections: maxConnections,
 	}, nil
 }
 

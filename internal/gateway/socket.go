@@ -126,9 +126,9 @@ type frame struct {
 func (c *conversation) serve(ctx context.Context, read <-chan error) (websocket.StatusCode, string) {
 	hello, _ := json.Marshal(map[string]string{"threadId": c.opened.answer.Header().Get(ids.Header), "session": sessionOf(c.opened.answer.Header())})
 	if c.write(ctx, "open", hello) != nil {
-		return websocket.StatusGoingAway, ""
+		return closeUnanswered(read)
 	}
-	idle, ping := time.NewTimer(socketIdle), time.NewTicker(pingTime)
+	idle, ping := time.NewTimer(socketIdle), time.NewTicker(c.server.pingTime)
 	defer idle.Stop()
 	defer ping.Stop()
 	for {
@@ -147,8 +147,8 @@ func (c *conversation) serve(ctx context.Context, read <-chan error) (websocket.
 			}
 			idle.Reset(socketIdle)
 		case <-ping.C:
-			if c.timely(ctx, c.conn.Ping) != nil {
-				return websocket.StatusGoingAway, ""
+			if c.ping(ctx) != nil {
+				return closeUnanswered(read)
 			}
 		case <-idle.C:
 			return websocket.StatusNormalClosure, "Idle: open another WebSocket when there is something to say"
@@ -212,6 +212,17 @@ func (c *conversation) drop() {
 	case f := <-c.waiting:
 		f.held.release()
 	default:
+	}
+}
+
+// closeUnanswered returns how to close when a client gets nothing more. When reading has ended, it says why: it ends ctx, which fails what
+// is sent.
+func closeUnanswered(read <-chan error) (websocket.StatusCode, string) {
+	select {
+	case err := <-read:
+		return closeCodeOf(err)
+	default:
+		return websocket.StatusGoingAway, ""
 	}
 }
 
@@ -321,6 +332,22 @@ func (c *conversation) write(ctx context.Context, event string, data []byte) err
 	})
 }
 
+// ping waits until the client has answered a ping, or ctx ends. As for write, the end of ctx must not close the connection. The ping is
+// over with the connection.
+func (c *conversation) ping(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	pong := make(chan error, 1)
+	go func() { pong <- c.timely(context.WithoutCancel(ctx), c.conn.Ping) }()
+	select {
+	case err := <-pong:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (c *conversation) timely(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -329,56 +356,4 @@ func (c *conversation) timely(ctx context.Context, f func(context.Context) error
 
 func (c *conversation) refuse(ctx context.Context, p *problem, session string) error {
 	return c.write(ctx, "error", bodyOf(p, session))
-}
-
-// unwritten is the answer to a message that came over a WebSocket: what it has is its header.
-type unwritten struct{ header http.Header }
-
-// Header implements http.ResponseWriter.
-func (u *unwritten) Header() http.Header { return u.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (u *unwritten) WriteHeader(int) {}
-
-// Write implements http.ResponseWriter.
-func (u *unwritten) Write(b []byte) (int, error) { return len(b), nil }
-
-// socketSink sends an answer over a WebSocket.
-type socketSink struct {
-	conversation *conversation
-	request      *request
-	problem      *problem // why there is no answer
-}
-
-func (k *socketSink) delta(p piece) error {
-	if p.Text == "" && !p.Reset {
-		return nil
-	}
-	data := map[string]any{"text": p.Text}
-	if p.Reset {
-		data["reset"] = true
-	}
-	return k.send("delta", data)
-}
-
-func (k *socketSink) message(m Message) error { return k.send("message", m) }
-
-func (k *socketSink) ping() error {
-	return k.conversation.timely(k.request.Context(), k.conversation.conn.Ping)
-}
-
-func (k *socketSink) end(a *Answer, p *problem) {
-	if p != nil {
-		k.problem = p // answer tells the client
-		return
-	}
-	_ = k.conversation.write(k.request.Context(), "done", whole(a)) // reading notices that the client has gone
-}
-
-func (k *socketSink) send(event string, data any) error {
-	body, err := json.Marshal(data)
-	if err != nil {
-		return err
-	}
-	return k.conversation.write(k.request.Context(), event, body)
 }

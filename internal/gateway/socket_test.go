@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -189,6 +190,71 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 		}, "open another one"),
 	)
 
+	DescribeTable("are closed for what was sent, also while a ping waits for its answer", func(ctx SpecContext, code websocket.StatusCode, send func(context.Context, *websocket.Conn)) {
+		s, url := served(nil)
+		s.pingTime = time.Millisecond
+		pinged, closed := make(chan struct{}, 1), make(chan websocket.StatusCode, 1)
+		c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{OnPingReceived: func(context.Context, []byte) bool {
+			pinged <- struct{}{}
+			return false // no answer
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { _ = c.CloseNow() })
+		go func() { closed <- until(ctx, c) }()
+		Eventually(ctx, pinged).Should(Receive())
+		send(ctx, c)
+		var got websocket.StatusCode
+		Eventually(ctx, closed).Should(Receive(&got))
+		Expect(got).To(Equal(code))
+		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
+	},
+		Entry("bytes", SpecTimeout(time.Minute), websocket.StatusUnsupportedData, func(ctx context.Context, c *websocket.Conn) {
+			Expect(c.Write(ctx, websocket.MessageBinary, []byte("hello"))).To(Succeed())
+		}),
+		Entry("a message that is too large", SpecTimeout(time.Minute), websocket.StatusMessageTooBig, func(ctx context.Context, c *websocket.Conn) {
+			Expect(c.Write(ctx, websocket.MessageText, make([]byte, 64<<10+socketFrames+1))).To(Succeed())
+		}),
+		Entry("too many messages", SpecTimeout(time.Minute), websocket.StatusPolicyViolation, func(ctx context.Context, c *websocket.Conn) {
+			for range maxRefusals + 1 { // one waits
+				Expect(c.Write(ctx, websocket.MessageText, []byte(`{"content":"x"}`))).To(Succeed())
+			}
+		}),
+	)
+
+	It("stay open for the reason of their end when reading ends in the middle of a ping", func(ctx SpecContext) {
+		gone, cancel := context.WithCancel(ctx)
+		over := make(chan struct{})
+		h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer GinkgoRecover()
+			conn, err := websocket.Accept(w, r, nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect((&conversation{conn: conn}).ping(gone)).To(MatchError(context.Canceled))
+			close(over)
+			_ = conn.Close(websocket.StatusUnsupportedData, "")
+		}))
+		h.Listener = pinging{h.Listener, func(closed <-chan struct{}) {
+			cancel()
+			select {
+			case <-closed:
+			case <-over:
+			}
+		}}
+		h.Start()
+		DeferCleanup(h.Close)
+		Expect(until(ctx, dial(ctx, "ws"+strings.TrimPrefix(h.URL, "http")))).To(Equal(websocket.StatusUnsupportedData))
+	}, SpecTimeout(time.Minute))
+
+	It("are closed for what was sent before they were greeted", func(ctx SpecContext) {
+		s, _ := served(nil)
+		gone, cancel := context.WithCancel(ctx)
+		read := make(chan error, 1)
+		read <- errNoFrame
+		cancel()
+		c := &conversation{server: s, opened: &request{Request: get(), answer: httptest.NewRecorder()}}
+		code, _ := c.serve(gone, read)
+		Expect(code).To(Equal(websocket.StatusUnsupportedData))
+	}, SpecTimeout(time.Minute))
+
 	It("are closed when the server stops, and when limits refuse them again and again", func(ctx SpecContext) {
 		s, url := served(func(g *definitions.Gateway) { g.Limits.PerThread = 1 })
 		loud := dial(ctx, url)
@@ -214,3 +280,34 @@ var _ = Describe("WebSockets of a gateway", Label("IDS-03", "IDS-04"), func() {
 		Eventually(ctx, func() []int64 { return left(s) }).Should(Equal(nothing))
 	}, SpecTimeout(time.Minute))
 })
+
+// pinging accepts connections. Something happens before each ping that is sent over one; it gets a channel that is closed with the connection.
+type pinging struct {
+	net.Listener
+	happens func(closed <-chan struct{})
+}
+
+func (l pinging) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &pinged{Conn: c, happens: l.happens, closed: make(chan struct{})}, err
+}
+
+type pinged struct {
+	net.Conn
+	happens func(closed <-chan struct{})
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (c *pinged) Write(b []byte) (int, error) {
+	const ping = 0x89 // the first byte of its frame
+	if b[0] == ping {
+		c.happens(c.closed)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *pinged) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
