@@ -107,7 +107,7 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 		st, id = db, ""
 		s = serverOf(edit, proxy+"/32")
 		s.opts.Threads, s.opts.Engine, s.opts.Objects = thread.NewService(thread.Options{Store: st}), silent{store: st}, making{kube.NewThreads(c, c), st}
-		s.finder, s.tails = &lookup.Finder{Reader: c, Threads: s.opts.Threads, SetupWait: time.Second}, tailsOf(st)
+		s.finder, s.tails = &lookup.Finder{Reader: c, Threads: s.opts.Threads, SetupWait: time.Millisecond}, tailsOf(st)
 		s.stopping = make(chan struct{})
 	}
 	// post sends a request of the client, and returns the answer's status and why it was refused.
@@ -186,6 +186,21 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 			Expect(st.Apply(ctx, threadID, nil, &store.Destroy{Reason: store.DestroyedExplicit})).To(Succeed())
 		}, "the next message begins another one"),
 	)
+
+	It("is asked to come back while its Thread is being deleted", func(ctx SpecContext) {
+		begin(ctx, nil)
+		Expect(say()).To(Equal(http.StatusOK))
+		t := object(ctx)
+		t.Finalizers = []string{"skein.dev/test"}
+		Expect(c.Update(ctx, t)).To(Succeed())
+		Expect(st.PurgeThread(ctx, t.ThreadID())).Error().NotTo(HaveOccurred())
+		s.finder.Reader = meanwhile{Reader: c, happens: func(ctx context.Context, o client.Object) { // the first read is from before
+			Expect(c.Delete(ctx, o.DeepCopyObject().(client.Object))).To(Succeed())
+		}}
+		code, why := say()
+		Expect(code).To(Equal(http.StatusServiceUnavailable))
+		Expect(why).To(Equal(errUnavailable.message))
+	})
 
 	It("is told so over a WebSocket too", func(ctx SpecContext) {
 		begin(ctx, users)

@@ -133,6 +133,9 @@ func problemOf(ctx context.Context, err error) *problem {
 		logr.FromContextOrDiscard(ctx).Info("A request of the gateway cannot be answered at present", "cause", err.Error())
 		return errUnavailable
 	}
+	if errors.Is(err, store.ErrObjectDeleted) {
+		return errUnavailable // its name is free soon
+	}
 	switch s := status.Of(ctx, "", err); s.ErrStatus.Code {
 	case http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		logr.FromContextOrDiscard(ctx).Info("A request of the gateway cannot be answered at present", "cause", err.Error())

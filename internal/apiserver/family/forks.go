@@ -150,9 +150,11 @@ func (h *Forks) make(c *call.Call, n runtimev1.NewFork, at thread.Point) (*threa
 	st, row, err := h.Find.OpenMade(ctx, made, h.Objects.RemoveRefused, skeinv1.ReasonForkPointLost, skeinv1.ReasonQuotaExceeded)
 	var refused *lookup.RefusedError
 	switch {
-	case errors.As(err, &refused) && refused.Reason == skeinv1.ReasonQuotaExceeded:
+	case errors.As(err, &refused) && refused.Left && refused.Reason == skeinv1.ReasonForkPointLost: // it stays lost, and room may come
+		return nil, nil, status.Conflict(c.Name, fmt.Sprintf("Thread %q was created and cannot become a fork: %s", made.Name, refused.Message))
+	case errors.As(err, &refused) && !refused.Left && refused.Reason == skeinv1.ReasonQuotaExceeded:
 		return nil, nil, status.NoRoomForThread(c.Name, refused.Message)
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && !refused.Left:
 		return nil, nil, status.Conflict(c.Name, refused.Message)
 	case errors.Is(err, lookup.ErrDeleted), errors.Is(err, store.ErrNotFound):
 		return nil, nil, status.Conflict(c.Name, fmt.Sprintf("Thread %q was deleted before the fork was stored", made.Name))

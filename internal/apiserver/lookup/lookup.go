@@ -33,7 +33,8 @@ type Finder struct {
 }
 
 // Open returns the thread that name means within the namespace. The name of an object takes precedence over an id: a
-// caller who was authorized for an object of that name must get no other thread.
+// caller who was authorized for an object of that name must get no other thread. The error is a store.ErrObjectDeleted when the object is being
+// deleted and its thread is not stored, and store.ErrNotFound when the object is gone.
 func (l *Finder) Open(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
 	obj, err := l.Object(ctx, namespace, name)
 	if err != nil {
@@ -49,16 +50,28 @@ func (l *Finder) Open(ctx context.Context, namespace, name string) (*thread.Stat
 func (l *Finder) openObject(ctx context.Context, obj *skeinv1.Thread) (*thread.State, *store.Thread, error) {
 	row, err := l.awaitStored(ctx, obj)
 	if errors.Is(err, store.ErrNotFound) {
-		if now, err := l.Object(ctx, obj.Namespace, obj.Name); err == nil && now != nil {
-			obj = now // its status may have been written meanwhile
+		now, readErr := l.Object(ctx, obj.Namespace, obj.Name) // its status may have been written meanwhile
+		if readErr != nil {
+			now = obj
 		}
-		return nil, nil, status.NotStored(obj.Name, notReadyBecause(obj))
+		return nil, nil, whyNotStored(now)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	st, err := l.Threads.Open(ctx, row.ID)
 	return st, row, err
+}
+
+// whyNotStored returns the error for an object whose thread is not stored. nil is an object that is gone.
+func whyNotStored(obj *skeinv1.Thread) error {
+	switch {
+	case obj == nil:
+		return store.ErrNotFound
+	case !obj.DeletionTimestamp.IsZero():
+		return status.BeingDeleted(obj.Name)
+	}
+	return status.NotStored(obj.Name, notReadyBecause(obj))
 }
 
 // Object returns the Thread object of that name, or nil when there is none.
@@ -145,7 +158,7 @@ func (l *Finder) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.T
 	id := obj.ThreadID()
 	read := func() (*store.Thread, error) { return l.rowOf(ctx, obj) }
 	row, err := read()
-	if !errors.Is(err, store.ErrNotFound) {
+	if !errors.Is(err, store.ErrNotFound) || !obj.DeletionTimestamp.IsZero() { // no thread is set up for an object that is being deleted
 		return row, err
 	}
 	changed := make(chan struct{}, 1)

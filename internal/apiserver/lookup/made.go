@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver/status"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -28,11 +29,13 @@ const (
 // ErrDeleted reports that a Thread object was deleted before its thread was stored.
 var ErrDeleted = errors.New("the Thread was deleted before it was stored")
 
-// RefusedError reports that the thread of an object is not stored, for a reason that the request does not wait for, and that the object was deleted.
+// RefusedError reports that the thread of an object is not stored, for a reason that the request does not wait for.
 type RefusedError struct {
 	// Reason and Message are those of the object's Ready condition.
 	Reason, Message string
-	cause           error
+	// Left reports that the object could not be deleted. Otherwise it has been deleted.
+	Left  bool
+	cause error
 }
 
 // Error implements error.
@@ -54,35 +57,41 @@ func (l *Finder) DetachedContext(ctx context.Context) (context.Context, context.
 func (l *Finder) OpenMade(
 	ctx context.Context, made *skeinv1.Thread, remove func(context.Context, *skeinv1.Thread) error, reasons ...string,
 ) (*thread.State, *store.Thread, error) {
-	st, row, err := l.openObject(ctx, made)
-	if !apierrors.IsServiceUnavailable(err) {
+	row, err := l.awaitStored(ctx, made)
+	if err == nil {
+		st, err := l.Threads.Open(ctx, row.ID)
 		return st, row, err
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
+	last := made // as it was read last
+	if now, err := l.Object(ctx, made.Namespace, made.Name); err == nil && now != nil && now.UID == made.UID {
+		last = now
+	}
 	for range removals {
-		now, readErr := l.readCurrent(ctx, made)
-		switch {
-		case readErr != nil:
-			return nil, nil, err
-		case now == nil:
+		now, err := l.readCurrent(ctx, made)
+		if err != nil {
+			break
+		}
+		if now == nil {
 			return nil, nil, ErrDeleted
 		}
+		last = now
 		// Room may have appeared since. Then the controller has stored the thread, and the object says so a little later.
-		row, readErr := l.rowOf(ctx, now)
-		switch {
-		case readErr == nil:
+		row, err := l.rowOf(ctx, now)
+		if err == nil {
 			st, err := l.Threads.Open(ctx, row.ID)
 			return st, row, err
-		case !errors.Is(readErr, store.ErrNotFound):
-			return nil, nil, err
 		}
-		ready := meta.FindStatusCondition(now.Status.Conditions, skeinv1.ConditionReady)
-		if ready == nil || ready.Status != metav1.ConditionFalse || !slices.Contains(reasons, ready.Reason) {
-			return nil, nil, err
+		refusal := refusalOf(now, reasons)
+		if refusal == nil || !errors.Is(err, store.ErrNotFound) {
+			break
 		}
-		refused, refuseErr := l.Threads.Store().Refuse(ctx, now.ThreadID())
-		if refuseErr != nil {
+		refused, err := l.Threads.Store().Refuse(ctx, now.ThreadID())
+		if err != nil {
 			break
 		}
 		if !refused {
@@ -90,13 +99,26 @@ func (l *Finder) OpenMade(
 		}
 		removeErr := remove(ctx, now)
 		if removeErr == nil {
-			return nil, nil, &RefusedError{Reason: ready.Reason, Message: ready.Message, cause: err}
+			return nil, nil, refusal
 		}
-		if readmitErr := l.Threads.Store().Readmit(ctx, now.ThreadID()); readmitErr != nil || !apierrors.IsConflict(removeErr) {
+		if err := l.Threads.Store().Readmit(ctx, now.ThreadID()); err != nil || !apierrors.IsConflict(removeErr) {
 			break
 		}
 	}
-	return nil, nil, err
+	if refusal := refusalOf(last, reasons); refusal != nil {
+		refusal.Left = true
+		return nil, nil, refusal
+	}
+	return nil, nil, status.NotStored(last.Name, notReadyBecause(last))
+}
+
+// refusalOf returns the error for an object whose Ready condition has one of the given reasons. It returns nil for others.
+func refusalOf(obj *skeinv1.Thread, reasons []string) *RefusedError {
+	ready := meta.FindStatusCondition(obj.Status.Conditions, skeinv1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || !slices.Contains(reasons, ready.Reason) {
+		return nil
+	}
+	return &RefusedError{Reason: ready.Reason, Message: ready.Message, cause: status.NotStored(obj.Name, notReadyBecause(obj))}
 }
 
 // readCurrent returns an object as the API server has it. It returns nil when the object is gone or about to go. The cache would not do: it

@@ -152,6 +152,11 @@ func NotStored(name, why string) *apierrors.StatusError {
 	return e
 }
 
+// BeingDeleted returns a 409 for a Thread object that is being deleted and has no conversation, any more or at all. It is a store.ErrObjectDeleted.
+func BeingDeleted(name string) error {
+	return fmt.Errorf("%w (%w)", Conflict(name, fmt.Sprintf("thread %q is being deleted and takes no more requests", name)), store.ErrObjectDeleted)
+}
+
 // Stopping returns a 503 for a request that may take long, from a replica that is stopping. Nothing was done, so clients may repeat it.
 func Stopping(name string) *apierrors.StatusError {
 	e := apierrors.NewServiceUnavailable("this replica of the manager is stopping, and nothing was done: try again, and another one answers")
