@@ -145,7 +145,7 @@ var _ = Describe("The memory of the gateway", Label("K8S-12", "IDS-03"), func() 
 		_, err = follow()
 		Expect(membudget.Refused(err)).To(BeTrue(), "%v", err)
 		held.Close()
-		Expect(budget.Used()).To(BeZero())
+		Eventually(budget.Used).Should(BeZero(), "the reader that was stopped gives back what it held")
 	})
 
 	It("is that of one reader for all who wait in a conversation", Label("EVT-02"), func(ctx SpecContext) {
