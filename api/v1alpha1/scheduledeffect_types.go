@@ -167,7 +167,7 @@ type ScheduledEffectSpec struct {
 	// +optional
 	Retry *EffectRetry `json:"retry,omitempty"`
 
-	// Timeout of one attempt; that of the Effect or the Tool when absent.
+	// Timeout of one attempt, from the moment at which its handler begins or its Tool is called. That of the Effect or the Tool when absent.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="give a duration from 1s to 24h such as 5m"
 	// +optional

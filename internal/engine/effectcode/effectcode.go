@@ -96,14 +96,17 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 		return &effects.WaitError{Err: err}
 	}
 	x.Code.Lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
-	return handlerOutcome(x.Code, err)
+	return handlerOutcome(x.Code, &call.Target, err)
 }
 
 // handlerOutcome returns the outcome of a handler that did not succeed. It wraps store.ErrUnavailable when the store was not available
 // for a call that the handler made: it is then no failure of the handler, whatever it threw.
-func handlerOutcome(host interface{ Outage() bool }, err error) error {
+func handlerOutcome(host interface{ Outage() bool }, target *effects.Target, err error) error {
 	if host.Outage() {
 		return fmt.Errorf("%w while the handler ran: %s", store.ErrUnavailable, code.Explain(err))
+	}
+	if target.Timeout > 0 && errors.Is(err, codeexec.ErrTimeout) {
+		return &effects.HandlerError{Text: target.TimeoutText()}
 	}
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) {

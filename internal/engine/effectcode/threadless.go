@@ -65,7 +65,7 @@ func (c *Runner) runWithoutThread(ctx context.Context, call effects.Call) error 
 		return &effects.WaitError{Err: err}
 	}
 	if err != nil {
-		return handlerOutcome(host, err)
+		return handlerOutcome(host, &call.Target, err)
 	}
 	return nil
 }

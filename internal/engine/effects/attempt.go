@@ -33,7 +33,7 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 	if c.Thread, err = w.thread(ctx, f); err != nil {
 		return err
 	}
-	if target.Timeout > 0 {
+	if target.Timeout > 0 && !target.needsSandbox() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, target.Timeout, errTimeout)
 		defer cancel()
@@ -44,7 +44,7 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 		return &cutError{err}
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
-		return &HandlerError{fmt.Sprintf("it did not end within %s, which spec.timeout allows", target.Timeout)}
+		return &HandlerError{target.TimeoutText()}
 	}
 	return err
 }

@@ -19,9 +19,10 @@ type Target struct {
 	Message *Message  `json:"message,omitempty"` // queue a message on the thread
 	Pool    string    `json:"pool,omitempty"`    // in which an effect without a thread runs
 	// Env are the variables of an effect without a thread. References are resolved at each attempt.
-	Env     []skeinv1.EnvVar `json:"env,omitempty"`
-	Timeout time.Duration    `json:"timeout,omitempty"` // of an attempt; that of the definition when 0
-	Retry   *Retry           `json:"retry,omitempty"`   // of a handler or a service that failed; the defaults when nil
+	Env []skeinv1.EnvVar `json:"env,omitempty"`
+	// Timeout is of an attempt. It counts from the moment at which the handler begins; that of the definition when 0.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	Retry   *Retry        `json:"retry,omitempty"` // of a handler or a service that failed; the defaults when nil
 	// Deadline is how long after its due time a firing may still begin. 0 means without limit.
 	Deadline time.Duration `json:"deadline,omitempty"`
 	// Jitter is the delay that the schedule added to the due time.
@@ -35,6 +36,15 @@ type Target struct {
 
 // targetVersion is the version of targets that this release knows.
 const targetVersion = 0
+
+// needsSandbox reports whether a firing may wait for a sandbox: to run its code, or to ask the code of the tool that it queues for its
+// parameters. That wait has limits of its own. It must not use up the timeout of a handler that has not begun, so the Runner limits the handler.
+func (t Target) needsSandbox() bool { return t.Message == nil && t.Tool == nil }
+
+// TimeoutText says that an attempt took longer than its timeout.
+func (t Target) TimeoutText() string {
+	return fmt.Sprintf("it did not end within %s, which spec.timeout allows", t.Timeout)
+}
 
 // ToolCall names a tool.
 type ToolCall struct {
