@@ -44,6 +44,9 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 		return &cutError{err}
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		if service := (*ServiceError)(nil); errors.As(err, &service) { // it has not answered in time
+			return &ServiceError{Text: target.TimeoutText()}
+		}
 		return &HandlerError{target.TimeoutText()}
 	}
 	return err

@@ -53,3 +53,29 @@ func TestTimeoutOfWhatNeedsNoSandbox(t *testing.T) {
 		})
 	}
 }
+
+// unanswered is a Runner whose calls of a Tool wait for an answer until their time is up, and then return an error.
+type unanswered struct {
+	Runner
+	err error
+}
+
+func (r unanswered) CallTool(ctx context.Context, _ Call) error {
+	<-ctx.Done()
+	return r.err
+}
+
+// TestTimeoutOfACall covers EFF-04: a service that has not answered in time is called again, and nothing else is.
+func TestTimeoutOfACall(t *testing.T) {
+	g := NewWithT(t)
+	target := toolTarget()
+	target.Timeout = time.Millisecond
+	for _, c := range []struct{ err, want error }{
+		{&ServiceError{Text: "no answer", After: time.Hour}, &ServiceError{Text: "it did not end within 1ms, which spec.timeout allows"}},
+		{&HandlerError{"the MCP server failed"}, &HandlerError{"it did not end within 1ms, which spec.timeout allows"}},
+		{context.DeadlineExceeded, &HandlerError{"it did not end within 1ms, which spec.timeout allows"}},
+	} {
+		w, _ := newWorker(unanswered{err: c.err})
+		g.Expect(w.attempt(t.Context(), &Call{Firing: &store.Firing{Attempts: 1}, Target: target, Log: &Log{}})).To(Equal(c.want))
+	}
+}

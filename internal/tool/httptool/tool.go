@@ -67,7 +67,7 @@ func (t *httpTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	case errors.Is(bounded.Err(), context.DeadlineExceeded) && ctx.Err() == nil && err != nil:
 		return failed(fmt.Sprintf("the host %s did not answer within %s: it may have done what it was asked to; try again later, or raise spec.timeout of the tool", out.url.Hostname(), t.spec.Timeout), tool.ServiceFailure{})
 	case err != nil:
-		if unanswered := (*unansweredError)(nil); errors.As(err, &unanswered) {
+		if unanswered := (*unansweredError)(nil); errors.As(err, &unanswered) || ctx.Err() != nil { // the caller may have a time limit of its own
 			return failed(err.Error(), tool.ServiceFailure{})
 		}
 		return tool.Failure(err.Error())
