@@ -49,6 +49,19 @@ var _ = Describe("GET firings", Label("EFF-07"), func() {
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	})
 
+	It("has the same origin for what fired at its own time, whether that is one of a schedule or the only one", func(ctx SpecContext) {
+		e := newEnv()
+		Expect(e.svc.Store().RecordFiring(ctx, store.Firing{EffectID: "effect-daily", Due: 1, Namespace: "team"})).To(BeTrue())
+		Expect(e.svc.Store().RecordDue(ctx, store.DueRecord{
+			Schedule: store.EffectSchedule{EffectID: "effect-daily"}, Firings: []store.Firing{{EffectID: "effect-daily", Due: 2, Namespace: "team", Origin: store.OriginSchedule}},
+		})).To(Succeed())
+		c, err := client.New(e.config)
+		Expect(err).NotTo(HaveOccurred())
+		list, err := c.Firings(ctx, "team", "daily", client.FiringPage{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Firings).To(HaveExactElements(HaveField("Origin", "schedule"), HaveField("Origin", "schedule")))
+	})
+
 	It("names the Thread that a template has made", func(ctx SpecContext) {
 		e := newEnv()
 		firings := e.svc.Store()

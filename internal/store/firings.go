@@ -214,7 +214,7 @@ type FiringStore interface {
 	FinishFiring(ctx context.Context, end FiringEnd) error
 	// WaitRunning records what a running firing waits for, because its Thread could not be created.
 	WaitRunning(ctx context.Context, key FiringKey, namespace, waiting string) error
-	// StartRunning records that the Thread of a running firing exists.
+	// StartRunning records that the Thread of a running firing exists, which is its only attempt.
 	StartRunning(ctx context.Context, key FiringKey) error
 	// EndRunning records how a running firing ended. It changes nothing when the firing has ended.
 	EndRunning(ctx context.Context, end FiringEnd) error

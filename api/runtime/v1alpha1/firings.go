@@ -26,11 +26,11 @@ type Firing struct {
 	ThreadID string `json:"threadId,omitempty"`
 	// Thread is the name of the Thread that a threadTemplate made, which may be deleted since.
 	Thread string `json:"thread,omitempty"`
-	// Origin is schedule, catch-up, creation, manual or backfill; absent for one-time effects.
+	// Origin is schedule, catch-up, creation, manual or backfill. The time of a one-time effect counts as its schedule.
 	Origin string `json:"origin,omitempty"`
 	// Status is pending, queued, running, succeeded, failed or canceled.
 	Status string `json:"status"`
-	// Attempts that were made.
+	// Attempts is how many were made. The Thread of a threadTemplate is one.
 	Attempts int `json:"attempts,omitempty"`
 	// Error says why the last attempt failed.
 	Error string `json:"error,omitempty"`

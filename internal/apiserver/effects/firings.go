@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,7 +109,7 @@ func madeBy(f *store.Firing) string {
 
 func firingOf(f *store.Firing) runtimev1.Firing {
 	return runtimev1.Firing{
-		Due: f.Due, ThreadID: f.ThreadID, Thread: madeBy(f), Origin: string(f.Origin), Status: string(f.Status), Attempts: f.Attempts, Error: f.Error, Waiting: f.Waiting,
+		Due: f.Due, ThreadID: f.ThreadID, Thread: madeBy(f), Origin: string(cmp.Or(f.Origin, store.OriginSchedule)), Status: string(f.Status), Attempts: f.Attempts, Error: f.Error, Waiting: f.Waiting,
 		FiredAt: f.FiredAt, StartedAt: f.StartedAt, EndedAt: f.EndedAt, Cost: f.Cost, Log: f.Log,
 	}
 }

@@ -174,14 +174,14 @@ func describeSchedules(e *env) {
 			}
 			Expect(e.claims(ctx, "a")).To(BeEmpty())
 			Expect(e.store.WaitRunning(ctx, firingKey(1), "ns", "a quota")).To(Succeed())
-			Expect(e.firing(ctx, firingKey(1)).Waiting).To(Equal("a quota"))
+			Expect(e.firing(ctx, firingKey(1))).To(HaveValue(And(HaveField("Waiting", "a quota"), HaveField("Attempts", 0))))
 			Expect(e.store.StartRunning(ctx, firingKey(1))).To(Succeed())
 			Expect(e.store.WaitRunning(ctx, firingKey(1), "ns", "too late")).To(Succeed())
 			Expect(e.firing(ctx, firingKey(1)).Waiting).To(BeEmpty())
 			started := e.now()
 			e.clock.Step(time.Second)
 			Expect(e.store.StartRunning(ctx, firingKey(1))).To(Succeed())
-			Expect(e.firing(ctx, firingKey(1)).StartedAt).To(Equal(started))
+			Expect(e.firing(ctx, firingKey(1))).To(HaveValue(And(HaveField("StartedAt", started), HaveField("Attempts", 1))))
 			failed := store.FiringEnd{Key: firingKey(1), Status: store.FiringFailed, Error: "it failed", Cost: 2.25, Counts: true}
 			Expect(e.store.EndRunning(ctx, failed)).To(Succeed())
 			ended := e.firing(ctx, firingKey(1))
