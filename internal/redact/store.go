@@ -194,6 +194,12 @@ func (s *Store) RecordDue(ctx context.Context, d store.DueRecord) error {
 	return s.Store.RecordDue(ctx, d)
 }
 
+// WaitFiring implements store.Store.
+func (s *Store) WaitFiring(ctx context.Context, claim store.FiringClaim, namespace, waiting string) error {
+	s.secrets.Value(namespace, &waiting)
+	return s.Store.WaitFiring(ctx, claim, namespace, waiting)
+}
+
 // WaitRunning implements store.Store.
 func (s *Store) WaitRunning(ctx context.Context, key store.FiringKey, namespace, waiting string) error {
 	s.secrets.Value(namespace, &waiting)

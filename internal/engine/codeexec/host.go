@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/codelog"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
@@ -27,6 +28,9 @@ const DefaultTimeout = time.Minute
 
 // ErrNoSandbox reports that there was no sandbox, so none of the code has run.
 var ErrNoSandbox = errors.New("no sandbox is available")
+
+// NoSandbox returns an ErrNoSandbox that says why there is none.
+func NoSandbox(why error) error { return fmt.Errorf("%w: %w", ErrNoSandbox, why) }
 
 // ErrTimeout reports that code did not end within its time limit.
 var ErrTimeout = errors.New("the code did not finish")
@@ -144,6 +148,7 @@ func (c *Host) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	ports.TellWaits(ctx, nil)
 	c.releases = append(c.releases, release)
 	c.sbx = sbx
 	c.env.fault("sandbox.acquire.after")
@@ -227,7 +232,7 @@ func (c *Host) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any
 		sbx, err := c.sandbox(ctx)
 		c.mu.Unlock()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoSandbox, err)
+			return nil, NoSandbox(err)
 		}
 		res, err := client.RunCodeFor(ctx, sbx, iso, args)
 		if err != nil {

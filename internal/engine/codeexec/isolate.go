@@ -69,7 +69,7 @@ func (c *Host) open(ctx context.Context, static map[string]any) (sandbox.Isolate
 	}
 	sbx, err := c.sandbox(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrNoSandbox, err)
+		return nil, nil, NoSandbox(err)
 	}
 	// ctx bounds the opening only, because a busy sandbox may take long to refuse. An open isolate lives as long as the
 	// execution.

@@ -70,7 +70,7 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	if err != nil && !errors.As(err, &notReady) {
 		return err
 	}
-	ctx, leave := c.opts.Active.Attach(ctx, t.ID)
+	ctx, leave := c.opts.Active.Attach(tellWaits(ctx, call), t.ID)
 	defer leave()
 	x := c.opts.Executions.New(ctx, t, st, agent, "")
 	defer x.Close()
@@ -97,6 +97,17 @@ func (c *Runner) RunEffect(ctx context.Context, call effects.Call) error {
 	}
 	x.Code.Lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
 	return handlerOutcome(x.Code, &call.Target, err)
+}
+
+// tellWaits returns a context for requests for a sandbox. The firing says what such a request waits for, with the text of one that failed.
+func tellWaits(ctx context.Context, call effects.Call) context.Context {
+	return ports.WithWaits(ctx, func(why error) {
+		text := ""
+		if why != nil {
+			text = codeexec.NoSandbox(why).Error()
+		}
+		call.Waits(text)
+	})
 }
 
 // handlerOutcome returns the outcome of a handler that did not succeed. It wraps store.ErrUnavailable when the store was not available
@@ -137,7 +148,7 @@ func (c *Runner) QueueTool(ctx context.Context, call effects.Call) error {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	ctx, leave := c.opts.Active.Attach(ctx, call.Thread.ID)
+	ctx, leave := c.opts.Active.Attach(tellWaits(ctx, call), call.Thread.ID)
 	defer leave()
 	x, err := c.opts.Executions.External(ctx, call.Thread.ID)
 	if err != nil {

@@ -37,6 +37,7 @@ func (c *Runner) runWithoutThread(ctx context.Context, call effects.Call) error 
 	}
 	// The sandbox belongs to the ScheduledEffect, under whose id it is claimed.
 	owner := &store.Thread{ID: f.EffectID, Namespace: f.Namespace, Name: f.Name, Threadless: true}
+	ctx = tellWaits(ctx, call)
 	host := codeexec.NewHost(ctx, c.opts.Env, owner, pool, state)
 	host.Lines = codelog.New(codelog.Options{
 		Clock: c.opts.Clock, Redact: func(text string) string { return c.opts.Redact(f.Namespace, text) },

@@ -33,6 +33,9 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 	if c.Thread, err = w.thread(ctx, f); err != nil {
 		return err
 	}
+	waits := w.newWaits(ctx, f)
+	defer waits.end()
+	c.Waits = waits.tell
 	if target.Timeout > 0 && !target.needsSandbox() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, target.Timeout, errTimeout)

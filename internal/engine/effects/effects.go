@@ -50,6 +50,8 @@ type Call struct {
 	// Key is the idempotency key. It is the same for every attempt of a firing. The ids of everything that the handler causes
 	// derive from it.
 	Key string
+	// Waits is told what keeps the handler from beginning, and "" once it begins. It returns at once.
+	Waits func(why string)
 	// HookDepth is the number of hooks in the chain of causes that led to the effect.
 	HookDepth int
 	// Log receives what the code writes if the firing has no thread with a log.

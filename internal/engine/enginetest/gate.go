@@ -163,6 +163,14 @@ func (g *Gate) ReleaseFirings(ctx context.Context, owner string) error {
 	return g.Store.ReleaseFirings(ctx, owner)
 }
 
+// WaitFiring implements store.Store.
+func (g *Gate) WaitFiring(ctx context.Context, claim store.FiringClaim, namespace, waiting string) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Store.WaitFiring(ctx, claim, namespace, waiting)
+}
+
 // FinishFiring implements store.Store.
 func (g *Gate) FinishFiring(ctx context.Context, end store.FiringEnd) error {
 	if err := g.check(); err != nil {

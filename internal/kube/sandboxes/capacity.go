@@ -42,8 +42,9 @@ func (l *poolLocks) wake(pool types.NamespacedName) {
 	}
 }
 
-// lock waits for the lock of a pool until ctx ends. idled has an entry whenever a sandbox of the pool has become idle.
-func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName) (idled <-chan struct{}, unlock func(), err error) {
+// lock waits for the lock of a pool until ctx ends, and calls waits if it does not get it at once. idled has an entry whenever a sandbox of
+// the pool has become idle.
+func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName, waits func()) (idled <-chan struct{}, unlock func(), err error) {
 	l.mu.Lock()
 	if l.of == nil {
 		l.of = map[types.NamespacedName]*poolLock{}
@@ -62,12 +63,19 @@ func (l *poolLocks) lock(ctx context.Context, pool types.NamespacedName) (idled 
 			delete(l.of, pool)
 		}
 	}
+	unlock = func() {
+		<-one.turn
+		leave()
+	}
 	select {
 	case one.turn <- struct{}{}:
-		return one.idled, func() {
-			<-one.turn
-			leave()
-		}, nil
+		return one.idled, unlock, nil
+	default:
+		waits()
+	}
+	select {
+	case one.turn <- struct{}{}:
+		return one.idled, unlock, nil
 	case <-ctx.Done():
 		leave()
 		return nil, nil, context.Cause(ctx)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
@@ -23,10 +24,12 @@ const (
 
 // place gets a pod for a thread that found no warm one: a new pod if the pool may have another one. In a full pool it
 // waits until a sandbox is idle or until PlaceTimeout has passed. Threads of one pool wait in the order in which they came,
-// because the first one holds the lock of the pool. A connection comes with a pod that was warm already.
+// because the first one holds the lock of the pool. Each tells its caller what it waits for. A connection comes with a pod that was warm
+// already.
 func (a *acquisition) place(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, string, error) {
 	patience := time.After(a.port.PlaceTimeout)
-	idled, unlock, err := a.port.capacity.lock(ctx, client.ObjectKeyFromObject(a.pool))
+	waits := func() { ports.TellWaits(ctx, a.full()) }
+	idled, unlock, err := a.port.capacity.lock(ctx, client.ObjectKeyFromObject(a.pool), waits)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -37,14 +40,14 @@ func (a *acquisition) place(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, 
 		if !errors.Is(err, errPoolFull) {
 			return pod, nil, foundCold, err
 		}
+		waits()
 		select {
 		case <-idled:
 			adopted, pause = false, idleDelay
 		case <-time.After(pause):
 			adopted, pause = pause == placePoll, placePoll
 		case <-patience:
-			return nil, nil, "", noSandbox("SandboxPool %q is full: each of its %d sandboxes was in use for %v; try again later, or raise spec.max",
-				a.pool.Name, a.pool.Spec.Max, a.port.PlaceTimeout)
+			return nil, nil, "", a.full()
 		case <-ctx.Done():
 			return nil, nil, "", context.Cause(ctx)
 		}
@@ -56,6 +59,11 @@ func (a *acquisition) place(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, 
 			return pod, conn, found, err
 		}
 	}
+}
+
+// full says that the pool has no place. The text does not change while a caller waits, and asks again and again.
+func (a *acquisition) full() error {
+	return noSandbox("SandboxPool %q is full: each of its %d sandboxes is in use; try again later, or raise spec.max", a.pool.Name, a.pool.Spec.Max)
 }
 
 // refresh reads the pool again, whose limit may have changed.

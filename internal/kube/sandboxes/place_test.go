@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/kube/kubetest"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
@@ -90,6 +91,22 @@ var _ = Describe("Threads that find a pool full", Label("COD-09"), func() {
 			Expect(<-errs).To(Succeed())
 		}
 		Expect(len(p.all(ctx))).To(BeNumerically("<=", 3))
+	})
+
+	It("tell their callers at once what they wait for, those that wait behind others too", func(ctx SpecContext) {
+		p, _, _ := fullPool(ctx)
+		calling, cancel := context.WithCancel(ctx)
+		got := make([]<-chan error, 2)
+		for i := range got {
+			told := make(chan error, 100)
+			got[i] = begin(ports.WithWaits(calling, func(why error) { told <- why }), p, 8+i)
+			Eventually(told).Should(Receive(MatchError(`SandboxPool "default" is full: each of its 3 sandboxes is in use; try again later, or raise spec.max`)))
+			Expect(got[i]).NotTo(Receive())
+		}
+		cancel()
+		for i := range got {
+			Eventually(got[i]).Should(Receive(MatchError(context.Canceled)))
+		}
 	})
 
 	It("stop waiting when their call ends, and leave the place to the next", func(ctx SpecContext) {

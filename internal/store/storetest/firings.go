@@ -104,6 +104,24 @@ func describeFirings(e *env) {
 			Expect(e.store.FinishFiring(ctx, end)).To(MatchError(store.ErrFiringLost))
 		})
 
+		It("say while they are claimed what they wait for", Label("EFF-07"), func(ctx SpecContext) {
+			record(ctx, store.Firing{EffectID: "e", Due: 1})
+			held := store.FiringClaim{Key: firingKey(1), Epoch: 1}
+			Expect(e.store.WaitFiring(ctx, held, "", "no claim")).To(MatchError(store.ErrFiringLost))
+			claim(ctx, "a")
+			claimed := *e.firing(ctx, firingKey(1))
+			claimed.Waiting = "the pool is full"
+			Expect(e.store.WaitFiring(ctx, held, "", claimed.Waiting)).To(Succeed())
+			Expect(e.firing(ctx, firingKey(1))).To(HaveValue(Equal(claimed)))
+			Expect(e.store.WaitFiring(ctx, store.FiringClaim{Key: firingKey(1), Epoch: 2}, "", "another claim")).To(MatchError(store.ErrFiringLost))
+			claimed.Waiting = ""
+			Expect(e.store.WaitFiring(ctx, held, "", "")).To(Succeed())
+			Expect(e.firing(ctx, firingKey(1))).To(HaveValue(Equal(claimed)))
+			Expect(e.store.FinishFiring(ctx, store.FiringEnd{Key: firingKey(1), Epoch: 1, Status: store.FiringPending, Waiting: "waits"})).To(Succeed())
+			Expect(e.store.WaitFiring(ctx, held, "", "")).To(MatchError(store.ErrFiringLost))
+			Expect(e.firing(ctx, firingKey(1)).Waiting).To(Equal("waits"))
+		})
+
 		It("are retried after a delay", func(ctx SpecContext) {
 			record(ctx, store.Firing{EffectID: "e", Due: 1})
 			claim(ctx, "a")

@@ -136,6 +136,9 @@ func describeNotifications(e *env) {
 			changes(store.AnyEffect, "", func() error { return e.store.ReleaseFirings(ctx, "a") })
 			_, err = e.store.ClaimFirings(ctx, "a", time.Minute, map[string]int{"": 10})
 			Expect(err).NotTo(HaveOccurred())
+			changes("e", "t", func() error {
+				return e.store.WaitFiring(ctx, store.FiringClaim{Key: of.Key(), Epoch: 3}, "", "the pool is full")
+			})
 			changes("e", "", func() error {
 				return e.store.FinishFiring(ctx, store.FiringEnd{Key: plain.Key(), Epoch: 3, Status: store.FiringFailed})
 			})

@@ -49,6 +49,7 @@ const (
 	FinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?, waiting = ?, cost = cost + ?, log = ?,
 			attempts = attempts - CAST(? AS BIGINT), started_at = CASE WHEN attempts = CAST(? AS BIGINT) THEN 0 ELSE started_at END
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
+	WaitFiring   = `UPDATE effect_firing SET waiting = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
 	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1, waiting = ''
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status IN ('pending', 'queued', 'running')`
 	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1,
@@ -71,9 +72,9 @@ const (
 	WaitRunning  = `UPDATE effect_firing SET waiting = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
 	StartRunning = `UPDATE effect_firing SET started_at = CASE WHEN fired_at > CAST(? AS BIGINT) THEN fired_at ELSE CAST(? AS BIGINT) END, attempts = 1, waiting = ''
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
-	EndRunning   = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
-	Outcome      = `SELECT ` + FiringColumns + ` FROM effect_firing` + outcome + `1`
-	outcome      = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') 
+	EndRunning = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
+	Outcome    = `SELECT ` + FiringColumns + ` FROM effect_firing` + outcome + `1`
+	outcome    = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') 
 		ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 1 ELSE 2 END, ended_at DESC, due DESC, thread_id LIMIT `
 	FiringCost   = `SELECT COALESCE(sum(cost), 0.0) FROM effect_firing WHERE effect_id = ? AND due >= ? AND due < ?`
 	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND due < ? AND (due, thread_id) NOT IN (
