@@ -154,7 +154,7 @@ const (
 	ReasonUnknown = "Unknown"
 	// ReasonPaused: too many firings of a schedule failed in a row.
 	ReasonPaused = "Paused"
-	// ReasonWaiting: a firing waits for a sandbox or a definition.
+	// ReasonWaiting: a firing waits for a sandbox, a definition, or the Thread that it created.
 	ReasonWaiting = "Waiting"
 )
 

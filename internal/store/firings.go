@@ -215,7 +215,7 @@ type FiringStore interface {
 	// WaitFiring records what a claimed firing waits for before its handler begins; "" when it does not wait any more. The claim stays. It
 	// returns ErrFiringLost when the claim is lost.
 	WaitFiring(ctx context.Context, claim FiringClaim, namespace, waiting string) error
-	// WaitRunning records what a running firing waits for, because its Thread could not be created.
+	// WaitRunning records what a running firing waits for, because its Thread could not be created, or is not ready. It is "" for nothing.
 	WaitRunning(ctx context.Context, key FiringKey, namespace, waiting string) error
 	// StartRunning records that the Thread of a running firing exists, which is its only attempt.
 	StartRunning(ctx context.Context, key FiringKey) error

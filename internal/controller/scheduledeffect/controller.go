@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
@@ -89,7 +91,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("scheduledeffect").
 		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.Or(watches.SpecChanged(mgr.GetClient()), predicate.Predicate(predicate.AnnotationChangedPredicate{}), ownerLeft()))).
-		Watches(&skeinv1.Thread{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.ScheduledEffect{}, handler.OnlyControllerOwner()), builder.WithPredicates(runEnded())).
+		Watches(&skeinv1.Thread{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.ScheduledEffect{}, handler.OnlyControllerOwner()), builder.WithPredicates(threadOfFiringTurned())).
 		Watches(&skeinv1.Thread{}, r.byThread(watches.ByIndex(mgr.GetCache(), effects, objects.IndexThread)), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), effects, objects.IndexAgent), builder.WithPredicates(watches.ReadyTurned())).
@@ -248,16 +250,26 @@ func ownerLeft() predicate.Predicate {
 	}
 }
 
-// runEnded passes updates of a Thread whose run ended, and its deletion.
-func runEnded() predicate.Predicate {
+// threadOfFiringTurned passes updates of a Thread whose run ended, or of which something else is said to be wrong before its first run, and its
+// deletion. A Thread that becomes ready at once passes only with the end of its run.
+func threadOfFiringTurned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*skeinv1.Thread)
 			after, ok2 := e.ObjectNew.(*skeinv1.Thread)
-			return ok1 && ok2 && (outcomeOf(before) != outcomeOf(after) || before.Status.TerminatedAt != after.Status.TerminatedAt)
+			return ok1 && ok2 && (outcomeOf(before) != outcomeOf(after) || before.Status.TerminatedAt != after.Status.TerminatedAt ||
+				before.Status.LastRun == nil && wrongWith(before) != wrongWith(after))
 		},
 	}
+}
+
+// wrongWith returns why a Thread is not ready, or "".
+func wrongWith(t *skeinv1.Thread) string {
+	if c := conditions.Ready(t.Status.Conditions); c.Status == metav1.ConditionFalse {
+		return c.Reason + ": " + c.Message
+	}
+	return ""
 }
 
 func outcomeOf(t *skeinv1.Thread) skeinv1.RunOutcome {

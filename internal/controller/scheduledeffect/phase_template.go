@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
@@ -110,15 +111,40 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("the run of Thread %q ended: %s %s", t.Name, run.Outcome, run.Reason)
 	case t.Status.TerminatedAt != 0:
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("Thread %q was terminated", t.Name)
-	case f.StartedAt != 0:
-		return nil // thousands of others may run, and each end of one looks at all
 	default:
-		return r.Store.StartRunning(ctx, f.Key())
+		return r.awaitRun(ctx, f, t)
 	}
 	if sum, err := r.Store.Usage(ctx, store.UsageQuery{ThreadID: t.ThreadID(), Subtree: true}); err == nil {
 		end.Cost = sum.Cost
 	}
 	return r.end(ctx, d, f, end)
+}
+
+// awaitRun records what the Thread of a firing waits for before its first run begins. It writes nothing for a Thread of which nothing has
+// changed: thousands of others may run, and each end of one looks at all.
+func (r *Reconciler) awaitRun(ctx context.Context, f *store.Firing, t *skeinv1.Thread) error {
+	if f.StartedAt == 0 {
+		if err := r.Store.StartRunning(ctx, f.Key()); err != nil {
+			return fmt.Errorf("record that the Thread of a firing exists: %w", err)
+		}
+		f.Waiting = ""
+	}
+	why := ""
+	if t.Status.LastRun == nil && conditions.Ready(t.Status.Conditions).Status == metav1.ConditionFalse {
+		why = notReady("Thread", t.Name, t.Status.Conditions).message
+	}
+	return r.setWaiting(ctx, f, why)
+}
+
+func (r *Reconciler) setWaiting(ctx context.Context, f *store.Firing, why string) error {
+	if f.Waiting == why {
+		return nil
+	}
+	if err := r.Store.WaitRunning(ctx, f.Key(), f.Namespace, why); err != nil {
+		return fmt.Errorf("record what a firing waits for: %w", err)
+	}
+	f.Waiting = why
+	return nil
 }
 
 func (r *Reconciler) end(ctx context.Context, d *schedule, f *store.Firing, end store.FiringEnd) error {
@@ -179,11 +205,8 @@ func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why
 		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Counts: true,
 			Error: fmt.Sprintf("it could not begin within %ds of its due time: %s", *n, why)})
 	}
-	if f.Waiting != why {
-		if err := r.Store.WaitRunning(ctx, f.Key(), f.Namespace, why); err != nil {
-			return fmt.Errorf("record what a firing waits for: %w", err)
-		}
-		f.Waiting = why
+	if err := r.setWaiting(ctx, f, why); err != nil {
+		return err
 	}
 	waited := d.at.Sub(time.UnixMicro(f.FiredAt))
 	d.retry = shorter(d.retry, min(max(firstWait, waited/4), longestWait))

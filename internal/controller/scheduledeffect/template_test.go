@@ -153,3 +153,71 @@ var _ = Describe("A firing of a template whose Thread was created", Label("EFF-0
 		Expect(w.firings(ctx)).To(HaveEach(And(HaveField("Status", store.FiringFailed), HaveField("Error", "its Thread was deleted before its run ended"))))
 	})
 })
+
+var _ = Describe("A firing of a template whose Thread is not ready", Label("EFF-03", "EFF-07"), func() {
+	const missing = `Secret "none" does not exist`
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.declare(ctx, fromTemplate, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.ConcurrencyPolicy, s.Spec.StartingDeadlineSeconds = skeinv1.ConcurrencyForbid, ptr.To(int64(20))
+		})
+		w.pass(ctx, time.Minute)
+	})
+	thread := func(ctx context.Context) *skeinv1.Thread {
+		GinkgoHelper()
+		var list skeinv1.ThreadList
+		Expect(w.Client.List(ctx, &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		return &list.Items[0]
+	}
+	turn := func(ctx context.Context, status metav1.ConditionStatus, reason, message string) {
+		GinkgoHelper()
+		t := thread(ctx)
+		w.SetReady(ctx, t, &t.Status.Conditions, status, reason, message)
+		w.settle(ctx) // as the watch of Threads does
+	}
+	waiting := func(ctx context.Context) string {
+		GinkgoHelper()
+		all := w.firings(ctx)
+		Expect(all).To(HaveLen(1))
+		return all[0].Waiting
+	}
+
+	It("says why, and that it is over", func(ctx SpecContext) {
+		turn(ctx, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, missing)
+		why := `Thread "` + thread(ctx).Name + `" is not ready: ` + missing
+		Expect(waiting(ctx)).To(Equal(why))
+		w.pass(ctx, 2*time.Minute)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule running"}), "it has begun, so it may last")
+		Expect(ready(w.s)).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonWaiting), HaveField("Message", "a firing waits: "+why))))
+
+		turn(ctx, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		Expect(waiting(ctx)).To(BeEmpty())
+		w.pass(ctx, 2*time.Second)
+		Expect(ready(w.s)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+		w.endThreads(ctx)
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule succeeded"}))
+	})
+
+	It("says it after a crash at the creation of the Thread too", func(ctx SpecContext) {
+		turn(ctx, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, missing)
+		Expect(w.Store.ForgetEffect(ctx, string(w.s.UID))).To(Succeed())
+		w.r = scheduledeffect.New(w.r.Options)
+		Expect(w.Store.RecordDue(ctx, store.DueRecord{
+			Schedule: store.EffectSchedule{EffectID: string(w.s.UID), Namespace: Namespace, Name: w.s.Name, Cursor: w.Clock.Now().UnixMicro()},
+			Firings:  []store.Firing{{EffectID: string(w.s.UID), Due: Start.Add(time.Minute).UnixMicro(), Namespace: Namespace, Name: w.s.Name, Status: store.FiringRunning, Origin: store.OriginSchedule}},
+		})).To(Succeed())
+		w.settle(ctx)
+		Expect(waiting(ctx)).To(ContainSubstring(missing))
+	})
+
+	It("does not wait once its run has begun", func(ctx SpecContext) {
+		t := thread(ctx)
+		t.Status.LastRun = &skeinv1.RunStatus{ID: "r"}
+		Expect(w.Client.Status().Update(ctx, t)).To(Succeed())
+		turn(ctx, metav1.ConditionFalse, skeinv1.ReasonInternalError, "not now")
+		Expect(waiting(ctx)).To(BeEmpty())
+	})
+})

@@ -69,7 +69,7 @@ const (
 	ReleaseQueued = `UPDATE effect_firing SET status = CAST(? AS TEXT), available_at = ? WHERE effect_id = ? AND thread_id = ? AND status = 'queued'
 		AND due = (SELECT min(o.due) FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status = 'queued')
 		AND NOT EXISTS (SELECT 1 FROM effect_firing o WHERE o.effect_id = ? AND o.thread_id = ? AND o.status IN ('pending', 'running'))`
-	WaitRunning  = `UPDATE effect_firing SET waiting = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
+	WaitRunning  = `UPDATE effect_firing SET waiting = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
 	StartRunning = `UPDATE effect_firing SET started_at = CASE WHEN fired_at > CAST(? AS BIGINT) THEN fired_at ELSE CAST(? AS BIGINT) END, attempts = 1, waiting = ''
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
 	EndRunning = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
