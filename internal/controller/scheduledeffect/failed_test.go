@@ -199,6 +199,7 @@ var _ = Describe("An effect of one time with policies", Label("EFF-04", "EFF-05"
 		}
 		w.settle(ctx)
 		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+		Expect(hasFailed(w.s)).To(Equal(status == store.FiringFailed))
 	},
 		Entry("that succeeded", store.FiringSucceeded, skeinv1.ReasonSucceeded),
 		Entry("that failed", store.FiringFailed, skeinv1.ReasonFailed),
@@ -253,6 +254,7 @@ var _ = Describe("An effect of one time with policies", Label("EFF-04", "EFF-05"
 			Finish(ctx, w.Env, w.s, byHand, "")
 			w.pass(ctx, 2*time.Second) // the limit of status writes
 			Expect(complete(w)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))), "round %d", round)
+			Expect(hasFailed(w.s)).To(Equal(own == store.FiringFailed && byHand == store.FiringFailed), "round %d", round)
 		}
 		Expect(w.s.Status.LastOutcome).To(BeEquivalentTo(strings.ToUpper(string(byHand[:1]))+string(byHand[1:])), "it is that of the newest firing of all")
 	},

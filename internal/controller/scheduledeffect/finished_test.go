@@ -172,6 +172,7 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 		w.pass(ctx, 2*time.Second)
 		Expect(w.s.Status.Phase).To(Equal("Finished"))
 		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+		Expect(hasFailed(w.s)).To(Equal(told))
 	},
 		Entry("the status had said it", true, skeinv1.ReasonFailed),
 		Entry("the status had not said it yet", false, skeinv1.ReasonUnknown),
@@ -273,6 +274,7 @@ var _ = Describe("An effect of one time for several threads", Label("EFF-03", "E
 		w.pass(ctx, time.Second)
 		Expect(w.s.Status.Phase).To(Equal("Finished"))
 		Expect(w.s.Status.Conditions).To(ContainElement(And(HaveField("Type", skeinv1.ConditionComplete), HaveField("Reason", reason))))
+		Expect(hasFailed(w.s)).To(Equal(reason == skeinv1.ReasonFailed))
 	},
 		Entry("the first failed", skeinv1.ReasonFailed, store.FiringFailed, store.FiringSucceeded),
 		Entry("the last failed", skeinv1.ReasonFailed, store.FiringSucceeded, store.FiringFailed),

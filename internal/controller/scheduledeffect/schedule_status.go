@@ -74,11 +74,14 @@ func (d *schedule) crowded() bool {
 	return len(d.active) > manyUnderWay && !slices.ContainsFunc(d.active, func(f store.Firing) bool { return f.Status == store.FiringQueued })
 }
 
+// wasRead reports whether this reconcile has read what is stored. It does not of a finished object that waits for its deletion.
+func (d *schedule) wasRead() bool { return d.plan != nil && d.now.EffectID != "" }
+
 // compute sets the status of an object with a schedule.
 func (d *schedule) compute(w conditions.Writer) {
 	status := &d.object.Status
-	if d.plan == nil || d.now.EffectID == "" {
-		return // nothing was read
+	if !d.wasRead() {
+		return
 	}
 	if d.sought || !d.failed { // an error takes back nothing
 		d.computeNext(status)
@@ -229,6 +232,38 @@ func (d *schedule) computeComplete(w conditions.Writer) {
 		reason, message = skeinv1.ReasonUnknown, endLost
 	}
 	w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, reason, message)
+}
+
+// hasFailed reports whether an effect of one time has failed, and no run by hand has made up for that. An edit that is wrong is told of first.
+func (d *schedule) hasFailed() bool {
+	status := &d.object.Status
+	if len(d.object.Spec.Schedules) > 0 || status.CompletionTime == nil || d.problem != nil && d.problem.reason == skeinv1.ReasonInvalidSpec {
+		return false
+	}
+	c := meta.FindStatusCondition(status.Conditions, skeinv1.ConditionComplete)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != skeinv1.ReasonFailed {
+		return false
+	}
+	if !d.wasRead() {
+		return !meta.IsStatusConditionTrue(status.Conditions, skeinv1.ConditionReady)
+	}
+	return !d.madeGood()
+}
+
+// madeGood reports whether the newest run by hand has succeeded, for each of its threads, after the firing of the due time had failed.
+func (d *schedule) madeGood() bool {
+	var newest *store.Firing
+	for i := range d.recent { // the newest first
+		f := &d.recent[i]
+		switch {
+		case f.Origin != store.OriginManual || newest != nil && f.Due != newest.Due:
+		case f.Status != store.FiringSucceeded || d.outcome != nil && f.EndedAt < d.outcome.EndedAt:
+			return false
+		default:
+			newest = f
+		}
+	}
+	return newest != nil
 }
 
 func seconds(micros int64) metav1.Time {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -126,6 +127,8 @@ func (s *scope) compute(failed error) {
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, conditions.Failure(failed))
 	case status.Phase == kube.EffectFailed:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonFailed, "the handler failed")
+	case s.schedule != nil && s.schedule.hasFailed():
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonFailed, meta.FindStatusCondition(status.Conditions, skeinv1.ConditionComplete).Message)
 	case s.problem != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
 	default:
