@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -235,6 +236,23 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Expect(c.run("effect", "suspend", "-A").err).To(ContainSubstring("-A needs --all"))
 		Expect(c.run("effect", "cancel", "daily").out).To(Equal("scheduledeffect/daily deleted; its pending firings are canceled\n"))
 		Expect(c.run("effect", "cancel", "daily").code).To(Equal(1))
+	})
+
+	It("leaves those that have ended out of --all", func(ctx SpecContext) {
+		Expect(api.Create(ctx, daily(c.ns, "over"))).To(Succeed())
+		o := get(ctx, "over")
+		o.Status.ObservedGeneration, o.Status.Phase, o.Status.CompletionTime = o.Generation, "Finished", ptr.To(metav1.Now())
+		Expect(api.Status().Update(ctx, o)).To(Succeed())
+		for _, name := range []string{"suspend", "resume"} {
+			got := c.run("effect", name, "--all")
+			Expect(got.out).To(Equal("scheduledeffect/daily "+strings.TrimSuffix(name, "e")+"ed\n"), got.err)
+			Expect(got.err).To(HavePrefix("1 of 1 ScheduledEffects "))
+		}
+		Expect(get(ctx, "over").Generation).To(Equal(o.Generation))
+
+		Expect(api.Patch(ctx, get(ctx, "over"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeZone":"UTC"}}`)))).To(Succeed())
+		Expect(c.run("effect", "suspend", "--all").out).To(ContainSubstring("scheduledeffect/over suspended\n"), "an edit that Skein has not looked at may have given it more to do")
+		Expect(c.run("effect", "resume", "over").out).To(Equal("scheduledeffect/over resumed\n"))
 	})
 
 	It("cancels one firing, of the thread that it names", func(ctx SpecContext) {

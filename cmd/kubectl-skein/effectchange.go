@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -138,14 +139,21 @@ func newEffectSuspend(p *plugin, suspend bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			list = slices.DeleteFunc(list, hasEnded)
 			changed, err := p.suspendEffects(ctx, c, list, suspend, namespaces, done)
 			fmt.Fprintf(p.ErrOut, "%d of %d ScheduledEffects %s.\n", changed, len(list), done)
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&every, "all", false, "All ScheduledEffects of the namespace.")
+	cmd.Flags().BoolVar(&every, "all", false, "All ScheduledEffects of the namespace that have not ended.")
 	cmd.Flags().BoolVarP(&namespaces, "all-namespaces", "A", false, "With --all: those of all namespaces.")
 	return cmd
+}
+
+// hasEnded reports whether a ScheduledEffect has no due time left, so that there is nothing to suspend or to resume. An edit that Skein has not
+// looked at may have given it more to do.
+func hasEnded(o skeinv1.ScheduledEffect) bool {
+	return o.Status.CompletionTime != nil && o.Status.ObservedGeneration == o.Generation
 }
 
 // suspension returns the change that suspends or resumes a ScheduledEffect; nil if it needs none. One that is suspended may be paused after
