@@ -150,7 +150,7 @@ const (
 	ReasonFailed = "Failed"
 	// ReasonCanceled: the thread ended before the effect was due.
 	ReasonCanceled = "Canceled"
-	// ReasonUnknown: the effect fired, and the record of how that ended was deleted with its Thread.
+	// ReasonUnknown: the effect fired, and the record of how that ended was deleted with its Thread; or there is no record of whether it fired.
 	ReasonUnknown = "Unknown"
 	// ReasonPaused: too many firings of a schedule failed in a row.
 	ReasonPaused = "Paused"

@@ -353,6 +353,8 @@ func (e *Effects) args(ctx context.Context, thread *store.Thread, s *skeinv1.Sch
 // status, or until then from the end of that second. The effect is never early, and late by less than a second.
 func DueTime(s *skeinv1.ScheduledEffect) time.Time {
 	switch {
+	case s.Spec.At != nil && s.Spec.At.IsZero(): // the zero time stands for none everywhere else
+		return s.Spec.At.Add(time.Microsecond)
 	case s.Spec.At != nil:
 		return s.Spec.At.Time
 	case s.Status.ScheduledAt != 0:

@@ -358,6 +358,8 @@ var _ = Describe("Effects", func() {
 		at := skeinv1.NewTimestamp(made.Add(time.Minute))
 		s.Spec = skeinv1.ScheduledEffectSpec{At: &at}
 		Expect(kube.DueTime(s)).To(Equal(at.Time))
+		s.Spec.At = &skeinv1.Timestamp{}
+		Expect(kube.DueTime(s)).To(Equal(time.Time{}.Add(time.Microsecond)), "the zero time would be none")
 	})
 })
 

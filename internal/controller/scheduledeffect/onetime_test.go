@@ -117,3 +117,78 @@ var _ = Describe("A one-time effect that failed", Label("EFF-07", "K8S-01"), fun
 		Expect(hasFailed(w.s)).To(BeTrue())
 	})
 })
+
+var _ = Describe("A one-time effect whose time is long past", Label("EFF-01", "EFF-05"), func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.thread(ctx)
+	})
+	const first, last = "0000-01-01T00:00:00Z", "1970-01-01T00:00:00Z"
+	complete := func() *metav1.Condition {
+		return meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)
+	}
+	at := func(text string) func(*skeinv1.ScheduledEffect) {
+		return func(s *skeinv1.ScheduledEffect) {
+			due, err := time.Parse(time.RFC3339, text)
+			Expect(err).NotTo(HaveOccurred())
+			s.Spec.Schedules, s.Spec.At = nil, ptr.To(skeinv1.NewTimestamp(due))
+		}
+	}
+	const exact = int64(1<<53 - 1) // the bounds of integers in the schema
+	late := func(s *skeinv1.ScheduledEffect) { s.Spec.StartingDeadlineSeconds = ptr.To(int64(60)) }
+
+	DescribeTable("fires once", func(ctx SpecContext, edits ...func(*skeinv1.ScheduledEffect)) {
+		w.declare(ctx, edits...)
+		w.settle(ctx)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.pass(ctx, 20*time.Second)
+		Expect(w.firings(ctx)).To(ConsistOf(And(HaveField("Due", w.s.Spec.At.UnixMicro()), HaveField("Status", store.FiringSucceeded))))
+		Expect(w.s.Status.ObservedGeneration).To(BeEquivalentTo(1))
+		Expect(w.s.Status.ScheduledAt).To(BeNumerically(">=", -exact), "the API server takes no other")
+		Expect(complete()).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonSucceeded))))
+	},
+		Entry("at the beginning of 1970", at(last)),
+		Entry("before it", at("1969-12-31T23:59:59.999999Z")),
+		Entry("in the year 1", at("0001-01-01T00:00:01Z")),
+		Entry("in its first second", at("0001-01-01T00:00:00.5Z")),
+		Entry("at the first time that can be written", at(first)),
+		Entry("for a thread", at(last), forThread),
+		Entry("for a thread, in the year 1", at("0001-01-01T00:00:01Z"), forThread),
+		Entry("for a thread, at the first time that can be written", at(first), forThread),
+	)
+
+	DescribeTable("is skipped if it has a deadline", Label("EFF-07"), func(ctx SpecContext, due string) {
+		w.declare(ctx, at(due), late)
+		w.pass(ctx, 20*time.Second)
+		Expect(w.firings(ctx)).To(BeEmpty())
+		Expect(complete()).To(HaveValue(HaveField("Reason", skeinv1.ReasonMissed)))
+		Expect(w.s.Status.LastSkip).To(HaveValue(HaveField("Time.Time", Not(BeZero()))), "the API server takes no empty time")
+	},
+		Entry("at the beginning of 1970", last),
+		Entry("in the first second of the year 1", "0001-01-01T00:00:00.5Z"),
+		Entry("at the first time that can be written", first),
+	)
+
+	DescribeTable("or far ahead has a status that the API server takes", Label("K8S-01"), func(ctx SpecContext, edits ...func(*skeinv1.ScheduledEffect)) {
+		w.declare(ctx, append(edits, func(s *skeinv1.ScheduledEffect) { s.Generation = 1 })...)
+		w.settle(ctx)
+		Expect(w.s.Status.ObservedGeneration).To(BeEquivalentTo(1))
+		Expect(w.s.Status.ScheduledAt).To(And(BeNumerically("<=", exact), BeNumerically(">=", 0)))
+		Expect(w.s.Status.NextTime).To(HaveValue(HaveField("Year()", BeNumerically(">=", 2300))))
+	},
+		Entry("an effect of one time", at("2300-01-01T00:00:00Z")),
+		Entry("an effect for a thread", at("2300-01-01T00:00:00Z"), forThread),
+		Entry("a schedule", func(s *skeinv1.ScheduledEffect) {
+			at("2300-01-01T00:00:00Z")(s)
+			s.Spec.Schedules, s.Spec.StartTime, s.Spec.At = []string{"@yearly"}, s.Spec.At, nil
+		}),
+	)
+
+	It("does not say that it has succeeded when nothing says so", Label("EFF-07"), func(ctx SpecContext) {
+		w.declare(ctx, at(last))
+		Expect(w.Store.RecordDue(ctx, store.DueRecord{Schedule: store.EffectSchedule{EffectID: string(w.s.UID), Namespace: Namespace, Name: w.s.Name, Fingerprint: "an earlier release's", Cursor: w.Clock.Now().UnixMicro()}})).To(Succeed())
+		w.pass(ctx, 2*time.Second)
+		Expect(complete()).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonUnknown), HaveField("Message", ContainSubstring("it is not known whether it fired")))))
+	})
+})

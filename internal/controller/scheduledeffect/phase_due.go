@@ -113,7 +113,7 @@ type batch struct {
 	record  *store.DueRecord
 	skipped []skipRecord // what did not fire
 	at      time.Time
-	missed  time.Time                 // due times up to it are beyond the limit of catching up
+	missed  time.Time                 // due times up to it are beyond the limit of catching up; zero if there are none
 	left    []store.EffectSkip        // the threads for which the due time that is being worked on does not fire
 	answer  *answer                   // to the request by hand that is being worked on; nil for the schedule itself
 	under   map[string][]store.Firing // by thread what is under way, the oldest first; nil until it is read
@@ -180,7 +180,7 @@ func (b *batch) decide(due time.Time, newest bool) {
 	spec := &b.object.Spec
 	late := b.lateness(due)
 	reason, detail := b.stopReason()
-	if reason == "" && (!b.inTime(late, newest) || !due.After(b.missed)) {
+	if reason == "" && (!b.inTime(late, newest) || !b.missed.IsZero() && !due.After(b.missed)) {
 		reason = skeinv1.ReasonMissed
 	}
 	if why := b.limitOfDay(b.dayOf(due)); reason == "" && why != "" {

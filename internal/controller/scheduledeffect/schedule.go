@@ -198,7 +198,7 @@ func firstCursor(o *skeinv1.ScheduledEffect) int64 {
 	if len(o.Spec.Schedules) > 0 {
 		return o.CreationTimestamp.UnixMicro()
 	}
-	return 0
+	return kube.DueTime(o).UnixMicro() - 1
 }
 
 // planNext finds the next due time, and whether there is anything left to do.

@@ -125,7 +125,7 @@ func (d *schedule) computeNext(status *skeinv1.ScheduledEffectStatus) {
 	if len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from
 		status.ScheduledAt = 0
 		if !d.nextAt.IsZero() {
-			status.ScheduledAt = d.nextAt.UnixMicro()
+			status.ScheduledAt = scheduledAt(d.nextAt)
 		}
 	}
 }
@@ -225,11 +225,14 @@ func (d *schedule) computeComplete(w conditions.Writer) {
 		}
 	} else if k := d.ownSkip(); k != nil {
 		reason, message = k.Reason, describe(*k)
-	} else if len(d.object.Spec.Schedules) == 0 && d.now.Fired > 0 {
+	} else if len(d.object.Spec.Schedules) == 0 {
 		if meta.IsStatusConditionTrue(d.object.Status.Conditions, skeinv1.ConditionComplete) {
 			return // the status has said it
 		}
 		reason, message = skeinv1.ReasonUnknown, endLost
+		if d.now.Fired == 0 {
+			message = firingLost
+		}
 	}
 	w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, reason, message)
 }
@@ -266,6 +269,11 @@ func (d *schedule) madeGood() bool {
 	return newest != nil
 }
 
+// seconds returns a time of the store as a status has it. It is not the zero time, which is none to the API server.
 func seconds(micros int64) metav1.Time {
-	return metav1.NewTime(time.UnixMicro(micros).Truncate(time.Second))
+	t := time.UnixMicro(micros).Truncate(time.Second)
+	if t.IsZero() {
+		t = t.Add(time.Second)
+	}
+	return metav1.NewTime(t)
 }

@@ -109,7 +109,7 @@ func (s *scope) compute(failed error) {
 		status.ObservedGeneration = o.Generation
 	}
 	if !s.due.IsZero() {
-		status.ScheduledAt = s.due.UnixMicro()
+		status.ScheduledAt = scheduledAt(s.due)
 	}
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
 	if s.canceled || s.lost {
@@ -136,8 +136,18 @@ func (s *scope) compute(failed error) {
 	}
 }
 
+// exact bounds the integers that JSON has exact, and with them status.scheduledAt: its times are those of the years 1684 to 2255. The API
+// server refuses a status beyond that.
+const exact = 1<<53 - 1
+
+// scheduledAt returns a due time as the status has it, or the nearest one that it can have.
+func scheduledAt(due time.Time) int64 { return min(max(due.UnixMicro(), -exact), exact) }
+
 // endLost says what is known of a firing whose record is gone.
 const endLost = "it fired, and how that ended is not known: the record of it was deleted with the Thread that it fired for"
+
+// firingLost says what is known of an effect of one time of which there is neither a firing nor a record that it did not fire.
+const firingLost = "its due time has passed, and it is not known whether it fired: there is no record of that"
 
 // computeState sets how far the effect has come.
 func (s *scope) computeState(w conditions.Writer) {
