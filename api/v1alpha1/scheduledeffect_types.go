@@ -217,8 +217,9 @@ type ScheduledEffectStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Phase in one word: Pending, Fired, Succeeded, Failed, Canceled, Unknown; for schedules Active, Suspended, Paused,
-	// LimitReached, Finished.
+	// Phase in one word. It is Pending, Fired, Succeeded, Failed, Canceled or Unknown for an effect of one time and one thread
+	// without policies that was never asked to fire by hand. It is Pending at first, then Active, Suspended, Paused, LimitReached,
+	// Finished or Canceled for all others, also those of one time.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
