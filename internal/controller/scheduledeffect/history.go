@@ -24,16 +24,25 @@ const (
 	historyPage = 1000
 )
 
-// prune keeps the history of firings within its limits. It does so when something new was recorded. How an effect of one time ended stays in
-// the store, whatever the limits are: the status may not say it yet, and is computed again after a run by hand.
+// prune keeps the history of firings within its limits. It does so when something new was recorded, and at the ends of firings unless a
+// due time follows soon. How an effect of one time ended stays in the store, whatever the limits are: the status may not say it yet, and is
+// computed again after a run by hand.
 func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
-	if !d.recorded {
+	if !d.recorded && !(d.sawEnds() && (d.nextAt.IsZero() || d.nextAt.Sub(d.at) > soon)) {
 		return false, nil
 	}
 	if err := r.Store.PruneFirings(ctx, string(d.object.UID), d.historyLimits()); err != nil {
 		return true, fmt.Errorf("prune the history: %w", err)
 	}
 	return false, nil
+}
+
+// sawEnds reports whether firings have ended since the status was written.
+func (d *schedule) sawEnds() bool {
+	status := &d.object.Status
+	return len(d.active) < int(status.Active) || slices.ContainsFunc(d.recent, func(f store.Firing) bool {
+		return f.Status.Ended() && f.FiredAt > status.FiredAt
+	})
 }
 
 // historyLimits returns how many ended firings are kept.

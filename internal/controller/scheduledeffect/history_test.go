@@ -85,3 +85,56 @@ var _ = Describe("Firings of a template that are caught up together", Label("EFF
 		Expect(w.Writes()).To(HaveKeyWithValue("create Thread", 1))
 	})
 })
+
+var _ = Describe("The history of a schedule", Label("EFF-07"), func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	DescribeTable("is within its limits when the last firings have ended", func(ctx SpecContext, restart bool) {
+		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(30)) })
+		w.pass(ctx, time.Minute)
+		Expect(w.firings(ctx)).To(HaveLen(30))
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		if restart {
+			w.r = scheduledeffect.New(w.r.Options)
+		}
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveLen(10))
+	},
+		Entry("while a manager runs", false),
+		Entry("while none ran", true),
+	)
+
+	It("is within its limits long before the next due time", func(ctx SpecContext) {
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Schedules, s.Spec.SuccessfulHistoryLimit = []string{"@every 1h"}, ptr.To(int32(1))
+		})
+		for range 2 {
+			w.pass(ctx, time.Hour)
+			Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+			w.pass(ctx, 2*time.Second)
+		}
+		Expect(w.fired(ctx)).To(Equal([]string{"2h0m0s schedule succeeded"}))
+	})
+
+	It("is cut by the ends of firings, as the store and the Threads of a template are", func(ctx SpecContext) {
+		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.MaxFirings, s.Spec.SuccessfulHistoryLimit = ptr.To(int64(2)), ptr.To(int32(1))
+		})
+		w.pass(ctx, 5*time.Second)
+		all := w.firings(ctx)
+		claimed, err := w.Store.ClaimFirings(ctx, "w", time.Minute, map[string]int{Namespace: 2})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(claimed).To(HaveLen(2))
+		for _, due := range []int64{all[1].Due, all[0].Due} { // the newest due time ends first
+			for _, f := range claimed {
+				if f.Due == due {
+					Expect(w.Store.FinishFiring(ctx, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: store.FiringSucceeded, Counts: true})).To(Succeed())
+				}
+			}
+			w.Clock.Step(time.Second)
+		}
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(Equal([]string{"1s schedule succeeded"}))
+	})
+})
