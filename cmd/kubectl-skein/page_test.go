@@ -40,6 +40,16 @@ var _ = Describe("docs/kubectl-skein.md", func() {
 		check(newRoot(genericiooptions.IOStreams{}), " ")
 	})
 
+	It("has its commands of effects on the page about effects, too", func() {
+		text, err := os.ReadFile("../../docs/effects.md")
+		Expect(err).NotTo(HaveOccurred())
+		effect, _, err := newRoot(genericiooptions.IOStreams{}).Find([]string{"effect"})
+		Expect(err).NotTo(HaveOccurred())
+		for _, sub := range effect.Commands() {
+			Expect(string(text)).To(MatchRegexp("`kubectl skein effect (?:suspend daily`, `)?"+sub.Name()+" "), sub.Name())
+		}
+	})
+
 	It("says as the other pages in what cost is", func() {
 		root := newRoot(genericiooptions.IOStreams{})
 		usage, _, err := root.Find([]string{"usage"})
