@@ -111,6 +111,7 @@ var Queries = map[string]struct {
 	"work":               {queries.Work, 6},
 	"wakes":              {queries.Wakes, 2},
 	"held in":            {queries.DelayedIn, 1},
+	"end delays":         {queries.EndDelays, 1},
 	"firings ready":      {queries.FiringsReady, 1},
 	"next firing":        {queries.NextFiring, 1},
 	"claimable":          {queries.Claimable, 3},

@@ -102,6 +102,24 @@ func describeInbox(e *env) {
 			Expect(e.inbox(ctx, id)).To(HaveLen(2))
 		})
 
+		It("ends the delays of what a run has left with the run, and not those of hooks", Label("MSG-08"), func(ctx SpecContext) {
+			for name, before := range map[string]store.RunStatus{"parked": store.RunWaiting, "in progress": store.RunRunning} {
+				id := e.thread(ctx)
+				run := &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: before}}
+				e.apply(ctx, id, run, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: json.RawMessage(`{"hook":"h"}`)}}, queued("m", "hi"))
+				hook, message := e.inbox(ctx, id)[0].Seq, e.inbox(ctx, id)[1].Seq
+				e.apply(ctx, id, &store.Delay{Seq: hook, Until: e.now() + 20, Tries: 1}, &store.Delay{Seq: message, Until: e.now() + 20})
+				run.Run.Status = store.RunStopped
+				e.apply(ctx, id, run, &store.Park{})
+				Expect(e.inbox(ctx, id)).To(HaveExactElements(HaveField("DelayedUntil", Not(BeZero())), HaveField("DelayedUntil", int64(0))), name)
+				Expect(e.store.Runnable(ctx, 100000)).NotTo(ContainElement(id), name)
+				e.apply(ctx, id, &store.Continue{})
+				Expect(e.store.Runnable(ctx, 100000)).To(ContainElement(id), name)
+				e.apply(ctx, id, &store.Dequeue{Seqs: []int64{message}})
+				Expect(e.store.Runnable(ctx, 100000)).NotTo(ContainElement(id), name)
+			}
+		})
+
 		It("refuses items for an idle thread while it is busy", Label("RUN-09"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			try := func(key string, change func(*store.Enqueue)) error {
@@ -186,6 +204,10 @@ func describeInbox(e *env) {
 				e.apply(ctx, id, from(fmt.Sprint("large", i), 1<<20))
 			}
 			Expect(e.store.Apply(ctx, id, nil, from("over", 1<<20))).To(MatchError(store.ErrInboxFull))
+			for _, item := range e.inbox(ctx, id) {
+				e.apply(ctx, id, &store.Delay{Seq: item.Seq, Until: e.now() + 20})
+			}
+			Expect(e.store.Apply(ctx, id, nil, from("over", 1<<20))).To(MatchError(store.ErrInboxFull), "what is delayed waits too")
 			Expect(e.store.Apply(ctx, id, nil, from("large1", 1<<20))).To(Succeed(), "a repeat is nothing new")
 			e.apply(ctx, id, queued("child", "of the thread's own"), from("small", 1))
 			var seqs []int64

@@ -101,16 +101,17 @@ func checkRoom(t *txn.Tx, h *txn.Head, op *store.Enqueue) error {
 			return err
 		}
 	}
-	if h.Waiting < few {
+	waiting := max(h.Waiting, h.Queued) // messages count also while they are delayed
+	if waiting < few {
 		return nil
 	}
 	var bytes int64
-	if h.Waiting < store.MaxWaiting {
+	if waiting < store.MaxWaiting {
 		if err := t.Row(t.Ctx, queries.WaitingBytes, []any{h.Key}, &bytes); err != nil {
 			return err
 		}
 	}
-	if h.Waiting >= store.MaxWaiting || bytes+int64(len(op.Item.Payload)) > store.MaxWaitingBytes {
+	if waiting >= store.MaxWaiting || bytes+int64(len(op.Item.Payload)) > store.MaxWaitingBytes {
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrInboxFull)
 	}
 	return nil

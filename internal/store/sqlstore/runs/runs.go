@@ -62,6 +62,11 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRun) error {
 	if err := recordRun(t, h, r, before, made); err != nil {
 		return err
 	}
+	if r.Status.Ended() && (before == store.RunWaiting || h.Queued > 0) {
+		if err := endDelays(t, h); err != nil {
+			return err
+		}
+	}
 	switch was, is := before == store.RunRunning, r.Status == store.RunRunning; {
 	case is && !was:
 		h.Running++
@@ -70,6 +75,17 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRun) error {
 		h.Taken = true
 	}
 	return nil
+}
+
+// endDelays makes due what the run has left in the inbox for later. Hooks keep the times of their retries.
+func endDelays(t *txn.Tx, h *txn.Head) error {
+	n, err := t.Exec(t.Ctx, queries.EndDelays, h.Key)
+	if n > 0 {
+		h.Waiting += n
+		h.Taken = true // the oldest work may be older now
+		h.Touch(store.ChangedInbox)
+	}
+	return err
 }
 
 // runBefore returns a run as it is stored, without an id when there is none. A run other than the one written last is
