@@ -30,7 +30,7 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 		Expect(ring.Use(keyset)).To(BeTrue())
 		w.Threads.ServeEnv(thread.EnvOptions{Cipher: &ring, Layers: &required{names: []string{"A"}}})
 		seen := func(name skeinv1.HookName) func(*definition.Agent) {
-			return hook(name, `export default (state, m) => { if (m.role === 'user') (state.context.`+string(name)+` ??= []).push(m.content); };`)
+			return hook(name, `export default (state, m) => { const said = m.role === 'user' ? m.content : m.metadata?.queued_tool && 'a call'; if (said) (state.context.`+string(name)+` ??= []).push(said); };`)
 		}
 		w.Definitions.Put("a", seen(skeinv1.HookBeforeCreateMessage), seen(skeinv1.HookAfterCreateMessage),
 			codeTool("get", `export default (state) => state.context`), enginetest.Approved(skeinv1.BuiltinKV, 0),
@@ -52,8 +52,10 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.SetEnv(ctx, "A", "value", "")).To(Succeed())
 		waits(ctx, id, skeinv1.ReasonWaitingForApproval)
-		send(ctx, w, id, "two")
+		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{Name: "get", Arguments: []byte("{}")})}})).To(Succeed())
 		quiet(ctx, w, id)
+		send(ctx, w, id, "two")
+		Eventually(func() ([]string, error) { return w.Store.Runnable(ctx, 10) }).Should(BeEmpty())
 		stop()
 		e, _ := start(w)
 		list, _, err := e.Approvals(ctx, id, approval.Page{})
@@ -62,7 +64,7 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 		_, err = e.Decide(ctx, id, list[0].ToolCallID, store.Approval{Approved: true, By: "ada"})
 		Expect(err).NotTo(HaveOccurred())
 		rest(ctx, w, id)
-		Expect(told(ctx, w, id)).To(ContainElement(`tool get success: {"after_create_message":["two"],"before_create_message":["one","two"]}`),
+		Expect(told(ctx, w, id)).To(ContainElement(`tool get success: {"after_create_message":["a call","two"],"before_create_message":["one","a call","two"]}`),
 			"what a message at rest is told of has a context of its own; none is told twice")
 	})
 })

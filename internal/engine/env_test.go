@@ -40,7 +40,7 @@ var _ = Describe("Required variables", Label("ENV-06"), func() {
 		w.Threads.ServeEnv(thread.EnvOptions{Cipher: ring, Layers: layers})
 		w.Definitions.Put("a", enginetest.Script(enginetest.Say("now I can")))
 	})
-	waits := func(ctx context.Context, id, message string) {
+	waits := func(ctx context.Context, id, message string, queued int) {
 		GinkgoHelper()
 		Eventually(ctx, func(g Gomega) {
 			r, err := w.Store.Run(ctx, id, "")
@@ -48,7 +48,8 @@ var _ = Describe("Required variables", Label("ENV-06"), func() {
 			g.Expect(r.Status).To(Equal(store.RunWaiting))
 			g.Expect(r.Reason).To(Equal(skeinv1.ReasonEnvMissing))
 			g.Expect(r.Message).To(ContainSubstring(message))
-			g.Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())
+			g.Expect(w.Store.Inbox(ctx, id)).To(HaveLen(queued))
+			g.Expect(w.Store.Runnable(ctx, 10)).To(BeEmpty(), "no replica need look at it")
 		}).Should(Succeed())
 	}
 	set := func(ctx context.Context, id, name string) {
@@ -62,12 +63,11 @@ var _ = Describe("Required variables", Label("ENV-06"), func() {
 		_, stop := start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "one")
-		waits(ctx, id, "A, B")
-		Expect(w.Store.Runnable(ctx, 10)).To(BeEmpty(), "nobody need look at it")
+		waits(ctx, id, "A, B", 0)
 		send(ctx, w, id, "two")
-		waits(ctx, id, "A, B")
+		waits(ctx, id, "A, B", 1)
 		set(ctx, id, "A")
-		waits(ctx, id, "values for B:")
+		waits(ctx, id, "values for B:", 1)
 		stop()
 		start(w)
 		set(ctx, id, "B")

@@ -19,7 +19,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	}
 	if r.resumed && len(items) > 0 {
 		// Take in the items that woke the run anyway: left in the inbox they would keep waking it.
-		now, err := r.admit(ctx, r.hooks.TakeDue(items))
+		now, err := r.admit(ctx, r.hooks.TakeDue(items), true)
 		if err != nil {
 			return false, err
 		}

@@ -158,7 +158,7 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 		tx.add(park)
 	}
 	child, err := r.service.opts.Stops.ResultOps(ctx, stop.Ended{
-		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Withholds: r.withholds,
+		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Over: r.over,
 	})
 	if err != nil {
 		return false, err

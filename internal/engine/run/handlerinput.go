@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"time"
 
 	"github.com/skein-dev/skein/internal/engine/handlers"
 	"github.com/skein-dev/skein/internal/store"
@@ -12,14 +11,15 @@ import (
 // leaves the others there for the runs that follow. So each message has its own run with its own outcome, and after a
 // crash the other messages are still in the inbox.
 
-// withheldFor is how long messages that a waiting run leaves in the inbox are delayed. Correctness does not depend on it,
-// because the inbox is read again when the run ends.
-const withheldFor = time.Minute
-
-// admit returns the inbox items that the run takes now. In a handler's turn that is at most one message. Later items that
-// would start a run by themselves stay in the inbox too.
-func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.InboxItem, error) {
+// admit returns the inbox items that the run takes now. A run that waits takes no messages. In a handler's turn a run takes at
+// most one message, and later items that would start a run by themselves stay in the inbox too.
+func (r *run) admit(ctx context.Context, items []store.InboxItem, waits bool) ([]store.InboxItem, error) {
 	r.withholds = false
+	if waits {
+		var held []store.InboxItem
+		held, items = SplitHeld(items)
+		r.withholds = len(held) > 0
+	}
 	if r.Side().Handler == nil || r.Frame != nil {
 		return items, nil
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,7 @@ type run struct {
 	// known is the sequence number up to which everything in the thread is in the conversation or was taken out of
 	// the inbox. It is 0 when that must be found out by reading.
 	known int64
-	// withholds reports that the run leaves messages in the inbox for later runs.
+	// withholds reports that the run leaves messages in the inbox, for later runs or until it waits no more.
 	withholds bool
 	// seen is the sequence number up to which the conversation shows all edits and removals.
 	seen int64
@@ -141,7 +142,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if r.resumed {
 		r.hooks.TakeDue(items)
 	} else { // a resumed run may have ended already, so it takes in nothing before plan says so
-		now, err := r.admit(ctx, items)
+		now, err := r.admit(ctx, items, false)
 		if err != nil {
 			return err
 		}
@@ -199,7 +200,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 				continue // the hook may have ended the turn
 			}
 		}
-		if news, err := r.catchUp(ctx); err != nil {
+		if news, err := r.catchUp(ctx, d.Action == plan.Wait); err != nil {
 			return err
 		} else if news {
 			continue // it may hold the awaited result, or a tool call
@@ -219,9 +220,9 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	}
 }
 
-// catchUp adds to the conversation what others have written since it was read, and what waits in the inbox. news
-// reports whether there was anything.
-func (r *run) catchUp(ctx context.Context) (news bool, err error) {
+// catchUp adds to the conversation what others have written since it was read, and what waits in the inbox. With waits, which
+// says that the run has to wait, messages stay there. news reports whether there was anything.
+func (r *run) catchUp(ctx context.Context, waits bool) (news bool, err error) {
 	edited := r.code.TakeEdited()
 	if r.current && !edited {
 		return false, nil
@@ -255,8 +256,11 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if r.current = len(stops) == 0; !r.current {
 		r.known = 0 // the stop requests may be about what is taken in now, so read them again
 	}
-	if items, err = r.admit(ctx, r.hooks.TakeDue(items)); err != nil {
+	if items, err = r.admit(ctx, r.hooks.TakeDue(items), waits); err != nil {
 		return news, err
+	}
+	if waits && r.withholds {
+		r.current = false // the messages are read again once the run waits no more
 	}
 	if len(items) == 0 && !r.Checkpoint.IsDue(r.service.now()) {
 		return news || r.hooks.CanCall(), nil
@@ -267,7 +271,8 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
 // lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
-	if changed := r.code.SnapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.hooks.HasOps() && !r.code.OwesState() {
+	changed := r.code.SnapshotContext(ctx) || !bytes.Equal(r.record.State, r.Checkpoint.Encode()) // a call that was queued may wait too
+	if r.record.Status == store.RunWaiting && !changed && !r.hooks.HasOps() && !r.code.OwesState() {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting

@@ -233,7 +233,9 @@ func (s *Service) Apply(ctx context.Context, t *store.Thread, fence *store.Fence
 		if err != nil {
 			return err
 		}
-		if kept.RepliesToAny(calls) {
+		// A run that waits would take such a message later, and nothing would then end its work for it.
+		asked := func(item store.InboxItem) bool { return isMessageFor(item, calls) }
+		if kept.RepliesToAny(calls) || last.Status == store.RunWaiting && slices.ContainsFunc(rest, asked) {
 			return s.opts.Runs.End(ctx, t, fence, active, last, AwaitedStop(last.ID))
 		}
 		return s.opts.Store.Apply(ctx, t.ID, fence, runlog.DequeueOf(stops))

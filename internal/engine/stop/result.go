@@ -20,8 +20,8 @@ type Ended struct {
 	ReplyTo     []string // the parent's calls that wait for the end
 	Text        string
 	Attachments []string
-	Quiet       bool // the parent's run that waited for this run has ended
-	Withholds   bool // the run leaves messages in the inbox
+	Quiet       bool            // the parent's run that waited for this run has ended
+	Over        map[string]bool // with Quiet: the parent's calls that no longer wait for a result
 }
 
 // EndsWithResult reports whether a thread is a child that its result ends (SUB-02). Such a child ends once no message waits for it.
@@ -51,8 +51,8 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	}
 	// A message that waits when the run succeeds gets its answer from the next run, and then the child ends.
 	succeeded := r.Run.Status == store.RunSucceeded
-	if EndsWithResult(r.Thread) && !succeeded && (r.Withholds || r.Run.Status == store.RunFailed) {
-		unanswered, err := s.unansweredResults(ctx, r.Thread, r.Run.ID)
+	if EndsWithResult(r.Thread) && !succeeded {
+		unanswered, err := s.unansweredResults(ctx, r.Thread, r.Run.ID, r.Over)
 		if err != nil {
 			return nil, err
 		}
@@ -116,8 +116,8 @@ func (s *Service) handUp(ctx context.Context, child *store.Thread, paths []strin
 }
 
 // unansweredResults returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
-// The results say that the messages get no answer.
-func (s *Service) unansweredResults(ctx context.Context, t *store.Thread, runID string) (ops []store.Op, err error) {
+// The results say that the messages get no answer. The calls in over wait for none.
+func (s *Service) unansweredResults(ctx context.Context, t *store.Thread, runID string, over map[string]bool) (ops []store.Op, err error) {
 	items, err := s.opts.Store.Inbox(ctx, t.ID)
 	if err != nil {
 		return nil, err
@@ -128,6 +128,9 @@ func (s *Service) unansweredResults(ctx context.Context, t *store.Thread, runID 
 			continue
 		}
 		for i, call := range runlog.RepliesOf(&m) {
+			if over[call] {
+				continue
+			}
 			ops = append(ops, runlog.ResultOp(t, fmt.Sprintf("child:%s:%s:left:%d:%d", t.ID, runID, item.Seq, i), store.ChildResult{
 				Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
 				Content: "the subagent ended before it took this message, so the message has no answer",
