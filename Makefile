@@ -203,11 +203,11 @@ conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-0
 # Its specs alone: `make test` prints the rows once, when e2e has run too.
 .PHONY: test-conformance
 test-conformance: $(NEEDS) postgres typescript
-	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m $(if $(FILTER)$(ONLY),,-label-filter '!outages') conformance $(PKG)
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 85m $(if $(FILTER)$(ONLY),,-label-filter '!outages') conformance $(PKG)
 
 .PHONY: test-outages
 test-outages: $(NEEDS) postgres ## Its specs in which managers, databases and networks fail.
-	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 60m $(if $(FILTER)$(ONLY),,-label-filter outages) outages $(PKG)
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 85m $(if $(FILTER)$(ONLY),,-label-filter outages) outages $(PKG)
 
 # Not part of `make test`, which has five minutes of it in its tier outages.
 CHAOS ?= 1h
@@ -228,7 +228,7 @@ trees: $(NEEDS) postgres ## Random operations on families of threads, with kills
 
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
-	@hack/e2e.sh $(TESTFLAGS) -p 1 -timeout 60m
+	@hack/e2e.sh $(TESTFLAGS) -p 1 -timeout 85m
 
 .PHONY: test-cluster
 test-cluster: $(NEEDS) ## The other modules: the dev cluster starts, runs pods and leaves nothing behind; alerts and dashboard parse.
