@@ -2,11 +2,21 @@ package codeexec
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/tool/code"
 )
+
+// ErrNoSandbox reports that there was no sandbox, so none of the code has run.
+var ErrNoSandbox = errors.New("no sandbox is available")
+
+// NoSandbox returns an ErrNoSandbox that says why there is none.
+func NoSandbox(why error) error { return fmt.Errorf("%w: %w", ErrNoSandbox, why) }
+
+// ErrTimeout reports that code did not end within its time limit.
+var ErrTimeout = errors.New("the code did not finish")
 
 // PastWallTime reports whether an isolate was ended because of its time limit, and not lost or never started.
 func PastWallTime(gone *sandbox.IsolateGoneError) bool {

@@ -26,15 +26,6 @@ const runtimeContextProperty = "$runtimeContext"
 // DefaultTimeout is the time limit of one call of definition code whose object sets no timeout.
 const DefaultTimeout = time.Minute
 
-// ErrNoSandbox reports that there was no sandbox, so none of the code has run.
-var ErrNoSandbox = errors.New("no sandbox is available")
-
-// NoSandbox returns an ErrNoSandbox that says why there is none.
-func NoSandbox(why error) error { return fmt.Errorf("%w: %w", ErrNoSandbox, why) }
-
-// ErrTimeout reports that code did not end within its time limit.
-var ErrTimeout = errors.New("the code did not finish")
-
 // Host runs the code of one execution in the thread's sandbox. It acquires the sandbox when it is first needed,
 // and releases it when the execution ends. The same holds for the isolate, which all definition code shares.
 //
