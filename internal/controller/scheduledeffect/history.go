@@ -28,7 +28,8 @@ const (
 // due time follows soon. How an effect of one time ended stays in the store, whatever the limits are: the status may not say it yet, and is
 // computed again after a run by hand.
 func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
-	if !d.recorded && !(d.sawEnds() && (d.nextAt.IsZero() || d.nextAt.Sub(d.at) > soon)) {
+	idle := d.nextAt.IsZero() || d.nextAt.Sub(d.at) > soon
+	if !d.recorded && (!d.sawEnds() || !idle) {
 		return false, nil
 	}
 	if err := r.Store.PruneFirings(ctx, string(d.object.UID), d.historyLimits()); err != nil {
