@@ -78,7 +78,7 @@ $`))
 		Expect(got.out).To(Equal(want.String()))
 	},
 		Entry("by agent", "--agent=clerk", "waits"),
-		Entry("by agent, of a Thread whose agent does not exist", "--agent=nobody", "broken"),
+		Entry("by agent, for a Thread whose Agent does not exist", "--agent=nobody", "broken"),
 		Entry("by user", "--user-id=ada", "waits"),
 		Entry("by task", "--task=t-1", "waits"),
 		Entry("by state", "--state=waiting,NotReady", "waits broken"),

@@ -133,9 +133,9 @@ var _ = Describe("Relationships", func() {
 		beyond.MessageIndex = 1
 		_, _, err = a.Relate(ctx, beyond)
 		Expect(err).To(beInvalid("messageIndex", "b has 1 messages: give an index from 0 to 0"))
-		nobody := good
-		nobody.ThreadID = "nobody"
-		_, _, err = a.Relate(ctx, nobody)
+		missing := good
+		missing.ThreadID = "missing"
+		_, _, err = a.Relate(ctx, missing)
 		Expect(err).To(And(MatchError(thread.ErrNoPeer), MatchError(store.ErrNotFound)))
 		kept, existed, err := a.Relate(ctx, good)
 		Expect(err).NotTo(HaveOccurred())

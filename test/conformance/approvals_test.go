@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/test/harness"
 )
 
-// holding gives a user a role of the installation in a namespace.
+// holding binds a user to one of the roles that the installation provides, in one namespace.
 func holding(ctx context.Context, ns, user, file string) *runtimeclient.Client {
 	GinkgoHelper()
 	var role rbacv1.ClusterRole

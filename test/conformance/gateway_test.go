@@ -297,7 +297,7 @@ var _ = Describe("The gateway for end users", func() {
 		Expect(sessions).To(HaveKey(ms[0].Metadata["sessionId"]), "the message names the request that brought it")
 	}, SpecTimeout(5*time.Minute))
 
-	It("gives a user of a proxy one thread on every device, with an id that cannot be guessed", Label("IDS-06", "IDS-02"), func(ctx SpecContext) {
+	It("gives each user that the proxy names one thread on all devices, with a random id", Label("IDS-06", "IDS-02"), func(ctx SpecContext) {
 		ns, _ := openDoor(ctx, echo, func(s *skeinv1.ThreadGatewaySpec) {
 			s.User = &skeinv1.GatewayUser{Header: "X-User-Id", HashKey: gatewayKey("users")}
 		})
