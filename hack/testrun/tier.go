@@ -150,7 +150,7 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 			isSuite[p.Path] = suiteReport(suites, p.Dir)
 		}
 	}
-	flags := []string{"-ginkgo.no-color"}
+	flags := []string{"-ginkgo.no-color", "-ginkgo.timeout=" + suiteTimeout(o.timeout).String()}
 	if o.filter != "" {
 		flags = append(flags, "-ginkgo.label-filter="+o.filter)
 	}
@@ -200,6 +200,10 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 	}
 	return nil
 }
+
+// suiteTimeout returns the time limit of a suite whose package has this limit. Without a limit of its own, a suite ends after an
+// hour. It ends before its package, which would end without a report.
+func suiteTimeout(limit time.Duration) time.Duration { return limit - limit/30 }
 
 // collect adds the tests of one package to the result and returns a note for its line.
 func collect(r *result, pkg, report string, run *packageRun, bad, dry bool) (string, bool) {

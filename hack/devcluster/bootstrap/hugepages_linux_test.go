@@ -91,7 +91,9 @@ func TestTheCommandWithHugePagesEndsAsItWould(t *testing.T) {
 	said := newPipe(t, filepath.Join(t.TempDir(), "said"))
 	done := make(chan error, 1)
 	go func() {
-		done <- withHugePages(ctx, io.Discard, []string{"sh", "-c", `trap 'kill $!; echo asked >"$0"; exit 5' TERM; sleep 600 & echo begun >"$0"; wait`, said.name})
+		// The process that waits says itself that it has begun: a signal between its fork and its exec is lost, and it would wait on.
+		script := `trap 'kill $!; echo asked >"$0"; exit 5' TERM; sh -c 'echo begun >"$0"; exec sleep 600' "$0" & wait`
+		done <- withHugePages(ctx, io.Discard, []string{"sh", "-c", script, said.name})
 	}()
 	if line := said.next(t, "the command to begin"); line != "begun" {
 		t.Fatal(line)
