@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // envCommand makes this program testrun itself.
@@ -284,6 +285,24 @@ var _ = Describe("specs", func() {
 	if strings.Count(out, "\nFLAKY unit: "+moduleOfTests+"/suite BeforeSuite") != 2 {
 		t.Errorf("not named in\n%s", out)
 	}
+}
+
+// Ginkgo ends a suite after an hour when nothing else is said, and its package would end without a report.
+func TestASuiteHasTheTimeOfItsPackage(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{90 * time.Minute: 87 * time.Minute, 30 * time.Second: 29 * time.Second} {
+		if got := suiteTimeout(limit); got != want {
+			t.Errorf("a suite whose package has %v gets %v, not %v", limit, got, want)
+		}
+	}
+	p := newProject(t, map[string]string{"suite": `
+var _ = It("has time", func() {
+	if suite, _ := GinkgoConfiguration(); suite.Timeout.String() != "` + suiteTimeout(30*time.Minute).String() + `" {
+		Fail(suite.Timeout.String())
+	}
+})
+`})
+	out, passed := p.test(t)
+	check(t, out, passed, true, "3 passed, 0 failed, 0 skipped")
 }
 
 // A failure that does not belong to a test gets no second try.

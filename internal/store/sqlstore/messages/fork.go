@@ -24,6 +24,9 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 	if err := o.Whole(); err != nil {
 		return err
 	}
+	if err := lockSources(t, o); err != nil {
+		return err
+	}
 	at := op.Index
 	if total := o.Counts.Total(true, 0, true); op.Newest {
 		at = total - 1
@@ -68,7 +71,7 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 }
 
 // inherit copies the segments of the origin up to a sequence number to the fork, and adds one for the origin's own
-// messages.
+// messages. The origin and the threads that its segments read must be locked.
 func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
 	all, err := Segments(t.Ctx, t, queries.Segments, o.Key, 0)
 	if err != nil {
@@ -80,9 +83,6 @@ func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
 	for _, s := range all {
 		if s.Lo >= cut {
 			break
-		}
-		if _, err := lockSegments(t, s.Source); err != nil {
-			return err
 		}
 		if err := t.Write(t.Ctx, queries.PutSegment, h.Key, s.Lo, min(s.Hi, cut), s.Source); err != nil {
 			return err

@@ -194,6 +194,9 @@ func Truncate(t *txn.Tx, h *txn.Head, op *store.Truncate) error {
 	if under {
 		return store.ErrRunning
 	}
+	if err := lockSources(t, h); err != nil {
+		return err
+	}
 	cut, index := int64(0), op.Index
 	var kept txn.Counts
 	if op.MessageID != "" || op.Index >= 0 {

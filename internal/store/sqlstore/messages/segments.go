@@ -3,6 +3,7 @@ package messages
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -67,7 +68,8 @@ func countsWithin(ctx context.Context, q sqldb.Querier, s Segment, seq int64) (t
 	return to.Minus(from), nil
 }
 
-// copyOut copies a message of a segment to the segment's thread. From then on it is the thread's own message.
+// copyOut copies a message of a segment to the segment's thread. From then on it is the thread's own message. Both the thread and the
+// source must be locked, because the counts of both are read and written.
 func copyOut(t *txn.Tx, s Segment, m *store.Message) error {
 	if err := cutOut(t, s, m, s.Thread); err != nil {
 		return err
@@ -163,6 +165,29 @@ func lockSegments(t *txn.Tx, key int64) (found bool, err error) {
 	return sqldb.Found(err)
 }
 
+// lockSources locks the threads whose messages a fork has inherited, so that counts of them may be kept: a message that another transaction
+// removes would be missing in some and not in others. Where such a thread changes a message that the fork reads at the same time, the two
+// wait for each other, and the database ends one of them, which is retried.
+func lockSources(t *txn.Tx, h *txn.Head) error {
+	if h.Base == 0 {
+		return nil
+	}
+	inherited, err := Segments(t.Ctx, t, queries.Segments, h.Key, 0)
+	if err != nil {
+		return err
+	}
+	sources := map[int64]bool{}
+	for _, s := range inherited {
+		sources[s.Source] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(sources)) {
+		if _, err := lockSegments(t, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // find returns a message of the thread that may be changed: it is the thread's own, and no other thread reads it.
 func find(t *txn.Tx, h *txn.Head, id string) (*store.Message, error) {
 	m, _, err := findToChange(t, h, id)
@@ -187,6 +212,9 @@ func findToChange(t *txn.Tx, h *txn.Head, id string) (m *store.Message, copied b
 	}
 	s, err := scanSegment(t.One(t.Ctx, queries.SegmentFloor, h.Key, m.Seq))
 	if err != nil {
+		return nil, false, err
+	}
+	if _, err := lockSegments(t, s.Source); err != nil {
 		return nil, false, err
 	}
 	return m, true, copyOut(t, *s, m)

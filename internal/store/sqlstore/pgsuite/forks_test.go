@@ -169,4 +169,48 @@ var _ = Describe("While forks read a thread", Label("REL-02"), func() {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		}),
 	)
+
+	DescribeTable("what a thread deletes while a fork that deleted it too is changed leaves the indexes of both right", Label("MSG-06", "MSG-11"), func(ctx SpecContext, change store.Op, left int) {
+		create(ctx, "origin")
+		say(ctx, "origin", 0, 20)
+		unrelated(ctx, "origin", "fork")
+		Expect(one.Apply(ctx, "fork", nil, &store.DeleteMessage{ID: "m5"})).To(Succeed())
+
+		// The deletion in the origin has locked it and written its counts, and waits for the event's row.
+		db := connect(ctx, d)
+		held, err := db.Begin(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = held.Exec(ctx, `LOCK TABLE event IN SHARE MODE`)
+		Expect(err).NotTo(HaveOccurred())
+		watcher := connect(ctx, d)
+		deleted := inBackground(func() { Expect(one.Apply(ctx, "origin", nil, &store.DeleteMessage{ID: "m5"})).To(Succeed()) })
+		awaitWaiting(ctx, watcher, 1)
+		changed := inBackground(func() { Expect(other.Apply(ctx, "fork", nil, change)).To(Succeed()) })
+		awaitWaiting(ctx, watcher, 2)
+		Expect(held.Commit(ctx)).To(Succeed())
+		deleted()
+		changed()
+
+		expectIndexes(ctx, one, "origin", 19)
+		expectIndexes(ctx, one, "fork", left)
+	},
+		Entry("with an update", &store.UpdateMessage{ID: "m10", Content: new("changed")}, 19),
+		Entry("with a deletion", &store.DeleteMessage{ID: "m10"}, 18),
+		Entry("with a truncation", &store.Truncate{MessageID: "m10"}, 10),
+	)
 })
+
+// expectIndexes checks that each page of one message has the message at its place among all of them.
+func expectIndexes(ctx context.Context, s store.Store, id string, total int) {
+	GinkgoHelper()
+	all, err := s.Messages(ctx, id, store.MessageQuery{Order: "asc"})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(all.Messages).To(HaveLen(total))
+	Expect(all.Total).To(BeEquivalentTo(total))
+	for i, m := range all.Messages {
+		page, err := s.Messages(ctx, id, store.MessageQuery{Order: "asc", Offset: i, Limit: 1})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Messages).To(HaveLen(1))
+		Expect(page.Messages[0].ID).To(Equal(m.ID), "message %d of %s", i, id)
+	}
+}
