@@ -99,7 +99,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
 		For(&skeinv1.Thread{}, builder.WithPredicates(r.foreground.seen(), predicate.Or(watches.SpecChanged(mgr.GetClient()), finalizersChanged(), watches.RestoreEnded()))).
-		Watches(&skeinv1.Thread{}, r.foreground.waiters()).
+		Watches(&skeinv1.Thread{}, r.foreground.ends()).
+		Watches(&skeinv1.Subagent{}, r.foreground.ends()).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, objects.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
 		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).

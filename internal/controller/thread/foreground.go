@@ -28,14 +28,20 @@ import (
 type foreground struct {
 	mu      sync.Mutex
 	threads *lru.Cache // by the UID of a Thread: its dependents
-	waiting *lru.Cache // by the UID of an object: the ctrl.Request of the Thread that waits for it
+	owners  *lru.Cache // by the UID of an object: the *owner of which it is a dependent
+}
+
+// owner is a Thread that is deleted in the foreground.
+type owner struct {
+	thread types.UID
+	waits  *ctrl.Request // to reconcile the Thread when the object ends; nil while it does not wait for this one
 }
 
 // dependents are the objects that go with a Thread, by their UID.
 type dependents map[types.UID]metav1.PartialObjectMetadata
 
 func newForeground() *foreground {
-	return &foreground{threads: lru.New(maxReleased), waiting: lru.New(maxReleased)}
+	return &foreground{threads: lru.New(maxReleased), owners: lru.New(maxReleased)}
 }
 
 // seen passes every event, and notes Threads that are deleted in the foreground. The API server sets the finalizer and the time of the
@@ -74,6 +80,7 @@ func (f *foreground) add(thread types.UID, kind string, o client.Object) bool {
 	if with == nil {
 		return false
 	}
+	f.owners.Add(o.GetUID(), &owner{thread: thread})
 	with[o.GetUID()] = metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: skeinv1.GroupVersion.String(), Kind: kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()},
@@ -86,7 +93,7 @@ func (f *foreground) next(thread types.UID, req ctrl.Request) *metav1.PartialObj
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for uid, o := range f.of(thread) {
-		f.waiting.Add(uid, req) // before it is read: its end may come right after
+		f.owners.Add(uid, &owner{thread, &req}) // before it is read: its end may come right after
 		return &o
 	}
 	return nil
@@ -96,15 +103,19 @@ func (f *foreground) next(thread types.UID, req ctrl.Request) *metav1.PartialObj
 func (f *foreground) remove(thread, uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting.Remove(uid)
+	f.owners.Remove(uid)
 	delete(f.of(thread), uid)
 }
 
-// waiters enqueues the Thread that waits for an object, at its end.
-func (f *foreground) waiters() handler.EventHandler {
+// ends removes objects that have ended, so that no Thread reads them again, and enqueues the Thread that waits for one.
+func (f *foreground) ends() handler.EventHandler {
 	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-		if req, ok := f.waiting.Get(e.Object.GetUID()); ok {
-			q.Add(req.(ctrl.Request))
+		if known, ok := f.owners.Get(e.Object.GetUID()); ok {
+			o := known.(*owner)
+			f.remove(o.thread, e.Object.GetUID())
+			if o.waits != nil {
+				q.Add(*o.waits)
+			}
 		}
 	}}
 }

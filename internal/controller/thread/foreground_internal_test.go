@@ -50,16 +50,25 @@ func TestADeletionInTheForegroundIsKnownByItsEvent(t *testing.T) {
 	g.Expect(r.awaitsObjects(t.Context(), s)).To(BeTrue())
 	g.Expect(s.again).To(Equal(lostNotification))
 	q := controllertest.NewQueue()
-	r.foreground.waiters().Delete(t.Context(), event.DeleteEvent{Object: parent}, q)
+	r.foreground.ends().Delete(t.Context(), event.DeleteEvent{Object: parent}, q)
 	g.Expect(q.Due).To(BeEmpty())
-	r.foreground.waiters().Delete(t.Context(), event.DeleteEvent{Object: held}, q)
+	r.foreground.ends().Delete(t.Context(), event.DeleteEvent{Object: held}, q)
 	g.Expect(q.Due).To(Equal(map[ctrl.Request]time.Duration{s.req: 0}))
 
+	r.foreground.add(parent.UID, "Subagent", held) // as after a missed event
 	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(held), held)).To(Succeed())
 	held.Finalizers = nil
 	g.Expect(c.Update(t.Context(), held)).To(Succeed())
 	r.foreground.add(parent.UID, "Subagent", kept) // its deletion was refused
 	g.Expect(r.awaitsObjects(t.Context(), s)).To(BeFalse())
+
+	ended := &skeinv1.Subagent{ObjectMeta: controllertest.Meta("ended")}
+	ended.UID = "4"
+	r.foreground.add(parent.UID, "Subagent", ended)
+	q = controllertest.NewQueue()
+	r.foreground.ends().Delete(t.Context(), event.DeleteEvent{Object: ended}, q)
+	g.Expect(q.Due).To(BeEmpty(), "the Thread does not wait for it")
+	g.Expect(r.foreground.of(parent.UID)).To(BeEmpty(), "the Thread will not read it")
 
 	for i := range childrenAtOnce + 1 {
 		gone := &skeinv1.Subagent{ObjectMeta: controllertest.Meta("gone")}
