@@ -232,6 +232,30 @@ var _ = Describe("An effect of one time with policies", Label("EFF-04", "EFF-05"
 		Expect(threads.Items).To(BeEmpty())
 	})
 
+	It("stays made good by a run by hand when its history keeps nothing", Label("EFF-08"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.thread(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			at := skeinv1.NewTimestamp(Start)
+			s.Spec.Schedules, s.Spec.ThreadRef, s.Spec.At = nil, &skeinv1.LocalRef{Name: "t"}, &at
+			s.Spec.SuccessfulHistoryLimit = ptr.To(int32(0))
+		})
+		w.settle(ctx)
+		Finish(ctx, w.Env, w.s, store.FiringFailed, "")
+		w.settle(ctx)
+		Expect(hasFailed(w.s)).To(BeTrue())
+		w.ask(ctx, skeinv1.AnnotationRunAt, w.Clock.Now().Format(time.RFC3339Nano))
+		w.settle(ctx)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		for range 3 {
+			w.pass(ctx, 2*time.Second)
+			Expect(hasFailed(w.s)).To(BeFalse())
+		}
+		w.r = scheduledeffect.New(w.r.Options) // another leader goes on
+		w.pass(ctx, 2*time.Second)
+		Expect(hasFailed(w.s)).To(BeFalse())
+	})
+
 	DescribeTable("shows how the firing of its due time ended, not how manual runs ended", Label("EFF-08"), func(ctx SpecContext, own, byHand store.FiringStatus, reason string) {
 		w := newWorld(ctx)
 		w.thread(ctx)

@@ -32,7 +32,11 @@ func (r *Reconciler) prune(ctx context.Context, d *schedule) (bool, error) {
 	if !d.recorded && (!d.sawEnds() || !idle) {
 		return false, nil
 	}
-	if err := r.Store.PruneFirings(ctx, string(d.object.UID), d.historyLimits()); err != nil {
+	keep := d.historyLimits()
+	if d.sawEnds() { // the status that shows the newest of them is written later
+		keep.Succeeded, keep.Failed = max(keep.Succeeded, 1), max(keep.Failed, 1)
+	}
+	if err := r.Store.PruneFirings(ctx, string(d.object.UID), keep); err != nil {
 		return true, fmt.Errorf("prune the history: %w", err)
 	}
 	return false, nil

@@ -117,6 +117,24 @@ var _ = Describe("The history of a schedule", Label("EFF-07"), func() {
 		Expect(w.fired(ctx)).To(Equal([]string{"2h0m0s schedule succeeded"}))
 	})
 
+	DescribeTable("does not cut what the status still has to show", func(ctx SpecContext, end store.FiringStatus, outcome string) {
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.Schedules, s.Spec.SuccessfulHistoryLimit, s.Spec.FailedHistoryLimit = []string{"@every 1h"}, ptr.To(int32(0)), ptr.To(int32(0))
+		})
+		w.pass(ctx, time.Hour)
+		Finish(ctx, w.Env, w.s, end, "")
+		for range 3 { // the limit of status writes
+			w.pass(ctx, 10*time.Second)
+		}
+		Expect(w.s.Status.LastOutcome).To(BeEquivalentTo(outcome))
+		Expect(w.s.Status.LastTime).NotTo(BeNil())
+		w.pass(ctx, time.Hour)
+		Expect(w.fired(ctx)).To(Equal([]string{"2h0m0s schedule pending"}))
+	},
+		Entry("of a firing that succeeded", store.FiringSucceeded, "Succeeded"),
+		Entry("of a firing that failed", store.FiringFailed, "Failed"),
+	)
+
 	It("is cut by the ends of firings, as the store and the Threads of a template are", func(ctx SpecContext) {
 		w.declare(ctx, everySecond, func(s *skeinv1.ScheduledEffect) {
 			s.Spec.MaxFirings, s.Spec.SuccessfulHistoryLimit = ptr.To(int64(2)), ptr.To(int32(1))
