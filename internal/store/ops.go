@@ -72,8 +72,8 @@ const (
 type Dequeue struct{ Seqs []int64 }
 
 // Delay keeps an inbox item that could not be handled from counting as work until a time in microseconds, above 0.
-// Meanwhile Wakes lists it, and other items of the thread are taken. Delay does nothing when the item no longer exists. The end of a
-// run ends the delays of all items but hooks.
+// Meanwhile Wakes lists it, and other items of the thread are taken. Delay does nothing when the item no longer exists. When a
+// run that waited goes on, and when a run ends, the delays of all items but hooks end.
 type Delay struct {
 	Seq   int64
 	Until int64

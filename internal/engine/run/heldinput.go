@@ -12,7 +12,8 @@ import (
 // before its next model call. If the run is ended while it waits, the message is there for the next run, or is parked (MSG-08).
 
 // withheldFor is how long items that a waiting run leaves in the inbox are delayed, so that they do not keep waking it. Correctness
-// does not depend on it: the run reads its inbox again before its next model call, and the store ends the delays with the run.
+// does not depend on it: the run reads its inbox again before its next model call, and the store ends the delays when the run
+// goes on or ends.
 const withheldFor = 10 * time.Minute
 
 // SplitHeld splits inbox items into those that a waiting run leaves in the inbox, which are messages, and the rest.

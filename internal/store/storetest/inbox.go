@@ -120,6 +120,25 @@ func describeInbox(e *env) {
 			}
 		})
 
+		It("ends the delays of what came to a run that waited when it goes on", Label("MSG-08"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			run := &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunWaiting}}
+			e.apply(ctx, id, run, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: json.RawMessage(`{"hook":"h"}`)}},
+				&store.Enqueue{Item: store.InboxItem{Kind: store.InboxChildResult, Payload: json.RawMessage(`{"reference":"c"}`)}})
+			for _, item := range e.inbox(ctx, id) {
+				e.apply(ctx, id, &store.Delay{Seq: item.Seq, Until: e.now() + 20})
+			}
+			run.Run.Steps++
+			e.apply(ctx, id, run)
+			Expect(e.inbox(ctx, id)).To(HaveEach(HaveField("DelayedUntil", Not(BeZero()))), "it still waits")
+			run.Run.Status = store.RunRunning
+			e.apply(ctx, id, run)
+			Expect(e.inbox(ctx, id)).To(HaveExactElements(HaveField("DelayedUntil", Not(BeZero())), HaveField("DelayedUntil", int64(0))))
+			run.Run.Status = store.RunStopped
+			e.apply(ctx, id, run)
+			Expect(e.store.Runnable(ctx, 100000)).To(ContainElement(id))
+		})
+
 		It("refuses items for an idle thread while it is busy", Label("RUN-09"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			try := func(key string, change func(*store.Enqueue)) error {
@@ -188,6 +207,10 @@ func describeInbox(e *env) {
 			e.apply(ctx, id, queued("system2", "not refused"))
 			items := e.inbox(ctx, id)
 			Expect(items).To(HaveLen(4))
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})
+			instead := limited("4")
+			instead.IfNoRun = true
+			Expect(e.store.Apply(ctx, id, nil, instead)).To(MatchError(store.ErrQueueFull), "no run has to give way to it")
 			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{items[1].Seq}})
 			e.apply(ctx, id, limited("3"))
 		})

@@ -36,9 +36,6 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 	if err := checkRoom(t, h, op); err != nil {
 		return err
 	}
-	if err := checkBusy(t, h, op); err != nil {
-		return err
-	}
 	limited := op.MaxUserMessages > 0 && op.Item.Kind == store.InboxMessage
 	if limited {
 		var n int
@@ -48,6 +45,9 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 		if n >= op.MaxUserMessages {
 			return fmt.Errorf("thread %s: %w", h.ID, store.ErrQueueFull)
 		}
+	}
+	if err := checkBusy(t, h, op); err != nil {
+		return err
 	}
 	if op.Item.CreatedAt == 0 {
 		op.Item.CreatedAt = t.Now

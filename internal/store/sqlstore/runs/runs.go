@@ -62,7 +62,8 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRun) error {
 	if err := recordRun(t, h, r, before, made); err != nil {
 		return err
 	}
-	if r.Status.Ended() && (before == store.RunWaiting || h.Queued > 0) {
+	// Items that come to a run while it waits are delayed. h.Queued counts messages only, and spares most ends the statement.
+	if before == store.RunWaiting && r.Status != store.RunWaiting || r.Status.Ended() && h.Queued > 0 {
 		if err := endDelays(t, h); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRun) error {
 	return nil
 }
 
-// endDelays makes due what the run has left in the inbox for later. Hooks keep the times of their retries.
+// endDelays makes due what a run that waited has left in the inbox for later. Hooks keep the times of their retries.
 func endDelays(t *txn.Tx, h *txn.Head) error {
 	n, err := t.Exec(t.Ctx, queries.EndDelays, h.Key)
 	if n > 0 {
