@@ -47,6 +47,33 @@ var waitKinds = []struct {
 	}},
 }
 
+// awaitWaiting waits until the run of a thread waits for a reason.
+func awaitWaiting(ctx context.Context, w *enginetest.World, id, reason string) {
+	GinkgoHelper()
+	Eventually(lastRunOr).WithArguments(ctx, w, id).Should(And(HaveField("Status", store.RunWaiting), HaveField("Reason", reason)))
+}
+
+// awaitQueued waits until a thread whose run waits has n messages in its queue, and no replica looks at it.
+func awaitQueued(ctx context.Context, w *enginetest.World, id string, n int) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(w.Store.Inbox(ctx, id)).To(HaveLen(n))
+		g.Expect(w.Store.Runnable(ctx, 10)).NotTo(ContainElement(id))
+		f, err := w.Store.Acquire(ctx, id, "test", hour)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(w.Store.Release(ctx, f)).To(Succeed())
+	}).Should(Succeed())
+	Expect(w.Store.Thread(ctx, id)).To(HaveField("Queued", int64(n)))
+	Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunWaiting))
+}
+
+// queueCall queues a call of a tool on a thread.
+func queueCall(ctx context.Context, w *enginetest.World, id, tool string, arguments map[string]any) {
+	GinkgoHelper()
+	Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(
+		store.QueuedTool{Name: tool, Arguments: enginetest.JSON(arguments)})}})).To(Succeed())
+}
+
 var _ = Describe("Messages to a thread whose run waits", Label("MSG-05", "MSG-08"), func() {
 	var w *enginetest.World
 	BeforeEach(func() { w = newWorld() })
@@ -56,20 +83,11 @@ var _ = Describe("Messages to a thread whose run waits", Label("MSG-05", "MSG-08
 	}
 	waits := func(ctx context.Context, id, reason string) {
 		GinkgoHelper()
-		Eventually(lastRunOr).WithArguments(ctx, w, id).Should(And(HaveField("Status", store.RunWaiting), HaveField("Reason", reason)))
+		awaitWaiting(ctx, w, id, reason)
 	}
-	// left waits until a thread whose run waits has n messages in its queue, and no replica looks at it.
 	left := func(ctx context.Context, id string, n int) {
 		GinkgoHelper()
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.Store.Inbox(ctx, id)).To(HaveLen(n))
-			g.Expect(w.Store.Runnable(ctx, 10)).NotTo(ContainElement(id))
-			f, err := w.Store.Acquire(ctx, id, "test", hour)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(w.Store.Release(ctx, f)).To(Succeed())
-		}).Should(Succeed())
-		Expect(w.Store.Thread(ctx, id)).To(HaveField("Queued", int64(n)))
-		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunWaiting))
+		awaitQueued(ctx, w, id, n)
 	}
 	open := func(ctx context.Context, id string) *thread.State {
 		GinkgoHelper()
@@ -233,7 +251,7 @@ var _ = Describe("Messages to a thread whose run waits", Label("MSG-05", "MSG-08
 		waits(ctx, id, "")
 		send(ctx, w, id, "one")
 		left(ctx, id, 1)
-		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{Name: "subagent_list", Arguments: []byte("{}")})}})).To(Succeed())
+		queueCall(ctx, w, id, "subagent_list", map[string]any{})
 		Eventually(told).WithArguments(ctx, w, id).Should(ContainElement(HavePrefix("tool subagent_list success")))
 		left(ctx, id, 1)
 	})
@@ -247,7 +265,7 @@ var _ = Describe("Messages to a thread whose run waits", Label("MSG-05", "MSG-08
 		id := makeThread(ctx, w, "waits")
 		send(ctx, w, id, "go")
 		waits(ctx, id, "")
-		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{Name: "wait", Arguments: []byte(`{"delayMs":3600000}`)})}})).To(Succeed())
+		queueCall(ctx, w, id, "wait", map[string]any{"delayMs": 3600_000})
 		waits(ctx, id, skeinv1.ReasonWaitingForTime)
 		Expect(lastRun(ctx, w, id).WakeAt).NotTo(BeZero(), "the store knows when it goes on")
 	})
@@ -296,8 +314,7 @@ var _ = Describe("A parent's message to a child whose run waits", Label("SUB-03"
 		}).WithContext(ctx).Should(Succeed())
 		t, err := w.Store.Thread(ctx, child)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{
-			Name: "subagent_message", Arguments: enginetest.JSON(map[string]any{"reference": t.Reference, "message": "more"})})}})).To(Succeed())
+		queueCall(ctx, w, id, "subagent_message", map[string]any{"reference": t.Reference, "message": "more"})
 		Eventually(func(g Gomega) {
 			g.Expect(w.Store.Inbox(ctx, child)).To(HaveExactElements(HaveField("DelayedUntil", Not(BeZero()))))
 			g.Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())

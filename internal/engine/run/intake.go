@@ -217,6 +217,7 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.Agent.MessageSide(in.run.Agent.Side(q.Side)),
 	}
 	in.checkpoint.HookDepth = q.HookDepth
+	in.freed = true // after a crash too, nothing else says that this call is still to be made
 	in.message(m)
 	in.event(store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID})
 }

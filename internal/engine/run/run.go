@@ -245,7 +245,7 @@ func (r *run) catchUp(ctx context.Context, waits bool) (news bool, err error) {
 		r.known = at.LastSeq
 	}
 	r.Next = at.Agent
-	news = news || r.IsHanded()
+	news = news || r.IsHanded() && !waits // a run that waits is handed over when it goes on
 	if items != nil {
 		items = r.compactor.Take(items)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore/inbox"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/quotas"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
@@ -172,7 +173,7 @@ func Delete(t *txn.Tx, h *txn.Head, op *store.DeleteMessage) error {
 	if err := dropSummaries(t, h, m.Seq); err != nil {
 		return err
 	}
-	if m.Role != store.RoleAssistant {
+	if m.Role != store.RoleAssistant || len(m.ToolCalls) == 0 {
 		return nil
 	}
 	for _, call := range m.ToolCalls {
@@ -193,7 +194,16 @@ func Delete(t *txn.Tx, h *txn.Head, op *store.DeleteMessage) error {
 			}
 		}
 	}
-	return nil
+	return wake(t, h)
+}
+
+// wake wakes a run that waits, because it may have waited for a call that is not in the conversation any more.
+func wake(t *txn.Tx, h *txn.Head) error {
+	var one int
+	if waits, err := sqldb.Found(t.Row(t.Ctx, queries.RunWaits, []any{h.Key}, &one)); err != nil || !waits {
+		return err
+	}
+	return inbox.Enqueue(t, h, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 }
 
 // toolResults returns the ids of the results of a call that follow a message.
