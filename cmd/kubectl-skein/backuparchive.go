@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -211,6 +212,18 @@ func (b *openedBackup) keep(name string, size int64, r io.Reader) error {
 	return nil
 }
 
+// checkedReader reads a file of an archive. Whatever keeps the file from being decompressed is errNotWhole.
+type checkedReader struct{ archive io.Reader }
+
+func (r checkedReader) Read(p []byte) (int, error) {
+	n, err := r.archive.Read(p)
+	var disk *fs.PathError
+	if err != nil && err != io.EOF && !errors.As(err, &disk) {
+		err = errNotWhole
+	}
+	return n, err
+}
+
 // each calls fn for each file of the archive.
 func (b *openedBackup) each(fn func(name string, size int64, r io.Reader) error) error {
 	f, err := os.Open(b.path)
@@ -235,10 +248,7 @@ func (b *openedBackup) each(fn func(name string, size int64, r io.Reader) error)
 		if err != nil {
 			return errNotWhole
 		}
-		if err := fn(head.Name, head.Size, in); err != nil {
-			if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) {
-				return errNotWhole
-			}
+		if err := fn(head.Name, head.Size, checkedReader{in}); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +46,29 @@ var _ = Describe("a backup that is read", Label("K8S-09"), func() {
 		archived(name, "demo", nil, nil)
 		_, err := openBackup(name, "")
 		Expect(err).To(MatchError(errNotWhole))
+	})
+
+	It("is said to be damaged, whichever of its bytes is another", func() {
+		name := filepath.Join(GinkgoT().TempDir(), "b.tar.gz")
+		random := rand.New(rand.NewPCG(1, 2))
+		text := make([]byte, 2000)
+		for i := range text {
+			text[i] = "abcdefgh"[random.IntN(8)]
+		}
+		archived(name, "demo", &runtimev1.BackupSummary{}, map[string]string{"a": string(text), "namespaces/demo/objects/b": string(text[1000:])})
+		whole, err := os.ReadFile(name)
+		Expect(err).NotTo(HaveOccurred())
+		const header = 10 // of gzip, which has times and names that nothing reads
+		for i := header; i < len(whole); i++ {
+			broken := slices.Clone(whole)
+			broken[i] ^= 1 << random.IntN(8)
+			Expect(os.WriteFile(name, broken, 0o600)).To(Succeed())
+			if b, err := openBackup(name, ""); err != nil {
+				Expect(err).To(MatchError(ContainSubstring("damaged")), "byte %d", i)
+			} else { // few bits say nothing
+				Expect(b.objects).To(Equal(map[string]map[string][]byte{"demo": {"b": text[1000:]}}), "byte %d", i)
+			}
+		}
 	})
 
 	It("is read again as it was, or noticed to be another", func() {

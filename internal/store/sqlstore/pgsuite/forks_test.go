@@ -176,11 +176,11 @@ var _ = Describe("While forks read a thread", Label("REL-02"), func() {
 		unrelated(ctx, "origin", "fork")
 		Expect(one.Apply(ctx, "fork", nil, &store.DeleteMessage{ID: "m5"})).To(Succeed())
 
-		// The deletion in the origin has locked it and written its counts, and waits for the event's row.
+		// The deletion in the origin has locked it and written its counts, and waits to log an event.
 		db := connect(ctx, d)
 		held, err := db.Begin(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = held.Exec(ctx, `LOCK TABLE event IN SHARE MODE`)
+		_, err = held.Exec(ctx, `LOCK TABLE log IN SHARE MODE`)
 		Expect(err).NotTo(HaveOccurred())
 		watcher := connect(ctx, d)
 		deleted := inBackground(func() { Expect(one.Apply(ctx, "origin", nil, &store.DeleteMessage{ID: "m5"})).To(Succeed()) })
