@@ -161,7 +161,8 @@ run() {
 	return "$bad"
 }
 
-# interrupted DIR SECONDS: starts the demo, and interrupts it after that many seconds, as Ctrl-C does.
+# interrupted DIR SECONDS: starts the demo, and interrupts it after that many seconds, as Ctrl-C does. It fails when the demo was over
+# before, and then removes the cluster, which stays after a demo.
 interrupted() {
 	local dir=$1 after=$2 began=$SECONDS i
 	start "$user" "$dir" make demo >"$base/log" 2>&1
@@ -172,6 +173,11 @@ interrupted() {
 	kill -INT -- "-$child" 2>/dev/null || true
 	wait "$child" || true
 	child=
+	if grep -q 'The demo is over' "$base/log"; then
+		echo "over after $((SECONDS - began)) s, before it was to be interrupted after $after s"
+		as "$user" "$dir" make demo-down || bad=1
+		return 1
+	fi
 	echo "interrupted after $after s, over after $((SECONDS - began)) s: $(grep -v '^$' "$base/log" | tail -1 | cut -c 1-100)"
 }
 
@@ -187,7 +193,9 @@ interrupt() {
 		longest=90
 		[ $phase = build ] || longest=40
 		for ((i = 0; i < times / 2; i++)); do
-			interrupted "$dir" $((1 + RANDOM % longest))
+			if ! interrupted "$dir" $((1 + RANDOM % longest)); then
+				longest=$((longest * 3 / 4 + 1)) i=$((i - 1))
+			fi
 			leftovers || bad=1
 		done
 		say "$phase: the next demo"
