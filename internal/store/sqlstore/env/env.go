@@ -76,11 +76,7 @@ func envHeirs(t *txn.Tx, h *txn.Head, name string) ([]*txn.Head, error) {
 
 // Wake wakes a run that waits for variables, so that it checks again (ENV-06).
 func Wake(t *txn.Tx, h *txn.Head) error {
-	var one int
-	if waits, err := sqldb.Found(t.Row(t.Ctx, queries.EnvWaits, []any{h.Key}, &one)); err != nil || !waits {
-		return err
-	}
-	return inbox.Enqueue(t, h, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
+	return inbox.Wake(t, h, queries.EnvWaits)
 }
 
 // Unset removes variables of the thread, and the copies that descendants inherited.

@@ -132,6 +132,16 @@ func checkBusy(t *txn.Tx, h *txn.Head, op *store.Enqueue) error {
 	return nil
 }
 
+// Wake wakes the run of a thread that a query finds waiting, so that it looks again at what it waits for. The query takes the key of the
+// thread.
+func Wake(t *txn.Tx, h *txn.Head, query string) error {
+	var one int
+	if waits, err := sqldb.Found(t.Row(t.Ctx, query, []any{h.Key}, &one)); err != nil || !waits {
+		return err
+	}
+	return Enqueue(t, h, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
+}
+
 // receiver returns the thread that an item goes to; nil when the item is to be dropped.
 func receiver(t *txn.Tx, from *txn.Head, op *store.Enqueue) (*txn.Head, error) {
 	h := from

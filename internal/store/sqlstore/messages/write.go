@@ -194,16 +194,7 @@ func Delete(t *txn.Tx, h *txn.Head, op *store.DeleteMessage) error {
 			}
 		}
 	}
-	return wake(t, h)
-}
-
-// wake wakes a run that waits, because it may have waited for a call that is not in the conversation any more.
-func wake(t *txn.Tx, h *txn.Head) error {
-	var one int
-	if waits, err := sqldb.Found(t.Row(t.Ctx, queries.RunWaits, []any{h.Key}, &one)); err != nil || !waits {
-		return err
-	}
-	return inbox.Enqueue(t, h, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
+	return inbox.Wake(t, h, queries.RunWaits) // it may have waited for a call that is not in the conversation any more
 }
 
 // toolResults returns the ids of the results of a call that follow a message.

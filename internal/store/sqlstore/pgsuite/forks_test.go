@@ -190,6 +190,9 @@ var _ = Describe("While forks read a thread", Label("REL-02"), func() {
 		awaitWaiting(ctx, watcher, 1)
 		changed := inBackground(func() { Expect(other.Apply(ctx, "fork", nil, change)).To(Succeed()) })
 		awaitWaiting(ctx, watcher, 2)
+		var logging int
+		Expect(watcher.QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'log'::regclass`).Scan(&logging)).To(Succeed())
+		Expect(logging).To(Equal(1), "the change of the fork waits for the origin")
 		Expect(held.Commit(ctx)).To(Succeed())
 		deleted()
 		changed()

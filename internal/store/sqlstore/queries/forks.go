@@ -28,8 +28,6 @@ const (
 	CutSegments   = `DELETE FROM message_segment WHERE thread = ? AND lo >= ?`
 	ThreadIDByKey = `SELECT id FROM thread WHERE key = ?`
 	Origin        = `UPDATE thread SET origin_id = ?, fork_index = ? WHERE key = ?`
-	UnderWay      = `SELECT 1 FROM run WHERE thread = ? AND status IN ('running', 'waiting') LIMIT 1`
-	RunWaits      = `SELECT 1 FROM run WHERE thread = ? AND status = 'waiting' LIMIT 1`
 	HeadBase      = `UPDATE thread_head SET base = ? WHERE thread = ?`
 	MessageAfter  = `SELECT id, seq FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq LIMIT 1 OFFSET ?`
 	KeyAndBase    = `SELECT t.key, h.base FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`

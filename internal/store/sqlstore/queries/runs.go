@@ -7,6 +7,8 @@ const (
 
 	Run       = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? AND r.id = ?`
 	Runs      = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? ORDER BY r.seq DESC LIMIT ? OFFSET ?`
+	UnderWay  = `SELECT 1 FROM run WHERE thread = ? AND status IN ('running', 'waiting') LIMIT 1`
+	RunWaits  = `SELECT 1 FROM run WHERE thread = ? AND status = 'waiting' LIMIT 1`
 	RunBefore = `SELECT status, started_at, ended_at, usage FROM run WHERE thread = ? AND id = ?`
 	InsertRun = `INSERT INTO run (thread, id, seq, agent, status, reason, message, steps, started_at, ended_at, wake_at, state, usage, session_state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
