@@ -57,11 +57,16 @@ func New() *Threads {
 	return &Threads{active: map[string]*Active{}, background: map[string]map[*context.CancelCauseFunc]struct{}{}}
 }
 
-// Get returns the thread that a worker of this replica has; nil for none.
-func (t *Threads) Get(id string) *Active {
+// MarkDirty records that the inbox of a thread may have changed, and reports whether the thread is active. When it is, the mark is set
+// before Remove returns, so that the worker that removes the thread finds it.
+func (t *Threads) MarkDirty(id string) (active bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.active[id]
+	a := t.active[id]
+	if a != nil {
+		a.markDirty()
+	}
+	return a != nil
 }
 
 // Remove makes a thread inactive. It returns why the thread was cancelled; nil when it was not.
@@ -85,7 +90,7 @@ func (t *Threads) MarkAllDirty() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, a := range t.active {
-		a.MarkDirty()
+		a.markDirty()
 	}
 }
 
@@ -250,8 +255,8 @@ func (a *Active) WhenDirty(do func()) (over func()) {
 	return func() { a.onDirty.Store(nil) }
 }
 
-// MarkDirty records that the inbox may have changed.
-func (a *Active) MarkDirty() {
+// markDirty records that the inbox may have changed. The caller holds the lock of the Threads.
+func (a *Active) markDirty() {
 	a.Dirty.Store(true)
 	if do := a.onDirty.Load(); do != nil {
 		(*do)()

@@ -48,10 +48,8 @@ func (d *Dispatcher) Notify(h store.Notification) {
 	if h.Changed&store.ChangedInbox == 0 {
 		return
 	}
-	a := d.opts.Active.Get(h.ThreadID)
 	switch {
-	case a != nil:
-		a.MarkDirty()
+	case d.opts.Active.MarkDirty(h.ThreadID): // its worker looks at the inbox
 	case h.Remote:
 		d.elsewhere.hear(h.ThreadID)
 	case !d.opts.Queue.IsDelayed(h.ThreadID):

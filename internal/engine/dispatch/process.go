@@ -30,6 +30,10 @@ func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err erro
 	defer cancel(nil)
 	active := activethreads.NewActive(cancel)
 	if !d.opts.Active.Register(id, active) {
+		// A stop of its run has the thread, and queues it again for what the mark stands for.
+		if !d.opts.Active.MarkDirty(id) {
+			d.opts.Queue.AddNotified(id) // it was let go in this moment
+		}
 		return of, nil
 	}
 	defer d.LetGo(ctx, id, active)
