@@ -6,6 +6,7 @@ const (
 		created_at, available_at, ended_at, epoch`
 
 	Webhooks   = `SELECT id FROM webhook`
+	AnyWebhook = `SELECT 1 FROM webhook LIMIT 1`
 	PutWebhook = `INSERT INTO webhook (id, namespace, name, events, agents) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET events = excluded.events, agents = excluded.agents`
 	DeleteWebhook    = `DELETE FROM webhook WHERE id = ?`

@@ -67,11 +67,15 @@ func recovered(fn func() error) (err error) {
 	return fn()
 }
 
+// OneWriter reports whether this transaction's connection is the only one that writes. Its reads need no round trip, and no other transaction
+// changes what they found.
+func (t *Tx) OneWriter() bool { return t.lock == "" }
+
 // Lock waits until no other transaction has locked the name, and keeps others from locking it until this one ends. It orders
 // transactions of which one depends on a row that is not there, and another one writes that row.
 func (t *Tx) Lock(name string) error {
-	if t.lock == "" {
-		return nil // there is one writer
+	if t.OneWriter() {
+		return nil
 	}
 	var one int
 	return t.Row(t.Ctx, t.lock, []any{name}, &one)
