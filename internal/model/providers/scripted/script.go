@@ -140,28 +140,43 @@ func parseStep(s skeinv1.ScriptStep) (step, error) {
 	return p, nil
 }
 
-// pick returns the number of the step that answers a conversation: the first one that matches and is not used up. The
-// conversation itself says which steps were played.
+// pick returns the number of the step that answers a conversation: the first one that matches and is not used up.
 func (s script) pick(name string, messages []model.Message) (int, bool) {
-	used := make([]int, len(s))
-	for _, m := range messages {
+	last := lastOf(messages)
+	var played []int // read only if a step asks
+	for i, st := range s {
+		if !st.match(last) {
+			continue
+		}
+		if st.times > 0 {
+			if played == nil {
+				played = s.played(name, messages)
+			}
+			if played[i] >= st.times {
+				continue
+			}
+		}
+		return i, true
+	}
+	return 0, false
+}
+
+// played returns how often each step was played. The conversation itself says so.
+func (s script) played(name string, messages []model.Message) []int {
+	times := make([]int, len(s))
+	for i := range messages {
+		m := &messages[i]
 		if m.Role != model.RoleAssistant {
 			continue
 		}
 		if by, ok := m.Metadata[metadataScript].(string); ok && by != name {
 			continue // another Model played it
 		}
-		if n, err := strconv.Atoi(fmt.Sprint(m.Metadata[metadataStep])); err == nil && n >= 0 && n < len(used) {
-			used[n]++
+		if n, err := strconv.Atoi(fmt.Sprint(m.Metadata[metadataStep])); err == nil && n >= 0 && n < len(times) {
+			times[n]++
 		}
 	}
-	last := lastOf(messages)
-	for i, st := range s {
-		if (st.times == 0 || used[i] < st.times) && st.match(last) {
-			return i, true
-		}
-	}
-	return 0, false
+	return times
 }
 
 func (s *step) match(last model.Message) bool {
