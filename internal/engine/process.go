@@ -29,10 +29,10 @@ func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, acti
 	}
 	t, last := work.Thread, work.Run
 	active.About = telemetry.OfThread(t.Namespace, t.Name, t.ID)
-	if !first && len(work.Inbox) == 0 {
+	under := isUnderWay(last)
+	if !first && len(work.Inbox) == 0 && !under {
 		return false, nil // the last run has just ended, and nothing waits
 	}
-	under := isUnderWay(last)
 	switch {
 	case t.Deleting:
 		return false, nil // nothing more is done for it

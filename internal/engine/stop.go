@@ -78,3 +78,6 @@ func (p runsPort) End(ctx context.Context, t *store.Thread, fence *store.Fence, 
 func (p runsPort) LetGo(ctx context.Context, threadID string, active *activethreads.Active) {
 	p.engine.dispatch.LetGo(ctx, threadID, active)
 }
+
+// Wake implements stop.Runs.
+func (p runsPort) Wake(threadID string) { p.engine.Wake(threadID) }

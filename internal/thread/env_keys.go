@@ -59,19 +59,20 @@ func (s *Service) ResealEnv(ctx context.Context) (done, left int, err error) {
 // when a source outside of the threads has changed. An empty namespace selects all.
 func (s *Service) WakeEnvWaiters(ctx context.Context, namespace string) error {
 	after := ""
+	var failed []error
 	for {
 		ids, err := s.store.EnvWaiting(ctx, namespace, after, resealPage)
 		if err != nil {
-			return err
+			return errors.Join(append(failed, err)...)
 		}
 		for _, id := range ids {
 			err := s.store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
+				failed = append(failed, fmt.Errorf("thread %s: %w", id, err))
 			}
 		}
-		if len(ids) < resealPage {
-			return nil
+		if len(ids) < resealPage || ctx.Err() != nil {
+			return errors.Join(failed...)
 		}
 		after = ids[len(ids)-1]
 	}

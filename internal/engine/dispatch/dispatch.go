@@ -9,7 +9,6 @@ import (
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/quota"
-	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/metrics"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -52,7 +51,7 @@ func (d *Dispatcher) Notify(h store.Notification) {
 	case d.opts.Active.MarkDirty(h.ThreadID): // its worker looks at the inbox
 	case h.Remote:
 		d.elsewhere.hear(h.ThreadID)
-	case !d.opts.Queue.IsDelayed(h.ThreadID):
+	case !d.opts.Queue.IsDelayed(h.ThreadID), d.refused.Has(h.ThreadID): // what has come may need neither the definitions nor room in a quota
 		d.opts.Queue.AddNotified(h.ThreadID)
 	}
 }
@@ -78,16 +77,16 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 		d.refused.Forget(id)
 		d.opts.Queue.Forget(id)
 	case errors.As(err, &notReady):
-		// The thread keeps its inbox. Wake is called when the definitions become ready.
-		d.refused.Add(id)
+		// The thread keeps its inbox. Wake is called when its Agent becomes ready. Something else that was missing may be back already.
 		d.opts.Queue.Forget(id)
+		d.opts.Queue.AddAfter(id, d.refused.Add(id))
 		d.opts.Log.V(1).Info("thread waits for its definitions", append(of, "reason", notReady.Reason, "message", notReady.Message)...)
 	case errors.As(err, &wait):
 		// The thread keeps its inbox. The quotas wake it when there is room.
 		d.refused.Add(id)
 		d.opts.Queue.Forget(id)
 		d.opts.Quotas.AddWaiting(wait, id)
-	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
+	case isLost(err):
 		metrics.LeaseLosses.Inc()
 		d.opts.Log.Info("thread was lost to another holder", of...)
 		d.opts.Queue.Forget(id)
@@ -110,11 +109,14 @@ func (d *Dispatcher) Sweep(ctx context.Context) {
 	for {
 		wait := d.opts.SweepInterval
 		ids, next, err := d.opts.Store.RunnablePage(ctx, place, runnableBatch)
-		if err != nil && ctx.Err() == nil {
-			d.opts.Log.Error(err, "cannot look for threads with work")
+		if err != nil {
+			next = place
+			if ctx.Err() == nil {
+				d.opts.Log.Error(err, "cannot look for threads with work")
+			}
 		}
 		// The next search goes on behind these, so that threads which cannot run hide none of the others.
-		if place = next; place != nil {
+		if place = next; place != nil || err != nil {
 			wait = min(wait, pageEvery)
 		}
 		for _, id := range ids {
@@ -123,7 +125,7 @@ func (d *Dispatcher) Sweep(ctx context.Context) {
 			}
 		}
 		d.refused.Expire()
-		if place == nil {
+		if place == nil && err == nil {
 			d.observeAll()
 		}
 		timer := d.opts.Clock.NewTimer(wait)
@@ -154,11 +156,11 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 				d.opts.Log.Error(err, "cannot stop a run", logValues(id, a)...)
 			}
 		}
-		d.opts.Queue.Add(id) // for messages that came since
+		d.Wake(id) // for messages that came since; what the run may have waited for does not concern them
 		return
 	}
 	if errors.Is(cause, cancelcause.ErrDestroyed) {
-		d.opts.Queue.Add(id) // for items that came since, whose notification the run may have taken for its own
+		d.Wake(id) // for items that came since, whose notification the run may have taken for its own
 		return
 	}
 	if errors.Is(cause, cancelcause.ErrTerminal) {

@@ -72,7 +72,8 @@ func (s *elsewhere) takeRipe() []string {
 	return ids
 }
 
-// TakeUp takes up the threads with work whose lease another replica held when their holder is lost, earlier than the sweep would, until ctx ends.
+// TakeUp takes up the threads whose lease another replica held once it is free, earlier than the sweep would, until ctx ends. Among them are
+// threads whose run or hook is due by its time, of which the store does not say that they have work.
 func (d *Dispatcher) TakeUp(ctx context.Context) {
 	ticker := d.opts.Clock.NewTicker(d.opts.LeaseTTL / 3)
 	defer ticker.Stop()
@@ -82,30 +83,38 @@ func (d *Dispatcher) TakeUp(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		for _, id := range d.freeOf(ctx, d.elsewhere.takeHeld()) {
-			d.opts.Queue.Add(id)
+		ids := d.elsewhere.takeHeld()
+		_, held, ok := d.withWork(ctx, ids)
+		if !ok {
+			continue
+		}
+		for _, id := range ids {
+			if !slices.Contains(held, id) {
+				d.opts.Queue.Add(id)
+			}
 		}
 	}
 }
 
-// freeOf returns those of some threads that have work and a free lease. It keeps those with a held lease for TakeUp, and keeps all when the
-// store does not answer. A query that hangs must not delay the next ones for long.
-func (d *Dispatcher) freeOf(ctx context.Context, ids []string) []string {
+// withWork returns those of some threads that have work: with a free lease, and with one that is held. It keeps the latter for TakeUp, and
+// keeps all when the store does not answer. A query that hangs must not delay the next ones for long.
+func (d *Dispatcher) withWork(ctx context.Context, ids []string) (free, held []string, ok bool) {
 	if len(ids) == 0 {
-		return nil
+		return nil, nil, true
 	}
 	bounded, cancel := context.WithTimeout(ctx, d.opts.LeaseTTL/3)
 	defer cancel()
-	free, held, err := d.opts.Store.WithWork(bounded, ids)
+	var err error
+	free, held, err = d.opts.Store.WithWork(bounded, ids)
 	if err != nil {
 		d.elsewhere.add(ids...)
 		if ctx.Err() == nil {
 			d.opts.Log.Error(err, "cannot look for threads whose holder is lost; the next look tries again")
 		}
-		return nil
+		return nil, nil, false
 	}
 	d.elsewhere.add(held...)
-	return free
+	return free, held, true
 }
 
 // Hear looks at the threads whose work other replicas announce, until ctx ends. It takes up those with a free lease: their replica has no
@@ -125,7 +134,8 @@ func (d *Dispatcher) Hear(ctx context.Context) {
 			return
 		case <-timer.C():
 		}
-		for _, id := range d.freeOf(ctx, d.elsewhere.takeRipe()) {
+		free, _, _ := d.withWork(ctx, d.elsewhere.takeRipe())
+		for _, id := range free {
 			if !d.opts.Queue.IsDelayed(id) {
 				d.opts.Queue.AddNotified(id)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/activethreads"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
+	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/telemetry"
 )
@@ -46,7 +47,7 @@ func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err erro
 	if cause := context.Cause(ctx); cause != nil {
 		err = interruption(cause)
 	}
-	if err != nil {
+	if err != nil && !isLost(err) {
 		// Releasing the lease sends a notification about the work that is left. The delay keeps this replica from
 		// taking it up at once.
 		d.opts.Queue.Delay(id, true)
@@ -54,6 +55,11 @@ func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err erro
 	release()
 	d.opts.Quotas.End(active.Namespace)
 	return logValues(id, active), err
+}
+
+// isLost reports whether another holder has the thread. Then releasing the lease changes nothing and tells nothing.
+func isLost(err error) bool {
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, schedule.ErrLeaseLost)
 }
 
 // logValues returns the keys and values of log lines about a thread. a is nil while no worker has it.

@@ -2,10 +2,12 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -38,8 +40,11 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 		return false, err
 	}
 	// A variable that was set between the first look and the parking has woken no run, so look again.
-	if missing, err = r.code.LoadEnv(ctx); err != nil || len(missing) > 0 {
-		return true, err
+	if missing, err = r.code.LoadEnv(ctx); err == nil && len(missing) > 0 {
+		return true, nil
 	}
-	return true, r.service.opts.Store.Apply(ctx, r.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
+	// After a look that failed too: nothing else would wake the run.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelcause.ReleaseTimeout)
+	defer cancel()
+	return true, errors.Join(err, r.service.opts.Store.Apply(ctx, r.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true}))
 }

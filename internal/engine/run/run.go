@@ -273,6 +273,7 @@ func (r *run) catchUp(ctx context.Context, waits bool) (news bool, err error) {
 func (r *run) park(ctx context.Context) error {
 	changed := r.code.SnapshotContext(ctx) || !bytes.Equal(r.record.State, r.Checkpoint.Encode()) // a call that was queued may wait too
 	if r.record.Status == store.RunWaiting && !changed && !r.hooks.HasOps() && !r.code.OwesState() {
+		r.service.opts.Expect(r.record.WakeAt)
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting

@@ -58,7 +58,8 @@ func (t *Timers) Run(ctx context.Context) {
 		t.next = t.clock.Now().Add(t.interval).UnixMicro()
 		t.mu.Unlock()
 		if err := t.look(ctx); err != nil && ctx.Err() == nil {
-			t.log.Error(err, "cannot look for runs that are due")
+			t.log.Error(err, "cannot look for runs that are due; the next look is in a second")
+			t.expectSoon()
 		}
 		for again := false; !again && ctx.Err() == nil; {
 			t.mu.Lock()
@@ -93,5 +94,9 @@ func (t *Timers) look(ctx context.Context) error {
 		if len(page) < timerBatch {
 			return nil
 		}
+		t.expectSoon() // those that began meanwhile have moved others into this page
 	}
 }
+
+// expectSoon has Run look again in a second.
+func (t *Timers) expectSoon() { t.Expect(t.clock.Now().Add(time.Second).UnixMicro()) }

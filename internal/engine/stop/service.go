@@ -34,6 +34,8 @@ type Runs interface {
 	End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) error
 	// LetGo lets go of a thread after its lease was released.
 	LetGo(ctx context.Context, threadID string, active *activethreads.Active)
+	// Wake queues a thread at once, whatever its last run waited for.
+	Wake(threadID string)
 }
 
 // Options of a Service.

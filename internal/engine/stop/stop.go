@@ -75,6 +75,11 @@ func (s *Service) EndElsewhere(ctx context.Context, threadID string, how *cancel
 	if !s.opts.Active.Register(threadID, active) {
 		return true, nil
 	}
+	defer func() {
+		if err == nil && !moved {
+			s.opts.Runs.Wake(threadID) // the run may have waited for a model or a retry, and what is in the inbox waited with it
+		}
+	}()
 	defer s.opts.Runs.LetGo(ctx, threadID, active)
 	defer func() {
 		if errors.Is(err, context.Canceled) && outer.Err() == nil && how.Err == nil {
@@ -126,7 +131,9 @@ func (s *Service) Destroy(ctx context.Context, threadID string) error {
 	}
 	s.fault("destroy.after")
 	s.opts.Active.Detach(threadID, cancelcause.ErrDestroyed)
-	s.opts.Active.Cancel(threadID, cancelcause.ErrDestroyed)
+	if !s.opts.Active.Cancel(threadID, cancelcause.ErrDestroyed) {
+		s.opts.Runs.Wake(threadID)
+	}
 	return s.StopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
