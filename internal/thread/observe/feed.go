@@ -136,15 +136,18 @@ func (w *FeedWatch) Close() {
 func (f *Feed) handleNotification(n store.Notification) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.stop == nil {
+		return // it was under way when the last watch was closed
+	}
 	switch {
 	case n.Everything(), len(f.changed) >= maxChanged:
 		f.reset, f.order = true, nil
 		clear(f.changed)
-	case n.ThreadID != "" && !f.changed[n.ThreadID]:
+	case n.ThreadID == "":
+		return
+	case !f.changed[n.ThreadID]:
 		f.changed[n.ThreadID] = true
 		f.order = append(f.order, n.ThreadID)
-	default:
-		return
 	}
 	select {
 	case f.wake <- struct{}{}:

@@ -130,6 +130,49 @@ var _ = Describe("the feed of a list", Label("EVT-04"), func() {
 		}
 	})
 
+	It("forgets a notification that comes while its last watch is closed", func() {
+		l := newListed()
+		w := l.feed.Watch(context.Background(), "")
+		late := l.notify
+		w.Close()
+		late(store.Notification{ThreadID: "a", Changed: store.ChangedThread})
+		w = l.feed.Watch(context.Background(), "")
+		defer w.Close()
+		l.change("a")
+		Expect(l.batch(w)).To(Equal([]string{"a"}))
+	})
+
+	It("tells of a thread that was left waiting by a failure of the store", func() {
+		l := newListed()
+		w := l.feed.Watch(context.Background(), "")
+		l.change("first")
+		l.batch(w)
+		for i := range 2*BatchSize + 1 {
+			l.change(fmt.Sprint(i))
+		}
+		fail := func(err error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.fails = err
+		}
+		fail(errors.New("the disk is full"))
+		for range 2 {
+			Eventually(l.clock.HasWaiters).Should(BeTrue())
+			before := l.count()
+			l.clock.Step(Interval)
+			Eventually(l.count).Should(Equal(before + 1))
+		}
+		Eventually(w.failed).Should(HaveOccurred())
+		fail(nil)
+		next := l.feed.Watch(context.Background(), "")
+		defer next.Close()
+		w.Close()
+		l.change(fmt.Sprint(2 * BatchSize))
+		Eventually(l.clock.HasWaiters).Should(BeTrue())
+		l.clock.Step(Interval)
+		Expect(l.batch(next)).To(Equal([]string{fmt.Sprint(2 * BatchSize)}))
+	})
+
 	It("reads on where it has ended early, and tells of one namespace what is its own", Label("K8S-12"), func() {
 		l := newListed()
 		w, other := l.feed.Watch(context.Background(), ""), l.feed.Watch(context.Background(), "other")
