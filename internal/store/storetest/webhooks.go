@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -99,7 +100,15 @@ func describeWebhooks(e *env) {
 			lost := store.DeliveryEnd{ID: again[0].ID, Epoch: again[0].Epoch - 1, Status: store.DeliveryDelivered}
 			Expect(e.store.FinishDelivery(ctx, lost)).To(MatchError(store.ErrDeliveryLost))
 			Expect(again[0].Attempts).To(Equal(2))
+			var told atomic.Bool
+			stop := e.store.Subscribe(func(n store.Notification) {
+				if n.Changed&store.ChangedDelivery != 0 {
+					told.Store(true)
+				}
+			})
+			defer stop()
 			Expect(e.store.ReleaseDeliveries(ctx, "b")).To(Succeed())
+			Eventually(told.Load).Should(BeTrue(), "others may take them at once")
 			Expect(claim(ctx, "c", nil)[0].Attempts).To(Equal(2), "the attempt did not count")
 		})
 

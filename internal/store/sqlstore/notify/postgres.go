@@ -22,6 +22,8 @@ const (
 	maxNotice = 7500
 	// noticeGap is how long notifications are gathered after some were sent.
 	noticeGap = 5 * time.Millisecond
+	// lastWords is how long a replica that ends tries to tell what it has just done, such as the release of its leases.
+	lastWords = time.Second
 	// firstReconnect and maxReconnect are the shortest and the longest wait before a lost connection is opened again.
 	firstReconnect = 50 * time.Millisecond
 	maxReconnect   = 2 * time.Second
@@ -139,27 +141,34 @@ func (n *Notices) Send(ctx context.Context, c *pgx.Conn) (worked bool) {
 	for {
 		select {
 		case <-ctx.Done():
+			_ = n.send(ctx, c, n.take()) // if it fails, the others find the work when they search for it
 			return true
 		case <-n.wake:
 		}
-		taken := n.take()
-		for _, payload := range payloads(n.origin, taken) {
-			sending, cancel := context.WithTimeout(ctx, sqldb.AnswerTimeout)
-			_, err := c.Exec(sending, "SELECT pg_notify($1, $2)", channel, payload)
-			cancel()
-			if err != nil {
-				n.Add(taken) // send them over the next connection
-				return true
-			}
+		if taken := n.take(); n.send(ctx, c, taken) != nil {
+			n.Add(taken) // send them over the next connection
+			return true
 		}
 		timer := time.NewTimer(noticeGap)
 		select {
-		case <-ctx.Done():
+		case <-ctx.Done(): // seen above
 			timer.Stop()
-			return true
 		case <-timer.C:
 		}
 	}
+}
+
+// send sends notifications. What is under way when ctx ends has lastWords to be sent.
+func (n *Notices) send(ctx context.Context, c *pgx.Conn, notifications []store.Notification) error {
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqldb.AnswerTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })()
+	for _, payload := range payloads(n.origin, notifications) {
+		if _, err := c.Exec(sending, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *Notices) take() (notifications []store.Notification) {

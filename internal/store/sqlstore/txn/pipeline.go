@@ -143,13 +143,21 @@ func (p *pipeline) commitOptimistically(jobs []*job) (done bool, err error) {
 		return true, nil
 	}
 	p.kept.forget(jobs)
-	for _, j := range jobs {
-		j.notifications = nil
-	}
+	p.keepIfUnknown(jobs, err)
 	if class := p.dialect.Classify(err); class == sqldb.Contended || class == sqldb.Ordinary {
 		return false, nil
 	}
 	return false, err
+}
+
+// keepIfUnknown drops the notifications of a batch that failed, unless the database may have committed it.
+func (p *pipeline) keepIfUnknown(jobs []*job, err error) {
+	unknown := p.dialect.Classify(err) == sqldb.Unavailable
+	for _, j := range jobs {
+		if j.unknown = unknown; !unknown {
+			j.notifications = nil
+		}
+	}
 }
 
 // lock runs a batch in one transaction with the heads of its threads locked. An error means that nothing was written.
@@ -183,9 +191,7 @@ func (p *pipeline) lock(jobs []*job, pessimistic bool) error {
 	})
 	if err != nil {
 		p.kept.forget(jobs)
-		for _, j := range jobs {
-			j.notifications = nil
-		}
+		p.keepIfUnknown(jobs, err)
 		return err
 	}
 	p.kept.forget(jobs) // forget threads that were purged

@@ -89,6 +89,7 @@ type writer struct {
 	busy   bool
 	closed bool
 	idle   *sync.Cond
+	told   sync.WaitGroup // ends when the notifications of all batches were passed on
 }
 
 // job is one caller's transaction.
@@ -98,6 +99,9 @@ type job struct {
 	threads       []string
 	err           error
 	notifications []store.Notification
+	// unknown says that the connection broke before the answer, so the transaction may have been committed. A repeat would change nothing and
+	// tell nothing, so its notifications are sent in any case.
+	unknown bool
 	// lead ends the wait of a job: true makes its caller the leader, false says that the job is done.
 	lead chan bool
 }
@@ -135,6 +139,8 @@ func (w *writer) do(ctx context.Context, fn func(*Tx) error, threads []string) e
 
 // leadBatch commits the waiting jobs; the first one is the leader's own.
 func (w *writer) leadBatch() {
+	w.told.Add(1)
+	defer w.told.Done()
 	w.mu.Lock()
 	n := min(len(w.queue), w.batch)
 	batch := w.queue[:n:n]
@@ -158,13 +164,13 @@ func (w *writer) leadBatch() {
 	}
 	w.mu.Unlock()
 	for _, j := range batch {
-		if j.err == nil && len(j.notifications) > 0 {
+		if (j.err == nil || j.unknown) && len(j.notifications) > 0 {
 			w.after(j.notifications)
 		}
 	}
 }
 
-// Close waits for the transactions that were accepted.
+// Close waits for the transactions that were accepted, and for their notifications.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -172,6 +178,7 @@ func (w *writer) close() error {
 		w.idle.Wait()
 	}
 	w.mu.Unlock()
+	w.told.Wait()
 	return w.committer.close()
 }
 

@@ -258,6 +258,7 @@ func (s Store) FinishDelivery(ctx context.Context, end store.DeliveryEnd) error 
 // ReleaseDeliveries implements store.WebhookStore.
 func (s Store) ReleaseDeliveries(ctx context.Context, owner string) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		t.Notifications = append(t.Notifications, told)
 		return t.Write(t.Ctx, queries.ReleaseDeliveries, t.Now, owner)
 	})
 }
