@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -202,6 +204,10 @@ type envWaker struct {
 // openPause is the pause between two looks for namespaces in which threads wait, where Secrets are read by namespace.
 const openPause = 15 * time.Second
 
+// secondLook is how long after a change the threads are woken once more. A run of another replica, whose cache lags, may have begun to wait after
+// the change was seen here.
+const secondLook = 5 * time.Second
+
 // Start watches until ctx ends. It first wakes all waiting threads, because earlier changes were not seen.
 func (w *envWaker) Start(ctx context.Context) error {
 	changed := make(chan string, 1000)
@@ -229,7 +235,17 @@ func (w *envWaker) Start(ctx context.Context) error {
 		}
 		defer func() { _ = informer.RemoveEventHandler(registration) }()
 	}
-	w.wake(ctx, "")
+	again := map[string]bool{} // namespaces
+	var due <-chan time.Time
+	wake := func(namespace string, twice bool) {
+		if !w.wake(ctx, namespace) || twice {
+			again[namespace] = true
+			if due == nil {
+				due = w.clock.After(secondLook)
+			}
+		}
+	}
+	wake("", false)
 	var look <-chan time.Time
 	if w.bound {
 		ticker := w.clock.NewTicker(openPause)
@@ -242,18 +258,27 @@ func (w *envWaker) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case namespace := <-changed:
-			w.wake(ctx, namespace)
+			wake(namespace, true)
+		case <-due:
+			namespaces := slices.Collect(maps.Keys(again))
+			due = nil
+			clear(again)
+			for _, namespace := range namespaces {
+				wake(namespace, false)
+			}
 		case <-look:
 			w.open(ctx)
 		}
 	}
 }
 
-// wake wakes the threads of a namespace that wait for variables, or those of all namespaces.
-func (w *envWaker) wake(ctx context.Context, namespace string) {
-	if err := w.threads.WakeEnvWaiters(ctx, namespace); err != nil && ctx.Err() == nil {
-		w.log.Error(err, "cannot wake the threads that wait for variables", "namespace", namespace)
+// wake wakes the threads of a namespace that wait for variables, or those of all namespaces. It reports whether it woke all.
+func (w *envWaker) wake(ctx context.Context, namespace string) bool {
+	err := w.threads.WakeEnvWaiters(ctx, namespace)
+	if err != nil && ctx.Err() == nil {
+		w.log.Error(err, "cannot wake all threads that wait for variables; the next try is in "+secondLook.String(), "namespace", namespace)
 	}
+	return err == nil
 }
 
 // open asks for the Secrets of the namespaces in which threads wait. The threads may run on other replicas, so that nothing else asks for

@@ -180,6 +180,7 @@ type asked struct {
 	cache.Cache
 	handler    toolscache.ResourceEventHandler
 	namespaces chan string
+	started    chan struct{} // has a value for each handler that was added
 }
 
 func (a *asked) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
@@ -194,6 +195,10 @@ type told struct {
 
 func (t told) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	t.of.handler = h
+	select {
+	case t.of.started <- struct{}{}:
+	default:
+	}
 	return nil, nil
 }
 
@@ -210,14 +215,16 @@ func (a *asked) List(_ context.Context, _ client.ObjectList, opts ...client.List
 	return apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("not bound"))
 }
 
-func TestTheLeaderLooksForVariablesThatThreadsOfOtherReplicasWaitFor(t *testing.T) {
-	g, ctx, dir := NewWithT(t), t.Context(), t.TempDir()
+// waked starts an envWaker on a store with a thread in team-a. wait has the run of that thread wait for variables.
+func waked(t *testing.T, g *WithT, secrets *asked, bound bool) (w *envWaker, st store.Store, r *replica, wait func()) {
+	ctx, dir := t.Context(), t.TempDir()
 	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir, Clock: clock.RealClock{}})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(st.Close()).To(Succeed()) })
-	r := newReplica(t, g, dir, st, fake.NewClientBuilder().Build())
-	secrets := &asked{namespaces: make(chan string, 1)}
-	w := &envWaker{threads: r.Service, cache: secrets, bound: true, clock: clocktesting.NewFakeClock(time.Now()), log: logr.Discard()}
+	r = newReplica(t, g, dir, st, fake.NewClientBuilder().Build())
+	w = &envWaker{threads: r.Service, cache: secrets, bound: bound, clock: clocktesting.NewFakeClock(time.Now()), log: logr.Discard()}
+	_, _, err = r.Create(ctx, thread.NewThread{Thread: store.Thread{ID: "t", Namespace: "team-a", Name: "t", Agent: "a"}})
+	g.Expect(err).NotTo(HaveOccurred())
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Start(running) }()
@@ -225,11 +232,32 @@ func TestTheLeaderLooksForVariablesThatThreadsOfOtherReplicasWaitFor(t *testing.
 		stop()
 		g.Expect(<-ended).To(Succeed())
 	})
-	g.Expect(r.EnvWaiterNamespaces(ctx)).To(BeEmpty())
+	return w, st, r, func() {
+		t.Helper()
+		g.Expect(st.Apply(ctx, "t", nil, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunWaiting, Reason: "EnvMissing"}})).To(Succeed())
+	}
+}
 
-	_, _, err = r.Create(ctx, thread.NewThread{Thread: store.Thread{ID: "t", Namespace: "team-a", Name: "t", Agent: "a"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(st.Apply(ctx, "t", nil, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunWaiting, Reason: "EnvMissing"}})).To(Succeed())
+// A replica whose cache lags looks for the variable, finds none, and lets the run wait after the leader has seen the Secret.
+func TestARunThatBeginsToWaitAfterTheChangeIsWoken(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	secrets := &asked{started: make(chan struct{}, 2)}
+	w, st, _, wait := waked(t, g, secrets, false)
+	g.Eventually(secrets.started).Should(Receive())
+	g.Eventually(secrets.started).Should(Receive(), "it hears of Secrets and ConfigMaps")
+	secrets.handler.OnUpdate(nil, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+	g.Eventually(w.clock.(*clocktesting.FakeClock).HasWaiters, time.Minute).Should(BeTrue())
+	wait()
+	w.clock.(*clocktesting.FakeClock).Step(secondLook)
+	g.Eventually(func() ([]store.InboxItem, error) { return st.Inbox(ctx, "t") }, time.Minute).Should(HaveLen(1))
+}
+
+func TestTheLeaderLooksForVariablesThatThreadsOfOtherReplicasWaitFor(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	secrets := &asked{namespaces: make(chan string, 1)}
+	w, st, r, wait := waked(t, g, secrets, true)
+	g.Expect(r.EnvWaiterNamespaces(ctx)).To(BeEmpty())
+	wait()
 	g.Eventually(func() []store.InboxItem {
 		w.clock.(*clocktesting.FakeClock).Step(openPause)
 		items, err := st.Inbox(ctx, "t")
