@@ -327,30 +327,46 @@ func (v *server) attempt(have *session) (s *session, tools []Remote, err error) 
 	return s, tools, nil
 }
 
+// hangUps is how often a call connects anew to a server that closes its connections at once.
+const hangUps = 3
+
 // connected returns the session and connects when there is none. A call does not wait for the backoff of a failed
 // server.
 func (v *server) connected(ctx context.Context) (*session, error) {
-	v.mu.Lock()
-	if v.session != nil || v.closed {
-		defer v.mu.Unlock()
-		if v.closed {
-			return nil, errForgotten
+	var tried bool
+	for range hangUps {
+		s, refreshed, err := v.sessionOrRefresh(tried)
+		if refreshed == nil {
+			return s, err
 		}
-		return v.session, nil
+		select {
+		case <-refreshed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		tried = true
 	}
-	done := v.refresh()
-	v.mu.Unlock()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	s, refreshed, err := v.sessionOrRefresh(tried)
+	if refreshed != nil {
+		return nil, errors.New("it closes each connection at once")
 	}
+	return s, err
+}
+
+// sessionOrRefresh returns the session, or an error, or what is closed when there may be one. tried says that a refresh has just ended: then
+// its error counts.
+func (v *server) sessionOrRefresh(tried bool) (s *session, refreshed <-chan struct{}, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.session == nil {
-		return nil, v.err
+	switch {
+	case v.closed:
+		return nil, nil, errForgotten
+	case v.session != nil:
+		return v.session, nil, nil
+	case tried && v.err != nil:
+		return nil, nil, v.err
 	}
-	return v.session, nil
+	return nil, v.refresh(), nil // the first one, or the session was lost as soon as it was there
 }
 
 // lost drops a session that is no longer usable.
