@@ -151,7 +151,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil && failed == nil && result.RequeueAfter == 0 && s.refused != "" {
 		failed = r.reportLost(ctx, s) // the refusal is on record now, so that the child is not created any more
 	}
-	if err == nil && failed == nil && result.RequeueAfter == 0 {
+	if err == nil && failed == nil {
 		var expiry ctrl.Result
 		if expiry, failed = r.expire(ctx, s); expiry.RequeueAfter > 0 && (result.RequeueAfter == 0 || expiry.RequeueAfter < result.RequeueAfter) {
 			result = expiry

@@ -181,7 +181,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, failed
 	}
 	if errors.Is(failed, store.ErrObjectDeleted) {
-		return ctrl.Result{}, nil // the copy of the object is old: its deletion, once it is seen here too, reconciles again
+		// The copy of the object is old: its deletion, once it is seen here too, reconciles again. A refusal that comes to nothing, because the
+		// object could not be deleted, ends after a minute.
+		return ctrl.Result{RequeueAfter: time.Minute}, nil
 	}
 	if apierrors.IsConflict(failed) {
 		return watches.Outcome(ctrl.Result{}, failed) // a concurrent write of the object: reconcile again, and report nothing

@@ -71,7 +71,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	wait, write := r.statusLimit.Decide(s.req, gather(u, run, at), at)
 	if !write {
-		if wait.Throttled {
+		if wait.Throttled && failed == nil { // after a failure the next reconcile may be far away
 			r.notifications.Suppress(s.req)
 		}
 		return ctrl.Result{RequeueAfter: wait.After}, nil
