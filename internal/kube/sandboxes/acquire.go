@@ -144,6 +144,7 @@ func (a *acquisition) awaitAnswer(ctx context.Context, key client.ObjectKey, fou
 		err := a.port.Client.Get(ctx, key, pod)
 		switch {
 		case apierrors.IsNotFound(err):
+			a.port.tracker.signal(key) // no change comes any more that would end the wait
 			return nil, nil, noSandbox("sandbox pod %q was deleted while it started: %w", key.Name, errPodGone)
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return nil, nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
