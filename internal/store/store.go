@@ -268,6 +268,8 @@ type Notification struct {
 	Changed  Change
 	// Remote reports that another replica made the change, or may have.
 	Remote bool
+	// Released reports that nothing is new: this replica has released the lease, and work is left. Remote notifications do not say so.
+	Released bool
 }
 
 // Everything reports whether anything may have changed.

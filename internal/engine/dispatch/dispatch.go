@@ -51,7 +51,7 @@ func (d *Dispatcher) Notify(h store.Notification) {
 	case d.opts.Active.MarkDirty(h.ThreadID): // its worker looks at the inbox
 	case h.Remote:
 		d.elsewhere.hear(h.ThreadID)
-	case !d.opts.Queue.IsDelayed(h.ThreadID), d.refused.Has(h.ThreadID): // what has come may need neither the definitions nor room in a quota
+	case !d.opts.Queue.IsDelayed(h.ThreadID), !h.Released && d.refused.Has(h.ThreadID): // what has come may need neither the definitions nor room in a quota
 		d.opts.Queue.AddNotified(h.ThreadID)
 	}
 }
@@ -89,14 +89,17 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 	case isLost(err):
 		metrics.LeaseLosses.Inc()
 		d.opts.Log.Info("thread was lost to another holder", of...)
+		d.refused.Forget(id)
 		d.opts.Queue.Forget(id)
 		d.opts.Queue.AddAfter(id, d.opts.LeaseTTL/3)
 	case ctx.Err() != nil:
 	case errors.Is(err, store.ErrLeaseHeld):
 		// The holder is another replica, or one that is lost.
+		d.refused.Forget(id)
 		d.opts.Queue.Forget(id)
-		d.elsewhere.add(id)
+		d.elsewhere.want(id)
 	default:
+		d.refused.Forget(id)
 		d.opts.Log.Error(err, "run was interrupted and will be resumed", of...)
 		d.opts.Queue.Retry(id)
 	}

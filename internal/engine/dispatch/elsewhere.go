@@ -16,15 +16,16 @@ const headStart = 100 * time.Millisecond
 // all of them with one query.
 type elsewhere struct {
 	mu sync.Mutex
-	// held are threads whose lease another replica held. heard are threads whose work another replica has announced, and which it most
-	// likely takes up itself. ripe are threads that were announced before the last look. At the next look they have had their head
-	// start.
-	held, heard, ripe map[string]struct{}
-	wake              chan struct{} // there are some in heard or ripe
+	// held are threads whose lease another replica held: true for those that this replica wanted. heard are threads whose work another replica
+	// has announced, and which it most likely takes up itself. ripe are threads that were announced before the last look. At the next look they
+	// have had their head start.
+	held        map[string]bool
+	heard, ripe map[string]struct{}
+	wake        chan struct{} // there are some in heard or ripe
 }
 
 func newElsewhere() elsewhere {
-	return elsewhere{held: map[string]struct{}{}, heard: map[string]struct{}{}, wake: make(chan struct{}, 1)}
+	return elsewhere{held: map[string]bool{}, heard: map[string]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 // add adds threads whose lease another replica holds.
@@ -32,17 +33,24 @@ func (s *elsewhere) add(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		s.held[id] = struct{}{}
+		s.held[id] = s.held[id]
 	}
 }
 
-// takeHeld removes the held threads and returns them, unordered. Those that are added meanwhile stay.
-func (s *elsewhere) takeHeld() []string {
+// want adds a thread that this replica wanted and whose lease another one holds.
+func (s *elsewhere) want(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := slices.Collect(maps.Keys(s.held))
-	s.held = map[string]struct{}{}
-	return ids
+	s.held[id] = true
+}
+
+// takeHeld removes the held threads and returns them with whether this replica wanted them. Those that are added meanwhile stay.
+func (s *elsewhere) takeHeld() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held
+	s.held = map[string]bool{}
+	return held
 }
 
 // hear notes that another replica has announced work.
@@ -72,8 +80,8 @@ func (s *elsewhere) takeRipe() []string {
 	return ids
 }
 
-// TakeUp takes up the threads whose lease another replica held once it is free, earlier than the sweep would, until ctx ends. Among them are
-// threads whose run or hook is due by its time, of which the store does not say that they have work.
+// TakeUp takes up the threads with work whose lease another replica held once it is free, earlier than the sweep would, until ctx ends. It also
+// takes up those that this replica has wanted: their run or a hook may be due by its time, of which the store does not say that it is work.
 func (d *Dispatcher) TakeUp(ctx context.Context) {
 	ticker := d.opts.Clock.NewTicker(d.opts.LeaseTTL / 3)
 	defer ticker.Stop()
@@ -83,13 +91,22 @@ func (d *Dispatcher) TakeUp(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		ids := d.elsewhere.takeHeld()
-		_, held, ok := d.withWork(ctx, ids)
+		looked := d.elsewhere.takeHeld()
+		free, held, ok := d.withWork(ctx, slices.Collect(maps.Keys(looked)))
 		if !ok {
-			continue
+			held = slices.Collect(maps.Keys(looked))
 		}
-		for _, id := range ids {
-			if !slices.Contains(held, id) {
+		for _, id := range held {
+			if looked[id] {
+				d.elsewhere.want(id)
+			}
+			delete(looked, id)
+		}
+		for _, id := range free {
+			looked[id] = true
+		}
+		for id, take := range looked {
+			if take {
 				d.opts.Queue.Add(id)
 			}
 		}

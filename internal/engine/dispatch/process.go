@@ -47,7 +47,7 @@ func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err erro
 	if cause := context.Cause(ctx); cause != nil {
 		err = interruption(cause)
 	}
-	if err != nil && !isLost(err) {
+	if err != nil && (!isLost(err) || errors.Is(err, schedule.ErrLeaseExpired)) {
 		// Releasing the lease sends a notification about the work that is left. The delay keeps this replica from
 		// taking it up at once.
 		d.opts.Queue.Delay(id, true)
@@ -57,7 +57,8 @@ func (d *Dispatcher) process(ctx context.Context, id string) (of []any, err erro
 	return logValues(id, active), err
 }
 
-// isLost reports whether another holder has the thread. Then releasing the lease changes nothing and tells nothing.
+// isLost reports whether another holder has the thread, or may have it because the lease has expired. When another one has it, releasing the
+// lease changes nothing and tells nothing.
 func isLost(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, schedule.ErrLeaseLost)
 }

@@ -38,8 +38,12 @@ func NewRefused(c clock.PassiveClock, keep time.Duration) *Refused {
 func (r *Refused) Add(id string) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wait = min(max(firstAgain, 2*r.threads[id].wait), r.keep)
-	r.threads[id] = refusal{at: r.clock.Now(), wait: wait}
+	now, last := r.clock.Now(), r.threads[id]
+	wait = max(firstAgain, last.wait)
+	if last.wait > 0 && now.Sub(last.at) >= last.wait { // else something else had it tried before its time
+		wait = min(2*wait, r.keep)
+	}
+	r.threads[id] = refusal{at: now, wait: wait}
 	return wait
 }
 

@@ -59,7 +59,7 @@ func (t *Timers) Run(ctx context.Context) {
 		t.mu.Unlock()
 		if err := t.look(ctx); err != nil && ctx.Err() == nil {
 			t.log.Error(err, "cannot look for runs that are due; the next look is in a second")
-			t.expectSoon()
+			t.Expect(t.clock.Now().Add(time.Second).UnixMicro())
 		}
 		for again := false; !again && ctx.Err() == nil; {
 			t.mu.Lock()
@@ -94,9 +94,7 @@ func (t *Timers) look(ctx context.Context) error {
 		if len(page) < timerBatch {
 			return nil
 		}
-		t.expectSoon() // those that began meanwhile have moved others into this page
+		// Those that begin meanwhile move others into the pages that were read.
+		t.Expect(t.clock.Now().Add(t.interval / 3).UnixMicro())
 	}
 }
-
-// expectSoon has Run look again in a second.
-func (t *Timers) expectSoon() { t.Expect(t.clock.Now().Add(time.Second).UnixMicro()) }

@@ -98,7 +98,7 @@ func (s Store) Release(ctx context.Context, f *store.Fence) error {
 			}
 		}
 		if h.WorkSince.Valid {
-			t.Notifications = append(t.Notifications, store.Notification{ThreadID: f.ThreadID, Changed: store.ChangedInbox})
+			t.Notifications = append(t.Notifications, store.Notification{ThreadID: f.ThreadID, Changed: store.ChangedInbox, Released: true})
 		}
 		return nil
 	}, f.ThreadID)
