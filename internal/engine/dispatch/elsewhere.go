@@ -33,7 +33,9 @@ func (s *elsewhere) add(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		s.held[id] = s.held[id]
+		if _, in := s.held[id]; !in {
+			s.held[id] = false
+		}
 	}
 }
 
