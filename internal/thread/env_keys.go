@@ -67,6 +67,9 @@ func (s *Service) WakeEnvWaiters(ctx context.Context, namespace string) error {
 		}
 		for _, id := range ids {
 			err := s.store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
+			if errors.Is(err, store.ErrUnavailable) {
+				return errors.Join(append(failed, err)...) // the others would fail too
+			}
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				failed = append(failed, fmt.Errorf("thread %s: %w", id, err))
 			}

@@ -333,24 +333,20 @@ const hangUps = 3
 // connected returns the session and connects when there is none. A call does not wait for the backoff of a failed
 // server.
 func (v *server) connected(ctx context.Context) (*session, error) {
-	var tried bool
-	for range hangUps {
-		s, refreshed, err := v.sessionOrRefresh(tried)
-		if refreshed == nil {
+	for tries := 0; ; tries++ {
+		s, refreshed, err := v.sessionOrRefresh(tries > 0)
+		switch {
+		case refreshed == nil:
 			return s, err
+		case tries == hangUps:
+			return nil, errors.New("it closes each connection at once")
 		}
 		select {
 		case <-refreshed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		tried = true
 	}
-	s, refreshed, err := v.sessionOrRefresh(tried)
-	if refreshed != nil {
-		return nil, errors.New("it closes each connection at once")
-	}
-	return s, err
 }
 
 // sessionOrRefresh returns the session, or an error, or what is closed when there may be one. tried says that a refresh has just ended: then
