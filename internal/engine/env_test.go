@@ -2,7 +2,9 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,9 +20,13 @@ import (
 // required declares variables that every thread needs.
 type required struct {
 	names []string
+	fails atomic.Bool // the next look fails
 }
 
 func (r *required) Layers(context.Context, *store.Thread) (*thread.EnvLayers, error) {
+	if r.fails.CompareAndSwap(true, false) {
+		return nil, errors.New("the API server is away")
+	}
 	l := &thread.EnvLayers{}
 	for _, n := range r.names {
 		l.Declared = append(l.Declared, thread.EnvDeclaration{Name: n, Required: true})
@@ -86,6 +92,21 @@ var _ = Describe("Required variables", Label("ENV-06"), func() {
 			o.Faults = func(point string) {
 				if point == "park.before" {
 					once.Do(func() { set(ctx, id, "A") })
+				}
+			}
+		})
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+	})
+
+	It("that come before a look that fails wake the run", func(ctx SpecContext) {
+		layers.names = []string{"A"}
+		id := makeThread(ctx, w, "a")
+		start(w, func(o *engine.Options) {
+			var once sync.Once
+			o.Faults = func(point string) {
+				if point == "park.before" {
+					once.Do(func() { set(ctx, id, "A"); layers.fails.Store(true) })
 				}
 			}
 		})
