@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -29,6 +30,9 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	name := types.NamespacedName{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object)}
 	var child skeinv1.Thread
 	err := r.Client.Get(ctx, name, &child, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) && wasMade(s.object) && !meta.IsStatusConditionTrue(s.object.Status.Conditions, skeinv1.ConditionTerminated) {
+		err = r.Live.Get(ctx, name, &child) // after a watch that was broken, the cache may not know what this controller made before
+	}
 	switch {
 	case apierrors.IsNotFound(err) && (wasMade(s.object) || s.parentRow.TerminatedAt != 0):
 		s.childless, s.leaves = true, deletesChildren(s.parent)

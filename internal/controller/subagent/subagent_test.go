@@ -104,6 +104,20 @@ var _ = Describe("The subagent controller", func() {
 		Expect(ready(s)).To(HaveValue(HaveField("Reason", skeinv1.ReasonProgressing)))
 	})
 
+	It("says nothing of a child that a cache lost for a moment", Label("SUB-01"), func(ctx SpecContext) {
+		createThread(ctx, e, parent)
+		s, t := declareChild(ctx, e, r)
+		storeThread(ctx, e, t, childRow(parent, s))
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("running")})).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("running"))
+		r = newReconciler(e, func(o *subagent.Options) { o.Client = behind{e.Client, t.Name} })
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("running"), "the Thread is there")
+	})
+
 	It("says what is missing and heals", Label("K8S-02"), func(ctx SpecContext) {
 		s := declareSubagent(ctx, e)
 		Reconcile(ctx, r, s)
