@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -36,19 +37,42 @@ func useLogger(l logr.Logger) {
 // logAborts changes how the libraries log errors, once for the process.
 var logAborts sync.Once
 
-// aborted is what the API server's library says of a request whose client has gone.
-const aborted = "Timeout or abort while handling"
+// What the API server's library says of a request whose client has gone, or whose handler ended after it.
+const (
+	aborted     = "Timeout or abort while handling"
+	postTimeout = "Post-timeout activity"
+)
 
 // withoutAborts logs requests whose clients have gone at the level debug, and without a stack. The API server makes five requests at a time
 // to find out whether the runtime API answers, and drops four of them, so there are many, and nothing is wrong.
 func withoutAborts(next utilruntime.ErrorHandler) utilruntime.ErrorHandler {
 	return func(ctx context.Context, err error, msg string, keysAndValues ...any) {
-		if err == nil && msg == aborted {
+		if unanswered(err) || err == nil && (msg == aborted || msg == postTimeout && !panicked(keysAndValues)) {
+			if err != nil {
+				keysAndValues = append(keysAndValues, "error", err.Error())
+			}
 			klog.FromContext(ctx).V(1).Info("A client left before its answer", keysAndValues...)
 			return
 		}
 		next(ctx, err, msg, keysAndValues...)
 	}
+}
+
+// unanswered reports whether an error says that an answer could not be written, because its client has gone or its time was over. The
+// client has been told of the latter.
+func unanswered(err error) bool {
+	// The error of a closed stream has no name in net/http.
+	return errors.Is(err, http.ErrHandlerTimeout) || err != nil && strings.HasSuffix(err.Error(), ": http2: stream closed")
+}
+
+// panicked reports whether a handler that ended after its time did so with a panic, which is the value of "result".
+func panicked(keysAndValues []any) bool {
+	for i := 0; i+1 < len(keysAndValues); i += 2 {
+		if keysAndValues[i] == "result" {
+			return keysAndValues[i+1] != nil
+		}
+	}
+	return false
 }
 
 // rejected is what the library for Events says of one that the API server has refused.

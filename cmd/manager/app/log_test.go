@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,8 +46,16 @@ func TestClientsThatLeaveAreNoErrors(t *testing.T) {
 		defer func() { _ = recover() }() // as the HTTP server does
 		leaves.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis/runtime.skein.dev/v1alpha1", nil))
 	}()
+	const late = "Post-timeout activity" // what the library says of a handler that ends after its time
+	utilruntime.HandleErrorWithContext(ctx, nil, late, "path", "/apis", "result", nil)
+	for _, cause := range []error{http.ErrHandlerTimeout, errors.New("http2: stream closed")} {
+		utilruntime.HandleErrorWithContext(ctx, fmt.Errorf("apiserver was unable to write a fallback application/json response: %w", cause), "Unhandled Error")
+	}
 	g.Expect(logged.String()).To(BeEmpty())
 
+	utilruntime.HandleErrorWithContext(ctx, nil, late, "path", "/apis", "result", "a panic\nits stack")
+	g.Expect(logged.String()).To(And(ContainSubstring("a panic"), ContainSubstring(`"level":"error"`)))
+	logged.Reset()
 	utilruntime.HandleErrorWithContext(ctx, errors.New("the disk is full"), "Cannot write")
 	g.Expect(logged.String()).To(And(ContainSubstring("the disk is full"), ContainSubstring(`"level":"error"`)))
 }
