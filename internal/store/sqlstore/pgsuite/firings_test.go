@@ -3,15 +3,18 @@ package pgsuite
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/storetest"
 	"github.com/skein-dev/skein/internal/store/storetest/pgtest"
 )
@@ -69,6 +72,25 @@ var _ = Describe("Firings", Label("EFF-02"), func() {
 		var locked int // a row says which transaction locked it last
 		Expect(db.QueryRowContext(ctx, "SELECT count(*) FROM effect_firing WHERE epoch = 0 AND xmax::text <> '0'").Scan(&locked)).To(Succeed())
 		Expect(locked).To(BeZero())
+	})
+
+	It("are claimed in the order of an index, so that a claim sorts nothing where many were recorded together", func(ctx SpecContext) {
+		d := newDatabase(ctx)
+		s, err := d.Open(nil)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+		conn := connect(ctx, d)
+		for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_sort"} { // a table of a few rows would not use an index
+			_, err := conn.Exec(ctx, "SET "+off+" = off")
+			Expect(err).NotTo(HaveOccurred())
+		}
+		claim := strings.NewReplacer("namespace = ?", "namespace = 'n'", "available_at <= ?", "available_at <= 1", "LIMIT ?", "LIMIT 1").Replace(queries.Claimable)
+		rows, err := conn.Query(ctx, "EXPLAIN "+claim)
+		Expect(err).NotTo(HaveOccurred())
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plan).To(ContainElement(ContainSubstring("using effect_firing_order")))
+		Expect(plan).NotTo(ContainElement(ContainSubstring("Sort")))
 	})
 
 	It("are claimed without a wait for one that the caller runs too long and another replica takes over", func(ctx SpecContext) {

@@ -33,7 +33,7 @@ const (
 	PendingFirings = firingNamespaces + `(SELECT count(*) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
 		FROM n WHERE n.namespace IS NOT NULL`
 	// Claimable has the oldest firings first. Those that were recorded together belong to one effect, so the one that was due first comes first. The
-	// index of SQLite has this order, too.
+	// indexes have this order, too.
 	Claimable = `SELECT ` + FiringColumns + ` FROM effect_firing WHERE status = 'pending' AND namespace = ? AND available_at <= ?
 		ORDER BY available_at, effect_id, due, thread_id LIMIT ?`
 	// ClaimableKeys are the keys of what Claimable reads. They are in the index, and are not locked.
