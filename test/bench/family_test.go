@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ var _ = Describe("A family", Ordered, func() {
 		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
 		Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
 		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))).Error().NotTo(HaveOccurred())
-		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: []string{"--thread-subagents=2000", "--tool-private-hosts=127.0.0.1"}})
+		m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter, Args: append([]string{"--thread-subagents=2000", "--tool-private-hosts=127.0.0.1"}, strings.Fields(os.Getenv("SKEIN_BENCH_ARGS"))...)})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(m.Stop)
 		Expect(m.Start(ctx)).To(Succeed())
