@@ -118,6 +118,7 @@ type scope struct {
 	row      *store.Thread // the stored thread
 	firing   *store.Firing // nil until it is recorded
 	canceled bool
+	removed  bool          // whether it was removed before it was due, which its object has survived
 	lost     bool          // whether it has fired, and the record of that is gone
 	problem  *problem      // what keeps it from firing
 	note     problem       // what it says of itself without a problem

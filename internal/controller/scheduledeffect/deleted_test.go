@@ -8,6 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -69,6 +71,23 @@ var _ = Describe("An effect of one time that is deleted", Label("EFF-06"), func(
 	},
 		Entry("for good", false),
 		Entry("and created again with the same name", true),
+	)
+
+	DescribeTable("is canceled, and goes after its TTL, when a removal by code ended before it deleted the object", Label("EFF-01"),
+		func(ctx SpecContext, edit ...func(*skeinv1.ScheduledEffect)) {
+			w.declare(ctx, append(edit, once)...)
+			w.settle(ctx)
+			Expect(w.Store.RemoveEffect(ctx, string(w.s.UID))).To(BeTrue())
+			w.pass(ctx, 61*time.Second)
+			Expect(w.firings(ctx)).To(BeEmpty())
+			Expect(w.s.Status.Phase).To(Equal("Canceled"))
+			Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(
+				HaveField("Reason", skeinv1.ReasonCanceled), HaveField("Message", "it was removed before it was due"))))
+			w.idle(ctx)
+			Expect(w.gone(ctx)).To(BeTrue())
+		},
+		Entry("for a thread"),
+		Entry("with policies", func(s *skeinv1.ScheduledEffect) { s.Spec.Timeout = &metav1.Duration{Duration: time.Minute} }),
 	)
 
 	It("does not run any more when another one of its name is deleted before it is forgotten", func(ctx SpecContext) {

@@ -2,6 +2,7 @@ package scheduledeffect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -138,11 +139,30 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 		return true, nil
 	}
 	was, err := r.Store.Firing(ctx, f.Key())
+	if errors.Is(err, store.ErrNotFound) {
+		if s.removed, err = r.wasRemoved(ctx, f.EffectID); s.removed || err != nil {
+			s.canceled = s.removed
+			return true, err
+		}
+		return true, fmt.Errorf("record the firing: the store has refused it for thread %q", f.ThreadID)
+	}
 	if err != nil {
 		return true, fmt.Errorf("read the firing: %w", err)
 	}
 	s.sawFiring(was)
 	return true, nil
+}
+
+// wasRemoved reports whether an effect was removed, although its object is still there: the removal ended between the two.
+func (r *Reconciler) wasRemoved(ctx context.Context, id string) (bool, error) {
+	stored, err := r.Store.EffectSchedule(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read whether the effect was removed: %w", err)
+	}
+	return stored.Removed, nil
 }
 
 // notItsArgs is the problem of an effect that names arguments of another one.

@@ -151,7 +151,7 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 	case err != nil:
 		return true, fmt.Errorf("read the progress of the schedule: %w", err)
 	case was.Removed:
-		d.canceled, d.over = true, true
+		d.canceled, d.removed, d.over = true, true, true
 		return true, nil
 	default:
 		d.was, d.now = was, *was

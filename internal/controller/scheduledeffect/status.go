@@ -164,8 +164,12 @@ func (s *scope) computeState(w conditions.Writer) {
 	case s.canceled:
 		status.Phase = kube.EffectCanceled
 		status.CompletionTime = ptrTime(s.at)
-		w.Set(skeinv1.ConditionFired, metav1.ConditionFalse, skeinv1.ReasonCanceled, "the thread was terminated before the effect was due")
-		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the thread was terminated before the effect was due")
+		why := "the thread was terminated before the effect was due"
+		if s.removed {
+			why = "it was removed before it was due"
+		}
+		w.Set(skeinv1.ConditionFired, metav1.ConditionFalse, skeinv1.ReasonCanceled, why)
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, why)
 	default:
 		status.Phase = kube.EffectPending
 		if !s.due.IsZero() {
