@@ -1,6 +1,7 @@
 package scheduledeffect
 
 import (
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -149,8 +150,17 @@ func (b *batch) recordReplaced() {
 }
 
 // wasOver reports whether the schedule had no due time left before an edit, such as one that had fired as often as it may. The status, which
-// speaks of the schedule before the edit, has the next due time.
+// speaks of the schedule before the edit, has the next due time; until it has been looked for the first time, it has none.
 func (d *schedule) wasOver() bool {
 	status := &d.object.Status
-	return status.ObservedGeneration != 0 && status.ScheduledAt == 0
+	return status.ObservedGeneration != 0 && status.ScheduledAt == 0 && (status.Fired > 0 || status.Phase == phaseFinished)
+}
+
+// wasReopened reports whether an edit lets a schedule go on that had fired as often as it may. Once that is stored, the cursor is no longer at
+// the last firing.
+func (d *schedule) wasReopened() bool {
+	if !d.unseen || d.edited || d.was == nil || !d.wasOver() {
+		return false
+	}
+	return slices.ContainsFunc(d.recent, func(f store.Firing) bool { return f.Due == d.was.Cursor && f.Origin != store.OriginManual })
 }

@@ -11,6 +11,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/store"
 )
 
 var _ = Describe("Due times that an edit of the times replaces", Label("EFF-03", "EFF-07"), func() {
@@ -79,5 +80,62 @@ var _ = Describe("Due times that an edit of the times replaces", Label("EFF-03",
 		Expect(w.firings(ctx)).To(HaveLen(1))
 		Expect(w.skipped(ctx)).To(BeEmpty())
 		Expect(w.s.Status.NextTime.Time).To(BeTemporally("==", Start.Add(time.Hour)))
+	})
+
+	It("are recorded when the Thread was missing at the time of the edit, and comes again", Label("THR-09"), func(ctx SpecContext) {
+		t := w.thread(ctx)
+		w.declare(ctx, forThread)
+		w.pass(ctx, 90*time.Second)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.s.OwnerReferences = nil // as --cascade=orphan leaves it
+		Expect(w.Client.Update(ctx, w.s)).To(Succeed())
+		Expect(w.Client.Delete(ctx, t)).To(Succeed())
+		w.pass(ctx, 2*time.Minute)
+		w.edit(ctx, hourly)
+		w.settle(ctx)
+		Expect(w.skipped(ctx)).To(BeEmpty(), "nothing is decided without the Thread")
+		w.thread(ctx)
+		w.settle(ctx)
+		Expect(w.skipped(ctx)).To(ConsistOf(record("Missed", 2*time.Minute, 3*time.Minute, 2)))
+	})
+})
+
+var _ = Describe("A schedule that has fired as often as it may", Label("EFF-03"), func() {
+	DescribeTable("counts from now when it may fire more often, and records nothing of the time in between", func(ctx SpecContext, edit ...func(*skeinv1.ScheduledEffect)) {
+		w := newWorld(ctx)
+		w.declare(ctx, append(edit, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(1)) })...)
+		w.pass(ctx, 90*time.Second)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.pass(ctx, time.Second)
+		Expect(w.s.Status.Phase).To(Equal("Finished"))
+		w.Clock.Step(7 * 24 * time.Hour)
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.MaxFirings = ptr.To(int64(3)) })
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(HaveLen(1), "what it had no part in is not caught up")
+		Expect(w.skipped(ctx)).To(BeEmpty())
+		w.pass(ctx, time.Minute)
+		Expect(w.firings(ctx)).To(HaveLen(2))
+		Expect(w.skipped(ctx)).To(BeEmpty())
+	},
+		Entry("as it is by default"),
+		Entry("when it catches up on all", func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} }),
+	)
+
+	It("records what is due after the edit, although a crash keeps the status from saying so", Label("EFF-07"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(1)) })
+		w.pass(ctx, 90*time.Second)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.pass(ctx, time.Second)
+		w.Clock.Step(time.Hour)
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.MaxFirings = ptr.To(int64(9)) })
+		before := w.s.DeepCopy()
+		w.settle(ctx)
+		w.s.Status = before.Status
+		Expect(w.Client.Status().Update(ctx, w.s)).To(Succeed())
+		w.Clock.Step(150 * time.Second)
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(HaveLen(2))
+		Expect(w.skipped(ctx)).To(ConsistOf(HaveField("Count", BeEquivalentTo(2))))
 	})
 })

@@ -167,6 +167,9 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 	if d.was == nil && len(o.Spec.Schedules) == 0 && len(d.recent) > 0 { // it fired before it had policies, or was run by hand
 		d.now.Cursor = d.recent[0].Due
 	}
+	if d.wasReopened() { // it counts from now, as after an edit of its times
+		d.now.Cursor = max(d.now.Cursor, d.at.UnixMicro())
+	}
 	return false, nil
 }
 

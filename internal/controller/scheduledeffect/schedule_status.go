@@ -122,7 +122,7 @@ func (d *schedule) computeNext(status *skeinv1.ScheduledEffectStatus) {
 	if !next.IsZero() && d.pausedNow() == "" {
 		status.NextTime = ptr.To(metav1.NewTime(next.Truncate(time.Second)))
 	}
-	if len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from
+	if d.sought && len(d.object.Spec.Schedules) > 0 { // otherwise it holds the due time that after counts from
 		status.ScheduledAt = 0
 		if !d.nextAt.IsZero() {
 			status.ScheduledAt = scheduledAt(d.nextAt)
