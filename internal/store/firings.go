@@ -253,9 +253,9 @@ type FiringStore interface {
 	// StoredEffects lists effects with a schedule that has not changed since a time, in the order of their ids.
 	StoredEffects(ctx context.Context, after string, before time.Time, limit int) ([]string, error)
 	// EndedEffects lists one-time effects whose firing ended before a time, in the order of their ids.
-	EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]OneTimeEffect, error)
-	// UnendedEffects lists one-time effects whose firing has not ended, in the order of their ids.
-	UnendedEffects(ctx context.Context, after string, limit int) ([]OneTimeEffect, error)
+	EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]FiredEffect, error)
+	// UnendedEffects lists effects with a firing that has not ended, in the order of their ids.
+	UnendedEffects(ctx context.Context, after string, limit int) ([]FiredEffect, error)
 	// PutEffectArgs stores arguments. A repeat changes nothing.
 	PutEffectArgs(ctx context.Context, a EffectArgs) error
 	// EffectArgs returns arguments that were stored for a thread, or ErrNotFound.
@@ -266,8 +266,8 @@ type FiringStore interface {
 	RemoveEffectArgs(ctx context.Context, threadID, id string) error
 }
 
-// OneTimeEffect names the object of a one-time effect that has fired.
-type OneTimeEffect struct{ EffectID, Namespace, Name string }
+// FiredEffect names the object of an effect that has fired.
+type FiredEffect struct{ EffectID, Namespace, Name string }
 
 // EffectArgs are arguments of a ScheduledEffect that its object does not hold.
 type EffectArgs struct {

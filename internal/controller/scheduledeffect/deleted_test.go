@@ -23,7 +23,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-var _ = Describe("An effect of one time that is deleted", Label("EFF-06"), func() {
+var _ = Describe("An effect that is deleted", Label("EFF-06"), func() {
 	var w *world
 	BeforeEach(func(ctx SpecContext) {
 		w = newWorld(ctx)
@@ -103,6 +103,17 @@ var _ = Describe("An effect of one time that is deleted", Label("EFF-06"), func(
 		Reconcile(ctx, w.r, second)
 		Expect(firingsOf(ctx, first)).To(canceled)
 		Expect(firingsOf(ctx, second)).To(canceled)
+	})
+
+	It("does not run any more when no manager saw the deletion of its schedule, however new that is", func(ctx SpecContext) {
+		w.declare(ctx)
+		w.pass(ctx, 61*time.Second)
+		Expect(w.firings(ctx)).To(pending)
+		deletes(ctx, w.s, false)
+		Expect(w.r.Sweep(ctx)).To(Succeed())
+		Expect(w.firings(ctx)).To(BeEmpty())
+		_, err := w.Store.EffectSchedule(ctx, string(w.s.UID))
+		Expect(err).To(MatchError(store.ErrNotFound))
 	})
 
 	It("does not run any more when no manager saw its deletion", func(ctx SpecContext) {

@@ -76,7 +76,7 @@ func (r *Reconciler) sweepSchedules(ctx context.Context, there map[string]bool) 
 			if err != nil {
 				return err
 			}
-			if err := r.forgetGone(ctx, store.OneTimeEffect{EffectID: id, Namespace: stored.Namespace, Name: stored.Name}); err != nil {
+			if err := r.forgetGone(ctx, store.FiredEffect{EffectID: id, Namespace: stored.Namespace, Name: stored.Name}); err != nil {
 				return err
 			}
 		}
@@ -84,8 +84,8 @@ func (r *Reconciler) sweepSchedules(ctx context.Context, there map[string]bool) 
 	}
 }
 
-// sweepUnended cancels firings of one-time effects that have not ended, and whose objects are gone. A firing is recorded of an object that
-// exists, so one that the API server does not have was deleted, however short a time ago the firing was recorded.
+// sweepUnended cancels firings that have not ended, and whose objects are gone. A firing is recorded of an object that exists, so one that the
+// API server does not have was deleted, however short a time ago the firing was recorded.
 func (r *Reconciler) sweepUnended(ctx context.Context, there map[string]bool) error {
 	for after := ""; ; {
 		unended, err := r.Store.UnendedEffects(ctx, after, sweepPage)
@@ -98,7 +98,7 @@ func (r *Reconciler) sweepUnended(ctx context.Context, there map[string]bool) er
 			}
 			gone, err := r.isGone(ctx, e)
 			if err == nil && gone {
-				err = r.cancelFirings(ctx, e.EffectID)
+				err = r.forgetUnended(ctx, e.EffectID)
 			}
 			if err != nil {
 				return err
@@ -106,6 +106,18 @@ func (r *Reconciler) sweepUnended(ctx context.Context, there map[string]bool) er
 		}
 		after = unended[len(unended)-1].EffectID
 	}
+}
+
+// forgetUnended cancels the firings of an effect whose object is gone, and removes its schedule, if it has one.
+func (r *Reconciler) forgetUnended(ctx context.Context, id string) error {
+	_, err := r.Store.EffectSchedule(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return r.cancelFirings(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("read the schedule of a deleted ScheduledEffect: %w", err)
+	}
+	return r.Store.ForgetEffect(ctx, id)
 }
 
 // sweepEnded removes firings of one-time effects that have ended, and whose objects are gone.
@@ -128,7 +140,7 @@ func (r *Reconciler) sweepEnded(ctx context.Context, there map[string]bool) erro
 }
 
 // forgetGone removes what is stored of an effect whose object does not exist.
-func (r *Reconciler) forgetGone(ctx context.Context, e store.OneTimeEffect) error {
+func (r *Reconciler) forgetGone(ctx context.Context, e store.FiredEffect) error {
 	gone, err := r.isGone(ctx, e)
 	if err != nil || !gone {
 		return err
@@ -138,7 +150,7 @@ func (r *Reconciler) forgetGone(ctx context.Context, e store.OneTimeEffect) erro
 
 // isGone reports whether the object of an effect does not exist. The cache may lack its namespace, so the API server is asked. Where this
 // manager may not read, nothing is gone.
-func (r *Reconciler) isGone(ctx context.Context, e store.OneTimeEffect) (bool, error) {
+func (r *Reconciler) isGone(ctx context.Context, e store.FiredEffect) (bool, error) {
 	if e.Namespace == "" { // it was removed before it had a schedule
 		return true, nil
 	}

@@ -343,7 +343,7 @@ func describeSchedules(e *env) {
 		})
 	})
 
-	It("one-time effects that have ended are listed, and arguments go when their firing has them", Label("EFF-04"), func(ctx SpecContext) {
+	It("effects whose firings have ended, or have not, are listed, and arguments go when their firing has them", Label("EFF-04"), func(ctx SpecContext) {
 		id := e.thread(ctx)
 		for _, n := range []string{"a", "b", "c"} {
 			Expect(e.store.PutEffectArgs(ctx, store.EffectArgs{ID: n, Namespace: "default", ThreadID: id, Args: json.RawMessage(`{"n":1}`)})).To(Succeed())
@@ -365,18 +365,19 @@ func describeSchedules(e *env) {
 		Expect(err).To(MatchError(store.ErrNotFound))
 		later := func() time.Time { return e.clock.Now().Add(time.Second) }
 		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(BeEmpty(), "they are pending")
-		a, b, c := store.OneTimeEffect{EffectID: "e-a", Namespace: "default", Name: "a"}, store.OneTimeEffect{EffectID: "e-b", Namespace: "default", Name: "b"},
-			store.OneTimeEffect{EffectID: "e-c", Namespace: "default", Name: "c"}
-		Expect(e.store.UnendedEffects(ctx, "", 0)).To(Equal([]store.OneTimeEffect{a, b, c}))
-		Expect(e.store.UnendedEffects(ctx, "e-a", 1)).To(Equal([]store.OneTimeEffect{b}))
+		a, b, c := store.FiredEffect{EffectID: "e-a", Namespace: "default", Name: "a"}, store.FiredEffect{EffectID: "e-b", Namespace: "default", Name: "b"},
+			store.FiredEffect{EffectID: "e-c", Namespace: "default", Name: "c"}
+		scheduled := store.FiredEffect{EffectID: "s", Namespace: "default"}
+		Expect(e.store.UnendedEffects(ctx, "", 0)).To(Equal([]store.FiredEffect{a, b, c, scheduled}))
+		Expect(e.store.UnendedEffects(ctx, "e-a", 1)).To(Equal([]store.FiredEffect{b}))
 		Expect(e.store.CancelFirings(ctx, "no", store.FiringKey{EffectID: "e-a", Due: 1, ThreadID: id}, store.FiringKey{EffectID: "e-b", Due: 1, ThreadID: id},
 			store.FiringKey{EffectID: "s", Due: 1, ThreadID: id})).To(Equal(3))
-		Expect(e.store.UnendedEffects(ctx, "", 0)).To(Equal([]store.OneTimeEffect{c}))
-		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.OneTimeEffect{a, b}))
-		Expect(e.store.EndedEffects(ctx, "", later(), 1)).To(Equal([]store.OneTimeEffect{a}))
-		Expect(e.store.EndedEffects(ctx, "e-a", later(), 1)).To(Equal([]store.OneTimeEffect{b}))
+		Expect(e.store.UnendedEffects(ctx, "", 0)).To(Equal([]store.FiredEffect{c}))
+		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.FiredEffect{a, b}))
+		Expect(e.store.EndedEffects(ctx, "", later(), 1)).To(Equal([]store.FiredEffect{a}))
+		Expect(e.store.EndedEffects(ctx, "e-a", later(), 1)).To(Equal([]store.FiredEffect{b}))
 		Expect(e.store.EndedEffects(ctx, "", e.clock.Now(), 0)).To(BeEmpty(), "they have just ended")
 		Expect(e.store.ForgetEffect(ctx, "e-a")).To(Succeed())
-		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.OneTimeEffect{b}))
+		Expect(e.store.EndedEffects(ctx, "", later(), 0)).To(Equal([]store.FiredEffect{b}))
 	})
 }

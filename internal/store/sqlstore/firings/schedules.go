@@ -261,17 +261,17 @@ func (s Store) StoredEffects(ctx context.Context, after string, before time.Time
 }
 
 // EndedEffects implements store.FiringStore.
-func (s Store) EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]store.OneTimeEffect, error) {
-	return sqldb.ReadList(ctx, s.DB.Readers, scanOneTime, queries.EndedEffects, after, before.UnixMicro(), sqldb.PageSize(limit))
+func (s Store) EndedEffects(ctx context.Context, after string, before time.Time, limit int) ([]store.FiredEffect, error) {
+	return sqldb.ReadList(ctx, s.DB.Readers, scanFired, queries.EndedEffects, after, before.UnixMicro(), sqldb.PageSize(limit))
 }
 
 // UnendedEffects implements store.FiringStore.
-func (s Store) UnendedEffects(ctx context.Context, after string, limit int) ([]store.OneTimeEffect, error) {
-	return sqldb.ReadList(ctx, s.DB.Readers, scanOneTime, queries.UnendedEffects, after, sqldb.PageSize(limit))
+func (s Store) UnendedEffects(ctx context.Context, after string, limit int) ([]store.FiredEffect, error) {
+	return sqldb.ReadList(ctx, s.DB.Readers, scanFired, queries.UnendedEffects, after, sqldb.PageSize(limit))
 }
 
-func scanOneTime(scan sqldb.Scanner) (*store.OneTimeEffect, error) {
-	var e store.OneTimeEffect
+func scanFired(scan sqldb.Scanner) (*store.FiredEffect, error) {
+	var e store.FiredEffect
 	return &e, scan(&e.EffectID, &e.Namespace, &e.Name)
 }
 

@@ -124,11 +124,9 @@ const (
 	EndedEffects = `SELECT DISTINCT effect_id, namespace, name FROM effect_firing
 		WHERE effect_id > ? AND origin = '' AND ended_at > 0 AND ended_at < ? ORDER BY effect_id LIMIT ?`
 
-	// UnendedEffects finds effects without a schedule by the index of what is under way, and reads nothing of a row beyond its names.
-	UnendedEffects = `SELECT DISTINCT f.effect_id, f.namespace, f.name FROM effect_firing f
-		WHERE f.effect_id > ? AND f.status IN ('pending', 'queued', 'running')
-			AND NOT EXISTS (SELECT 1 FROM effect_schedule s WHERE s.effect_id = f.effect_id)
-		ORDER BY f.effect_id LIMIT ?`
+	// UnendedEffects finds effects by the index of what is under way, and reads nothing of a row beyond its names.
+	UnendedEffects = `SELECT DISTINCT effect_id, namespace, name FROM effect_firing
+		WHERE effect_id > ? AND status IN ('pending', 'queued', 'running') ORDER BY effect_id LIMIT ?`
 
 	PutArgs    = `INSERT INTO effect_args (id, thread_id, args, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 	Args       = `SELECT args FROM effect_args WHERE id = ? AND thread_id = ?`
