@@ -29,6 +29,8 @@ type Limiter struct {
 type object struct {
 	limit    *rate.Limiter
 	deadline time.Time // of the waiting change; zero when there is none
+	// postponed says that the deadline was put off, which happens once.
+	postponed bool
 }
 
 // New returns a Limiter.
@@ -61,12 +63,21 @@ func (p *Limiter) Decide(req ctrl.Request, gather time.Duration, at time.Time) (
 	return Wait{}, true
 }
 
+// postpone has a change wait until a time, unless the object has been put off already.
+func (p *Limiter) postpone(req ctrl.Request, until, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.get(req, at); !o.postponed {
+		o.deadline, o.postponed = until, true
+	}
+}
+
 // Done records that no change waits any more.
 func (p *Limiter) Done(req ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o := p.objects[req]; o != nil {
-		o.deadline = time.Time{}
+		o.deadline, o.postponed = time.Time{}, false
 	}
 }
 

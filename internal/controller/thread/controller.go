@@ -74,6 +74,7 @@ type Reconciler struct {
 	Options
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
+	childEnds     *statuslimit.Budget
 	lost          lostCalls
 	released      *lru.Cache // of UIDs
 	foreground    *foreground
@@ -87,6 +88,7 @@ func New(o Options) *Reconciler {
 		Options:       o,
 		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
 		statusLimit:   statuslimit.New(),
+		childEnds:     statuslimit.NewBudget(),
 		released:      lru.New(maxReleased),
 		foreground:    newForeground(),
 	}

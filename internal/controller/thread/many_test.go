@@ -3,6 +3,7 @@ package thread_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -64,5 +65,39 @@ var _ = Describe("The deletion of a thread with many children", Label("SUB-08"),
 		Reconcile(ctx, r, parent)
 		Expect(e.Store.Thread(ctx, string(parent.UID))).Error().To(MatchError(store.ErrNotFound))
 		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(parent), parent)).NotTo(Succeed())
+	})
+})
+
+var _ = Describe("Runs of many children that end at the same time", Label("SUB-01", "K8S-07"), func() {
+	It("are shown within ten seconds, the first hundred and all that fail at once, and those of other threads", func(ctx SpecContext) {
+		e := New(ctx)
+		e.ReadyAgent(ctx, "a")
+		r := newReconciler(e)
+		parent := newThread(ctx, e, "parent")
+		Reconcile(ctx, r, parent)
+		runs := func(t *skeinv1.Thread, outcome store.RunStatus) *skeinv1.Thread {
+			GinkgoHelper()
+			Reconcile(ctx, r, t)
+			at := e.Clock.Now().UnixMicro()
+			putRun(ctx, e, t, store.Run{ID: "sess_" + t.Name, Agent: "a", Status: outcome, StartedAt: at, EndedAt: at})
+			Reconcile(ctx, r, t)
+			return Get(ctx, e, t)
+		}
+		ends := func(name string, outcome store.RunStatus) *skeinv1.Thread {
+			GinkgoHelper()
+			return runs(newOwned(ctx, e, newSubagent(ctx, e, parent, name), ""), outcome)
+		}
+		for i := range 100 {
+			Expect(ends(fmt.Sprint("early-", i), store.RunSucceeded).Status.LastRun).NotTo(BeNil())
+		}
+		late := ends("late", store.RunSucceeded)
+		Expect(late.Status.LastRun).To(BeNil())
+		Expect(ends("failed", store.RunFailed).Status.LastRun).NotTo(BeNil())
+		Expect(runs(newThread(ctx, e, "other"), store.RunSucceeded).Status.LastRun).NotTo(BeNil())
+
+		Expect(Reconcile(ctx, r, late).RequeueAfter).To(Equal(10 * time.Second))
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, late)
+		Expect(Get(ctx, e, late).Status.LastRun).To(HaveValue(HaveField("Outcome", skeinv1.RunSucceeded)))
 	})
 })

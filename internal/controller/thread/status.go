@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,7 +70,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 			u = familial // the Thread is most likely gone by then
 		}
 	}
-	wait, write := r.statusLimit.Decide(s.req, gather(u, run, at), at)
+	waits := gather(u, run, at)
+	if u == now && failed == nil && s.childSucceeded(&before.Status) {
+		waits = r.childEnds.Gather(r.statusLimit, s.req, at)
+	}
+	wait, write := r.statusLimit.Decide(s.req, waits, at)
 	if !write {
 		if wait.Throttled && failed == nil { // after a failure the next reconcile may be far away
 			r.notifications.Suppress(s.req)
@@ -83,6 +88,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	written.Inc()
 	r.recordEvents(ctx, s, before)
 	return ctrl.Result{}, nil
+}
+
+// childSucceeded reports whether the newest run of a child has succeeded since an earlier status, and nothing else is urgent to show. Its parent
+// has the result already.
+func (s *scope) childSucceeded(before *skeinv1.ThreadStatus) bool {
+	after := &s.object.Status
+	return after.Parent != "" && endedSince(before.LastRun, after.LastRun) && after.LastRun.Outcome == skeinv1.RunSucceeded &&
+		meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionReady) &&
+		(after.TerminatedAt == 0 || s.row != nil && s.row.TerminatedReason == skeinv1.ReasonSessionEnded)
 }
 
 func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) {
