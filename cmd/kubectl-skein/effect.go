@@ -208,37 +208,20 @@ func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) err
 	if o.Undecodable != "" {
 		return errors.New(o.Undecodable)
 	}
-	due, err := dueTime(o, now)
+	times, err := effectplan.Next(o, now, n)
 	if err != nil {
 		return err
-	}
-	plan, err := effectplan.Of(&o.Spec, due)
-	if err != nil {
-		return err
-	}
-	var jitter time.Duration
-	if o.UID != "" {
-		jitter = effectplan.Jitter(o)
-	}
-	if most := o.Spec.MaxFirings; most != nil {
-		n = int(min(int64(n), max(*most-firedOf(o), 0)))
 	}
 	loc, err := recurrence.Location(o.Spec.TimeZone)
 	if err != nil {
 		return err
 	}
-	from := now.Add(-jitter)
-	if o.UID == "" {
-		from = from.Add(-time.Nanosecond) // an object that is applied now and has no delay is due now
-	}
-	times := plan.Upcoming(from, n)
 	if len(times) == 0 {
 		fmt.Fprintln(p.ErrOut, "No due time is left.")
 		return nil
 	}
 	w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
 	for _, t := range times {
-		t = t.Add(jitter)
 		line := t.UTC().Format(time.RFC3339)
 		if loc != time.UTC {
 			line += "\t" + t.In(loc).Format("Mon 2006-01-02 15:04:05 MST")
@@ -257,29 +240,4 @@ func (p *plugin) printNext(o *skeinv1.ScheduledEffect, now time.Time, n int) err
 		fmt.Fprintf(p.ErrOut, "Its daily limit is reached: times before %s do not fire, unless you raise spec.dailyLimit.\n", utc(o.Status.NextTime))
 	}
 	return nil
-}
-
-// firedOf returns how many of its maxFirings an object has used. One that is not applied yet fires once more when it is created, if it says so.
-func firedOf(o *skeinv1.ScheduledEffect) int64 {
-	if o.UID == "" && o.Spec.RunOnCreation && !o.Spec.Suspend {
-		return 1
-	}
-	return o.Status.Fired
-}
-
-// dueTime returns when a one-time effect is due. The delay of an object that is not applied yet counts from now.
-func dueTime(o *skeinv1.ScheduledEffect, now time.Time) (time.Time, error) {
-	switch {
-	case len(o.Spec.Schedules) > 0:
-		return time.Time{}, nil
-	case o.Spec.At != nil:
-		return o.Spec.At.Time, nil
-	case o.Spec.After != nil && o.Status.ScheduledAt > 0:
-		return time.UnixMicro(o.Status.ScheduledAt), nil
-	case o.Spec.After != nil && !o.CreationTimestamp.IsZero():
-		return o.CreationTimestamp.Add(o.Spec.After.Duration), nil
-	case o.Spec.After != nil:
-		return now.Add(o.Spec.After.Duration), nil
-	}
-	return time.Time{}, errors.New("spec: set exactly one of at, after and schedules")
 }

@@ -388,6 +388,14 @@ func (m *memoryEffects) Remove(_ context.Context, _ *store.Thread, id string) (b
 	return false, nil
 }
 
+// Next implements effects.Effects. Effects are due every hour.
+func (*memoryEffects) Next(_ context.Context, _, _ string, n int) (next []int64, _ error) {
+	for i := range n {
+		next = append(next, int64(i+1)*time.Hour.Microseconds())
+	}
+	return next, nil
+}
+
 // ID implements ports.Effects.
 func (*memoryEffects) ID(_ context.Context, namespace, name string) (string, error) {
 	if name == "none" {

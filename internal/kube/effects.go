@@ -274,6 +274,26 @@ func (e *Effects) ID(ctx context.Context, namespace, name string) (string, error
 	return string(s.UID), nil
 }
 
+// Next implements the runtime API's Effects.
+func (e *Effects) Next(ctx context.Context, namespace, name string, n int) ([]int64, error) {
+	var s skeinv1.ScheduledEffect
+	if err := e.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("read ScheduledEffect %q: %w", name, client.IgnoreNotFound(err))
+	}
+	if objects.CheckDecoded(&s) != nil || !isWaiting(&s) {
+		return nil, nil
+	}
+	times, err := effectplan.Next(&s, e.clock.Now(), n)
+	if err != nil { // its status says what is wrong with it
+		return nil, nil
+	}
+	next := make([]int64, len(times))
+	for i, t := range times {
+		next[i] = t.UnixMicro()
+	}
+	return next, nil
+}
+
 // isWaiting reports whether a ScheduledEffect has not fired yet. One of a single time with policies of its own, or that was run by hand, has a
 // next time until then, whatever is under way. One with schedules waits for its next time, until there is none.
 func isWaiting(s *skeinv1.ScheduledEffect) bool {

@@ -9,6 +9,9 @@ type FiringList struct {
 	Firings []Firing `json:"firings"`
 	// Skipped are records of due times that did not fire, the newest first. Only the first page has them.
 	Skipped []SkippedFirings `json:"skipped"`
+	// Next are the next due times, at most ten, the first one first, in microseconds since 1970. Only the first page has them. They do not fire
+	// while the ScheduledEffect is suspended or paused, or its limit of the day is reached.
+	Next []int64 `json:"next,omitempty"`
 	// HasMore reports whether more firings follow: request them with continue.
 	HasMore bool `json:"hasMore"`
 	// Continue is where the next page begins; empty when no more firings follow.

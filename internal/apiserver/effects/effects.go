@@ -24,6 +24,9 @@ type Effects interface {
 	ports.Effects
 	// Page returns a page of List, and whether more effects follow.
 	Page(ctx context.Context, thread *store.Thread, q ports.EffectPage) (page []ports.ScheduledEffect, more bool, err error)
+	// Next returns the next due times of a ScheduledEffect, at most n, in microseconds since 1970. It returns none for one that is wrong, or that
+	// does not exist any more.
+	Next(ctx context.Context, namespace, name string, n int) ([]int64, error)
 }
 
 // Handler serves the scheduled effects of a thread.

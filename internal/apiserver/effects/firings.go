@@ -19,6 +19,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// nextTimes is how many of the next due times the first page of firings has.
+const nextTimes = 10
+
 // Firings answers GET firings/{name}: what a ScheduledEffect fired, and what it did not fire (EFF-07).
 func (h *Handler) Firings(c *call.Call) error {
 	q, err := c.Query()
@@ -64,6 +67,9 @@ func (h *Handler) Firings(c *call.Call) error {
 		list.Continue = tokenOf(&shown[len(shown)-1])
 	}
 	if before == 0 && token == "" {
+		if list.Next, err = h.Effects.Next(c.Context(), c.Namespace, c.Name, nextTimes); err != nil {
+			return err
+		}
 		skips, err := h.Threads.Store().EffectSkips(c.Context(), id, limit)
 		if err != nil {
 			return err
