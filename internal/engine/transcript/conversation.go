@@ -27,6 +27,8 @@ type Conversation struct {
 	calls    map[string]int // tool call id → index of the assistant message that made it
 	results  map[string]int // tool call id → index of its result
 	sessions []int          // indexes of the answers that belong to a provider's conversation, in order
+	calling  []int          // indexes of the assistant messages with tool calls, in order
+	answers  map[string]int // run id → index of the newest message that the model wrote in it
 	readSeq  int64          // all messages up to here have been read
 
 	memory  account
@@ -38,7 +40,7 @@ type Conversation struct {
 
 // New returns an empty conversation.
 func New() *Conversation {
-	return &Conversation{byID: map[string]int{}, calls: map[string]int{}, results: map[string]int{}}
+	return &Conversation{byID: map[string]int{}, calls: map[string]int{}, results: map[string]int{}, answers: map[string]int{}}
 }
 
 // Load reads the newest messages of a thread, at most limit, and at most about MaxBytes of them.
@@ -138,7 +140,8 @@ func (c *Conversation) sort() {
 	clear(c.byID)
 	clear(c.calls)
 	clear(c.results)
-	c.sessions = c.sessions[:0]
+	clear(c.answers)
+	c.sessions, c.calling = c.sessions[:0], c.calling[:0]
 	for i := range c.Messages {
 		c.index(i)
 	}
@@ -153,6 +156,12 @@ func (c *Conversation) index(i int) {
 		}
 		if _, ok := m.Metadata[thread.MetadataSession].(map[string]any); ok {
 			c.sessions = append(c.sessions, i)
+		}
+		if len(m.ToolCalls) > 0 {
+			c.calling = append(c.calling, i)
+		}
+		if m.Status != store.MessageFailed && m.Metadata[MetadataQueuedTool] == nil {
+			c.answers[m.RunID] = i
 		}
 	}
 	if m.Role == store.RoleTool && m.ToolCallID != "" {
@@ -169,12 +178,14 @@ func (c *Conversation) AnswersInSessions() []int { return c.sessions }
 // OutstandingCalls returns the calls of a run's messages that have no result, in order.
 func (c *Conversation) OutstandingCalls(runID string) []store.ToolCall {
 	var out []store.ToolCall
-	for i := range c.Messages {
-		if m := &c.Messages[i]; len(m.ToolCalls) > 0 && isModelMessage(m, runID) {
-			for _, call := range m.ToolCalls {
-				if _, done := c.results[call.ID]; !done {
-					out = append(out, call)
-				}
+	for _, i := range c.calling {
+		m := &c.Messages[i]
+		if m.RunID != runID || m.Status == store.MessageFailed { // the record of a failure does not count
+			continue
+		}
+		for _, call := range m.ToolCalls {
+			if _, done := c.results[call.ID]; !done {
+				out = append(out, call)
 			}
 		}
 	}
@@ -183,12 +194,7 @@ func (c *Conversation) OutstandingCalls(runID string) []store.ToolCall {
 
 // LastAnswer returns the newest message that the model wrote in a run, or nil.
 func (c *Conversation) LastAnswer(runID string) *store.Message {
-	for i := len(c.Messages) - 1; i >= 0; i-- {
-		if m := &c.Messages[i]; isModelMessage(m, runID) && m.Metadata[MetadataQueuedTool] == nil {
-			return m
-		}
-	}
-	return nil
+	return c.messageAt(c.answers, runID)
 }
 
 // SideOf returns the name of the side that made a call, or "" if the call is not in the conversation.
@@ -215,11 +221,6 @@ func (c *Conversation) HasAnswer() bool {
 		}
 	}
 	return false
-}
-
-// isModelMessage reports whether the model wrote a message in a run. The record of a failure does not count.
-func isModelMessage(m *store.Message, runID string) bool {
-	return m.Role == store.RoleAssistant && m.RunID == runID && m.Status != store.MessageFailed
 }
 
 // ContentOf returns the text of a message, or "" if it has none.
