@@ -22,5 +22,5 @@ func (e *Engine) Compact(ctx context.Context, threadID, key, side string) (reque
 	if err != nil {
 		return "", err
 	}
-	return compaction.Order(ctx, agent, st, threadID, key, side)
+	return compaction.Request(ctx, agent, st, threadID, key, side)
 }

@@ -42,7 +42,7 @@ var _ = Describe("Work that something else comes between is not lost", Label("RU
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "hello")
 		Eventually(func() string { t, _ := w.Store.Thread(ctx, id); return t.Waits }).WithContext(ctx).ShouldNot(BeEmpty())
-		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopOrder{Calls: []string{"x"}})}})).To(Succeed())
+		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopRequest{Calls: []string{"x"}})}})).To(Succeed())
 		Eventually(w.Store.Inbox).WithArguments(ctx, id).Should(HaveExactElements(HaveField("Kind", store.InboxMessage)), "the stop is carried out, the message waits")
 	})
 
@@ -103,7 +103,7 @@ var _ = Describe("Work that something else comes between is not lost", Label("RU
 			id := asleep(ctx)
 			end()
 			Eventually(func() int64 { return time.Now().UnixMicro() - lastRun(ctx, w, id).WakeAt }).WithContext(ctx).Should(BeNumerically(">", 0))
-			Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopOrder{Calls: []string{"x"}})}})).To(Succeed())
+			Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopRequest{Calls: []string{"x"}})}})).To(Succeed())
 			start(w, rarely)
 			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		})

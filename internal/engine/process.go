@@ -104,9 +104,9 @@ func (e *Engine) prepareRun(ctx context.Context, work *store.Work, fence *store.
 		}
 		delayed, items = due, rest
 	}
-	if orders, rest := compaction.Split(items); len(orders) > 0 {
+	if requests, rest := compaction.Split(items); len(requests) > 0 {
 		if atRest {
-			return nil, nil, nil, true, e.runs.CompactAtRest(ctx, t, fence, active, last, orders)
+			return nil, nil, nil, true, e.runs.CompactAtRest(ctx, t, fence, active, last, requests)
 		}
 		items = rest // the run finds them before its next step
 	}

@@ -217,7 +217,7 @@ var _ = Describe("Ending a run that waits for a child", Label("RUN-04", "RUN-09"
 			c := cutAt(w, by.after, 1)
 			e, stop := start(w, c.options)
 			id, child, grandchild := waiting(ctx)
-			// Before it has let go of the parked run, the order would go to its own worker, and the crash with it.
+			// Before it has let go of the parked run, the stop request would go to its own worker, and the crash with it.
 			Eventually(func() int { running, _ := e.Load(); return running }).Should(Equal(1), "the grandchild's alone")
 			Expect(func() { _ = by.end(ctx, w, e, id) }).To(PanicWith("crash"))
 			stop()
@@ -243,7 +243,7 @@ var _ = Describe("Ending a run that waits for a child", Label("RUN-04", "RUN-09"
 		over(ctx, id, child, grandchild)
 	})
 
-	It("stops a run that receives the order together with the message that it is about", func(ctx SpecContext) {
+	It("stops a run that receives the stop request together with the message that it is about", func(ctx SpecContext) {
 		m := newHeld()
 		w.Models = m
 		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinKV))
@@ -252,7 +252,7 @@ var _ = Describe("Ending a run that waits for a child", Label("RUN-04", "RUN-09"
 		send(ctx, w, id, "go")
 		Eventually(m.asked).Should(Receive())
 		Expect(w.Store.Apply(ctx, id, nil,
-			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopOrder{Calls: []string{"x"}})}},
+			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopRequest{Calls: []string{"x"}})}},
 			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxMessage, Payload: enginetest.JSON(store.Message{
 				ID: "asked", Role: store.RoleUser, Content: ptr.To("and this"), Metadata: map[string]any{"parent_tool_call_id": "x"}})}},
 		)).To(Succeed())
@@ -290,7 +290,7 @@ var _ = Describe("Ending a run that waits for a child", Label("RUN-04", "RUN-09"
 		Expect(told(ctx, w, id)).To(ContainElement("tool subagent_message success: re: second"))
 	})
 
-	It("keeps messages that the child receives before the order", func(ctx SpecContext) {
+	It("keeps messages that the child receives before the stop request", func(ctx SpecContext) {
 		_, stop := start(w)
 		id, child, _ := waiting(ctx)
 		stop()

@@ -367,8 +367,8 @@ var _ = Describe("A parent's message to a child whose run waits", Label("SUB-03"
 		Expect(json.Unmarshal(items[0].Payload, &m)).To(Succeed())
 		calls := runlog.RepliesOf(&m)
 		Expect(calls).To(HaveLen(1))
-		// The order names the message's call alone, as if the first call had its result.
-		Expect(w.Store.Apply(ctx, child, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopOrder{Calls: calls})}})).To(Succeed())
+		// The stop request names the message's call alone, as if the first call had its result.
+		Expect(w.Store.Apply(ctx, child, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopRequest{Calls: calls})}})).To(Succeed())
 		start(w)
 		Eventually(lastRunOr).WithArguments(ctx, w, child).Should(HaveField("Status", store.RunStopped))
 		Expect(w.Store.Thread(ctx, child)).To(And(HaveField("Parked", true), HaveField("Queued", int64(1))))

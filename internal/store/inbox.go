@@ -21,9 +21,9 @@ const (
 	InboxHook InboxKind = "hook"
 	// InboxRerun has a Rerun as Payload. It starts a run that takes up what the thread has.
 	InboxRerun InboxKind = "rerun"
-	// InboxStop has a StopOrder as Payload.
+	// InboxStop has a StopRequest as Payload.
 	InboxStop InboxKind = "stop"
-	// InboxCompact has a CompactOrder as Payload. It stays in the inbox until older messages are summed up (MSG-12).
+	// InboxCompact has a CompactionRequest as Payload. It stays in the inbox until older messages are summed up (MSG-12).
 	InboxCompact InboxKind = "compact"
 )
 
@@ -34,7 +34,7 @@ type InboxItem struct {
 	Kind         InboxKind
 	Payload      json.RawMessage
 	CreatedAt    int64
-	DelayedUntil int64 // when it becomes due again, in microseconds; 0 when it is not held
+	DelayedUntil int64 // when it becomes due again, in microseconds; 0 when it is not delayed
 	Tries        int   // failed attempts to handle it
 }
 
@@ -49,13 +49,13 @@ type ChildResult struct {
 	Attachments []Attachment `json:"attachments,omitempty"` // paths in the parent's files
 }
 
-// StopOrder tells a child that the parent's run has ended, so no call waits for the child's result any more (RUN-04).
-type StopOrder struct {
+// StopRequest tells a child that the parent's run has ended, so no call waits for the child's result any more (RUN-04).
+type StopRequest struct {
 	Calls []string `json:"calls"` // calls of the parent that no longer await their results
 }
 
-// CompactOrder asks for a summary of older messages.
-type CompactOrder struct {
+// CompactionRequest asks for a summary of older messages.
+type CompactionRequest struct {
 	Side string `json:"side,omitempty"` // for whom; "" means side a
 }
 

@@ -108,8 +108,8 @@ type Options struct {
 // Compactor sums up what the sides of a run read. It belongs to the goroutine of the run.
 type Compactor struct {
 	opts Options
-	// orders are the requests to sum up older messages that the inbox holds.
-	orders []store.InboxItem
+	// requests are the requests to sum up older messages that the inbox holds.
+	requests []store.InboxItem
 	// from is the step from which a failed compaction is tried again.
 	from int
 }
@@ -124,8 +124,8 @@ type attempt struct {
 	policy skeinv1.PromptCompaction
 	// conv is what the side reads before a summary takes the place of any of it.
 	conv *transcript.Conversation
-	// orders are requests to sum up by hand.
-	orders []store.InboxItem
+	// requests are requests to sum up by hand.
+	requests []store.InboxItem
 	// room is the room for the conversation in estimated tokens; 0 when it is not known.
 	room int
 }
@@ -137,7 +137,7 @@ func (m *Compactor) Compact(ctx context.Context, c *transcript.Conversation, req
 		return false, nil // a called prompt is left to what fits
 	}
 	side := m.opts.Role.Side()
-	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), conv: c, orders: m.OrdersFor(side)}
+	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), conv: c, requests: m.RequestsFor(side)}
 	client, err := m.opts.Requests.Client(&side.Model)
 	if err != nil {
 		return false, nil // the call reports it
@@ -146,7 +146,7 @@ func (m *Compactor) Compact(ctx context.Context, c *transcript.Conversation, req
 	k.room = room
 	full := room > 0 && tokens*100 >= room*int(*k.policy.Threshold)
 	due := full && k.policy.Mode == skeinv1.CompactionAuto && m.opts.Port.Steps() >= m.from
-	if !due && len(k.orders) == 0 {
+	if !due && len(k.requests) == 0 {
 		return false, nil
 	}
 	return k.try(ctx)
@@ -161,7 +161,7 @@ func (k *attempt) try(ctx context.Context) (more bool, err error) {
 		return true, nil
 	case !errors.As(err, &not):
 		return false, err
-	case len(k.orders) > 0:
+	case len(k.requests) > 0:
 		return false, k.refuse(ctx, not)
 	case not.Reason == compactionNothing:
 		return false, nil // the newest turn alone fills the window
@@ -184,7 +184,7 @@ func (k *attempt) summariseOnce(ctx context.Context) error {
 	before := r.SummaryOf(k.opts.Port.Conversation(), side)
 	size := k.sizes()
 	whole := k.room
-	if len(k.orders) > 0 {
+	if len(k.requests) > 0 {
 		whole = 0
 		for i := range k.conv.Messages {
 			whole += size(&k.conv.Messages[i])
@@ -194,7 +194,7 @@ func (k *attempt) summariseOnce(ctx context.Context) error {
 		}
 	}
 	cut, ok := k.conv.Cut(before, k.opts.Port.UnderWay(), whole*int(*k.policy.Keep)/100, size)
-	if !ok || len(k.orders) == 0 && !k.isWorthIt(cut, size) {
+	if !ok || len(k.requests) == 0 && !k.isWorthIt(cut, size) {
 		return &noCompaction{compactionNothing, "there are no older messages that a summary could stand for: the newest ones are kept as they are"}
 	}
 	return k.sumUp(ctx, before, cut)

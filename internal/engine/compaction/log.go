@@ -32,9 +32,9 @@ type compactionFailure struct {
 	Requests []string `json:"requests,omitempty"`
 }
 
-// requests returns the ids of the requests that the compactor carries out.
-func (k *attempt) requests() (ids []string) {
-	for _, item := range k.orders {
+// requestIDs returns the ids of the requests that the compactor carries out.
+func (k *attempt) requestIDs() (ids []string) {
+	for _, item := range k.requests {
 		ids = append(ids, item.Key)
 	}
 	return ids
@@ -43,7 +43,7 @@ func (k *attempt) requests() (ids []string) {
 // failure returns the data of the event that says why there is no summary.
 func (k *attempt) failure(reason *noCompaction) compactionFailure {
 	text := clip.Text(k.opts.Requests.Redacted(reason.Message), runlog.MaxMessage)
-	return compactionFailure{Reason: reason.Reason, Message: text, Side: k.opts.Role.Mark(), Prompt: k.opts.Role.Side().Prompt.Name, Requests: k.requests()}
+	return compactionFailure{Reason: reason.Reason, Message: text, Side: k.opts.Role.Mark(), Prompt: k.opts.Role.Side().Prompt.Name, Requests: k.requestIDs()}
 }
 
 // write records a summary and what it used, in one step. whole says that the summary covers all that was to be summed up: then the
@@ -56,16 +56,16 @@ func (k *attempt) write(ctx context.Context, m *store.Message, by *definition.Mo
 		From: m.Summary.From, To: m.Summary.To, Messages: m.Summary.Messages, Side: m.Summary.Side, Prompt: m.Summary.Prompt, Model: cmp.Or(res.Model, by.Name),
 	}
 	ops := []store.Op{&store.AppendMessage{Message: m}}
-	if whole && len(k.orders) > 0 {
-		done.Requests = k.requests()
-		ops = append(ops, runlog.DequeueOf(k.orders))
+	if whole && len(k.requests) > 0 {
+		done.Requests = k.requestIDs()
+		ops = append(ops, runlog.DequeueOf(k.requests))
 	}
 	ops = append(ops, runlog.Event(k.opts.Port.RunID(), store.EventContextCompacted, m.ID, done))
 	if err := k.opts.Port.Commit(ctx, m.ID, &Used{By: by, Response: res}, ops...); err != nil {
 		return err
 	}
 	if whole {
-		k.of.carriedOut(k.orders)
+		k.of.carriedOut(k.requests)
 	}
 	if stored := k.opts.Port.Conversation().Message(m.ID); stored == nil { // a replica that was lost since has written it
 		return k.reload(ctx, m.ID)
@@ -86,10 +86,10 @@ func (k *attempt) reload(ctx context.Context, id string) error {
 // refuse records that requests are not carried out, and why.
 func (k *attempt) refuse(ctx context.Context, not *noCompaction) error {
 	failed := runlog.Event(k.opts.Port.RunID(), store.EventCompactionFailed, "", k.failure(not))
-	if err := k.opts.Port.Commit(ctx, "", nil, runlog.DequeueOf(k.orders), failed); err != nil {
+	if err := k.opts.Port.Commit(ctx, "", nil, runlog.DequeueOf(k.requests), failed); err != nil {
 		return err
 	}
-	k.of.carriedOut(k.orders)
+	k.of.carriedOut(k.requests)
 	return nil
 }
 

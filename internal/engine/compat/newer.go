@@ -131,9 +131,9 @@ func readable(item store.InboxItem) error {
 	case store.InboxRerun:
 		return decodes[store.Rerun](item)
 	case store.InboxStop:
-		return decodes[store.StopOrder](item)
+		return decodes[store.StopRequest](item)
 	case store.InboxCompact:
-		return decodes[store.CompactOrder](item)
+		return decodes[store.CompactionRequest](item)
 	case store.InboxHook:
 		var h store.HookCall
 		if err := json.Unmarshal(item.Payload, &h); err != nil {

@@ -17,7 +17,7 @@ import (
 
 // CompactAtRest carries out requests to sum up while no run of the thread is under way, or while the run waits. The caller
 // holds the lease.
-func (s *Service) CompactAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, orders []store.InboxItem) error {
+func (s *Service) CompactAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, requests []store.InboxItem) error {
 	ctx, done := s.opts.Memory.Begin(ctx, t.Namespace)
 	defer done()
 	agent, err := definition.ForRun(ctx, s.opts.Definitions, t, nil)
@@ -27,7 +27,7 @@ func (s *Service) CompactAtRest(ctx context.Context, t *store.Thread, fence *sto
 	r := s.newRun(t, fence, active)
 	r.takeOver(t, agent)
 	r.code.Life = ctx
-	r.compactor.Take(orders)
+	r.compactor.Take(requests)
 	if last != nil && !last.Status.Ended() {
 		r.waiting = last.ID
 	}
@@ -38,7 +38,7 @@ func (s *Service) CompactAtRest(ctx context.Context, t *store.Thread, fence *sto
 	for _, side := range agent.Sides() {
 		r.Checkpoint = runstate.State{Turn: runstate.Turn{Side: definition.ShortName(side)}}
 		r.code.UseSide()
-		for n := 0; n < compaction.Most && len(r.compactor.OrdersFor(side)) > 0; n++ {
+		for n := 0; n < compaction.Most && len(r.compactor.RequestsFor(side)) > 0; n++ {
 			if err := r.compactor.CompactNow(ctx, side); err != nil {
 				return err
 			}

@@ -98,7 +98,7 @@ func (s *Service) newestRun(ctx context.Context, threadID string) (*store.Run, e
 func ChildOps(children []AwaitedChild) []store.Op {
 	var ops []store.Op
 	for _, c := range children {
-		payload, _ := json.Marshal(store.StopOrder{Calls: c.calls}) // strings only: cannot fail
+		payload, _ := json.Marshal(store.StopRequest{Calls: c.calls}) // strings only: cannot fail
 		ops = append(ops, &store.Enqueue{
 			To: c.thread.ID, IgnoreTerminated: true,
 			Item: store.InboxItem{Key: "stop:" + c.by, Kind: store.InboxStop, Payload: payload},
@@ -212,9 +212,9 @@ func Split(items []store.InboxItem) (stops []store.InboxItem, calls map[string]b
 			rest, calls = append([]store.InboxItem(nil), items[:i]...), map[string]bool{}
 		}
 		stops = append(stops, item)
-		var order store.StopOrder
-		_ = json.Unmarshal(item.Payload, &order) // a stop request that cannot be read names no calls
-		for _, call := range order.Calls {
+		var request store.StopRequest
+		_ = json.Unmarshal(item.Payload, &request) // a stop request that cannot be read names no calls
+		for _, call := range request.Calls {
 			calls[call] = true
 		}
 	}

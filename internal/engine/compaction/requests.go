@@ -20,56 +20,56 @@ import (
 // summary, or says why there is none. So a crash loses no request, and twenty at once lead to one summary.
 
 // Split splits inbox items into requests to sum up and the rest.
-func Split(items []store.InboxItem) (orders, rest []store.InboxItem) {
+func Split(items []store.InboxItem) (requests, rest []store.InboxItem) {
 	if !slices.ContainsFunc(items, func(i store.InboxItem) bool { return i.Kind == store.InboxCompact }) {
 		return nil, items
 	}
 	for _, item := range items {
 		if item.Kind == store.InboxCompact {
-			orders = append(orders, item)
+			requests = append(requests, item)
 		} else {
 			rest = append(rest, item)
 		}
 	}
-	return orders, rest
+	return requests, rest
 }
 
 // sideOf returns the name of the side that a request is for; "" when it cannot be read or names none.
-func sideOf(order store.InboxItem) string {
-	var o store.CompactOrder
-	_ = json.Unmarshal(order.Payload, &o)
-	return o.Side
+func sideOf(item store.InboxItem) string {
+	var request store.CompactionRequest
+	_ = json.Unmarshal(item.Payload, &request)
+	return request.Side
 }
 
-// OrdersFor returns the requests for a side.
-func (m *Compactor) OrdersFor(s *definition.Side) (orders []store.InboxItem) {
-	for _, o := range m.orders {
-		if m.opts.Role.Agent.Side(sideOf(o)).Name == s.Name {
-			orders = append(orders, o)
+// RequestsFor returns the requests for a side.
+func (m *Compactor) RequestsFor(s *definition.Side) (requests []store.InboxItem) {
+	for _, item := range m.requests {
+		if m.opts.Role.Agent.Side(sideOf(item)).Name == s.Name {
+			requests = append(requests, item)
 		}
 	}
-	return orders
+	return requests
 }
 
 // Take takes the requests to sum up out of inbox items, and returns the rest. They replace those that were taken before.
 func (m *Compactor) Take(items []store.InboxItem) (rest []store.InboxItem) {
-	m.orders, rest = Split(items)
+	m.requests, rest = Split(items)
 	return rest
 }
 
 // Pending returns the requests that are not carried out.
-func (m *Compactor) Pending() []store.InboxItem { return m.orders }
+func (m *Compactor) Pending() []store.InboxItem { return m.requests }
 
 // carriedOut removes requests from the memory of the run.
-func (m *Compactor) carriedOut(orders []store.InboxItem) {
-	m.orders = slices.DeleteFunc(m.orders, func(o store.InboxItem) bool {
-		return slices.ContainsFunc(orders, func(done store.InboxItem) bool { return done.Seq == o.Seq })
+func (m *Compactor) carriedOut(requests []store.InboxItem) {
+	m.requests = slices.DeleteFunc(m.requests, func(item store.InboxItem) bool {
+		return slices.ContainsFunc(requests, func(done store.InboxItem) bool { return done.Seq == item.Seq })
 	})
 }
 
 // CompactNow writes one summary for a side that has requests for it.
 func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error {
-	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), orders: m.OrdersFor(side), conv: transcript.New()}
+	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), requests: m.RequestsFor(side), conv: transcript.New()}
 	if side.Handler == nil {
 		filtered, err := m.opts.Port.FilterMessages(ctx, transcript.WithoutSummaries(m.opts.Port.Conversation()))
 		if err != nil {
@@ -84,10 +84,10 @@ func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error
 	return err
 }
 
-// Order asks for a summary of older messages of a thread, for the model of a side ("" for side a), and does not wait for
+// Request asks for a summary of older messages of a thread, for the model of a side ("" for side a), and does not wait for
 // it. It returns the id of the request, which is in the event that says what came of it. A repeat under the same key is
 // the same request. The error is a *thread.InvalidError for a side that reads no summaries.
-func Order(ctx context.Context, agent *definition.Agent, st *thread.State, threadID, key, side string) (request string, err error) {
+func Request(ctx context.Context, agent *definition.Agent, st *thread.State, threadID, key, side string) (request string, err error) {
 	s := agent.Side(side)
 	switch {
 	case side != "" && s.Name != side:
@@ -97,7 +97,7 @@ func Order(ctx context.Context, agent *definition.Agent, st *thread.State, threa
 	case definition.CompactionOf(&s.Prompt.Spec).Mode == skeinv1.CompactionNever:
 		return "", &thread.InvalidError{Field: "side", Message: fmt.Sprintf("Prompt %s has spec.compaction.mode: never: set it to auto or manual", s.Prompt.Name)}
 	}
-	payload, err := json.Marshal(store.CompactOrder{Side: side})
+	payload, err := json.Marshal(store.CompactionRequest{Side: side})
 	if err != nil {
 		return "", err
 	}
