@@ -38,7 +38,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))
 	switch {
 	case err == nil && row.BelongsTo(string(s.object.UID)):
-		if wait, err := r.part(ctx, s, row); wait || err != nil {
+		if wait, err := r.purgeOrRetain(ctx, s, row); wait || err != nil {
 			return true, err
 		}
 	case err != nil && !errors.Is(err, store.ErrNotFound):
@@ -58,8 +58,8 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	return true, nil
 }
 
-// part ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.
-func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
+// purgeOrRetain ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.
+func (r *Reconciler) purgeOrRetain(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
 	abort := func() { r.Engine.Abort(ctx, row.ID, "the Thread object was deleted") }
 	if !retainsData(s.object) {
 		abort()
