@@ -85,7 +85,7 @@ type Server interface {
 func NewHost(life context.Context, env *Environment, t *store.Thread, pool string, state State) *Host {
 	memory := env.Memory.Open(t.Namespace)
 	return &Host{
-		life: membudget.With(life, memory), memory: memory, env: env, thread: t, pool: pool, State: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, static: map[string]any{},
+		life: membudget.With(life, memory), memory: memory, env: env, thread: t, pool: pool, State: state, modules: map[string]sandbox.Module{snapshotModule: snapshotCode}, static: map[string]any{},
 		responses: map[string]chan any{}, sources: map[string]string{}, servers: map[string]Server{}, reserved: map[string]error{},
 	}
 }

@@ -16,15 +16,15 @@ import (
 // because secrets are stored sealed or not at all.
 
 const (
-	// maxScratch is how much of state.context a waiting run carries, in bytes.
-	maxScratch = 256 << 10
-	// scratchTimeout is how long the isolate may take to return it.
-	scratchTimeout = 5 * time.Second
-	// scratchModule returns the part of state.context that can be cloned.
-	scratchModule = "skein/context"
+	// maxSnapshot is how much of state.context a waiting run carries, in bytes.
+	maxSnapshot = 256 << 10
+	// snapshotTimeout is how long the isolate may take to return it.
+	snapshotTimeout = 5 * time.Second
+	// snapshotModule returns the part of state.context that can be cloned.
+	snapshotModule = "skein/context"
 )
 
-var scratchCode = sandbox.Module{Filename: scratchModule, Code: `export default { execute: (state) => {
+var snapshotCode = sandbox.Module{Filename: snapshotModule, Code: `export default { execute: (state) => {
   const out = {};
   for (const key of Object.keys(state.context)) {
     try {
@@ -43,9 +43,9 @@ func (c *Host) Snapshot(ctx context.Context) (encoded []byte, known bool) {
 	if iso == nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, scratchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
-	v, err := iso.Invoke(ctx, scratchModule, scratchModule, nil)
+	v, err := iso.Invoke(ctx, snapshotModule, snapshotModule, nil)
 	kept, ok := v.(map[string]any)
 	if err == nil && !ok {
 		err = errors.New("state.context is not an object")
@@ -54,8 +54,8 @@ func (c *Host) Snapshot(ctx context.Context) (encoded []byte, known bool) {
 		maps.DeleteFunc(kept, func(key string, v any) bool { return c.containsSecret(key) || c.secret(v) })
 		encoded, err = value.Encode(kept)
 	}
-	if err == nil && len(encoded) > maxScratch {
-		err = fmt.Errorf("state.context has %d bytes: at most %d are carried over", len(encoded), maxScratch)
+	if err == nil && len(encoded) > maxSnapshot {
+		err = fmt.Errorf("state.context has %d bytes: at most %d are carried over", len(encoded), maxSnapshot)
 	}
 	if err != nil {
 		c.env.Log.Info("a run is parked without its state.context", "namespace", c.thread.Namespace, "name", c.thread.Name, "error", err.Error())
