@@ -47,7 +47,7 @@ var _ = Describe("Work that something else comes between is not lost", Label("RU
 	})
 
 	It("when the run before it was stopped while that waited for its model", Label("RUN-04"), func(ctx SpecContext) {
-		m := &narrow{limiter: modellimit.New(w.Store, clock.RealClock{}).WithLines(1), asked: make(chan struct{}, 10), open: make(chan struct{})}
+		m := &narrow{limiter: modellimit.New(w.Store, clock.RealClock{}).WithMaxWaiting(1), asked: make(chan struct{}, 10), open: make(chan struct{})}
 		w.Models = m
 		w.Definitions.Put("narrow", func(a *definition.Agent) {
 			a.A.Model.Name, a.A.Model.Spec.Limits = "narrow", &skeinv1.ModelLimits{MaxConcurrent: 1}
@@ -64,7 +64,7 @@ var _ = Describe("Work that something else comes between is not lost", Label("RU
 		Eventually(func() int { running, _ := e.Load(); return running }).WithContext(ctx).Should(Equal(2), "the others wait for the model without a worker")
 		Expect(e.Stop(ctx, last, "")).To(Succeed())
 		send(ctx, w, last, "next")
-		Eventually(w.Runs).WithArguments(ctx, last).Should(HaveLen(2), "the next message has its run, although the line is full")
+		Eventually(w.Runs).WithArguments(ctx, last).Should(HaveLen(2), "the next message has its run, although the queue is full")
 		close(m.open)
 		for _, id := range ids {
 			rest(ctx, w, id)

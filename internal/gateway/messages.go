@@ -318,7 +318,7 @@ func (s *Server) ensure(q *request) (*thread.State, *store.Thread, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// A client who is turned away because the quotas of the namespace leave no room leaves no Thread, which would take room once there
+	// A client who is refused because the quotas of the namespace leave no room leaves no Thread, which would take room once there
 	// is some.
 	st, row, err := s.finder.OpenMade(ctx, made, s.removeRefused, skeinv1.ReasonQuotaExceeded) // waits until it is set up
 	if errors.Is(err, lookup.ErrDeleted) {

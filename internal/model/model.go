@@ -114,7 +114,7 @@ type Request struct {
 	Reasoning *Reasoning
 	// Try counts the attempts of one call from 0. WithRetries sets it.
 	Try int
-	// Deferral allows the call to be turned away with ErrDeferred when it would wait behind many others, so that the caller does not have to
+	// Deferral allows the call to be deferred with ErrDeferred when it would wait behind many others, so that the caller does not have to
 	// wait; nil for a call that waits for its turn. Once the operation has sent a request, its further calls wait for their turn.
 	Deferral *Deferral
 	// Session is the provider's conversation that this one continues, from an earlier Response; "" for none (RUN-06).

@@ -8,11 +8,11 @@ import (
 // PermitStore shares the calls of a rate-limited model among all replicas (AGT-06).
 type PermitStore interface {
 	// TakePermit asks for the permit to make one call. Permits are granted in the order of asking. A request that is
-	// not granted keeps its place in the line as long as it asks again, with the same id, before TTL is over.
+	// not granted keeps its place in the queue as long as it asks again, with the same id, before TTL is over.
 	TakePermit(ctx context.Context, r PermitRequest) (PermitAnswer, error)
 	// RenewPermit extends a permit by ttl. It returns ErrNotFound when the permit has expired.
 	RenewPermit(ctx context.Context, namespace, model, id string, ttl time.Duration) error
-	// ReturnPermit returns a permit, or gives up a place in the line, and counts the tokens that the call used.
+	// ReturnPermit returns a permit, or gives up a place in the queue, and counts the tokens that the call used.
 	// Repeating it is no error, but counts the tokens again.
 	ReturnPermit(ctx context.Context, namespace, model, id string, tokens int64) error
 }

@@ -138,7 +138,7 @@ func States() []State {
 				a.A.Model.Spec = skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI, Model: "m", Endpoint: url, MaxRetries: ptr.To[int32](5), Timeout: &metav1.Duration{Duration: 2 * time.Hour}}
 			})
 		}},
-		{Name: "the line for a model's permit", put: func(w *World, h *Held) {
+		{Name: "the queue for a model's permit", put: func(w *World, h *Held) {
 			w.Models = providers.NewFactory(nil).WithLimits(modellimit.New(&heldPermits{PermitStore: w.Store, held: h}, clock.RealClock{}))
 			w.Definitions.Put(StateAgent, Script(Say("late")), func(a *definition.Agent) {
 				a.A.Model.Spec.Limits = &skeinv1.ModelLimits{MaxConcurrent: 1}

@@ -1,5 +1,5 @@
 // Package modellimit applies the limits of a Model to its calls on all replicas together (AGT-06). The store grants permits.
-// On each replica only the first call in its line asks the store, so that a thousand waiting calls cost no more than one.
+// On each replica only the first call that waits asks the store, so that a thousand waiting calls cost no more than one.
 package modellimit
 
 import (
@@ -20,7 +20,7 @@ const (
 	// term is how long a permit lasts unless it is renewed. After it the permits of a lost replica are free again. It equals
 	// the default term of a thread's lease, so that the permits are free when another replica takes over the runs.
 	term = 15 * time.Second
-	// askAgain is how long the first call in the line waits until it asks again, because another replica may have returned a
+	// askAgain is how long the first waiting call waits until it asks again, because another replica may have returned a
 	// permit.
 	askAgain = time.Second
 	// giveBack bounds the return of the permit of a call that has ended.
@@ -36,25 +36,25 @@ type Permits interface {
 
 // Limiter applies the limits of all Models. It is safe for concurrent use.
 type Limiter struct {
-	permits Permits
-	clock   clock.WithTicker
-	longest int // see WithLines
+	permits    Permits
+	clock      clock.WithTicker
+	maxWaiting int // see WithMaxWaiting
 
-	mu    sync.Mutex
-	lines map[key]*line
+	mu     sync.Mutex
+	queues map[key]*waitQueue
 }
 
 type key struct{ namespace, model string }
 
 // New returns a limiter.
 func New(permits Permits, clk clock.WithTicker) *Limiter {
-	return &Limiter{permits: permits, clock: clk, longest: longest, lines: map[key]*line{}}
+	return &Limiter{permits: permits, clock: clk, maxWaiting: maxWaiting, queues: map[key]*waitQueue{}}
 }
 
-// WithLines changes how many calls of a Model wait in this process before calls that may come later are turned away. The
+// WithMaxWaiting changes how many calls of a Model wait in this process before further calls that have a Deferral are deferred. The
 // default is 32. Call it before the first client is made.
-func (l *Limiter) WithLines(longest int) *Limiter {
-	l.longest = longest
+func (l *Limiter) WithMaxWaiting(n int) *Limiter {
+	l.maxWaiting = n
 	return l
 }
 
@@ -66,14 +66,14 @@ func (l *Limiter) Wrap(c model.Client, namespace, name string, limits *skeinv1.M
 	return &limited{client: c, limiter: l, key: key{namespace, name}, limits: *limits}
 }
 
-// line returns the line of a Model, and makes it if there is none.
-func (l *Limiter) line(k key) *line {
+// queue returns the waiting calls of a Model.
+func (l *Limiter) queue(k key) *waitQueue {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lines[k] == nil {
-		l.lines[k] = newLine()
+	if l.queues[k] == nil {
+		l.queues[k] = newWaitQueue()
 	}
-	return l.lines[k]
+	return l.queues[k]
 }
 
 // limited is a client whose calls need permits.
@@ -86,11 +86,11 @@ type limited struct {
 
 // Stream implements model.Client.
 func (c *limited) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	later := req.Deferral
+	deferral := req.Deferral
 	if req.Try > 0 {
-		later = nil // the call has been tried before, so it is not turned away
+		deferral = nil // the call has been tried before, so it is not deferred
 	}
-	leave, err := c.enter(ctx, later)
+	leave, err := c.enter(ctx, deferral)
 	if err != nil {
 		return nil, err
 	}
@@ -125,27 +125,27 @@ func (c *limited) Embed(ctx context.Context, texts []string) (*model.Embeddings,
 }
 
 // enter waits for the permit to make one call. Call leave when the call has ended. The error is model.ErrDeferred if the call
-// was turned away.
-func (c *limited) enter(ctx context.Context, later *model.Deferral) (leave func(*model.Usage), err error) {
-	l := c.limiter.line(c.key)
-	if !l.enter(later, c.limiter.longest) {
+// was deferred.
+func (c *limited) enter(ctx context.Context, deferral *model.Deferral) (leave func(*model.Usage), err error) {
+	q := c.limiter.queue(c.key)
+	if !q.enter(deferral, c.limiter.maxWaiting) {
 		return nil, model.ErrDeferred
 	}
-	defer l.leave(c.limiter.longest)
+	defer q.leave(c.limiter.maxWaiting)
 	select {
-	case l.door <- struct{}{}:
+	case q.first <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if ctx.Err() != nil { // ctx ended while the call waited in the line
-		<-l.door
+	if ctx.Err() != nil { // ctx ended while the call waited in the queue
+		<-q.first
 		return nil, context.Cause(ctx)
 	}
 	id := uuid.NewString()
-	err = c.wait(ctx, l, id)
-	<-l.door
+	err = c.wait(ctx, q, id)
+	<-q.first
 	if err != nil {
-		c.end(ctx, l, id, 0)
+		c.end(ctx, q, id, 0)
 		return nil, err
 	}
 	stop := c.renew(ctx, id)
@@ -155,12 +155,12 @@ func (c *limited) enter(ctx context.Context, later *model.Deferral) (leave func(
 		if u != nil {
 			tokens = u.Tokens()
 		}
-		c.end(ctx, l, id, tokens)
+		c.end(ctx, q, id, tokens)
 	}, nil
 }
 
 // wait asks the store until it grants the permit.
-func (c *limited) wait(ctx context.Context, l *line, id string) error {
+func (c *limited) wait(ctx context.Context, q *waitQueue, id string) error {
 	for {
 		answer, err := c.limiter.permits.TakePermit(ctx, store.PermitRequest{
 			Namespace: c.key.namespace, Model: c.key.model, ID: id, TTL: term,
@@ -174,12 +174,12 @@ func (c *limited) wait(ctx context.Context, l *line, id string) error {
 		}
 		pause := askAgain
 		if answer.Wait > pause {
-			pause = min(answer.Wait, term/2) // ask before the call's place in the store's line expires
+			pause = min(answer.Wait, term/2) // ask before the call's place in the store's queue expires
 		}
 		timer := c.limiter.clock.NewTimer(pause)
 		select {
 		case <-timer.C():
-		case <-l.freed:
+		case <-q.freed:
 		case <-ctx.Done():
 			timer.Stop()
 			return context.Cause(ctx)
@@ -210,12 +210,12 @@ func (c *limited) renew(ctx context.Context, id string) (stop func()) {
 }
 
 // end returns the permit of a call, even if the call's context has ended. A permit that cannot be returned expires.
-func (c *limited) end(ctx context.Context, l *line, id string, tokens int64) {
+func (c *limited) end(ctx context.Context, q *waitQueue, id string, tokens int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
 	defer cancel()
 	_ = c.limiter.permits.ReturnPermit(ctx, c.key.namespace, c.key.model, id, tokens)
 	select {
-	case l.freed <- struct{}{}:
+	case q.freed <- struct{}{}:
 	default:
 	}
 }

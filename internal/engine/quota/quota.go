@@ -41,20 +41,20 @@ type Quotas struct {
 	Options
 
 	mu      sync.Mutex
-	waiting map[lineKey]*line
+	waiting map[queueKey]*waitQueue
 	spent   map[string]reading
 	look    chan struct{}
 }
 
-// lineKey names a line. Threads that wait for a running thread to end have a line of their own. They go on even if other quotas are used
-// up, because their runs may have begun.
-type lineKey struct {
+// queueKey names a waitQueue. Threads that wait for a running thread to end have a queue of their own. They go on even if other quotas are
+// used up, because their runs may have begun.
+type queueKey struct {
 	namespace  string
 	forRunning bool
 }
 
-// line are threads of a namespace that wait, in the order in which they came.
-type line struct {
+// waitQueue has threads of a namespace that wait, in the order in which they came.
+type waitQueue struct {
 	ids   []string
 	known map[string]bool
 }
@@ -73,7 +73,7 @@ func (e *WaitError) Unwrap() error { return e.NamespaceQuotaError }
 
 // New returns Quotas without waiting threads.
 func New(o Options) *Quotas {
-	return &Quotas{Options: o, waiting: map[lineKey]*line{}, spent: map[string]reading{}, look: make(chan struct{}, 1)}
+	return &Quotas{Options: o, waiting: map[queueKey]*waitQueue{}, spent: map[string]reading{}, look: make(chan struct{}, 1)}
 }
 
 func (q *Quotas) limits(namespace string) store.Quotas {
@@ -182,22 +182,22 @@ func (q *Quotas) CountUsed(namespace string, tokens, cost int64) {
 func (q *Quotas) AddWaiting(wait *WaitError, threadID string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key := lineKey{wait.Namespace, wait.Resource == store.QuotaRunningThreads}
-	l := q.waiting[key]
-	if l == nil {
-		l = &line{known: map[string]bool{}}
-		q.waiting[key] = l
+	key := queueKey{wait.Namespace, wait.Resource == store.QuotaRunningThreads}
+	w := q.waiting[key]
+	if w == nil {
+		w = &waitQueue{known: map[string]bool{}}
+		q.waiting[key] = w
 	}
-	if !l.known[threadID] {
-		l.known[threadID] = true
-		l.ids = append(l.ids, threadID)
+	if !w.known[threadID] {
+		w.known[threadID] = true
+		w.ids = append(w.ids, threadID)
 	}
 }
 
 // End says that a thread of this replica does not run any more.
 func (q *Quotas) End(namespace string) {
 	q.mu.Lock()
-	waits := q.waiting[lineKey{namespace, true}] != nil || q.waiting[lineKey{namespace, false}] != nil
+	waits := q.waiting[queueKey{namespace, true}] != nil || q.waiting[queueKey{namespace, false}] != nil
 	q.mu.Unlock()
 	if waits {
 		select {
@@ -222,14 +222,14 @@ func (q *Quotas) Run(ctx context.Context) {
 		keys := slices.Collect(maps.Keys(q.waiting))
 		q.mu.Unlock()
 		for _, key := range keys {
-			room, err := q.room(ctx, key)
+			n, err := q.capacity(ctx, key)
 			if err != nil {
 				if ctx.Err() == nil {
 					q.Log.Error(err, "cannot check whether the quotas of a namespace have room for threads that wait", "namespace", key.namespace)
 				}
 				continue
 			}
-			for _, id := range q.take(key, room) {
+			for _, id := range q.take(key, n) {
 				q.Wake(id)
 			}
 		}
@@ -239,8 +239,8 @@ func (q *Quotas) Run(ctx context.Context) {
 // many is more threads than wait at once.
 const many = int64(1) << 40
 
-// room returns how many threads of a line may run. Whether a run may begin is asked again when one of them does.
-func (q *Quotas) room(ctx context.Context, key lineKey) (int64, error) {
+// capacity returns how many threads of a queue may run. Whether a run may begin is asked again when one of them does.
+func (q *Quotas) capacity(ctx context.Context, key queueKey) (int64, error) {
 	limits := q.limits(key.namespace)
 	if len(limits) == 0 {
 		return many, nil
@@ -258,18 +258,18 @@ func (q *Quotas) room(ctx context.Context, key lineKey) (int64, error) {
 	return many, nil
 }
 
-// take removes the first n threads of a line.
-func (q *Quotas) take(key lineKey, n int64) []string {
+// take removes the first n threads of a queue.
+func (q *Quotas) take(key queueKey, n int64) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.waiting[key]
-	n = min(n, int64(len(l.ids)))
-	out := l.ids[:n:n]
-	l.ids = l.ids[n:]
+	w := q.waiting[key]
+	n = min(n, int64(len(w.ids)))
+	out := w.ids[:n:n]
+	w.ids = w.ids[n:]
 	for _, id := range out {
-		delete(l.known, id)
+		delete(w.known, id)
 	}
-	if len(l.ids) == 0 {
+	if len(w.ids) == 0 {
 		delete(q.waiting, key)
 	}
 	return out

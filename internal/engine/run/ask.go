@@ -61,7 +61,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	answering, over := membudget.Part(ctx) // the answer is part of the conversation afterwards
 	defer over()
 	if r.Frame == nil { // a called prompt waits for its turn, since other calls may be under way beside it
-		req.Deferral = r.service.opts.Queue.ExpectResume(r.Thread.ID) // the model may turn away the call (see package schedule)
+		req.Deferral = r.service.opts.Queue.ExpectResume(r.Thread.ID) // the model may defer the call (see package schedule)
 	}
 	call, done := r.WhileWanted(answering)
 	res, err := client.Stream(call, req, emit)
@@ -189,7 +189,7 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 
 // giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others
 // still see the run as under way. The error is model.ErrDeferred after success. Any other error says why nothing was written.
-func (r *run) giveWorkerBack(ctx context.Context, later *model.Deferral) error {
+func (r *run) giveWorkerBack(ctx context.Context, deferral *model.Deferral) error {
 	if r.code.Exec != nil {
 		r.code.SnapshotContext(ctx)
 		r.countTime()
@@ -198,6 +198,6 @@ func (r *run) giveWorkerBack(ctx context.Context, later *model.Deferral) error {
 			return err
 		}
 	}
-	r.service.opts.Queue.WaitForModel(later)
+	r.service.opts.Queue.WaitForModel(deferral)
 	return model.ErrDeferred
 }

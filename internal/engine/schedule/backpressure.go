@@ -16,22 +16,22 @@ func newBackpressure() backpressure {
 	return backpressure{waiting: map[string]*model.Deferral{}, resumed: map[string]bool{}}
 }
 
-// ExpectResume returns the Request.Deferral of a model call: with it the model may refuse the call, and calls Resume when there is room.
+// ExpectResume returns the Request.Deferral of a model call: with it the model may defer the call, and calls Resume when there is room.
 func (q *Queue) ExpectResume(id string) *model.Deferral {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.resumed, id)
-	return &model.Deferral{Key: id, Again: func() { q.Resume(id) }}
+	return &model.Deferral{Key: id, Resume: func() { q.Resume(id) }}
 }
 
-// WaitForModel records that the model has turned a call away. If Resume was called in the meantime, the thread does not wait.
-func (q *Queue) WaitForModel(later *model.Deferral) {
+// WaitForModel records that the model has deferred a call. If Resume was called in the meantime, the thread does not wait.
+func (q *Queue) WaitForModel(deferral *model.Deferral) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.resumed[later.Key] {
-		q.waiting[later.Key] = later
+	if !q.resumed[deferral.Key] {
+		q.waiting[deferral.Key] = deferral
 	}
-	delete(q.resumed, later.Key)
+	delete(q.resumed, deferral.Key)
 }
 
 // Resume queues a thread whose turn at the model has come.
@@ -50,12 +50,12 @@ func (q *Queue) Resume(id string) {
 func (q *Queue) WaitsForModel(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	later := q.waiting[id]
-	if later != nil && !later.Full() {
+	deferral := q.waiting[id]
+	if deferral != nil && !deferral.Full() {
 		delete(q.waiting, id)
 		return false
 	}
-	return later != nil
+	return deferral != nil
 }
 
 // ForgetWait forgets that a thread waits for a model, so that it is tried again, because its definitions have changed.

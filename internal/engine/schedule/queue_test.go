@@ -97,9 +97,9 @@ func TestThreadWaitsForAModelUntilThereIsRoom(t *testing.T) {
 	q := queueOf("a")
 	full := true
 	turnedAway := func() {
-		later := q.ExpectResume("a")
-		later.Full = func() bool { return full }
-		q.WaitForModel(later)
+		deferral := q.ExpectResume("a")
+		deferral.Full = func() bool { return full }
+		q.WaitForModel(deferral)
 	}
 	turnedAway()
 	if !q.WaitsForModel("a") {
@@ -125,18 +125,18 @@ func TestThreadWaitsForAModelUntilThereIsRoom(t *testing.T) {
 // The turn may come between the model's answer and the note that the thread waits.
 func TestThreadDoesNotWaitForATurnThatHasCome(t *testing.T) {
 	q := queueOf("a")
-	later := q.ExpectResume("a")
-	later.Full = func() bool { return true }
-	later.Again()
-	q.WaitForModel(later)
+	deferral := q.ExpectResume("a")
+	deferral.Full = func() bool { return true }
+	deferral.Resume()
+	q.WaitForModel(deferral)
 	if q.WaitsForModel("a") {
 		t.Error("nobody would resume the thread")
 	}
-	later = q.ExpectResume("a") // the turn that has come was that of the call before
-	later.Full = func() bool { return true }
-	q.WaitForModel(later)
+	deferral = q.ExpectResume("a") // the turn that has come was that of the call before
+	deferral.Full = func() bool { return true }
+	q.WaitForModel(deferral)
 	if !q.WaitsForModel("a") {
-		t.Error("this call was turned away, and its turn has not come")
+		t.Error("this call was deferred, and its turn has not come")
 	}
 }
 

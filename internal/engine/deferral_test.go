@@ -43,7 +43,7 @@ var _ = Describe("A model with few permits", Label("AGT-06", "RUN-02"), func() {
 	It("holds no more workers than it has use for, and answers all", func(ctx SpecContext) {
 		const many = 10
 		w := newWorld()
-		m := &narrow{limiter: modellimit.New(w.Store, clock.RealClock{}).WithLines(1), asked: make(chan struct{}, many), open: make(chan struct{})}
+		m := &narrow{limiter: modellimit.New(w.Store, clock.RealClock{}).WithMaxWaiting(1), asked: make(chan struct{}, many), open: make(chan struct{})}
 		w.Models = m
 		w.Definitions.Put("narrow", func(a *definition.Agent) {
 			a.A.Model.Name, a.A.Model.Spec.Limits = "narrow", &skeinv1.ModelLimits{MaxConcurrent: 1}

@@ -38,15 +38,15 @@ func TestUsedUpMessagesHoldUpOnlyThoseThatBegin(t *testing.T) {
 	}
 	woken := func() (ids []string) {
 		for _, forRunning := range []bool{true, false} {
-			key := lineKey{"n", forRunning}
+			key := queueKey{"n", forRunning}
 			if q.waiting[key] == nil {
 				continue
 			}
-			room, err := q.room(t.Context(), key)
+			n, err := q.capacity(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ids = append(ids, q.take(key, room)...)
+			ids = append(ids, q.take(key, n)...)
 		}
 		return ids
 	}
