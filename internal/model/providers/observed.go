@@ -46,7 +46,7 @@ func (o *observed) Stream(ctx context.Context, req model.Request, emit func(mode
 		emit(d)
 	})
 	if errors.Is(err, model.ErrDeferred) { // nothing was sent
-		span.Set(attribute.Bool("skein.model.later", true))
+		span.Set(attribute.Bool("skein.model.deferred", true))
 		return res, err
 	}
 	call := o.call(ctx, span, began, err)
