@@ -4,12 +4,12 @@ package model
 // model; see FillOf. It is safe for concurrent use.
 type Meter interface {
 	// Fill returns the estimated tokens of a request, and how many estimated tokens the window has for it besides the
-	// answer. room is 0 when the window is not known.
-	Fill(req Request) (tokens, room int)
+	// answer. capacity is 0 when the window is not known.
+	Fill(req Request) (tokens, capacity int)
 }
 
-// FillOf returns what the Meter of a client says of a request. room is 0 when the client is no Meter.
-func FillOf(c Client, req Request) (tokens, room int) {
+// FillOf returns what the Meter of a client says of a request. capacity is 0 when the client is no Meter.
+func FillOf(c Client, req Request) (tokens, capacity int) {
 	if m, ok := c.(Meter); ok {
 		return m.Fill(req)
 	}
@@ -17,7 +17,7 @@ func FillOf(c Client, req Request) (tokens, room int) {
 }
 
 // Fill implements Meter if the client does.
-func (f *fitted) Fill(req Request) (tokens, room int) { return FillOf(f.client, f.fit(req)) }
+func (f *fitted) Fill(req Request) (tokens, capacity int) { return FillOf(f.client, f.fit(req)) }
 
 // Fill implements Meter with the first Model, which is the one that is asked first.
-func (f *fallbacks) Fill(req Request) (tokens, room int) { return FillOf(f.all[0].Client, req) }
+func (f *fallbacks) Fill(req Request) (tokens, capacity int) { return FillOf(f.all[0].Client, req) }

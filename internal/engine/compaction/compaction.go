@@ -36,16 +36,16 @@ const (
 	Most = 8
 	// compactionPause is after how many steps of a run a failed compaction is tried again. The next run tries at once.
 	compactionPause = 10
-	// leastPart is the part of the room for the conversation that is worth a summary: one twentieth.
+	// leastPart is the part of the model's capacity that is worth a summary: one twentieth.
 	leastPart = 20
-	// summaryPart is the part of that room which a summary may have: a quarter. maxSummaryBytes bounds it in any case.
+	// summaryPart is the part of that capacity which a summary may have: a quarter. maxSummaryBytes bounds it in any case.
 	summaryPart     = 4
 	maxSummaryBytes = 32 << 10
-	// toldRoom is how many tokens of a conversation go into one summary if the window of its model is not known.
-	// maxToldRoom limits them in any case.
-	toldRoom, maxToldRoom = 24_000, 200_000
-	// maxTold is how many bytes of one text the summarizing model reads. leastTold is the smallest such limit.
-	maxTold, leastTold = 32 << 10, 200
+	// defaultInput is how many tokens of a conversation go into one summary if the window of its model is not known.
+	// maxInput limits them in any case.
+	defaultInput, maxInput = 24_000, 200_000
+	// maxText is how many bytes of one text the summarizing model reads. minText is the smallest such limit.
+	maxText, minText = 32 << 10, 200
 )
 
 // Reasons for which nothing was summed up, in the data of store.EventCompactionFailed.
@@ -126,8 +126,8 @@ type attempt struct {
 	conv *transcript.Conversation
 	// requests are requests to sum up by hand.
 	requests []store.InboxItem
-	// room is the room for the conversation in estimated tokens; 0 when it is not known.
-	room int
+	// capacity is how many estimated tokens the side's model can read besides its answer; 0 when it is not known.
+	capacity int
 }
 
 // Compact sums up older messages of c if a request has filled the window of the model far enough, or if a person has asked
@@ -142,9 +142,9 @@ func (m *Compactor) Compact(ctx context.Context, c *transcript.Conversation, req
 	if err != nil {
 		return false, nil // the call reports it
 	}
-	tokens, room := model.FillOf(client, req)
-	k.room = room
-	full := room > 0 && tokens*100 >= room*int(*k.policy.Threshold)
+	tokens, capacity := model.FillOf(client, req)
+	k.capacity = capacity
+	full := capacity > 0 && tokens*100 >= capacity*int(*k.policy.Threshold)
 	due := full && k.policy.Mode == skeinv1.CompactionAuto && m.opts.Port.Steps() >= m.from
 	if !due && len(k.requests) == 0 {
 		return false, nil
@@ -183,14 +183,14 @@ func (k *attempt) summariseOnce(ctx context.Context) error {
 	}
 	before := r.SummaryOf(k.opts.Port.Conversation(), side)
 	size := k.sizes()
-	whole := k.room
+	whole := k.capacity
 	if len(k.requests) > 0 {
 		whole = 0
 		for i := range k.conv.Messages {
 			whole += size(&k.conv.Messages[i])
 		}
-		if k.room > 0 {
-			whole = min(whole, k.room)
+		if k.capacity > 0 {
+			whole = min(whole, k.capacity)
 		}
 	}
 	cut, ok := k.conv.Cut(before, k.opts.Port.UnderWay(), whole*int(*k.policy.Keep)/100, size)
@@ -206,7 +206,7 @@ func (k *attempt) isWorthIt(cut transcript.Cut, size func(*store.Message) int) b
 	for i := cut.Begin; i < cut.End; i++ {
 		sum += size(&k.conv.Messages[i])
 	}
-	return sum*leastPart >= k.room
+	return sum*leastPart >= k.capacity
 }
 
 // sizes returns a function that estimates the tokens that the side's model reads of a message.
@@ -270,10 +270,10 @@ func (k *attempt) sumUp(ctx context.Context, before *store.Message, full transcr
 		return &noCompaction{compactionEmpty, fmt.Sprintf("the model %s answered with no summary: correct spec.compaction.instructions of Prompt %s, or name another Model in spec.compaction.modelRef", by.Name, side.Prompt.Name)}
 	}
 	limit := maxSummaryBytes
-	if k.room > 0 {
-		limit = min(limit, k.room/summaryPart*3) // a token has at least three bytes of prose
+	if k.capacity > 0 {
+		limit = min(limit, k.capacity/summaryPart*3) // a token has at least three bytes of prose
 	}
-	return k.write(ctx, k.message(before, cut, by, clip.Text(text, max(limit, leastTold))), by, res, cut == full)
+	return k.write(ctx, k.message(before, cut, by, clip.Text(text, max(limit, minText))), by, res, cut == full)
 }
 
 // errSlowSummary is the cause that ends the context of a summary that takes too long.
@@ -288,27 +288,27 @@ func failedBy(m *definition.Model, err error) error {
 // request returns the request for a summary of a cut. When the cut has more than the model reads, the request is about the
 // first part of it, which is returned as well.
 func (k *attempt) request(ctx context.Context, client model.Client, by *definition.Model, before *store.Message, cut transcript.Cut) (model.Request, transcript.Cut, error) {
-	for most := maxTold; ; {
+	for most := maxText; ; {
 		req, err := k.requestOf(ctx, before, cut, most)
 		if err != nil {
 			return req, cut, err
 		}
-		tokens, room := model.FillOf(client, req)
-		if room == 0 {
-			tokens, room = window.Text(req.Messages[0].Content)+window.Text(req.Messages[1].Content), toldRoom
+		tokens, capacity := model.FillOf(client, req)
+		if capacity == 0 {
+			tokens, capacity = window.Text(req.Messages[0].Content)+window.Text(req.Messages[1].Content), defaultInput
 		}
-		if room = min(room, maxToldRoom); tokens <= room {
+		if capacity = min(capacity, maxInput); tokens <= capacity {
 			return req, cut, nil
 		}
-		part := max((cut.End-cut.Begin)*room/tokens, 1) + 1
+		part := max((cut.End-cut.Begin)*capacity/tokens, 1) + 1
 		shorter, ok := k.conv.ShortenCut(transcript.Cut{Begin: cut.Begin, End: min(cut.End, cut.Begin+part)}, k.opts.Port.UnderWay())
 		switch {
 		case ok:
 			cut = shorter
-		case most/2 >= leastTold:
+		case most/2 >= minText:
 			most /= 2
 		default:
-			return req, cut, &noCompaction{compactionSmall, fmt.Sprintf("the model %s reads at most %d tokens at once, which is too little to sum up older messages: name a Model with a larger window in spec.compaction.modelRef", by.Name, room)}
+			return req, cut, &noCompaction{compactionSmall, fmt.Sprintf("the model %s reads at most %d tokens at once, which is too little to sum up older messages: name a Model with a larger window in spec.compaction.modelRef", by.Name, capacity)}
 		}
 	}
 }

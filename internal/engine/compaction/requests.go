@@ -77,7 +77,7 @@ func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error
 		}
 		k.conv = m.opts.Requests.Choose(filtered, m.opts.Port.RunID())
 		if client, err := m.opts.Requests.Client(&side.Model); err == nil {
-			_, k.room = model.FillOf(client, model.Request{})
+			_, k.capacity = model.FillOf(client, model.Request{})
 		}
 	}
 	_, err := k.try(ctx)

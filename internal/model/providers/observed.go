@@ -65,7 +65,7 @@ func (o *observed) Stream(ctx context.Context, req model.Request, emit func(mode
 }
 
 // Fill implements model.Meter if the client does.
-func (o *observed) Fill(req model.Request) (tokens, room int) { return model.FillOf(o.client, req) }
+func (o *observed) Fill(req model.Request) (tokens, capacity int) { return model.FillOf(o.client, req) }
 
 // Embed implements model.Embedder if the client does.
 func (o *observed) Embed(ctx context.Context, texts []string) (*model.Embeddings, error) {

@@ -35,10 +35,10 @@ type keeper struct {
 	window int64 // as the Model declares it; 0 when undeclared
 	scale  Scale
 
-	// mu guards told and ceiling.
+	// mu guards reported and ceiling.
 	mu sync.Mutex
-	// told is the window that the provider named when it refused a request and accepted a shorter one; 0 for none.
-	told int64
+	// reported is the window that the provider named when it refused a request and accepted a shorter one; 0 for none.
+	reported int64
 	// ceiling is below what the provider refused without naming its window, in estimated tokens, when it accepted less;
 	// 0 for none.
 	ceiling int
@@ -99,19 +99,19 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 }
 
 // Fill implements model.Meter.
-func (k *keeper) Fill(req model.Request) (tokens, room int) {
+func (k *keeper) Fill(req model.Request) (tokens, capacity int) {
 	size, ceiling := k.bounds()
 	if size > 0 {
-		room = k.room(size)
+		capacity = k.capacity(size)
 	}
-	if ceiling > 0 && (room == 0 || ceiling < room) {
-		room = ceiling
+	if ceiling > 0 && (capacity == 0 || ceiling < capacity) {
+		capacity = ceiling
 	}
-	tokens = besides(&req)
+	tokens = overhead(&req)
 	for i := range req.Messages {
 		tokens += Message(&req.Messages[i])
 	}
-	return tokens, room
+	return tokens, capacity
 }
 
 // Embed implements model.Embedder if the client does.
@@ -128,8 +128,8 @@ func (k *keeper) bounds() (size int64, ceiling int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	size = k.window
-	if k.told > 0 && (size == 0 || k.told < size) {
-		size = k.told
+	if k.reported > 0 && (size == 0 || k.reported < size) {
+		size = k.reported
 	}
 	return size, k.ceiling
 }
@@ -140,32 +140,32 @@ func (k *keeper) fit(req model.Request) (fitted, error) {
 	if size == 0 && ceiling == 0 {
 		return k.whole(req), nil
 	}
-	beside := besides(&req)
-	room := ceiling
+	fixed := overhead(&req)
+	capacity := ceiling
 	if size > 0 {
-		room = k.room(size)
+		capacity = k.capacity(size)
 		if ceiling > 0 {
-			room = min(room, ceiling)
+			capacity = min(capacity, ceiling)
 		}
 	}
-	f, ok := k.fitTo(req, room-beside)
-	f.estimated, f.size = f.estimated+beside, size
+	f, ok := k.fitTo(req, capacity-fixed)
+	f.estimated, f.size = f.estimated+fixed, size
 	if ok {
 		return f, nil
 	}
 	factor := k.scale.Factor()
-	most := int64(float64(room) * factor)
+	most := int64(float64(capacity) * factor)
 	if size > 0 && ceiling == 0 {
-		most = size - answerRoom(size, &k.spec)
+		most = size - answerReserve(size, &k.spec)
 	}
 	return f, tooLarge(k.name, &f.req, most, factor)
 }
 
-// room returns how many estimated tokens a window has besides the answer.
-func (k *keeper) room(size int64) int { return k.roomAt(size, k.scale.Factor()) }
+// capacity returns how many estimated tokens a window has besides the answer.
+func (k *keeper) capacity(size int64) int { return k.capacityAt(size, k.scale.Factor()) }
 
-func (k *keeper) roomAt(size int64, factor float64) int {
-	return int(float64(size-answerRoom(size, &k.spec)) / factor)
+func (k *keeper) capacityAt(size int64, factor float64) int {
+	return int(float64(size-answerReserve(size, &k.spec)) / factor)
 }
 
 // whole returns a request with everything that its session has.
@@ -207,11 +207,12 @@ func fitMessages(messages []model.Message, budget int) Fitted {
 	return f
 }
 
-func besides(req *model.Request) int { return Tools(req.Tools) + Text(string(req.Schema)) }
+// overhead returns the estimated tokens of a request besides its messages.
+func overhead(req *model.Request) int { return Tools(req.Tools) + Text(string(req.Schema)) }
 
-// answerRoom returns how many tokens of a window are reserved for the answer: its limit, but at most half of the
+// answerReserve returns how many tokens of a window are reserved for the answer: its limit, but at most half of the
 // window.
-func answerRoom(size int64, m *skeinv1.ModelSpec) int64 {
+func answerReserve(size int64, m *skeinv1.ModelSpec) int64 {
 	half := size / 2
 	switch {
 	case m.Options != nil && m.Options.MaxTokens != nil:
@@ -234,7 +235,7 @@ func tooLong(err error) *model.Error {
 // lesson is what a refusal says about the model, if it was about the length. It was when a shorter request is not
 // refused.
 type lesson struct {
-	told      int64 // the window; 0 when not named
+	window    int64 // 0 when not named
 	ceiling   int   // 0 for none
 	estimated int   // estimated tokens of the refused request
 	counted   int64 // the provider's count for it; 0 when not named, or when nothing can be learned from it
@@ -245,8 +246,8 @@ func (k *keeper) remember(l lesson) {
 	k.scale.Learn(l.estimated, l.counted)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if l.told > 0 {
-		k.told = l.told
+	if l.window > 0 {
+		k.reported = l.window
 	}
 	if l.ceiling > 0 && (k.ceiling == 0 || l.ceiling < k.ceiling) {
 		k.ceiling = l.ceiling
@@ -258,29 +259,29 @@ func (k *keeper) remember(l lesson) {
 func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitted, l lesson, ok bool) {
 	tokens := refused.estimated
 	if tokens == 0 {
-		tokens = besides(&refused.req)
+		tokens = overhead(&refused.req)
 		for i := range refused.req.Messages {
 			tokens += Message(&refused.req.Messages[i])
 		}
 	}
-	room := tokens / 2 // the excess is unknown, and there is only one more attempt
+	capacity := tokens / 2 // the excess is unknown, and there is only one more attempt
 	size, _ := k.bounds()
 	if e.Limit >= smallestWindow {
-		l.told, l.estimated = e.Limit, tokens
+		l.window, l.estimated = e.Limit, tokens
 		if !pictured(&refused.req) {
 			l.counted = e.Counted
 		}
 		if size = e.Limit; k.window > 0 {
 			size = min(size, k.window)
 		}
-		room = min(k.roomAt(size, k.scale.FactorWith(l.estimated, l.counted)), tokens*9/10)
+		capacity = min(k.capacityAt(size, k.scale.FactorWith(l.estimated, l.counted)), tokens*9/10)
 	} else if e.Status != http.StatusRequestEntityTooLarge { // that status is about bytes
 		l.ceiling = tokens * 9 / 10
 	}
 	req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // what the provider keeps is part of what is too long
-	beside := besides(&req)
-	f, ok = k.fitTo(req, room-beside)
-	f.estimated += beside
+	fixed := overhead(&req)
+	f, ok = k.fitTo(req, capacity-fixed)
+	f.estimated += fixed
 	f.size = size
 	return f, l, ok || f.estimated < tokens
 }
@@ -299,7 +300,7 @@ const remedies = "say less at once, keep large data in files, let tools give sho
 
 // tooLarge returns an error that names the largest part of a request that does not fit, and what to do.
 func tooLarge(name string, req *model.Request, most int64, factor float64) *model.Error {
-	tools := besides(req)
+	tools := overhead(req)
 	total, system, newest := tools, 0, 0
 	for i := range req.Messages {
 		size := Message(&req.Messages[i])
