@@ -17,8 +17,8 @@ type Set struct {
 	// partial means that tools may be missing.
 	partial bool
 	skills  []string
-	// beside is another set whose tools the same callers may call; nil if there is none.
-	beside *Set
+	// alsoSuggested is another set whose tools the same callers may call; nil if there is none.
+	alsoSuggested *Set
 }
 
 type entry struct {
@@ -108,8 +108,8 @@ const (
 // NamesFor returns which tools exist, for an error about one that does not. Those with similar names come first.
 func (s *Set) NamesFor(wrong string) string {
 	names := s.names()
-	if s.beside != nil {
-		for _, name := range s.beside.names() {
+	if s.alsoSuggested != nil {
+		for _, name := range s.alsoSuggested.names() {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -159,7 +159,7 @@ func (s *Set) MarkPartial() { s.partial = true }
 // AlsoSuggest makes errors about unknown tools name those of another set too. Callers of this set may call them. What may be missing
 // in other may be missing here.
 func (s *Set) AlsoSuggest(other *Set) {
-	s.beside = other
+	s.alsoSuggested = other
 	s.partial = s.partial || other.partial
 	for _, note := range other.notes {
 		if !slices.Contains(s.notes, note) {

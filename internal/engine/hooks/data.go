@@ -18,8 +18,8 @@ import (
 // This file converts the data that hooks receive and return. What a hook returns is as untrusted as any other output
 // of code: it is read field by field, and what a hook may not change stays as it was.
 
-// kept lists the metadata keys that tell Skein what a message is. A hook cannot change them.
-var kept = []string{transcript.MetadataQueuedTool, runlog.MetadataReplyTo, runlog.MetadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
+// reservedMetadata lists the metadata keys that tell Skein what a message is. A hook cannot change them.
+var reservedMetadata = []string{transcript.MetadataQueuedTool, runlog.MetadataReplyTo, runlog.MetadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
 
 // changeMessage applies what before_create_message returned: content, name, silent and metadata, as far as they are
 // set.
@@ -44,7 +44,7 @@ func changeMessage(m *store.Message, v any) error {
 		if err != nil {
 			return err
 		}
-		for _, key := range kept {
+		for _, key := range reservedMetadata {
 			delete(metadata, key)
 			if was, ok := m.Metadata[key]; ok {
 				metadata[key] = was
@@ -105,7 +105,7 @@ func changeUpdate(u *thread.MessageUpdate, v any) error {
 		text := cleanText(*in.Content)
 		in.Content = &text
 	}
-	for _, key := range kept {
+	for _, key := range reservedMetadata {
 		delete(in.Metadata, key)
 		if was, ok := u.Metadata[key]; ok {
 			if in.Metadata == nil {
