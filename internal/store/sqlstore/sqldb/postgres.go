@@ -109,7 +109,7 @@ func ClassifyPostgres(err error) Class {
 func classifyState(code string) Class {
 	switch code {
 	case "40001", "40P01", "55P03", // serialization failure, deadlock, lock not available
-		"23505",       // a row with this key exists: perhaps only now, or the transaction had only hoped that it is new
+		"23505",       // a row with this key exists: perhaps only now, or the transaction had only assumed that it is new
 		stateOutdated: // the thread has changed since the state that the transaction was decided on
 		return Contended
 	case "XX001", "XX002": // data or index corrupted

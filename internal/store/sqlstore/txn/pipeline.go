@@ -32,8 +32,8 @@ type pipeline struct {
 	now     func() int64
 	quotas  func(namespace string) store.Quotas
 
-	conn *sqldb.Conn
-	kept keptHeads
+	conn  *sqldb.Conn
+	cache headCache
 }
 
 var _ committer = (*pipeline)(nil)
@@ -112,7 +112,7 @@ func (p *pipeline) use(fn func(ctx context.Context, c *sqldb.Conn) error) error 
 // commitOptimistically runs a batch on the remembered state of its threads. When it returns false without an error, nothing was written
 // and the batch must be run with locks.
 func (p *pipeline) commitOptimistically(jobs []*job) (done bool, err error) {
-	if !p.kept.has(jobs) {
+	if !p.cache.has(jobs) {
 		return false, nil
 	}
 	ps := &pipe{p: p, unlocked: true, heads: map[string]*Head{}}
@@ -139,10 +139,10 @@ func (p *pipeline) commitOptimistically(jobs []*job) (done bool, err error) {
 		return err
 	})
 	if err == nil {
-		p.kept.keep(ps.heads)
+		p.cache.put(ps.heads)
 		return true, nil
 	}
-	p.kept.forget(jobs)
+	p.cache.remove(jobs)
 	p.keepIfUnknown(jobs, err)
 	if class := p.dialect.Classify(err); class == sqldb.Contended || class == sqldb.Ordinary {
 		return false, nil
@@ -190,12 +190,12 @@ func (p *pipeline) lock(jobs []*job, pessimistic bool) error {
 		return p.runLocked(ctx, ps, jobs, alone)
 	})
 	if err != nil {
-		p.kept.forget(jobs)
+		p.cache.remove(jobs)
 		p.keepIfUnknown(jobs, err)
 		return err
 	}
-	p.kept.forget(jobs) // forget threads that were purged
-	p.kept.keep(ps.heads)
+	p.cache.remove(jobs) // drops threads that were purged
+	p.cache.put(ps.heads)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (ps *pipe) loadHead(ctx context.Context, id string) (*Head, error) {
 		return h.forNext(), nil
 	}
 	if ps.unlocked {
-		h := ps.p.kept.get(id)
+		h := ps.p.cache.get(id)
 		if h == nil {
 			ps.needsLocks = true
 			return nil, errNeedsLocks
@@ -121,22 +121,22 @@ func (ps *pipe) changesLease(query string) {
 	}
 }
 
-// maxKept is the largest number of heads that a writer remembers.
-const maxKept = 4096
+// maxCachedHeads is the largest number of heads that a writer remembers.
+const maxCachedHeads = 4096
 
-// keptHeads holds the heads of the threads that a writer wrote last. They may be out of date when others write too.
-type keptHeads struct{ byID map[string]*Head }
+// headCache holds the heads of the threads that a writer wrote last. They may be out of date when others write too.
+type headCache struct{ byID map[string]*Head }
 
-func (k *keptHeads) get(id string) *Head { return k.byID[id] }
+func (c *headCache) get(id string) *Head { return c.byID[id] }
 
 // has reports whether the heads of all threads of the jobs are remembered.
-func (k *keptHeads) has(jobs []*job) bool {
+func (c *headCache) has(jobs []*job) bool {
 	for _, j := range jobs {
 		if len(j.threads) == 0 {
 			return false
 		}
 		for _, id := range j.threads {
-			if k.byID[id] == nil {
+			if c.byID[id] == nil {
 				return false
 			}
 		}
@@ -144,19 +144,19 @@ func (k *keptHeads) has(jobs []*job) bool {
 	return true
 }
 
-func (k *keptHeads) keep(heads map[string]*Head) {
-	if k.byID == nil || len(k.byID)+len(heads) > maxKept {
-		k.byID = map[string]*Head{} // each head is kept again with its next write
+func (c *headCache) put(heads map[string]*Head) {
+	if c.byID == nil || len(c.byID)+len(heads) > maxCachedHeads {
+		c.byID = map[string]*Head{} // each head is put again with its next write
 	}
 	for id, h := range heads {
-		k.byID[id] = h
+		c.byID[id] = h
 	}
 }
 
-func (k *keptHeads) forget(jobs []*job) {
+func (c *headCache) remove(jobs []*job) {
 	for _, j := range jobs {
 		for _, id := range j.threads {
-			delete(k.byID, id)
+			delete(c.byID, id)
 		}
 	}
 }

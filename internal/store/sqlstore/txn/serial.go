@@ -26,14 +26,14 @@ type serial struct {
 	now     func() int64
 	quotas  func(namespace string) store.Quotas
 	conn    *sqldb.Conn
-	kept    keptHeads
+	cache   headCache
 }
 
 var _ committer = (*serial)(nil)
 
 func (s *serial) commit(batch []*job) {
 	if err := s.runBatch(batch); err != nil {
-		s.kept = keptHeads{} // what was written may be unknown
+		s.cache = headCache{} // what was written may be unknown
 		failAll(batch, err)
 	}
 	if s.conn != nil && s.conn.Failed {
@@ -70,7 +70,7 @@ func (s *serial) pass(ctx context.Context, batch []*job, pessimistic bool) (done
 	if err := c.Write(ctx, c.Dialect.Begin); err != nil {
 		return false, err
 	}
-	ss := &serialSession{Conn: c, kept: &s.kept, heads: map[string]*Head{}, pessimistic: pessimistic}
+	ss := &serialSession{Conn: c, cache: &s.cache, heads: map[string]*Head{}, pessimistic: pessimistic}
 	wrote := false
 	for _, j := range batch {
 		ok, again, err := s.runJob(ctx, ss, j, pessimistic && len(batch) > 1)
@@ -98,7 +98,7 @@ func (s *serial) pass(ctx context.Context, batch []*job, pessimistic bool) (done
 		s.rollback(c)
 		return false, err
 	}
-	s.kept.keep(ss.heads)
+	s.cache.put(ss.heads)
 	return true, nil
 }
 
@@ -160,7 +160,7 @@ func (s *serial) close() error {
 // serialSession is the session of the transactions of one batch.
 type serialSession struct {
 	*sqldb.Conn
-	kept *keptHeads
+	cache *headCache
 	// heads holds the heads of threads as the transactions of the batch so far have left them.
 	heads       map[string]*Head
 	pessimistic bool
@@ -179,7 +179,7 @@ func (ss *serialSession) remember(j *job, t *Tx) {
 	for _, id := range j.threads {
 		if !slices.ContainsFunc(t.Heads, func(h *Head) bool { return h.ID == id }) {
 			delete(ss.heads, id)
-			delete(ss.kept.byID, id)
+			delete(ss.cache.byID, id)
 		}
 	}
 	for _, h := range t.Heads {
@@ -191,7 +191,7 @@ func (ss *serialSession) loadHead(ctx context.Context, id string) (*Head, error)
 	if h := ss.heads[id]; h != nil {
 		return h.forNext(), nil
 	}
-	if h := ss.kept.get(id); h != nil {
+	if h := ss.cache.get(id); h != nil {
 		return h.forNext(), nil
 	}
 	return scanHead(ss.One(ctx, queries.Head, id))
