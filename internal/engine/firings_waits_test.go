@@ -23,7 +23,7 @@ type full struct {
 }
 
 func (s full) Acquire(ctx context.Context, t *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
-	ports.TellWaits(ctx, &ports.NoSandboxError{Message: "the pool is full"})
+	ports.ReportWait(ctx, &ports.NoSandboxError{Message: "the pool is full"})
 	select {
 	case <-s.free:
 		return s.Sandboxes.Acquire(ctx, t, pool)

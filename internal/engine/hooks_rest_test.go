@@ -136,7 +136,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		w.Definitions.Put("a", hook(skeinv1.HookAfterThreadCreated, `export default async (state) => { await state.injectMessage({ role: 'system', content: 'welcome ' + state.agentId }); };`),
 			enginetest.Script(enginetest.Say("done")))
 		e, _ := start(w)
-		created := func(n *thread.NewThread) { n.Told = e.ThreadCreated(ctx, n.Namespace, n.Agent) }
+		created := func(n *thread.NewThread) { n.FirstItems = e.ThreadCreated(ctx, n.Namespace, n.Agent) }
 		id := makeThread(ctx, w, "a", created)
 		quiet(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"system: welcome a"}))
@@ -154,7 +154,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		w.Definitions.Put("both", welcome("a"), enginetest.Dual(welcome("b")))
 		e, _ := start(w)
 		for agent, said := range map[string]string{"b": "system: b", "both": "system: a"} {
-			id := makeThread(ctx, w, agent, func(n *thread.NewThread) { n.Told = e.ThreadCreated(ctx, n.Namespace, n.Agent) })
+			id := makeThread(ctx, w, agent, func(n *thread.NewThread) { n.FirstItems = e.ThreadCreated(ctx, n.Namespace, n.Agent) })
 			quiet(ctx, w, id)
 			Expect(told(ctx, w, id)).To(Equal([]string{said}))
 		}
@@ -162,7 +162,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 
 	It("of an agent that is not there yet are found out about when it is", func(ctx SpecContext) {
 		e, _ := start(w)
-		created := func(n *thread.NewThread) { n.Told = e.ThreadCreated(ctx, n.Namespace, n.Agent) }
+		created := func(n *thread.NewThread) { n.FirstItems = e.ThreadCreated(ctx, n.Namespace, n.Agent) }
 		with, without := makeThread(ctx, w, "a", created), makeThread(ctx, w, "b", created)
 		w.Definitions.Put("a", note(skeinv1.HookAfterThreadCreated))
 		w.Definitions.Put("b")
@@ -216,7 +216,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 			c := cutAt(w, point, n)
 			e, stop := start(w, c.options)
 			id := makeThread(ctx, w, "a", withID(at.first), func(t *thread.NewThread) {
-				t.Told, t.Message = e.ThreadCreated(ctx, t.Namespace, t.Agent), "go"
+				t.FirstItems, t.Message = e.ThreadCreated(ctx, t.Namespace, t.Agent), "go"
 			})
 			c.restOrCut(ctx, id, stop)
 			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })

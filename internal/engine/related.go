@@ -11,13 +11,13 @@ import (
 )
 
 // newRelated returns the service for other threads. It returns nil if no objects of threads can be declared.
-func newRelated(o Options, told func(ctx context.Context, namespace, agent string) []store.InboxItem, fault func(point string)) *related.Service {
+func newRelated(o Options, firstItems func(ctx context.Context, namespace, agent string) []store.InboxItem, fault func(point string)) *related.Service {
 	if o.ThreadObjects == nil {
 		return nil
 	}
 	return related.New(related.Options{
 		Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Objects: o.ThreadObjects, Redact: o.Redact,
-		Usage: usage.Of, Told: told, Accepts: acceptsNoArguments, Fault: fault, Clock: o.Clock, Log: o.Logger.WithName("engine"),
+		Usage: usage.Of, FirstItems: firstItems, Accepts: acceptsNoArguments, Fault: fault, Clock: o.Clock, Log: o.Logger.WithName("engine"),
 	})
 }
 

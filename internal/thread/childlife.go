@@ -44,11 +44,11 @@ func ChildStatusMessage(child *store.Thread, kind, cause string) *store.AppendMe
 // was deleted. calls are the parent's calls that wait for the child. An empty id stands for none, and makes the result a
 // message. A repeat changes nothing.
 func ChildLostOps(child *store.Thread, status, text string, calls []string) []store.Op {
-	told := ChildStatusMessage(child, status, "")
-	if told == nil {
+	message := ChildStatusMessage(child, status, "")
+	if message == nil {
 		return nil
 	}
-	ops := []store.Op{told}
+	ops := []store.Op{message}
 	for _, call := range calls {
 		ops = append(ops, ChildLostResult(child.ParentID, store.ChildResult{
 			Reference: child.Reference, ThreadID: child.ID, Name: child.Child.Name, ToolCallID: call, Status: status, Content: text,

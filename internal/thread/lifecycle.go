@@ -25,8 +25,8 @@ type NewThread struct {
 	MaxFileBytes, MaxFiles *int64
 	// Env is spec.env of its object.
 	Env []SpecEnv
-	// Told are put into its inbox before anything else: the hooks to call about the new thread (HOK-01).
-	Told []store.InboxItem
+	// FirstItems are put into its inbox before anything else: the hooks to call about the new thread (HOK-01).
+	FirstItems []store.InboxItem
 	// Related is a relationship that the thread is created with (REL-03); nil for none.
 	Related *store.Relationship
 	// WithoutObject creates the thread before its object, which adopts it. Until then it is as a retained thread.
@@ -73,7 +73,7 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 	if env != nil {
 		ops = append(ops, env)
 	}
-	for _, item := range n.Told {
+	for _, item := range n.FirstItems {
 		ops = append(ops, &store.Enqueue{Item: item, IgnoreTerminated: true})
 	}
 	if n.Message != "" || len(attached) > 0 {
@@ -87,8 +87,8 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		}
 		ops = append(ops, op)
 	}
-	if told := ChildStatusMessage(&n.Thread, ChildCreated, ""); told != nil {
-		ops = append(ops, told)
+	if status := ChildStatusMessage(&n.Thread, ChildCreated, ""); status != nil {
+		ops = append(ops, status)
 	}
 	if n.Related != nil {
 		ops = append(ops, &store.PutRelationship{R: *n.Related})

@@ -137,13 +137,13 @@ type resealer struct {
 func (r *resealer) Start(ctx context.Context) error {
 	ticker := r.clock.NewTicker(resealEvery)
 	defer ticker.Stop()
-	told, said, noted := "", false, ""
+	lastError, announced, noted := "", false, ""
 	var key uint32
 	var since time.Time // since when the key has been known to be primary
 	for {
 		began, version := r.clock.Now(), r.secret.Version()
 		if now, err := r.primary(); err == nil && (since.IsZero() || now != key) {
-			key, since, said = now, began, false
+			key, since, announced = now, began, false
 		}
 		done, left, err := r.threads.ResealEnv(ctx)
 		unsealed.Set(float64(left))
@@ -166,21 +166,21 @@ func (r *resealer) Start(ctx context.Context) error {
 				newVersion, err := r.secret.NoneRemains(ctx, version, key)
 				if err != nil { // a conflict is usual: another key may have come meanwhile
 					text = fmt.Sprintf("write into the Secret that no variable remains under other keys: %s", err)
-					if text != told && !apierrors.IsConflict(err) {
+					if text != lastError && !apierrors.IsConflict(err) {
 						r.log.Error(err, "cannot write into the Secret that no variable remains under other keys", "keyID", key)
 					}
 					break
 				}
 				noted = newVersion
 			}
-			if !said {
+			if !announced {
 				r.log.Info("all variables are under the primary key; none remains under another", "keyID", key)
-				said = true
+				announced = true
 			}
-		case text != "" && text != told:
+		case text != "" && text != lastError:
 			r.log.Error(err, "variables remain under other keys", "done", done, "left", left)
 		}
-		told = text
+		lastError = text
 		select {
 		case <-ctx.Done():
 			return nil

@@ -38,17 +38,17 @@ func retries() *wait.Backoff {
 // long after what it needs has returned: Kubernetes starts a container that ends again and again only every five minutes.
 func reach(ctx context.Context, log logr.Logger, what string, away func(error) bool, attempt func() error) error {
 	pauses, began := retries(), time.Now()
-	var told time.Time
+	var lastReport time.Time
 	for {
 		err := attempt()
 		if err == nil || ctx.Err() != nil || !away(err) {
-			if !told.IsZero() && err == nil {
+			if !lastReport.IsZero() && err == nil {
 				log.Info("Reached at last", "what", what, "after", time.Since(began).Round(time.Millisecond).String())
 			}
 			return err
 		}
-		if time.Since(told) >= reminder {
-			told = time.Now()
+		if time.Since(lastReport) >= reminder {
+			lastReport = time.Now()
 			log.Error(err, "This replica waits for what it cannot reach, and tries again every few seconds", "what", what)
 		}
 		select {

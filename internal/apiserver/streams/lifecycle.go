@@ -156,10 +156,10 @@ func (h *Handler) sendLifecycle(c *call.Call, w *observe.LifecycleWatch, out *ss
 
 // appendLifecycle appends an event without the secrets of its namespace.
 func appendLifecycle(c *call.Call, out *sseSink, e *store.LifecycleEvent) error {
-	told := thread.LifecycleEventOf(*e)
-	event := lifecycleOf(told)
+	entry := thread.LifecycleEventOf(*e)
+	event := lifecycleOf(entry)
 	if err := c.CleanItem(e.Namespace, &event); err != nil {
 		return err
 	}
-	return out.append(told.Cursor, e.Type, event)
+	return out.append(entry.Cursor, e.Type, event)
 }

@@ -231,8 +231,8 @@ type Engine struct {
 	Aborted     []string
 	Terminated  map[string]string // thread id → reason
 	EffectsWoke int
-	// Told is what ThreadCreated returns.
-	Told []store.InboxItem
+	// FirstItems is what ThreadCreated returns.
+	FirstItems []store.InboxItem
 	// Answered are the threads that AnswerForLost was asked about.
 	Answered []string
 }
@@ -262,7 +262,7 @@ func (e *Engine) Abort(_ context.Context, threadID, _ string) {
 func (e *Engine) ThreadCreated(context.Context, string, string) []store.InboxItem {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.Told
+	return e.FirstItems
 }
 
 // Terminate terminates the stored thread only.

@@ -19,7 +19,7 @@ import (
 // so that the work for a child does not grow with the number of the others. It is safe for concurrent use.
 type families struct {
 	mu      sync.Mutex
-	watched bool // changes are told; otherwise nothing is remembered
+	watched bool // changes are recorded; otherwise nothing is remembered
 	of      map[ctrl.Request]*known
 }
 
@@ -29,7 +29,7 @@ type known struct {
 	changed bool     // the family is out of date
 	members *members // nil when they are few
 	listing bool     // the Subagents are being listed now
-	missed  []change // what is told meanwhile
+	missed  []change // changes that are recorded meanwhile
 }
 
 // change is what became of a Subagent.
@@ -56,7 +56,7 @@ func (m *families) record(c change, parents ...ctrl.Request) {
 		k.changed = true
 		switch {
 		case k.listing:
-			k.missed = append(k.missed, c) // the list may be older, or newer: then what made it so is told, too
+			k.missed = append(k.missed, c) // the list may be older than the change, or newer: then the changes that made it so are recorded, too
 		case k.members != nil:
 			k.members.follow(c, k.parent)
 		}

@@ -121,7 +121,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 			return false, recordProblem(s, err)
 		}
 	}
-	n.Told = r.Engine.ThreadCreated(ctx, n.Namespace, n.Agent)
+	n.FirstItems = r.Engine.ThreadCreated(ctx, n.Namespace, n.Agent)
 	if s.object.Spec.ForkFrom != nil {
 		row, err = r.fork(ctx, s.object, n)
 	} else {

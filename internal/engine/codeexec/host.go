@@ -139,7 +139,7 @@ func (c *Host) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports.TellWaits(ctx, nil)
+	ports.ReportWait(ctx, nil)
 	c.releases = append(c.releases, release)
 	c.sbx = sbx
 	c.env.fault("sandbox.acquire.after")

@@ -52,7 +52,7 @@ type Lines struct {
 	count   int
 	bytes   int
 	dropped int64
-	told    bool // a line was added that says that lines are dropped
+	warned  bool // a line was added that says that lines are dropped
 	keep    bool // collect the lines for the caller too
 	kept    []store.CodeLine
 }
@@ -163,8 +163,8 @@ func (l *Lines) countLine(size int) bool {
 		return true
 	}
 	l.dropped++
-	if !l.told {
-		l.told = true
+	if !l.warned {
+		l.warned = true
 		l.record(store.CodeLine{Level: "warn", Message: fmt.Sprintf("more than %d lines or %d bytes: what comes after is dropped", MaxRunLines, MaxRunBytes)})
 	}
 	return false

@@ -30,15 +30,15 @@ type Store struct {
 	log logr.Logger
 	// threads has the threads with inbox items that this release cannot handle, and runs those with such a run. The values are nil.
 	threads, runs *lru.Cache
-	// told are the items that were logged and counted.
-	told *lru.Cache
-	left *prometheus.CounterVec
+	// reported has the keys of what was logged and counted.
+	reported *lru.Cache
+	left     *prometheus.CounterVec
 }
 
 // New returns a Store over s.
 func New(s store.Store, log logr.Logger) *Store {
 	return &Store{
-		Store: s, log: log, threads: lru.New(maxNewer), runs: lru.New(maxNewer), told: lru.New(maxNewer),
+		Store: s, log: log, threads: lru.New(maxNewer), runs: lru.New(maxNewer), reported: lru.New(maxNewer),
 		left: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_engine_newer_items_total",
 			Help: "What this replica left for one of a newer release, because it does not know it: inbox items by their kind, and runs.",
@@ -95,10 +95,10 @@ func (n *Store) keepKnown(threadID string, items []store.InboxItem) []store.Inbo
 // leave logs and counts, once, what this replica leaves.
 func (n *Store) leave(threadID, what, kind string, why error) {
 	key := threadID + "\x00" + what
-	if _, told := n.told.Get(key); told {
+	if _, reported := n.reported.Get(key); reported {
 		return
 	}
-	n.told.Add(key, nil)
+	n.reported.Add(key, nil)
 	n.left.WithLabelValues(kind).Inc()
 	n.log.Info("Left something for a replica of a newer release: this release does not know it. If no newer replica will run again, it stays until its thread is deleted",
 		"thread", threadID, "kind", kind, "seq", what, "reason", why.Error())

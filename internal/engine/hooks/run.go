@@ -55,10 +55,10 @@ type Run struct {
 	with []store.Op
 	// due are the hook calls to make, in order. A call with Seq 0 could not be put into the inbox.
 	due []store.InboxItem
-	// seen are the sequence numbers of all calls that were ever due. told are those that leave the inbox with the
+	// seen are the sequence numbers of all calls that were ever due. handled are those that leave the inbox with the
 	// next transaction.
-	seen map[int64]bool
-	told []int64
+	seen    map[int64]bool
+	handled []int64
 	// announced are the sides whose after_system_message was called.
 	announced map[*definition.Side]bool
 	// cut is the hook call that was under way when the run was ended.
@@ -149,7 +149,7 @@ func (h *Run) queueCall(ctx context.Context, key string, call store.HookCall) {
 }
 
 // HasOps reports whether the next transaction has operations because of hooks.
-func (h *Run) HasOps() bool { return len(h.with) > 0 || len(h.told) > 0 }
+func (h *Run) HasOps() bool { return len(h.with) > 0 || len(h.handled) > 0 }
 
 // AddTo adds the operations of hooks to a transaction of the run. Call written once it is committed.
 func (h *Run) AddTo(ops []store.Op) (all []store.Op, written func()) {
@@ -158,11 +158,11 @@ func (h *Run) AddTo(ops []store.Op) (all []store.Op, written func()) {
 	}
 	with := h.with
 	all = append(append(make([]store.Op, 0, len(ops)+len(with)+1), ops...), with...)
-	if len(h.told) > 0 {
-		all = append(all, &store.Dequeue{Seqs: h.told})
+	if len(h.handled) > 0 {
+		all = append(all, &store.Dequeue{Seqs: h.handled})
 	}
 	return all, func() {
-		h.with, h.told = nil, nil
+		h.with, h.handled = nil, nil
 		for _, op := range with {
 			if q, ok := op.(*store.Enqueue); ok && !q.Existed {
 				h.TakeDue([]store.InboxItem{q.Item})
@@ -224,7 +224,7 @@ func (h *Run) CallDue(ctx context.Context) error {
 		}
 		h.due = h.due[1:]
 		if item.Seq != 0 {
-			h.told = append(h.told, item.Seq)
+			h.handled = append(h.handled, item.Seq)
 		}
 	}
 	return nil
@@ -238,7 +238,7 @@ func (h *Run) DropCut() {
 	}
 	h.cut = nil
 	if item.Seq != 0 {
-		h.told = append(h.told, item.Seq)
+		h.handled = append(h.handled, item.Seq)
 	}
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
@@ -262,9 +262,9 @@ func (h *Run) callAfterReach(ctx context.Context, reach func(context.Context) er
 	return h.CallDue(ctx)
 }
 
-// Announce calls after_system_message before the first model call that uses the system prompt. told reports whether
+// Announce calls after_system_message before the first model call that uses the system prompt. called reports whether
 // it was called now.
-func (h *Run) Announce(ctx context.Context) (told bool, err error) {
+func (h *Run) Announce(ctx context.Context) (called bool, err error) {
 	hook := h.Hook(skeinv1.HookAfterSystemMessage)
 	side := h.run.Side()
 	if hook == nil || h.announced[side] {

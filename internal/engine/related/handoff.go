@@ -153,7 +153,7 @@ func (s *Service) prepare(ctx context.Context, origin *store.Thread, id, name st
 			ID: id, Namespace: origin.Namespace, NamespaceUID: origin.NamespaceUID, Name: name, Agent: agent.Name, UserID: origin.UserID, TaskID: origin.TaskID, Title: h.Title,
 		},
 		Message: firstMessage(origin, &h, summary), AttachFrom: origin.ID, Attachments: h.Files,
-		Told: s.opts.Told(ctx, origin.Namespace, agent.Name), WithoutObject: true,
+		FirstItems: s.opts.FirstItems(ctx, origin.Namespace, agent.Name), WithoutObject: true,
 	}
 	for {
 		now, err := s.store.Thread(ctx, origin.ID)

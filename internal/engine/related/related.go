@@ -38,8 +38,8 @@ type Options struct {
 	Redact func(namespace, text string) string
 	// Usage returns what one call of a model used.
 	Usage func(m *definition.Model, u *model.Usage) store.RunUsage
-	// Told returns the first inbox items of a new thread.
-	Told func(ctx context.Context, namespace, agent string) []store.InboxItem
+	// FirstItems returns the first inbox items of a new thread.
+	FirstItems func(ctx context.Context, namespace, agent string) []store.InboxItem
 	// Accepts returns an error if an agent cannot run a thread without arguments.
 	Accepts func(a *definition.Agent) error
 	// Fault is called around durable writes and outside calls.

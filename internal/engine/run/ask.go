@@ -169,7 +169,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 // recordMisfit puts an answer that does not fit its schema into the log, with the message that tells the model so. It
 // returns a *failure.Error when the model was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
-	told, failed := r.requests.Repair(m, wrong, r.record.ID, r.service.now())
+	correction, failed := r.requests.Repair(m, wrong, r.record.ID, r.service.now())
 	if failed == nil {
 		r.record.State = r.Checkpoint.Encode()
 	}
@@ -177,9 +177,9 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	tx.clear()
 	tx.createMessage(ctx, m)
 	tx.putRun(r.record)
-	if told != nil {
-		r.Place(told)
-		tx.appendMessage(told)
+	if correction != nil {
+		r.Place(correction)
+		tx.appendMessage(correction)
 	}
 	if err := tx.commit(ctx); err != nil {
 		return err

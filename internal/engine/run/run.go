@@ -194,9 +194,9 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			} else if spawned {
 				continue
 			}
-			if told, err := r.hooks.Announce(ctx); err != nil {
+			if called, err := r.hooks.Announce(ctx); err != nil {
 				return err
-			} else if told {
+			} else if called {
 				continue // the hook may have ended the turn
 			}
 		}

@@ -34,12 +34,12 @@ func (s *Service) AnswerForLost(ctx context.Context, t *store.Thread, run *store
 	if err != nil {
 		return err
 	}
-	told, err := s.callsWithResult(ctx, t.ID)
+	answered, err := s.callsWithResult(ctx, t.ID)
 	if err != nil {
 		return err
 	}
 	for call, w := range kept.Waits {
-		if w.Kind != tool.WaitChild || w.Reference == "" || told[call] {
+		if w.Kind != tool.WaitChild || w.Reference == "" || answered[call] {
 			continue
 		}
 		child, err := s.opts.Store.Child(ctx, t.ID, w.Reference)

@@ -167,7 +167,7 @@ func (a *acquisition) awaitAnswer(ctx context.Context, key client.ObjectKey, fou
 		if trouble.Final {
 			return nil, nil, noSandbox("sandbox pod %q does not start: %s", key.Name, trouble)
 		}
-		ports.TellWaits(ctx, noSandbox("sandbox pod %q is not ready: %s", key.Name, trouble))
+		ports.ReportWait(ctx, noSandbox("sandbox pod %q is not ready: %s", key.Name, trouble))
 		select {
 		case <-next:
 		case <-again:

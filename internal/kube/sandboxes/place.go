@@ -28,7 +28,7 @@ const (
 // already.
 func (a *acquisition) place(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, string, error) {
 	patience := time.After(a.port.PlaceTimeout)
-	waits := func() { ports.TellWaits(ctx, a.full()) }
+	waits := func() { ports.ReportWait(ctx, a.full()) }
 	idled, unlock, err := a.port.capacity.lock(ctx, client.ObjectKeyFromObject(a.pool), waits)
 	if err != nil {
 		return nil, nil, "", err

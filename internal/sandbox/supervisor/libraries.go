@@ -70,8 +70,8 @@ func (p *pool) compileLibraries() (*os.File, error) {
 	if err := child.wait(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, child.stderr.String())
 	}
-	if told := child.stderr.String(); told != "" {
-		logf("compiling the libraries: %s", told)
+	if output := child.stderr.String(); output != "" {
+		logf("compiling the libraries: %s", output)
 	}
 	if len(code) == 0 || len(code) > maxLibraries {
 		return nil, fmt.Errorf("%d bytes of bytecode", len(code))

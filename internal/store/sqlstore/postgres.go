@@ -66,7 +66,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	lost := &atomic.Int64{}
 	notices := notify.Start(config, shared, lost, s.subscribers.Send)
 	s.closers = append(s.closers, notices.Close)
-	told := func(notifications []store.Notification) {
+	send := func(notifications []store.Notification) {
 		s.subscribers.Send(notifications)
 		notices.Add(notifications)
 	}
@@ -76,7 +76,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	if o.Writers == 0 {
 		o.Writers = 4
 	}
-	s.db.Writer = txn.NewPipelineWriters(s.db, o.Writers, connect, told)
+	s.db.Writer = txn.NewPipelineWriters(s.db, o.Writers, connect, send)
 	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return connect(ctx, false) })
 	return s, nil
 }

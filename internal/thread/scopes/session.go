@@ -43,7 +43,7 @@ type Session struct {
 	working   int
 	idle      chan struct{}   // closed while no work is in progress
 	skipped   []store.Op      // ops that report values that were left out
-	told      map[string]bool // keys of session state whose values were already reported as left out
+	reported  map[string]bool // keys of session state whose values were already reported as left out
 	completed []func(ctx context.Context, s *Session)
 }
 
@@ -220,11 +220,11 @@ type Save struct {
 	// Ops store the thread's state, and report what could not be saved.
 	Ops []store.Op
 
-	session *Session
-	merge   *store.MergeState
-	writes  int // number of writes to the session's state that State includes
-	skipped int // number of left-out values that Ops reports
-	told    []string
+	session  *Session
+	merge    *store.MergeState
+	writes   int // number of writes to the session's state that State includes
+	skipped  int // number of left-out values that Ops reports
+	reported []string
 }
 
 // Save returns what must be stored of the session's and the thread's state. final is for the end of the run; earlier
@@ -245,7 +245,7 @@ func (s *Session) Save(final bool) *Save {
 	}
 	data, skipped := s.encodeState(entries)
 	s.mu.Lock()
-	skipped = slices.DeleteFunc(skipped, func(op *store.SkipState) bool { return s.told[op.Skipped.Key] })
+	skipped = slices.DeleteFunc(skipped, func(op *store.SkipState) bool { return s.reported[op.Skipped.Key] })
 	s.mu.Unlock()
 	if len(data) > thread.MaxStateBytes {
 		if final {
@@ -258,7 +258,7 @@ func (s *Session) Save(final bool) *Save {
 	}
 	for _, op := range skipped {
 		save.Ops = append(save.Ops, op)
-		save.told = append(save.told, op.Skipped.Key)
+		save.reported = append(save.reported, op.Skipped.Key)
 	}
 	save.State = data
 	return save
@@ -271,11 +271,11 @@ func (s *Save) Empty() bool { return s.State == nil && len(s.Ops) == 0 }
 func (s *Save) Done() {
 	s.session.mu.Lock()
 	s.session.skipped = slices.Clone(s.session.skipped[s.skipped:])
-	for _, key := range s.told {
-		if s.session.told == nil {
-			s.session.told = map[string]bool{}
+	for _, key := range s.reported {
+		if s.session.reported == nil {
+			s.session.reported = map[string]bool{}
 		}
-		s.session.told[key] = true
+		s.session.reported[key] = true
 	}
 	s.session.mu.Unlock()
 	if s.merge != nil {

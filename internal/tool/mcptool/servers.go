@@ -178,7 +178,7 @@ type server struct {
 	listedAt   time.Time // zero when never listed
 	stale      bool      // the server announced a change of its list, or its session was lost
 	err        error     // of the last attempt
-	told       bool      // an attempt has ended, and Watch was called where needed
+	attempted  bool      // an attempt has ended, and Watch was called where needed
 	failures   int
 	retryAt    time.Time
 	closed     bool
@@ -294,8 +294,8 @@ func (v *server) refresh() chan struct{} {
 			v.retryAt = ownclock.Now().Add(min(lastBackoff, firstBackoff<<min(v.failures, 8)))
 			v.failures++
 		}
-		turned := !v.told || (v.err == nil) != (err == nil)
-		v.err, v.told = err, true
+		turned := !v.attempted || (v.err == nil) != (err == nil)
+		v.err, v.attempted = err, true
 		v.mu.Unlock()
 		if err != nil && s != nil {
 			s.close()

@@ -84,12 +84,12 @@ type writer struct {
 	committer committer // used by the leader only
 	after     func(notifications []store.Notification)
 
-	mu     sync.Mutex
-	queue  []*job
-	busy   bool
-	closed bool
-	idle   *sync.Cond
-	told   sync.WaitGroup // ends when the notifications of all batches were passed on
+	mu        sync.Mutex
+	queue     []*job
+	busy      bool
+	closed    bool
+	idle      *sync.Cond
+	notifying sync.WaitGroup // ends when the notifications of all batches were passed on
 }
 
 // job is one caller's transaction.
@@ -139,8 +139,8 @@ func (w *writer) do(ctx context.Context, fn func(*Tx) error, threads []string) e
 
 // leadBatch commits the waiting jobs; the first one is the leader's own.
 func (w *writer) leadBatch() {
-	w.told.Add(1)
-	defer w.told.Done()
+	w.notifying.Add(1)
+	defer w.notifying.Done()
 	w.mu.Lock()
 	n := min(len(w.queue), w.batch)
 	batch := w.queue[:n:n]
@@ -178,7 +178,7 @@ func (w *writer) close() error {
 		w.idle.Wait()
 	}
 	w.mu.Unlock()
-	w.told.Wait()
+	w.notifying.Wait()
 	return w.committer.close()
 }
 

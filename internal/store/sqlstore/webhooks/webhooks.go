@@ -47,7 +47,7 @@ func QueueOfFiring(t *txn.Tx, f *store.Firing, event string, data map[string]any
 	if err != nil {
 		return err
 	}
-	t.Notifications = append(t.Notifications, told)
+	t.Notifications = append(t.Notifications, deliveriesDue)
 	subject := fmt.Sprintf("%s/%d", f.EffectID, f.Due)
 	return t.Write(t.Ctx, queries.QueueOfFiring, idOf(event, f.ThreadID, subject), event, body, t.Now, t.Now, f.ThreadID, f.ThreadID, f.Namespace, pattern(event))
 }
@@ -62,8 +62,8 @@ func noWebhooks(t *txn.Tx) (bool, error) {
 	return !found, err
 }
 
-// told notifies subscribers that there may be deliveries that are due.
-var told = store.Notification{EffectID: store.AnyEffect, Changed: store.ChangedDelivery}
+// deliveriesDue notifies subscribers that there may be deliveries that are due.
+var deliveriesDue = store.Notification{EffectID: store.AnyEffect, Changed: store.ChangedDelivery}
 
 func encode(data map[string]any) (string, error) {
 	for k, v := range data {
@@ -258,7 +258,7 @@ func (s Store) FinishDelivery(ctx context.Context, end store.DeliveryEnd) error 
 // ReleaseDeliveries implements store.WebhookStore.
 func (s Store) ReleaseDeliveries(ctx context.Context, owner string) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		t.Notifications = append(t.Notifications, told)
+		t.Notifications = append(t.Notifications, deliveriesDue)
 		return t.Write(t.Ctx, queries.ReleaseDeliveries, t.Now, owner)
 	})
 }
@@ -273,7 +273,7 @@ func (s Store) Redeliver(ctx context.Context, namespace, id string) (d *store.De
 		if err != nil {
 			return err
 		}
-		t.Notifications = append(t.Notifications, told)
+		t.Notifications = append(t.Notifications, deliveriesDue)
 		return nil
 	})
 	if err != nil {
