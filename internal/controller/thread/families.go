@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube/objects"
 )
 
-// families remembers the families of threads. Few children are listed again when one of them changes. Of many, each change is followed,
+// families remembers the families of threads. Few children are listed again when one of them changes. Of many, each change is applied,
 // so that the work for a child does not grow with the number of the others. It is safe for concurrent use.
 type families struct {
 	mu      sync.Mutex
@@ -58,7 +58,7 @@ func (m *families) record(c change, parents ...ctrl.Request) {
 		case k.listing:
 			k.missed = append(k.missed, c) // the list may be older than the change, or newer: then the changes that made it so are recorded, too
 		case k.members != nil:
-			k.members.follow(c, k.parent)
+			k.members.apply(c, k.parent)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (m *families) end(parent ctrl.Request, uid types.UID, subagents []skeinv1.S
 		if listed.count() > fewChildren {
 			k.members = listed
 			for _, c := range k.missed {
-				listed.follow(c, uid)
+				listed.apply(c, uid)
 			}
 		}
 		k.missed = nil
@@ -153,8 +153,8 @@ func (m *members) enter(s *skeinv1.Subagent) *child {
 	return c
 }
 
-// follow changes what one Subagent has changed.
-func (m *members) follow(c change, parent types.UID) {
+// apply applies the change of one Subagent.
+func (m *members) apply(c change, parent types.UID) {
 	if old := m.named[c.subagent.Name]; old != nil {
 		at, _ := slices.BinarySearchFunc(m.sorted, old, compareChildren)
 		m.sorted = slices.Delete(m.sorted, at, at+1)

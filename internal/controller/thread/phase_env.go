@@ -42,7 +42,7 @@ func (r *Reconciler) updateEnv(ctx context.Context, s *scope) (bool, error) {
 			}
 		}
 	}
-	if len(s.object.Spec.Env) == 0 && s.hasFollowed() {
+	if len(s.object.Spec.Env) == 0 && s.specApplied() {
 		return false, nil
 	}
 	spec, err := r.Env.ThreadEnv(ctx, s.object)

@@ -204,7 +204,7 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 
 // updateRow updates the row to a spec that has changed since the last reconcile. phase_handoff.go handles its agent.
 func (r *Reconciler) updateRow(ctx context.Context, s *scope) error {
-	if s.hasFollowed() {
+	if s.specApplied() {
 		return nil
 	}
 	if err := r.updateQuota(ctx, s); err != nil {
@@ -223,9 +223,9 @@ func (r *Reconciler) updateRow(ctx context.Context, s *scope) error {
 	return r.reload(ctx, s)
 }
 
-// hasFollowed reports whether an earlier reconcile has brought the stored thread up with the spec. A thread that the object has adopted
+// specApplied reports whether an earlier reconcile has brought the stored thread up with the spec. A thread that the object has adopted
 // since its status was written still has the settings of another object.
-func (s *scope) hasFollowed() bool {
+func (s *scope) specApplied() bool {
 	return s.object.Status.ObservedGeneration == s.object.Generation && s.object.Status.ThreadID != ""
 }
 

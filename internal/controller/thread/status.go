@@ -130,7 +130,7 @@ func (s *scope) compute(run *store.Run, children family, failed error, at time.T
 	if failed != nil && s.row == nil && status.Phase != "" {
 		return // nothing was read, so nothing else is known to have changed
 	}
-	if failed == nil { // otherwise the stored thread may not be as the spec says yet: see followed
+	if failed == nil { // otherwise the stored thread may not be as the spec says yet: see specApplied
 		status.ObservedGeneration = o.Generation
 	}
 	if s.row != nil && failed == nil || o.Spec.ThreadID == "" { // otherwise spec.threadID may name a thread of another object
