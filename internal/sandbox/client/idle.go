@@ -17,19 +17,19 @@ const idlePath = "/v1/idle"
 // Parameters for a caller that is about to delete the sandbox, in milliseconds. An older sandbox does not know them
 // and answers as before.
 const (
-	idleAtLeast = "atLeast"
-	idleHold    = "hold"
+	idleAtLeast   = "atLeast"
+	idleRefuseFor = "hold"
 )
 
 // Idle returns for how long nothing has run in the sandbox, regardless of who started it, or 0 while something runs.
 func (c *Client) Idle(ctx context.Context) (time.Duration, error) { return c.askIdle(ctx, "") }
 
 // Retire returns the same as Idle. When that is atLeast or longer, the sandbox accepts no new work for the duration
-// hold, in which the caller deletes it. A request in that time fails as if the sandbox were gone, before any of its
+// refuseFor, in which the caller deletes it. A request in that time fails as if the sandbox were gone, before any of its
 // code ran.
-func (c *Client) Retire(ctx context.Context, atLeast, hold time.Duration) (time.Duration, error) {
+func (c *Client) Retire(ctx context.Context, atLeast, refuseFor time.Duration) (time.Duration, error) {
 	up := func(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() } // rounded up, because the answer is rounded down
-	return c.askIdle(ctx, fmt.Sprintf("?%s=%d&%s=%d", idleAtLeast, up(atLeast), idleHold, up(hold)))
+	return c.askIdle(ctx, fmt.Sprintf("?%s=%d&%s=%d", idleAtLeast, up(atLeast), idleRefuseFor, up(refuseFor)))
 }
 
 func (c *Client) askIdle(ctx context.Context, query string) (time.Duration, error) {

@@ -18,13 +18,13 @@ const (
 	// IdleAtLeast (milliseconds) makes the sandbox refuse new streams from the moment of an answer of this length or
 	// more, so that nothing starts between the answer and the deletion.
 	IdleAtLeast = "atLeast"
-	// IdleHold (milliseconds) limits how long it refuses them: if the caller dies before it deletes the sandbox, the
+	// IdleRefuseFor (milliseconds) limits how long it refuses them: if the caller dies before it deletes the sandbox, the
 	// sandbox accepts streams again after that time.
-	IdleHold = "hold"
+	IdleRefuseFor = "hold"
 )
 
-// maxHold limits IdleHold.
-const maxHold = 2 * time.Minute
+// maxRefuseFor limits IdleRefuseFor.
+const maxRefuseFor = 2 * time.Minute
 
 // activity counts the streams, and records since when there is none and whether new ones may start. mu guards all
 // fields.
@@ -32,7 +32,8 @@ type activity struct {
 	mu      sync.Mutex
 	running int
 	since   time.Time
-	held    time.Time // no stream may start before this time
+	// refuseUntil is when streams may start again.
+	refuseUntil time.Time
 }
 
 func newActivity() *activity { return &activity{since: time.Now()} }
@@ -41,7 +42,7 @@ func newActivity() *activity { return &activity{since: time.Now()} }
 func (a *activity) begin() (end func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Now().Before(a.held) {
+	if time.Now().Before(a.refuseUntil) {
 		return nil, false
 	}
 	a.running++
@@ -53,9 +54,9 @@ func (a *activity) begin() (end func(), ok bool) {
 	}, true
 }
 
-// idle returns for how long nothing has run. With a hold, an answer of atLeast or more also refuses new streams for
-// that time, in the same step.
-func (a *activity) idle(atLeast, hold time.Duration) time.Duration {
+// idle returns for how long nothing has run. If refuseFor is not 0 and nothing has run for atLeast, it also refuses new
+// streams for that time, in the same step.
+func (a *activity) idle(atLeast, refuseFor time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.running > 0 {
@@ -63,8 +64,8 @@ func (a *activity) idle(atLeast, hold time.Duration) time.Duration {
 	}
 	now := time.Now()
 	idle := now.Sub(a.since).Truncate(time.Millisecond) // as it is sent
-	if until := now.Add(hold); hold > 0 && idle >= atLeast && until.After(a.held) {
-		a.held = until
+	if until := now.Add(refuseFor); refuseFor > 0 && idle >= atLeast && until.After(a.refuseUntil) {
+		a.refuseUntil = until
 	}
 	return idle
 }
@@ -75,18 +76,18 @@ func (s *Server) answerIdle(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this sandbox belongs to another thread", http.StatusForbidden)
 		return
 	}
-	var atLeast, hold time.Duration
+	var atLeast, refuseFor time.Duration
 	if q := r.URL.Query(); q.Has(IdleAtLeast) {
 		least, err := strconv.ParseUint(q.Get(IdleAtLeast), 10, 42)
 		if err == nil {
 			var ms uint64
-			ms, err = strconv.ParseUint(q.Get(IdleHold), 10, 42)
-			atLeast, hold = time.Duration(least)*time.Millisecond, min(time.Duration(ms)*time.Millisecond, maxHold)
+			ms, err = strconv.ParseUint(q.Get(IdleRefuseFor), 10, 42)
+			atLeast, refuseFor = time.Duration(least)*time.Millisecond, min(time.Duration(ms)*time.Millisecond, maxRefuseFor)
 		}
 		if err != nil {
-			http.Error(w, IdleAtLeast+" and "+IdleHold+" must be numbers of milliseconds", http.StatusBadRequest)
+			http.Error(w, IdleAtLeast+" and "+IdleRefuseFor+" must be numbers of milliseconds", http.StatusBadRequest)
 			return
 		}
 	}
-	_, _ = w.Write([]byte(strconv.FormatInt(s.activity.idle(atLeast, hold).Milliseconds(), 10)))
+	_, _ = w.Write([]byte(strconv.FormatInt(s.activity.idle(atLeast, refuseFor).Milliseconds(), 10)))
 }
