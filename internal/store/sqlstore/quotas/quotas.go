@@ -16,15 +16,15 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// Store holds namespaces to their quotas.
+// Store enforces the quotas of namespaces.
 type Store struct{ DB *txn.DB }
 
 // LimitNamespaces implements store.QuotaStore.
 func (s Store) LimitNamespaces(of func(namespace string) store.Quotas) { s.DB.LimitNamespaces(of) }
 
-// hold makes the transaction end with a *store.NamespaceQuotaError when a query that counts, with what the transaction has written,
-// returns more than a namespace may have.
-func hold(t *txn.Tx, namespace string, r store.QuotaResource, query string, args ...any) {
+// enforce makes the transaction fail at its end with a *store.NamespaceQuotaError if the namespace then uses more of a resource than its quota
+// allows. The query returns how much it uses, including what the transaction has written.
+func enforce(t *txn.Tx, namespace string, r store.QuotaResource, query string, args ...any) {
 	limit, ok := t.Quotas(namespace)[r]
 	if !ok {
 		return
@@ -41,19 +41,19 @@ func hold(t *txn.Tx, namespace string, r store.QuotaResource, query string, args
 	})
 }
 
-// Threads holds the namespace to its number of threads. It is for a transaction that inserts one.
+// Threads enforces the quota of threads of a namespace. It is for a transaction that inserts one.
 func Threads(t *txn.Tx, namespace string) {
-	hold(t, namespace, store.QuotaThreads, queries.CountThreads, namespace)
+	enforce(t, namespace, store.QuotaThreads, queries.CountThreads, namespace)
 }
 
-// Bytes holds the namespace to its bytes of files. It is for a transaction that adds some.
+// Bytes enforces the quota of bytes of files of a namespace. It is for a transaction that adds some.
 func Bytes(t *txn.Tx, namespace string) {
-	hold(t, namespace, store.QuotaBytes, queries.SumBytes, namespace)
+	enforce(t, namespace, store.QuotaBytes, queries.SumBytes, namespace)
 }
 
-// Messages holds the namespace to its bytes of messages. It is for a transaction that adds some.
+// Messages enforces the quota of bytes of messages of a namespace. It is for a transaction that adds some.
 func Messages(t *txn.Tx, namespace string) {
-	hold(t, namespace, store.QuotaMessageBytes, queries.SumMessages, namespace)
+	enforce(t, namespace, store.QuotaMessageBytes, queries.SumMessages, namespace)
 }
 
 // MessagesUsedUp returns a *store.NamespaceQuotaError when the namespace has used up its bytes of messages. It locks nothing: what is to
@@ -86,7 +86,7 @@ func (s Store) CountRunning(ctx context.Context, f *store.Fence) error {
 		if err := t.Write(t.Ctx, queries.MarkRunning, h.Namespace, h.Key); err != nil {
 			return err
 		}
-		hold(t, h.Namespace, store.QuotaRunningThreads, queries.CountRunning, h.Namespace, t.Now)
+		enforce(t, h.Namespace, store.QuotaRunningThreads, queries.CountRunning, h.Namespace, t.Now)
 		return nil
 	}, f.ThreadID)
 }
