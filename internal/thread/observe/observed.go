@@ -21,7 +21,7 @@ type observed struct {
 	stop    context.CancelFunc
 	account *membudget.Account
 	wake    chan struct{}
-	held    int64 // drawn for the value; only the goroutine that reads uses it
+	charged int64 // drawn for the value; only the goroutine that reads uses it
 
 	mu      sync.Mutex
 	value   *Value             // nil until it was read
@@ -97,7 +97,7 @@ func (o *observed) refresh(ctx context.Context) error {
 	work, done := membudget.Part(ctx)
 	defer done()
 	var adjust func(size int64)
-	err := o.room(func() (err error) {
+	err := o.drawOrEvict(func() (err error) {
 		adjust, err = membudget.Reserve(work, readBytes)
 		return err
 	})
@@ -112,7 +112,7 @@ func (o *observed) refresh(ctx context.Context) error {
 		size := now.bytes()
 		adjust(size) // what it was made of, until it is compared with the value before
 		// As it is, and encoded for those who begin to watch.
-		if err := o.room(func() error { return o.hold(ctx, 2*size) }); err != nil {
+		if err := o.drawOrEvict(func() error { return o.charge(ctx, 2*size) }); err != nil {
 			return err
 		}
 	}
@@ -148,8 +148,8 @@ func (o *observed) refresh(ctx context.Context) error {
 	return nil
 }
 
-// room draws, and while the namespace has no room, ends the watch for which most waits.
-func (o *observed) room(draw func() error) error {
+// drawOrEvict calls draw. While the namespace has no memory for it, drawOrEvict ends the watch for which most waits and tries again.
+func (o *observed) drawOrEvict(draw func() error) error {
 	for {
 		err := draw()
 		var busy *membudget.BusyError
@@ -184,13 +184,13 @@ func (o *observed) slowestFirst() []*Watch {
 	return slices.SortedFunc(maps.Keys(waiting), func(a, b *Watch) int { return cmp.Compare(waiting[b], waiting[a]) })
 }
 
-// hold draws what the value takes from now on, instead of the value before.
-func (o *observed) hold(ctx context.Context, size int64) error {
-	if err := o.account.Draw(ctx, size-o.held); err != nil {
+// charge draws what the value takes from now on, instead of what the value before took.
+func (o *observed) charge(ctx context.Context, size int64) error {
+	if err := o.account.Draw(ctx, size-o.charged); err != nil {
 		return err
 	}
-	o.account.Return(o.held - size)
-	o.held = size
+	o.account.Return(o.charged - size)
+	o.charged = size
 	return nil
 }
 
@@ -232,8 +232,8 @@ func (o *observed) end(err error) {
 		w.end(err)
 	}
 	o.value, o.encoded = nil, nil
-	o.account.Return(o.held) // what still waits stays drawn until the last watcher leaves
-	o.held = 0
+	o.account.Return(o.charged) // what still waits stays drawn until the last watcher leaves
+	o.charged = 0
 }
 
 // patch encodes the changes of some parts, or returns nil when they have none.
