@@ -46,7 +46,7 @@ func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, acti
 	case under && e.compat.LeavesRun(id, last):
 		return false, nil
 	}
-	items, delayed, held, done, err := e.prepareRun(ctx, work, fence, active)
+	items, delayed, withheld, done, err := e.prepareRun(ctx, work, fence, active)
 	if done {
 		return true, err
 	}
@@ -54,7 +54,7 @@ func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, acti
 	case t.Parked && !under:
 		return false, nil // inbox items stay
 	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !dispatch.Due(last, e.now())):
-		return false, e.runs.Hold(ctx, id, fence, held)
+		return false, e.runs.Withhold(ctx, id, fence, withheld)
 	case !under && !dispatch.StartsRun(items): // items that an ended run was waiting for
 		return true, e.store.Apply(ctx, id, fence, runlog.DequeueOf(items))
 	}
@@ -85,8 +85,8 @@ func (e *Engine) doNext(ctx context.Context, id string, fence *store.Fence, acti
 
 // prepareRun does what precedes a run: it applies stop requests, calls the hooks of a thread at rest, or compacts. done reports whether
 // there was something of that, and err how it went. Otherwise items are the inbox items that are left for a run, delayed the calls of
-// hooks that it makes later, and held the messages that it leaves in the inbox while it waits.
-func (e *Engine) prepareRun(ctx context.Context, work *store.Work, fence *store.Fence, active *activethreads.Active) (items, delayed, held []store.InboxItem, done bool, err error) {
+// hooks that it makes later, and withheld the messages that it leaves in the inbox while it waits.
+func (e *Engine) prepareRun(ctx context.Context, work *store.Work, fence *store.Fence, active *activethreads.Active) (items, delayed, withheld []store.InboxItem, done bool, err error) {
 	t, last := work.Thread, work.Run
 	atRest := !isUnderWay(last) || last.Status == store.RunWaiting
 	stops, calls, items := stop.Split(work.Inbox)
@@ -94,7 +94,7 @@ func (e *Engine) prepareRun(ctx context.Context, work *store.Work, fence *store.
 		return nil, nil, nil, true, e.stops.Apply(ctx, t, fence, active, last, stops, items, calls)
 	}
 	if isUnderWay(last) && last.Status == store.RunWaiting {
-		held, items = run.SplitHeld(items)
+		withheld, items = run.SplitWithheld(items)
 	}
 	if atRest {
 		// These hooks belong to a run that has ended or is at rest, or to external writes.
@@ -110,7 +110,7 @@ func (e *Engine) prepareRun(ctx context.Context, work *store.Work, fence *store.
 		}
 		items = rest // the run finds them before its next step
 	}
-	return items, delayed, held, false, nil
+	return items, delayed, withheld, false, nil
 }
 
 // isUnderWay reports whether r is a run that has not ended. nil is none.

@@ -33,11 +33,11 @@ const (
 
 // Stop is the cause that ends a run which was stopped from outside. It carries the outcome back to the caller.
 type Stop struct {
-	Kind   Kind
-	Reason string         // for people
-	RunID  string         // stop only this run; "" stops any
-	With   *store.Enqueue // queued in the transaction that ends the run
-	Quiet  bool           // the parent has ended before: nothing is sent to it that would start it again
+	Kind        Kind
+	Reason      string         // for people
+	RunID       string         // stop only this run; "" stops any
+	With        *store.Enqueue // queued in the transaction that ends the run
+	ParentEnded bool           // the parent has ended before: nothing is sent to it that would start it again
 
 	// Written is true once the stop has ended the run, and err says why it could not. While a worker of this replica has
 	// the thread, that worker owns them: others read them after activethreads.Active.Done is closed.

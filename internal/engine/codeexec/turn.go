@@ -124,8 +124,8 @@ func (t *Turn) Take() (asked runstate.Turn, news bool) {
 	return t.asked, news
 }
 
-// Given clears the requests of a turn that has ended.
-func (t *Turn) Given() {
+// ClearRequests clears the requests of a turn that has ended.
+func (t *Turn) ClearRequests() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked.Again, t.asked.Passes = false, false

@@ -152,13 +152,13 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 	tx.putRun(record)
 	if record.Reason == skeinv1.ReasonStoppedByUser && !stop.EndsWithResult(r.Thread) {
 		park := &store.Park{} // MSG-08
-		if r.quiet {
-			park = stop.ParkOnly(r.over)
+		if r.parentEnded {
+			park = stop.ParkOnly(r.unawaited)
 		}
 		tx.add(park)
 	}
 	child, err := r.service.opts.Stops.ResultOps(ctx, stop.Ended{
-		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, Quiet: r.quiet, Over: r.over,
+		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, ParentEnded: r.parentEnded, Unawaited: r.unawaited,
 	})
 	if err != nil {
 		return false, err

@@ -16,9 +16,9 @@ import (
 func (r *run) admit(ctx context.Context, items []store.InboxItem, waits bool) ([]store.InboxItem, error) {
 	r.withholds = false
 	if waits {
-		var held []store.InboxItem
-		held, items = SplitHeld(items)
-		r.withholds = len(held) > 0
+		var withheld []store.InboxItem
+		withheld, items = SplitWithheld(items)
+		r.withholds = len(withheld) > 0
 	}
 	if r.Side().Handler == nil || r.Frame != nil {
 		return items, nil

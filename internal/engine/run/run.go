@@ -38,15 +38,15 @@ type run struct {
 	fence   *store.Fence
 	active  *activethreads.Active // shared with the engine, which may cancel it
 
-	record     store.Run                // the row of the run, as the next checkpoint writes it
-	resumed    bool                     // the run was under way before: calls without a result may have been made
-	conv       *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
-	spawned    bool                     // immediate subagents were looked for
-	usage      usage.Run
-	limits     limits.Run
-	quiet      bool            // the parent's run that waited for this run has ended
-	over       map[string]bool // with quiet: the parent's calls that no longer wait for a result
-	childStops []store.Op      // stop requests to awaited children, written with the end of the run
+	record      store.Run                // the row of the run, as the next checkpoint writes it
+	resumed     bool                     // the run was under way before: calls without a result may have been made
+	conv        *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
+	spawned     bool                     // immediate subagents were looked for
+	usage       usage.Run
+	limits      limits.Run
+	parentEnded bool            // the parent's run that waited for this run has ended
+	unawaited   map[string]bool // with parentEnded: the parent's calls that no longer wait for a result
+	childStops  []store.Op      // stop requests to awaited children, written with the end of the run
 
 	// current reports that nothing can have been added to the conversation or the inbox since they were read.
 	current bool

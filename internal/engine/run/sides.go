@@ -51,7 +51,7 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 		return false, err
 	}
 	if r.code.Exec != nil && r.code.Exec.Turn != nil {
-		r.code.Exec.Turn.Given()
+		r.code.Exec.Turn.ClearRequests()
 	}
 	r.code.UseSide()
 	return false, nil

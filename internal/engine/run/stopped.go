@@ -26,14 +26,14 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 	if s.RunID != "" && s.RunID != r.record.ID {
 		return nil // another run is under way by now, and continues
 	}
-	r.quiet = s.Quiet
+	r.parentEnded = s.ParentEnded
 	r.hooks.DropCut()
 	awaited, err := r.service.opts.Stops.AwaitedChildren(ctx, r.Thread, r.record.ID, r.Checkpoint.Waits, r.conv)
 	if err == nil {
 		r.childStops = stop.ChildOps(awaited)
-		if s.Quiet {
+		if s.ParentEnded {
 			var done []store.Op
-			done, r.over, err = r.service.opts.Stops.TakeRequests(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
+			done, r.unawaited, err = r.service.opts.Stops.TakeRequests(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
 			r.childStops = append(r.childStops, done...)
 		}
 	}

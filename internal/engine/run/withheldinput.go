@@ -16,27 +16,27 @@ import (
 // goes on or ends.
 const withheldFor = 10 * time.Minute
 
-// SplitHeld splits inbox items into those that a waiting run leaves in the inbox, which are messages, and the rest.
-func SplitHeld(items []store.InboxItem) (held, rest []store.InboxItem) {
+// SplitWithheld splits inbox items into those that a waiting run leaves in the inbox, which are messages, and the rest.
+func SplitWithheld(items []store.InboxItem) (withheld, rest []store.InboxItem) {
 	for i, item := range items {
 		switch {
-		case isHeld(item):
-			if held == nil {
+		case isWithheld(item):
+			if withheld == nil {
 				rest = append([]store.InboxItem(nil), items[:i]...)
 			}
-			held = append(held, item)
-		case held != nil:
+			withheld = append(withheld, item)
+		case withheld != nil:
 			rest = append(rest, item)
 		}
 	}
-	if held == nil {
+	if withheld == nil {
 		return nil, items
 	}
-	return held, rest
+	return withheld, rest
 }
 
-// isHeld reports whether an inbox item is a message, or a child's result that becomes one because no call is named in it.
-func isHeld(item store.InboxItem) bool {
+// isWithheld reports whether an inbox item is a message, or a child's result that becomes one because no call is named in it.
+func isWithheld(item store.InboxItem) bool {
 	if item.Kind != store.InboxChildResult {
 		return item.Kind == store.InboxMessage
 	}
@@ -44,11 +44,11 @@ func isHeld(item store.InboxItem) bool {
 	return json.Unmarshal(item.Payload, &result) == nil && result.ToolCallID == ""
 }
 
-// Hold keeps items that a waiting run leaves in the inbox from counting as work. The caller holds the lease of the thread.
-func (s *Service) Hold(ctx context.Context, threadID string, fence *store.Fence, held []store.InboxItem) error {
+// Withhold keeps items that a waiting run leaves in the inbox from counting as work. The caller holds the lease of the thread.
+func (s *Service) Withhold(ctx context.Context, threadID string, fence *store.Fence, withheld []store.InboxItem) error {
 	var ops []store.Op
 	until := s.now() + withheldFor.Microseconds()
-	for _, item := range held {
+	for _, item := range withheld {
 		if item.DelayedUntil <= s.now() {
 			ops = append(ops, &store.Delay{Seq: item.Seq, Until: until, Tries: item.Tries})
 		}

@@ -204,8 +204,8 @@ func (c *Code) UseSide() {
 }
 
 // Reach ensures that hooks can be called after the end of the run: in the run's isolate while it is open, else in
-// one that does not end with the run. For hooks that are held it waits for that isolate as long as a thread at rest would.
-func (c *Code) Reach(ctx context.Context, held bool) error {
+// one that does not end with the run. For hooks that are delayed it waits for that isolate as long as a thread at rest would.
+func (c *Code) Reach(ctx context.Context, delayed bool) error {
 	if !c.role.Agent.HasHooks() {
 		return nil // the hook calls are dropped
 	}
@@ -217,7 +217,7 @@ func (c *Code) Reach(ctx context.Context, held bool) error {
 		}
 	}
 	x, err := c.Execution(ctx)
-	if err != nil || !held || x.Code.HasIsolate() {
+	if err != nil || !delayed || x.Code.HasIsolate() {
 		return err
 	}
 	wait, cancel := context.WithTimeout(ctx, hooks.RetryWait)

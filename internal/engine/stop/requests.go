@@ -28,7 +28,7 @@ import (
 // AwaitedStop returns the stop of a child's run for which no call waits any more. The parent is not told, because it
 // does not wait.
 func AwaitedStop(runID string) *cancelcause.Stop {
-	return &cancelcause.Stop{Reason: "the run that waited for it was ended", Quiet: true, RunID: runID}
+	return &cancelcause.Stop{Reason: "the run that waited for it was ended", ParentEnded: true, RunID: runID}
 }
 
 // AwaitedChild is a child that works, or will work, on calls of its parent.
@@ -144,23 +144,23 @@ func (s *Service) dropUnbegun(ctx context.Context, t *store.Thread) error {
 }
 
 // TakeRequests returns what goes with the end of a run that a stop request is about. ops remove the stop requests from the inbox,
-// because nothing would look at them if the thread is parked afterwards. over has the calls for which no run waits any more. It
+// because nothing would look at them if the thread is parked afterwards. unawaited has the parent's calls whose results no run waits for any more. It
 // includes replyTo, the parent's calls that this end answers.
-func (s *Service) TakeRequests(ctx context.Context, threadID string, replyTo []string) (ops []store.Op, over map[string]bool, err error) {
+func (s *Service) TakeRequests(ctx context.Context, threadID string, replyTo []string) (ops []store.Op, unawaited map[string]bool, err error) {
 	items, err := s.opts.Store.Inbox(ctx, threadID)
 	if err != nil {
 		return nil, nil, err
 	}
-	stops, over, _ := Split(items)
+	stops, unawaited, _ := Split(items)
 	if len(stops) > 0 {
 		ops = append(ops, runlog.DequeueOf(stops))
 	} else {
-		over = map[string]bool{}
+		unawaited = map[string]bool{}
 	}
 	for _, call := range replyTo {
-		over[call] = true
+		unawaited[call] = true
 	}
-	return ops, over, nil
+	return ops, unawaited, nil
 }
 
 // ParkOnly returns the operation that parks a child, unless its inbox has a message that is about none of the calls.

@@ -20,8 +20,8 @@ type Ended struct {
 	ReplyTo     []string // the parent's calls that wait for the end
 	Text        string
 	Attachments []string
-	Quiet       bool            // the parent's run that waited for this run has ended
-	Over        map[string]bool // with Quiet: the parent's calls that no longer wait for a result
+	ParentEnded bool            // the parent's run that waited for this run has ended
+	Unawaited   map[string]bool // with ParentEnded: the parent's calls that no longer wait for a result
 }
 
 // EndsWithResult reports whether a thread is a child that its result ends (SUB-02). Such a child ends once no message waits for it.
@@ -46,13 +46,13 @@ func (s *Service) ResultOps(ctx context.Context, r Ended) ([]store.Op, error) {
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""} // no call waits, so the result becomes a message
 	}
-	if r.Quiet {
+	if r.ParentEnded {
 		replies = nil
 	}
 	// A message that waits when the run succeeds gets its answer from the next run, and then the child ends.
 	succeeded := r.Run.Status == store.RunSucceeded
 	if EndsWithResult(r.Thread) && !succeeded {
-		unanswered, err := s.unansweredResults(ctx, r.Thread, r.Run.ID, r.Over)
+		unanswered, err := s.unansweredResults(ctx, r.Thread, r.Run.ID, r.Unawaited)
 		if err != nil {
 			return nil, err
 		}
@@ -116,8 +116,8 @@ func (s *Service) handUp(ctx context.Context, child *store.Thread, paths []strin
 }
 
 // unansweredResults returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
-// The results say that the messages get no answer. The calls in over wait for none.
-func (s *Service) unansweredResults(ctx context.Context, t *store.Thread, runID string, over map[string]bool) (ops []store.Op, err error) {
+// The results say that the messages get no answer. The calls in unawaited wait for none.
+func (s *Service) unansweredResults(ctx context.Context, t *store.Thread, runID string, unawaited map[string]bool) (ops []store.Op, err error) {
 	items, err := s.opts.Store.Inbox(ctx, t.ID)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s *Service) unansweredResults(ctx context.Context, t *store.Thread, runID 
 			continue
 		}
 		for i, call := range runlog.RepliesOf(&m) {
-			if over[call] {
+			if unawaited[call] {
 				continue
 			}
 			ops = append(ops, runlog.ResultOp(t, fmt.Sprintf("child:%s:%s:left:%d:%d", t.ID, runID, item.Seq, i), store.ChildResult{
